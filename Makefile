@@ -1,0 +1,57 @@
+# Everything a developer runs. Each target sets up .venv by itself; all that is needed is Python 3.11 or newer.
+#   make setup    .venv with locked dependencies and the workspace's packages, editable
+#   make test     the test suite
+#   make lint     formatting, ruff, mypy --strict, the architecture tests
+#   make demo     the main job, shown
+#   make bench    the benchmarks, each next to its comparison; writes lab/BENCHMARKS.md
+#   make nightly  the slow suites: a million pairs, long fuzzing
+#   make lock     choose new versions of all dependencies
+PYTHON ?= python3
+BIN := .venv/bin
+MEMBERS := core lab
+
+.PHONY: setup test lint format demo bench nightly fuzz lock clean
+setup: .venv/.ready
+
+.venv/.ready: requirements.lock scripts/setup.sh $(MEMBERS:%=%/pyproject.toml)
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(MEMBERS)
+	@touch $@
+
+test: .venv/.ready
+	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+lint: .venv/.ready
+	@$(BIN)/ruff format --check --quiet . || { echo "run make format"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_exports.py
+
+format: .venv/.ready
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+demo: .venv/.ready
+	@$(BIN)/python examples/first_steps.py
+
+bench: .venv/.ready
+	@$(BIN)/python -m plait_lab.bench --write lab/BENCHMARKS.md $(ARGS)
+
+nightly: .venv/.ready
+	@PLAIT_NIGHTLY=1 HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n auto --timeout 7200 $(ARGS)
+	@$(MAKE) fuzz RUNS=2000000
+
+RUNS ?= 100000
+fuzz: .venv/.ready
+	@for target in frames filters; do \
+	  echo "fuzzing $$target, $(RUNS) runs"; mkdir -p build/fuzz/$$target; \
+	  $(BIN)/python tests/fuzz/fuzz_$$target.py -runs=$(RUNS) -max_len=4096 build/fuzz/$$target tests/fuzz/corpus/$$target 2>build/fuzz/$$target.log \
+	    || { tail -30 build/fuzz/$$target.log; exit 1; }; \
+	done
+
+lock:
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
+	  --custom-compile-command "make lock" $(MEMBERS:%=--no-emit-package plait-%) \
+	  --group dev $(MEMBERS:%=%/pyproject.toml) -o requirements.lock
+
+clean:
+	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache

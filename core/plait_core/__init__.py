@@ -1,0 +1,53 @@
+"""The language of Plait: events and values, filters, the event space, matching and wire frames. No I/O anywhere.
+
+Everything here is a value or a pure state machine. Time and randomness come in as arguments, so production, tests and
+the simulator run the same objects.
+"""
+
+from .clock import Clock, ManualClock
+from .errors import (
+    EventInvalid,
+    FilterError,
+    FilterSyntax,
+    FilterTooComplex,
+    FrameError,
+    FrameFault,
+    IndexMisuse,
+    PlaitError,
+    SpaceInvalid,
+)
+from .events import Event, EventId
+from .filters import F, Filter, parse
+from .ids import Randomness, id_text, new_id
+from .matching import Index, PythonIndex, index_name, new_index
+from .values import Attributes, Literal, Scalar, Value
+
+__all__ = [
+    "Attributes",
+    "Clock",
+    "Event",
+    "EventId",
+    "EventInvalid",
+    "F",
+    "Filter",
+    "FilterError",
+    "FilterSyntax",
+    "FilterTooComplex",
+    "FrameError",
+    "FrameFault",
+    "Index",
+    "IndexMisuse",
+    "Literal",
+    "ManualClock",
+    "PlaitError",
+    "PythonIndex",
+    "Randomness",
+    "Scalar",
+    "SpaceInvalid",
+    "Value",
+    "id_text",
+    "index_name",
+    "new_id",
+    "new_index",
+    "parse",
+]

@@ -1,0 +1,30 @@
+"""The filter language: text or Python to a predicate that can be evaluated, indexed, compared and explained.
+
+Follow one filter: parser -> syntax (its shape) -> compiling (evaluation) and normal -> relations (covering,
+intersection). `Filter` is the door to all of it.
+"""
+
+from .builder import Attribute, F
+from .constraints import Constraint
+from .explaining import Explanation, Reason
+from .filter import EVERYTHING, Filter, as_filter, parse
+from .normal import Conjunction, NormalForm, satisfies
+from .patterns import from_pattern
+from .spans import Span
+
+__all__ = [
+    "EVERYTHING",
+    "Attribute",
+    "Conjunction",
+    "Constraint",
+    "Explanation",
+    "F",
+    "Filter",
+    "NormalForm",
+    "Reason",
+    "Span",
+    "as_filter",
+    "from_pattern",
+    "parse",
+    "satisfies",
+]

@@ -1,0 +1,144 @@
+"""What a conjunction asks of one attribute: the set of its states that satisfy, kept as a span per kind of value.
+
+The states of an attribute are: absent (missing or null), a number, a text, a boolean, or something that no atom
+compares (NaN, a list). Sets of states intersect, include one another and can be empty; that is all that indexing,
+covering and intersection need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ..values import Kind, Literal, Value, kind_of
+from .spans import NO_POINTS, Point, Span, text_span
+from .syntax import Atom, Compare, Flag, Member, Presence, Text
+
+FULL = Span()
+BOTH = frozenset((False, True))
+NEITHER: frozenset[bool] = frozenset()
+
+
+class Constraint(NamedTuple):
+    """A set of states of one attribute. A kind whose part is None (or empty) is excluded."""
+
+    numbers: Span | None = None
+    texts: Span | None = None
+    bools: frozenset[bool] = NEITHER
+    others: bool = False
+    absent: bool = False
+
+    def accepts(self, value: Value) -> bool:
+        """Whether an attribute with this value (None: absent) satisfies."""
+        if value is None:
+            return self.absent
+        kind = kind_of(value)
+        if kind is None:
+            return self.others
+        if kind is Kind.BOOL:
+            return value in self.bools
+        span = self.numbers if kind is Kind.NUMBER else self.texts
+        return span is not None and span.accepts(value)  # type: ignore[arg-type]
+
+    def intersect(self, other: Constraint) -> Constraint | None:
+        """The states in both, or None when there are certainly none."""
+        numbers, texts, bools, others, absent = self
+        numbers = numbers.intersect(other.numbers) if numbers and other.numbers else None
+        texts = texts.intersect(other.texts) if texts and other.texts else None
+        bools = bools & other.bools if bools and other.bools else NEITHER
+        others = others and other.others
+        absent = absent and other.absent
+        if numbers is None and texts is None and not (bools or others or absent):
+            return None
+        return Constraint(numbers, texts, bools, others, absent)
+
+    def includes(self, other: Constraint) -> bool:
+        """Whether every state in `other` is here; False where that cannot be told cheaply."""
+        if (other.absent and not self.absent) or (other.others and not self.others):
+            return False
+        if not other.bools <= self.bools:
+            return False
+        return _includes(self.numbers, other.numbers) and _includes(self.texts, other.texts)
+
+    def points(self) -> list[Literal] | None:
+        """The only values that satisfy, in a fixed order; None when they are not finitely many or absence does."""
+        if self.others or self.absent:
+            return None
+        values: list[Literal] = sorted(self.bools)
+        for span in (self.numbers, self.texts):
+            if span is not None:
+                if span.points is None:
+                    return None
+                values.extend(sorted(span.points))
+        return values
+
+
+def union_of_points(constraints: Sequence[Constraint]) -> Constraint:
+    """The states in any of the constraints, which are finite sets."""
+    return Constraint(
+        _merged(constraint.numbers for constraint in constraints),
+        _merged(constraint.texts for constraint in constraints),
+        NEITHER.union(*(constraint.bools for constraint in constraints)),
+    )
+
+
+PRESENT = Constraint(FULL, FULL, BOTH, True, False)
+ABSENT = Constraint(absent=True)
+
+
+def constraint_of(atom: Atom) -> Constraint:
+    """The states that make an atom true."""
+    match atom:
+        case Compare(_, op, literal):
+            span = _compare_span(op, literal)
+            return Constraint(texts=span) if isinstance(literal, str) else Constraint(numbers=span)
+        case Flag(_, value):
+            return Constraint(bools=frozenset((value,)))
+        case Presence(_, present):
+            return PRESENT if present else ABSENT
+        case Text():
+            return Constraint(texts=text_span(atom))
+        case Member():
+            return _member_constraint(atom)
+
+
+def _compare_span(op: str, literal: Point) -> Span:
+    match op:
+        case "==":
+            return Span(points=frozenset((literal,)))
+        case "!=":
+            return Span(holes=frozenset((literal,)))
+        case "<" | ">=" if literal == "":  # no text is less than ''
+            return Span(points=NO_POINTS) if op == "<" else FULL
+        case "<=" if literal == "":
+            return Span(points=frozenset((literal,)))
+        case "<" | "<=":
+            return Span(high=literal, high_open=op == "<")
+        case _:
+            return Span(low=literal, low_open=op == ">")
+
+
+def _member_constraint(atom: Member) -> Constraint:
+    numbers = _of_kind(atom, Kind.NUMBER)
+    texts = _of_kind(atom, Kind.TEXT)
+    bools = frozenset(literal for literal in atom.literals if isinstance(literal, bool))
+    if atom.negated:
+        return Constraint(
+            Span(holes=numbers) if numbers else None,
+            Span(holes=texts) if texts else None,
+            BOTH - bools if bools else NEITHER,
+        )
+    return Constraint(Span(points=numbers) if numbers else None, Span(points=texts) if texts else None, bools)
+
+
+def _of_kind(atom: Member, kind: Kind) -> frozenset[Point]:
+    return frozenset(literal for literal in atom.literals if kind_of(literal) is kind)
+
+
+def _includes(outer: Span | None, inner: Span | None) -> bool:
+    return inner is None or (outer is not None and outer.includes(inner))
+
+
+def _merged(spans: Iterable[Span | None]) -> Span | None:
+    points = NO_POINTS.union(*(span.points for span in spans if span is not None and span.points is not None))
+    return Span(points=points) if points else None

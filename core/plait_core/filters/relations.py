@@ -1,0 +1,38 @@
+"""How filters relate: covering (every event of b is an event of a) and intersection (some event may be in both).
+
+Both compare alternatives in pairs. Covering errs towards no, intersection towards yes; a wrong guess then costs a
+forwarded subscription, never a lost event.
+"""
+
+from __future__ import annotations
+
+from .normal import Conjunction, NormalForm
+
+
+def covers(a: NormalForm, b: NormalForm) -> bool:
+    """Whether each alternative of b lies within one of a."""
+    return all(any(conjunction_covers(wide, narrow) for wide in a) for narrow in b)
+
+
+def intersects(a: NormalForm, b: NormalForm) -> bool:
+    """Whether some alternatives of a and b are compatible on all attributes that both speak of."""
+    return any(conjunctions_meet(one, other) for one in a for other in b)
+
+
+def conjunction_covers(wide: Conjunction, narrow: Conjunction) -> bool:
+    """Whether everything that satisfies `narrow` satisfies `wide`."""
+    for attr, constraint in wide.items():
+        inner = narrow.get(attr)
+        if inner is None or not constraint.includes(inner):
+            return False
+    return True
+
+
+def conjunctions_meet(one: Conjunction, other: Conjunction) -> bool:
+    """Whether something may satisfy both."""
+    small, large = (one, other) if len(one) <= len(other) else (other, one)
+    for attr, constraint in small.items():
+        inner = large.get(attr)
+        if inner is not None and constraint.intersect(inner) is None:
+            return False
+    return True

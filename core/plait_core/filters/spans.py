@@ -1,0 +1,198 @@
+"""Sets of comparable values of one kind: an interval with holes, or a finite set of points.
+
+Numbers and texts are both treated as dense orders, so a span may look inhabited when no value lies in it (between
+'a' and 'a\\0'); every relation errs on its safe side then. A text prefix is an interval: [p, p with its last
+character raised). Text shapes that are no interval (suffix, infix, like) ride along as `shapes`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from .likeness import Likeness
+from .syntax import Text
+
+Point: TypeAlias = int | float | str
+Shape: TypeAlias = tuple[str, str, bool]
+"""A text operator, its text, and whether it is negated."""
+
+NO_POINTS: frozenset[Point] = frozenset()
+
+
+class Span(NamedTuple):
+    """Values v with low <= v <= high (an open end excludes it; None is no bound), without holes, of all shapes.
+
+    With `points`, exactly those; bounds, holes and shapes are then spent.
+    """
+
+    low: Point | None = None
+    high: Point | None = None
+    low_open: bool = False
+    high_open: bool = False
+    points: frozenset[Point] | None = None
+    holes: frozenset[Point] = NO_POINTS
+    shapes: frozenset[Shape] = frozenset()
+
+    def accepts(self, value: Point) -> bool:
+        """Whether a value of this span's kind lies in it."""
+        if self.points is not None:
+            return value in self.points
+        low, high = self.low, self.high
+        if low is not None and (value <= low if self.low_open else value < low):  # type: ignore[operator]
+            return False
+        if high is not None and (value >= high if self.high_open else value > high):  # type: ignore[operator]
+            return False
+        return value not in self.holes and all(_has_shape(shape, value) for shape in self.shapes)
+
+    def intersect(self, other: Span) -> Span | None:
+        """What lies in both, or None when that is certainly nothing."""
+        if self.points is not None or other.points is not None:
+            few, many = (self, other) if self.points is not None else (other, self)
+            assert few.points is not None
+            kept = frozenset(point for point in few.points if many.accepts(point))
+            return Span(points=kept) if kept else None
+        low, low_open = _higher(self.low, self.low_open, other.low, other.low_open)
+        high, high_open = _lower(self.high, self.high_open, other.high, other.high_open)
+        holes = self.holes | other.holes if self.holes or other.holes else NO_POINTS
+        shapes = self.shapes | other.shapes
+        if low is not None and high is not None and low >= high:  # type: ignore[operator]
+            alone = Span(holes=holes, shapes=shapes)
+            if low == high and not low_open and not high_open and alone.accepts(low):
+                return Span(points=frozenset((low,)))
+            return None
+        if self.shapes and other.shapes and _contradict(self.shapes, other.shapes):
+            return None
+        return Span(low, high, low_open, high_open, None, holes, shapes)
+
+    def includes(self, other: Span) -> bool:
+        """Whether every value in `other` lies here; False where that cannot be told cheaply."""
+        if other.points is not None:
+            return all(self.accepts(point) for point in other.points)
+        if self.points is not None:
+            return False
+        if self.low is not None and not _bounded(self.low, self.low_open, other.low, other.low_open, 1):
+            return False
+        if self.high is not None and not _bounded(self.high, self.high_open, other.high, other.high_open, -1):
+            return False
+        if any(other.accepts(hole) for hole in self.holes):
+            return False
+        return all(_implied(shape, other) for shape in self.shapes)
+
+
+def prefix_span(prefix: str) -> Span:
+    """Exactly the texts that start with `prefix`."""
+    return Span() if not prefix else Span(low=prefix, high=_after_prefix(prefix), high_open=True)
+
+
+def _after_prefix(prefix: str) -> str | None:
+    """The least text above all that start with `prefix`; None when nothing is."""
+    stem = prefix.rstrip("\U0010ffff")
+    if not stem:
+        return None
+    code = ord(stem[-1]) + 1
+    return stem[:-1] + chr(0xE000 if code == 0xD800 else code)  # surrogates are no characters
+
+
+def _higher(a: Point | None, a_open: bool, b: Point | None, b_open: bool) -> tuple[Point | None, bool]:
+    if a is None or b is None:
+        return (b, b_open) if a is None else (a, a_open)
+    if a == b:
+        return a, a_open or b_open
+    return (a, a_open) if a > b else (b, b_open)  # type: ignore[operator]
+
+
+def _lower(a: Point | None, a_open: bool, b: Point | None, b_open: bool) -> tuple[Point | None, bool]:
+    if a is None or b is None:
+        return (b, b_open) if a is None else (a, a_open)
+    if a == b:
+        return a, a_open or b_open
+    return (a, a_open) if a < b else (b, b_open)  # type: ignore[operator]
+
+
+def _bounded(bound: Point, is_open: bool, inner: Point | None, inner_open: bool, sign: int) -> bool:
+    """Whether the inner span's end lies inside ours (sign 1: the low end, -1: the high end)."""
+    if inner is None:
+        return False
+    if inner == bound:
+        return inner_open or not is_open
+    return (inner > bound) is (sign > 0)  # type: ignore[operator]
+
+
+@lru_cache(maxsize=1024)
+def _likeness(pattern: str) -> Likeness:
+    return Likeness(pattern)
+
+
+def _has_shape(shape: Shape, value: Point) -> bool:
+    op, text, negated = shape
+    if not isinstance(value, str):
+        return False
+    if op == "startswith":
+        found = value.startswith(text)
+    elif op == "endswith":
+        found = value.endswith(text)
+    elif op == "contains":
+        found = text in value
+    else:
+        found = _likeness(text).matches(value)
+    return found is not negated
+
+
+def _contradict(some: frozenset[Shape], more: frozenset[Shape]) -> bool:
+    """Whether a shape of one set rules out one of the other: its own negation, or a suffix that does not fit its own."""
+    few, many = (some, more) if len(some) <= len(more) else (more, some)
+    for op, text, negated in few:
+        if (op, text, not negated) in many:
+            return True
+        if op == "endswith" and not negated:
+            suffixes = (other for o, other, n in many if o == op and not n)
+            if any(not text.endswith(other) and not other.endswith(text) for other in suffixes):
+                return True
+    return False
+
+
+def _implied(shape: Shape, span: Span) -> bool:
+    """Whether every text in `span` certainly has `shape`."""
+    op, text, negated = shape
+    if shape in span.shapes:
+        return True
+    if negated:
+        if (
+            op == "startswith"
+            and prefix_span(text).intersect(Span(span.low, span.high, span.low_open, span.high_open)) is None
+        ):
+            return True
+        return any(n and o == op and _inside(op, t, text) for o, t, n in span.shapes)
+    if op == "endswith":
+        return any(not n and o == "endswith" and t.endswith(text) for o, t, n in span.shapes)
+    if op == "contains":
+        known = [t for o, t, n in span.shapes if not n and o in ("contains", "endswith")]
+        return any(text in t for t in [*known, _common_prefix(span)])
+    return False
+
+
+def _inside(op: str, shorter: str, longer: str) -> bool:
+    """Whether lacking `shorter` means lacking `longer`."""
+    if op == "startswith":
+        return longer.startswith(shorter)
+    return longer.endswith(shorter) if op == "endswith" else op == "contains" and shorter in longer
+
+
+def _common_prefix(span: Span) -> str:
+    """A text that every text of the span starts with."""
+    low, high = span.low, span.high
+    if not isinstance(low, str) or not isinstance(high, str):
+        return ""
+    same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    longer = low[: same + 1]
+    return longer if prefix_span(longer).includes(Span(low, high, span.low_open, span.high_open)) else low[:same]
+
+
+def text_span(atom: Text) -> Span:
+    """The span of a text atom."""
+    if not atom.text and atom.op != "like":  # every text starts with, ends with and contains ''
+        return Span(points=NO_POINTS) if atom.negated else Span()
+    if atom.op == "startswith" and not atom.negated:
+        return prefix_span(atom.text)
+    return Span(shapes=frozenset({(atom.op, atom.text, atom.negated)}))

@@ -1,0 +1,140 @@
+"""Every bound of the core, by name, with its reason.
+
+At a limit the system refuses; it never allocates first and counts later. Parsers take their limits as a parameter, so
+that no path can forget them and tests can make them small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+ATTRIBUTES_MAX = 256
+"""Attributes of one event. SNS allows 10, Service Bus 64 KB of them; matching costs a few ns for each."""
+
+NAME_BYTES_MAX = 128
+"""Bytes of an attribute or header name, dots included: DNS labels and Prometheus names live well below."""
+
+VALUE_BYTES_MAX = 16 * 1024
+"""Bytes of one text value. Longer things are payload, which is opaque and cheap to carry."""
+
+INT_BITS_MAX = 256
+"""Bits of an integer attribute: hashes and on-chain amounts fit. Bounds the cost of exact comparison."""
+
+LIST_ITEMS_MAX = 1024
+"""Scalars in a list value. Lists are opaque to filters."""
+
+ATTRIBUTES_BYTES_MAX = 64 * 1024
+"""Bytes of all attributes of one event on the wire: one socket read."""
+
+HEADERS_MAX = 64
+"""Headers of one event: text for applications, never routed on."""
+
+HEADERS_BYTES_MAX = 16 * 1024
+"""Bytes of all headers of one event on the wire; HTTP servers commonly allow 8-16 KiB."""
+
+PAYLOAD_BYTES_MAX = 1024 * 1024
+"""Bytes of a payload: NATS' default. Larger objects belong in a store, with their address in the event."""
+
+PRIORITY_MAX = 9
+"""Priorities run from 0 (ordinary) to 9 (first), as in JMS."""
+
+# --- filters ----------------------------------------------------------------------------------------------------------
+
+FILTER_TEXT_MAX = 16 * 1024
+"""Characters of a filter's text. Solace allows 2,000, ActiveMQ has no bound and suffers for it."""
+
+FILTER_DEPTH_MAX = 64
+"""Nested parentheses and negations, far below Python's recursion limit."""
+
+FILTER_ATOMS_MAX = 512
+"""Atoms of one filter, after chains and `between` are taken apart."""
+
+FILTER_SET_MAX = 1024
+"""Literals of one `in` list."""
+
+CONJUNCTIONS_MAX = 256
+"""Alternatives of a normal form: each is indexed on its own, so this is the price of one subscription."""
+
+# --- event space ------------------------------------------------------------------------------------------------------
+
+DZ_BITS_MAX = 1024
+"""Bits of one dz-expression: 16 dimensions halved to 64 bits each."""
+
+DZ_SET_MAX = 65_536
+"""Dz-expressions that one exact mapping may produce before it is refused."""
+
+# --- wire -------------------------------------------------------------------------------------------------------------
+
+HELLO_BYTES_MAX = 4 * 1024
+"""A frame before authentication: what a stranger may make us hold."""
+
+FRAME_BYTES_MAX = 1024 * 1024 + 128 * 1024
+"""A frame after authentication: the largest payload, all attributes and headers, and a route."""
+
+DESTINATIONS_MAX = 1024
+"""Destinations that one copy of an event names; beyond it brokers match hop by hop."""
+
+PATH_MAX = 64
+"""Brokers that an event's path names, and so the most hops that it can take."""
+
+DELIVERIES_MAX = 4096
+"""Subscriptions of one client that one deliver frame names."""
+
+NESTING_MAX = 32
+"""Depth of a control frame's msgpack body."""
+
+CONTROL_ITEMS_MAX = 65_536
+"""Keys, values and items in a control frame's body: some ten milliseconds to look through, some megabytes to hold."""
+
+CAPABILITIES_MAX = 64
+"""Capabilities that one side of a handshake names."""
+
+CLOSE_TEXT_MAX = 512
+"""Characters of a close frame's message: it must fit a frame before authentication, whatever the script."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventLimits:
+    """What one event may be; see the constants for reasons."""
+
+    attributes_max: int = ATTRIBUTES_MAX
+    name_bytes_max: int = NAME_BYTES_MAX
+    value_bytes_max: int = VALUE_BYTES_MAX
+    int_bits_max: int = INT_BITS_MAX
+    list_items_max: int = LIST_ITEMS_MAX
+    attributes_bytes_max: int = ATTRIBUTES_BYTES_MAX
+    headers_max: int = HEADERS_MAX
+    headers_bytes_max: int = HEADERS_BYTES_MAX
+    payload_bytes_max: int = PAYLOAD_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class FilterLimits:
+    """What one filter may be; see the constants for reasons."""
+
+    text_max: int = FILTER_TEXT_MAX
+    depth_max: int = FILTER_DEPTH_MAX
+    atoms_max: int = FILTER_ATOMS_MAX
+    set_max: int = FILTER_SET_MAX
+    conjunctions_max: int = CONJUNCTIONS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class WireLimits:
+    """What one peer may send; see the constants for reasons."""
+
+    hello_bytes_max: int = HELLO_BYTES_MAX
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    destinations_max: int = DESTINATIONS_MAX
+    path_max: int = PATH_MAX
+    deliveries_max: int = DELIVERIES_MAX
+    nesting_max: int = NESTING_MAX
+    control_items_max: int = CONTROL_ITEMS_MAX
+    event: EventLimits = EventLimits()
+
+
+EVENT_LIMITS = EventLimits()
+FILTER_LIMITS = FilterLimits()
+WIRE_LIMITS = WireLimits()

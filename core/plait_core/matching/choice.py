@@ -1,0 +1,26 @@
+"""Which index is used: the native kernel where it is installed, else the Python one. Same answers either way."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+from .index import Index
+from .python_index import PythonIndex
+
+
+def new_index(*, native: bool | None = None) -> Index:
+    """An empty index. `native`: True insists on the kernel, False on Python, None takes what there is."""
+    if native is False or (native is None and not _kernel_installed()):
+        return PythonIndex()
+    index: Index = importlib.import_module("plait_kernel").Index()
+    return index
+
+
+def index_name() -> str:
+    """What `new_index()` gives, for people: "native" or "python"."""
+    return "native" if _kernel_installed() else "python"
+
+
+def _kernel_installed() -> bool:
+    return importlib.util.find_spec("plait_kernel") is not None

@@ -1,0 +1,177 @@
+"""One attribute's states cut into slots, and for each slot a row of bits: which conjunctions no such state satisfies.
+
+A slot is a state (missing, incomparable, false, true) or a stretch of numbers or texts between two bounds. The bounds
+are quantiles of the constraints themselves, so no domain is ever declared. Rows only rule out: what they leave is
+verified exactly, so a stretch may be as coarse as it likes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..filters import Constraint, Span
+from ..values import Kind, Value, kind_of
+
+Bits: TypeAlias = NDArray[np.uint64]
+Slots: TypeAlias = list[tuple[int, int]]
+"""Stretches of slots, each from its first to before its last."""
+
+MISSING, OTHER, FALSE, TRUE, FIRST_NUMBER = range(5)
+BOUNDS_MAX = 31
+"""Bounds of each kind: 32 stretches of numbers and of texts rule out all but a few percent of a band's neighbours."""
+
+BIT = [np.uint64(1 << i) for i in range(64)]
+CLEAR = [~bit for bit in BIT]
+
+
+class Column:
+    """The rows of one attribute over `words` * 64 conjunctions."""
+
+    def __init__(self, constraints: Mapping[int, Constraint], words: int) -> None:
+        """Bounds fitted to `constraints`, which stand at their keys' positions."""
+        numbers, texts = _ends(constraints.values())
+        self._numbers: list[float] = _quantiles([_float(end) for end in numbers])
+        self._texts: list[str] = _quantiles(texts)
+        self._first_text = FIRST_NUMBER + len(self._numbers) + 1
+        self._slots = self._first_text + len(self._texts) + 1
+        self.rows = self._painted(constraints, words)
+        self.fitted = len(constraints)
+        self.written = 0
+
+    @property
+    def stale(self) -> bool:
+        """Whether so much was written since that the bounds may no longer fit: a constant price per write."""
+        return self.written > 2 * self.fitted + 32
+
+    def slot(self, value: Value) -> int:
+        """The slot of an attribute's value (None: missing)."""
+        if value is None:
+            return MISSING
+        kind = kind_of(value)
+        if kind is Kind.NUMBER:
+            return self._number_slot(value)
+        if kind is Kind.TEXT:
+            return self._text_slot(value)
+        return OTHER if kind is None else TRUE if value else FALSE
+
+    def slots(self, constraint: Constraint) -> Slots:
+        """The slots in which some state satisfies `constraint`."""
+        found: Slots = []
+        if constraint.absent:
+            found.append((MISSING, MISSING + 1))
+        if constraint.others:
+            found.append((OTHER, OTHER + 1))
+        found.extend((FALSE + flag, FALSE + flag + 1) for flag in constraint.bools)
+        if constraint.numbers is not None:
+            found += _span_slots(constraint.numbers, self._number_slot, FIRST_NUMBER, self._first_text)
+        if constraint.texts is not None:
+            found += _span_slots(constraint.texts, self._text_slot, self._first_text, self._slots)
+        return found
+
+    def _number_slot(self, value: object) -> int:
+        return FIRST_NUMBER + bisect_right(self._numbers, _float(value))
+
+    def _text_slot(self, value: Any) -> int:
+        return self._first_text + bisect_right(self._texts, value)
+
+    def write(self, at: int, constraint: Constraint) -> None:
+        """Put a constraint at a position whose bits are clear."""
+        word, bit, clear = at >> 6, BIT[at & 63], CLEAR[at & 63]
+        bits = self.rows[:, word]
+        bits |= bit
+        for start, stop in self.slots(constraint):
+            bits[start:stop] &= clear
+        self.written += 1
+
+    def clear(self, at: int) -> None:
+        """Rule nothing out at a position."""
+        self.rows[:, at >> 6] &= CLEAR[at & 63]
+
+    def grow(self, words: int) -> None:
+        """Make room up to `words` * 64 positions."""
+        more = np.zeros((self._slots, words - self.rows.shape[1]), np.uint64)
+        self.rows = np.concatenate((self.rows, more), axis=1)
+
+    # --- rows of a whole constraint, for relations between filters ----------------------------------------------------
+
+    def constrained(self) -> Bits:
+        """Who asks anything of this attribute: whatever is asked excludes a missing or an incomparable value."""
+        found: Bits = self.rows[MISSING] | self.rows[OTHER]
+        return found
+
+    def exclude_some(self, constraint: Constraint) -> Bits:
+        """Who rules out a slot of `constraint`: they cannot include it."""
+        found: Bits = np.bitwise_or.reduce(self.rows[self._inside(constraint)], axis=0)
+        return found
+
+    def exclude_all(self, constraint: Constraint) -> Bits:
+        """Who rules out every slot of `constraint`: they cannot meet it."""
+        found: Bits = np.bitwise_and.reduce(self.rows[self._inside(constraint)], axis=0)
+        return found
+
+    def reach_beyond(self, constraint: Constraint) -> Bits:
+        """Who admits a slot that `constraint` does not: it cannot include them."""
+        found: Bits = np.bitwise_and.reduce(self.rows[~self._inside(constraint)], axis=0)
+        return ~found
+
+    def _inside(self, constraint: Constraint) -> NDArray[np.bool_]:
+        inside = np.zeros(self._slots, bool)
+        for start, stop in self.slots(constraint):
+            inside[start:stop] = True
+        return inside
+
+    def _painted(self, constraints: Mapping[int, Constraint], words: int) -> Bits:
+        ruled_out = np.zeros((self._slots, words * 64), bool)
+        ruled_out[:, list(constraints)] = True
+        for at, constraint in constraints.items():
+            for start, stop in self.slots(constraint):
+                ruled_out[start:stop, at] = False
+        return np.packbits(ruled_out, axis=1, bitorder="little").view("<u8").astype(np.uint64, copy=False)
+
+
+def positions(bits: Bits) -> list[int]:
+    """Where bits are set, ascending."""
+    found: list[int] = np.flatnonzero(
+        np.unpackbits(bits.astype("<u8", copy=False).view(np.uint8), bitorder="little")
+    ).tolist()
+    return found
+
+
+def _span_slots(span: Span, slot: Callable[[object], int], first: int, last: int) -> Slots:
+    low, high, _, _, points, _, _ = span
+    if points is not None:
+        return [(at, at + 1) for at in set(map(slot, points))]
+    return [(first if low is None else slot(low), last if high is None else slot(high) + 1)]
+
+
+def _float(number: object) -> float:
+    """Monotonic in exact value, so that a number between two ends has a slot between theirs."""
+    try:
+        return float(number)  # type: ignore[arg-type]
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")  # type: ignore[operator]
+
+
+def _ends(constraints: Iterable[Constraint]) -> tuple[list[int | float], list[str]]:
+    numbers: list[int | float] = []
+    texts: list[str] = []
+    for constraint in constraints:
+        for span in (constraint.numbers, constraint.texts):
+            if span is not None:
+                for end in (span.low, span.high) if span.points is None else span.points:
+                    if isinstance(end, str):
+                        texts.append(end)
+                    elif end is not None:
+                        numbers.append(end)
+    return numbers, texts
+
+
+def _quantiles(ends: list[float] | list[str]) -> list:  # type: ignore[type-arg]
+    ordered = sorted(ends)
+    picked = (ordered[i * len(ordered) // (BOUNDS_MAX + 1)] for i in range(1, BOUNDS_MAX + 1) if ordered)
+    return sorted(set(picked))

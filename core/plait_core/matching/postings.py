@@ -1,0 +1,90 @@
+"""Access by hash: conjunctions filed under one attribute's value, or under an attribute that few ask of.
+
+A conjunction that admits only a few values of some attribute is filed under those; the attribute is the one whose
+drawers are emptiest, so crowded values (a side, an exchange) lose to telling ones (a symbol) by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import TypeAlias
+
+from ..filters import Conjunction
+from ..values import Attributes
+
+POINTS_MAX = 8
+"""Values that one conjunction may be filed under."""
+
+Drawer: TypeAlias = dict[int, None]
+"""Positions, in the order of filing."""
+
+Place: TypeAlias = tuple[str, tuple[Hashable, ...] | None]
+"""An attribute with the values to file under; None files under the attribute itself."""
+
+
+class Postings:
+    """Drawers of positions by attribute and value."""
+
+    def __init__(self) -> None:
+        self._by_value: dict[str, dict[Hashable, Drawer]] = {}
+        self._by_attr: dict[str, Drawer] = {}
+
+    def place(self, conjunction: Conjunction) -> Place | None:
+        """Where to file by value, or None when the conjunction leaves every attribute too free."""
+        best: Place | None = None
+        least = 0
+        for attr, constraint in conjunction.items():
+            points = constraint.points()
+            if points is None or len(points) > POINTS_MAX:
+                continue
+            drawers = self._by_value.get(attr, {})
+            crowd = sum(len(drawers.get(point, ())) for point in points)
+            if best is None or crowd < least:
+                best, least = (attr, tuple(points)), crowd
+        return best
+
+    def file(self, at: int, place: Place) -> None:
+        """File a position."""
+        for drawer in self._drawers(place):
+            drawer[at] = None
+
+    def unfile(self, at: int, place: Place) -> None:
+        """Take a position out, and empty drawers with it."""
+        attr, points = place
+        for drawer in self._drawers(place):
+            drawer.pop(at, None)
+        if points is None:
+            if not self._by_attr[attr]:
+                del self._by_attr[attr]
+            return
+        drawers = self._by_value[attr]
+        for point in points:
+            if not drawers.get(point, True):
+                del drawers[point]
+        if not drawers:
+            del self._by_value[attr]
+
+    def look_up(self, attributes: Attributes) -> list[Drawer]:
+        """The drawers that an event opens."""
+        found: list[Drawer] = []
+        by_value, by_attr = self._by_value, self._by_attr
+        for attr, value in attributes.items():
+            drawers = by_value.get(attr)
+            if drawers is not None and value.__class__ is not list:
+                drawer = drawers.get(value)  # type: ignore[arg-type]
+                if drawer is not None:
+                    found.append(drawer)
+            if by_attr:
+                drawer = by_attr.get(attr)
+                if drawer is not None:
+                    found.append(drawer)
+        return found
+
+    def _drawers(self, place: Place) -> Iterator[Drawer]:
+        attr, points = place
+        if points is None:
+            yield self._by_attr.setdefault(attr, {})
+            return
+        drawers = self._by_value.setdefault(attr, {})
+        for point in points:
+            yield drawers.setdefault(point, {})

@@ -1,0 +1,153 @@
+"""The reference index: hash access first, then one table of bits, and every survivor verified by its compiled filter.
+
+Identical filters are kept once, with all their ids. The native kernel must agree with this in every answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..errors import IndexMisuse
+from ..filters import Conjunction, Filter
+from ..filters.relations import conjunction_covers, conjunctions_meet
+from ..values import Attributes
+from .postings import Place, Postings
+from .table import Table
+
+LOOK_AT_MAX = 48
+"""Filed conjunctions that are verified one by one; with more, the table thins them out first."""
+
+
+class _Shared:
+    """One filter with all who asked for it. `positions` are its conjunctions' places in the table."""
+
+    __slots__ = ("filter", "ids", "places", "positions")
+
+    def __init__(self, filter: Filter) -> None:
+        self.filter = filter
+        self.ids: dict[int, None] = {}
+        self.positions: list[int] = []
+        self.places: list[Place | None] = []
+
+
+class PythonIndex:
+    """See `Index`."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, _Shared] = {}
+        self._by_text: dict[str, _Shared] = {}
+        self._owners: dict[int, _Shared] = {}
+        self._never: dict[_Shared, None] = {}
+        self._table = Table()
+        self._postings = Postings()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, id: int) -> bool:
+        return id in self._by_id
+
+    def add(self, id: int, filter: Filter) -> None:
+        if id in self._by_id:
+            raise IndexMisuse(f"id {id} is in the index already")
+        shared = self._by_text.get(filter.text)
+        if shared is None:
+            shared = _Shared(filter)
+            for conjunction in filter.normal:
+                self._keep(shared, conjunction)
+            if not filter.normal:
+                self._never[shared] = None
+            self._by_text[filter.text] = shared
+        shared.ids[id] = None
+        self._by_id[id] = shared
+
+    def remove(self, id: int) -> None:
+        shared = self._by_id.pop(id, None)
+        if shared is None:
+            raise IndexMisuse(f"id {id} is not in the index")
+        del shared.ids[id]
+        if shared.ids:
+            return
+        del self._by_text[shared.filter.text]
+        self._never.pop(shared, None)
+        for at, place in zip(shared.positions, shared.places, strict=True):
+            self._table.remove(at)
+            del self._owners[at]
+            if place is not None:
+                self._postings.unfile(at, place)
+
+    def match(self, attributes: Attributes) -> list[int]:
+        drawers = self._postings.look_up(attributes)
+        filed = sum(map(len, drawers))
+        if filed > LOOK_AT_MAX:
+            found = self._table.candidates(attributes, scanned_only=False)
+        else:
+            found = [at for drawer in drawers for at in drawer]
+            if self._table.scanned:
+                found += self._table.candidates(attributes, scanned_only=True)
+        ids: list[int] = []
+        several: set[_Shared] = set()
+        for at in found:
+            shared = self._owners[at]
+            if len(shared.positions) > 1:
+                if shared in several:
+                    continue
+                several.add(shared)
+            if shared.filter.matches(attributes):
+                ids += shared.ids
+        return ids
+
+    def covering(self, filter: Filter) -> list[int]:
+        left: Iterable[_Shared] | None = None
+        for conjunction in filter.normal:
+            covering = self._related(self._table.covering(conjunction), conjunction, conjunction_covers)
+            left = self._owners_of(covering) if left is None else left
+            left = [shared for shared in left if not covering.isdisjoint(shared.positions)]
+        return _ids(self._by_text.values() if left is None else left)
+
+    def covered(self, filter: Filter) -> list[int]:
+        covered: set[int] = set()
+        for conjunction in filter.normal:
+            covered |= self._related(self._table.covered(conjunction), conjunction, _covered_by)
+        found = [shared for shared in self._owners_of(covered) if covered.issuperset(shared.positions)]
+        return _ids([*found, *self._never])
+
+    def intersecting(self, filter: Filter) -> list[int]:
+        meeting: set[int] = set()
+        for conjunction in filter.normal:
+            meeting |= self._related(self._table.intersecting(conjunction), conjunction, conjunctions_meet)
+        return _ids(self._owners_of(meeting))
+
+    def _related(
+        self, candidates: list[int], to: Conjunction, test: Callable[[Conjunction, Conjunction], bool]
+    ) -> set[int]:
+        """The candidates' positions that truly stand in the relation."""
+        return {at for at in candidates if test(self._table[at], to)}
+
+    def _owners_of(self, found: set[int]) -> Iterable[_Shared]:
+        """Whose the positions are, each once, in a fixed order."""
+        return {self._owners[at]: None for at in sorted(found)}
+
+    def _keep(self, shared: _Shared, conjunction: Conjunction) -> None:
+        place = self._postings.place(conjunction) or self._rare(conjunction)
+        at = self._table.add(conjunction, scan=place is None)
+        if place is not None:
+            self._postings.file(at, place)
+        self._owners[at] = shared
+        shared.positions.append(at)
+        shared.places.append(place)
+
+    def _rare(self, conjunction: Conjunction) -> Place | None:
+        """An attribute that must be there and that few ask of: without a column, the table could not rule by it."""
+        for attr, constraint in conjunction.items():
+            if not constraint.absent and not self._table.has_column(attr):
+                return attr, None
+        return None
+
+
+def _ids(found: Iterable[_Shared]) -> list[int]:
+    return [id for shared in found for id in shared.ids]
+
+
+def _covered_by(narrow: Conjunction, wide: Conjunction) -> bool:
+    return conjunction_covers(wide, narrow)

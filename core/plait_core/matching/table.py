@@ -1,0 +1,129 @@
+"""All conjunctions of an index as one table of bits: a column per attribute, a row per slot of its states.
+
+To match, pick each attribute's row and or them together: what stays clear may match. An event without an attribute
+picks the row of missing values, so absence prunes as well as presence. Only attributes that many conjunctions ask of
+have a column; the few others are found through their attribute (`postings.py`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..filters import Conjunction, Constraint
+from ..values import Attributes
+from .columns import BIT, CLEAR, Bits, Column, positions
+
+COLUMN_MIN = 16
+"""Conjunctions that must ask of an attribute before it has a column: below, looking at each costs less."""
+
+
+class Table:
+    """Conjunctions at positions that are used again after removal."""
+
+    def __init__(self) -> None:
+        self._words = 1
+        self._live: Bits = np.zeros(1, np.uint64)
+        self._scanned: Bits = np.zeros(1, np.uint64)
+        self._conjunctions: dict[int, Conjunction] = {}
+        self.scanned = 0
+        """Conjunctions that only a scan finds."""
+        self._free: list[int] = []
+        self._next = 0
+        self._askers: dict[str, dict[int, Constraint]] = {}
+        self._columns: dict[str, Column] = {}
+
+    def __getitem__(self, at: int) -> Conjunction:
+        return self._conjunctions[at]
+
+    def add(self, conjunction: Conjunction, *, scan: bool) -> int:
+        """Keep a conjunction, which a scan must find or which is found otherwise; its position."""
+        at = self._free.pop() if self._free else self._appended()
+        self._conjunctions[at] = conjunction
+        self._live[at >> 6] |= BIT[at & 63]
+        if scan:
+            self._scanned[at >> 6] |= BIT[at & 63]
+            self.scanned += 1
+        for attr, constraint in conjunction.items():
+            askers = self._askers.setdefault(attr, {})
+            askers[at] = constraint
+            column = self._columns.get(attr)
+            if column is not None:
+                column.write(at, constraint)
+            if len(askers) >= COLUMN_MIN and (column is None or column.stale):
+                self._columns[attr] = Column(askers, self._words)
+        return at
+
+    def remove(self, at: int) -> None:
+        """Forget the conjunction at a position."""
+        word, bit, clear = at >> 6, BIT[at & 63], CLEAR[at & 63]
+        assert self._live[word] & bit, "a position is removed once"
+        self._live[word] &= clear
+        if self._scanned[word] & bit:
+            self._scanned[word] &= clear
+            self.scanned -= 1
+        for attr in self._conjunctions.pop(at):
+            askers = self._askers[attr]
+            del askers[at]
+            column = self._columns.get(attr)
+            if column is not None:
+                column.clear(at)
+            if not askers:
+                del self._askers[attr]
+                self._columns.pop(attr, None)
+        self._free.append(at)
+
+    def has_column(self, attr: str) -> bool:
+        """Whether the table can rule out by this attribute."""
+        return attr in self._columns
+
+    def candidates(self, attributes: Attributes, *, scanned_only: bool) -> list[int]:
+        """Positions (all, or those that only a scan finds) that the columns do not rule out for an event."""
+        bits = np.zeros(self._words, np.uint64)
+        get = attributes.get
+        for attr, column in self._columns.items():
+            np.bitwise_or(bits, column.rows[column.slot(get(attr))], out=bits)
+        return self._left(bits, self._scanned if scanned_only else self._live)
+
+    def covering(self, conjunction: Conjunction) -> list[int]:
+        """Positions that may cover a conjunction."""
+        bits = np.zeros(self._words, np.uint64)
+        for attr, column in self._columns.items():
+            constraint = conjunction.get(attr)
+            bits |= column.constrained() if constraint is None else column.exclude_some(constraint)
+        return self._left(bits, self._live)
+
+    def covered(self, conjunction: Conjunction) -> list[int]:
+        """Positions that a conjunction may cover."""
+        bits = np.zeros(self._words, np.uint64)
+        for attr, constraint in conjunction.items():
+            column = self._columns.get(attr)
+            if column is None:  # few ask of it, and what is covered must
+                return sorted(self._askers.get(attr, ()))
+            bits |= column.reach_beyond(constraint)
+        return self._left(bits, self._live)
+
+    def intersecting(self, conjunction: Conjunction) -> list[int]:
+        """Positions that may meet a conjunction."""
+        bits = np.zeros(self._words, np.uint64)
+        for attr, constraint in conjunction.items():
+            column = self._columns.get(attr)
+            if column is not None:
+                bits |= column.exclude_all(constraint)
+        return self._left(bits, self._live)
+
+    def _left(self, ruled_out: Bits, among: Bits) -> list[int]:
+        np.bitwise_not(ruled_out, out=ruled_out)
+        ruled_out &= among
+        return positions(ruled_out)
+
+    def _appended(self) -> int:
+        at = self._next
+        self._next += 1
+        if at >= self._words * 64:
+            room = np.zeros(self._words, np.uint64)
+            self._words *= 2
+            self._live = np.concatenate((self._live, room))
+            self._scanned = np.concatenate((self._scanned, room))
+            for column in self._columns.values():
+                column.grow(self._words)
+        return at

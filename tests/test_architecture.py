@@ -1,0 +1,118 @@
+"""Who may import whom, and where I/O may happen: read from the sources, so that nothing slips in unseen."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "plait_core": set(),
+    "plait_kernel": {"plait_core"},
+    "plait_crypto": {"plait_core"},
+    "plait_broker": {"plait_core", "plait_crypto"},
+    "plait_peer": {"plait_core", "plait_crypto"},
+    "plait": {"plait_core", "plait_crypto"},
+    "plait_analytics": {"plait_core", "plait"},
+}
+MAY_IMPORT["plait_lab"] = set(MAY_IMPORT)
+
+NO_IO = {"asyncio", "socket", "selectors", "ssl", "time", "random", "secrets", "threading", "subprocess", "uvloop"}
+NO_IO |= {"os", "io", "pathlib", "tempfile", "sqlite3", "datetime", "logging"}
+"""Law 1: time, randomness and the outside world come to protocols as arguments."""
+
+VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base", "stuff", "tools"}
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+
+
+def packages() -> dict[str, Path]:
+    found = {init.parent.name: init.parent for depth in ("*", "*/*") for init in ROOT.glob(f"{depth}/*/__init__.py")}
+    return {name: path for name, path in found.items() if name in MAY_IMPORT and ".venv" not in path.parts}
+
+
+def modules(package: Path) -> list[Path]:
+    return sorted(package.rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Top-level names of everything that a file imports absolutely."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield (node.module or "").partition(".")[0]
+
+
+def all_modules() -> list[tuple[str, Path]]:
+    return [(name, path) for name, package in sorted(packages().items()) for path in modules(package)]
+
+
+def by_path(entry: object) -> str | None:
+    return str(entry.relative_to(ROOT)) if isinstance(entry, Path) else None
+
+
+@pytest.mark.parametrize(("package", "path"), all_modules(), ids=by_path)
+def test_imports_follow_the_design(package: str, path: Path) -> None:
+    ours = {name for name in imports(path) if name in MAY_IMPORT and name != package}
+    assert ours <= MAY_IMPORT[package], f"{path} must not import {sorted(ours - MAY_IMPORT[package])}"
+
+
+@pytest.mark.parametrize("path", modules(ROOT / "core" / "plait_core"), ids=by_path)
+def test_the_core_does_no_io(path: Path) -> None:
+    assert not set(imports(path)) & NO_IO
+
+
+@pytest.mark.parametrize(("package", "path"), all_modules(), ids=by_path)
+def test_rooms_are_of_human_size(package: str, path: Path) -> None:
+    text = path.read_text()
+    assert path.stem not in VAGUE, "a name that says nothing"
+    assert len(text.splitlines()) <= FILE_LINES_MAX + 100, "is it two things?"
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree) or len(text.splitlines()) < 20, "a module says what it is"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno <= FUNCTION_LINES_MAX + 10, f"{node.name} is two things"
+
+
+@pytest.mark.parametrize("package", sorted(packages()))
+def test_distributions_declare_what_they_import(package: str) -> None:
+    home = packages()[package].parent
+    project = tomllib.loads((home / "pyproject.toml").read_text())["project"]
+    groups = [project.get("dependencies", []), *project.get("optional-dependencies", {}).values()]
+    declared = {_import_name(entry) for group in groups for entry in group} | {package}
+    third_party = {
+        name for path in modules(packages()[package]) for name in imports(path) if name not in sys.stdlib_module_names
+    }
+    undeclared = third_party - declared - {"__future__"} - _optional(package)
+    assert not undeclared, f"{package} imports {sorted(undeclared)} without declaring it"
+
+
+def _import_name(requirement: str) -> str:
+    name = requirement
+    for stop in "<>=!~[; ":
+        name = name.partition(stop)[0]
+    return name.strip().replace("-", "_")
+
+
+def _optional(package: str) -> set[str]:
+    """What the laboratory looks for at run time and skips with a message."""
+    return {"plait_kernel"} if package == "plait_lab" else set()
+
+
+def test_members_agree_on_version_and_python() -> None:
+    projects = [
+        tomllib.loads((package.parent / "pyproject.toml").read_text())["project"] for package in packages().values()
+    ]
+    assert len({project["requires-python"] for project in projects}) == 1
+    assert len({project["version"] for project in projects}) == 1
+
+
+def test_no_top_level_folder_is_a_package() -> None:
+    assert not list(ROOT.glob("*/__init__.py"))
