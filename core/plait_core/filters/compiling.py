@@ -1,8 +1,8 @@
 """A filter as one Python closure. Three values need two of them: one says "true", one says "false", else it is unknown.
 
 With every negation pushed into the atoms, a filter is true exactly when its and/or structure over "this atom is true"
-is, so each closure is one boolean expression. Its source holds no literals: they are the closure's cells. Filters
-that differ in literals only share one code object, and compiling the second of a shape takes microseconds.
+is, so each closure is one boolean expression. Its source holds neither literals nor names: they are the closure's cells.
+Filters of one shape share one code object, and compiling the second of a shape takes microseconds.
 """
 
 from __future__ import annotations
@@ -42,16 +42,23 @@ def _compile(expr: Expr) -> Matcher:
 def _factory(source: str, cells: int) -> Callable[..., Matcher]:
     names = ", ".join(f"c{i}" for i in range(cells))
     module = f"def make({names}):\n def matches(a):\n  g = a.get\n  return {source}\n return matches"
-    namespace: dict[str, Any] = {"int": int, "float": float, "str": str}
-    exec(module, namespace)  # noqa: S102 - the source holds only checked attribute names, as string literals
+    namespace: dict[str, Any] = {}
+    exec(module, namespace)  # noqa: S102 - the source is made of this module's own words alone
     return namespace["make"]  # type: ignore[no-any-return]
 
 
 class _Writer:
-    """Writes the source of one expression and collects its literals as cells."""
+    """Writes the source of one expression and collects what it is about as cells."""
 
     def __init__(self) -> None:
         self.cells: list[object] = []
+        self._names: dict[str, str] = {}
+
+    def name(self, attr: str) -> str:
+        """The cell of an attribute's name, one for all atoms that speak of it."""
+        if attr not in self._names:
+            self._names[attr] = self.cell(attr)
+        return self._names[attr]
 
     def cell(self, value: object) -> str:
         self.cells.append(value)
@@ -89,9 +96,9 @@ class _Writer:
     def _atom(self, atom: Atom) -> str:
         match atom:
             case Flag(attr, value):
-                return f"g({attr!r}) is {value}"
+                return f"g({self.name(attr)}) is {value}"
             case Presence(attr, present):
-                return f"g({attr!r}) is {'not ' if present else ''}None"
+                return f"g({self.name(attr)}) is {'not ' if present else ''}None"
             case Compare(attr, "==", literal):
                 return self._equals(attr, literal)
             case Compare(attr, op, literal):
@@ -105,13 +112,13 @@ class _Writer:
     def _equals(self, attr: str, literal: int | float | str) -> str:
         cell = self.cell(literal)
         if literal in (0, 1):  # equal to False and True, which are no numbers
-            return f"((v := g({attr!r})) == {cell} and v.__class__ is not bool)"
-        return f"g({attr!r}) == {cell}"
+            return f"((v := g({self.name(attr)})) == {cell} and v.__class__ is not bool)"
+        return f"g({self.name(attr)}) == {cell}"
 
     def _kind_then(self, attr: str, literal: object, test: str) -> str:
         if _number(literal):
-            return f"(((t := (v := g({attr!r})).__class__) is float or t is int) and {test})"
-        return f"((v := g({attr!r})).__class__ is str and {test})"
+            return f"(((t := (v := g({self.name(attr)})).__class__) is float or t is int) and {test})"
+        return f"((v := g({self.name(attr)})).__class__ is str and {test})"
 
     def _member(self, atom: Member) -> str:
         verb = "not in" if atom.negated else "in"
@@ -125,7 +132,7 @@ class _Writer:
                 tests.append(f"((t := v.__class__) is float or t is int) and {test} and v == v")
             else:
                 tests.append(f"v.__class__ is {'str' if kind is Kind.TEXT else 'bool'} and {test}")
-        first = tests[0].replace("v.__class__", f"(v := g({atom.attr!r})).__class__", 1)
+        first = tests[0].replace("v.__class__", f"(v := g({self.name(atom.attr)})).__class__", 1)
         return f"({' or '.join([first, *tests[1:]])})"
 
     def _text(self, atom: Text) -> str:
@@ -135,7 +142,7 @@ class _Writer:
             test = f"{'not ' if atom.negated else ''}{self.cell(Likeness(atom.text).matches)}(v)"
         else:
             test = f"{'not ' if atom.negated else ''}v.{atom.op}({self.cell(atom.text)})"
-        return f"((v := g({atom.attr!r})).__class__ is str and {test})"
+        return f"((v := g({self.name(atom.attr)})).__class__ is str and {test})"
 
 
 def _number(literal: object) -> bool:

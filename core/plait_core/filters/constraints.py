@@ -86,9 +86,13 @@ PRESENT = Constraint(FULL, FULL, BOTH, True, False)
 ABSENT = Constraint(absent=True)
 
 
-def constraint_of(atom: Atom) -> Constraint:
-    """The states that make an atom true."""
+def constraint_of(atom: Atom) -> Constraint | None:
+    """The states that make an atom true, or None when there are certainly none."""
     match atom:
+        case Compare(_, "<", "") | Text(_, "startswith" | "endswith" | "contains", "", True):
+            return None
+        case Member(_, (False, True), True):
+            return None
         case Compare(_, op, literal):
             span = _compare_span(op, literal)
             return Constraint(texts=span) if isinstance(literal, str) else Constraint(numbers=span)
@@ -108,8 +112,8 @@ def _compare_span(op: str, literal: Point) -> Span:
             return Span(points=frozenset((literal,)))
         case "!=":
             return Span(holes=frozenset((literal,)))
-        case "<" | ">=" if literal == "":  # no text is less than ''
-            return Span(points=NO_POINTS) if op == "<" else FULL
+        case ">=" if literal == "":  # the least text
+            return FULL
         case "<=" if literal == "":
             return Span(points=frozenset((literal,)))
         case "<" | "<=":

@@ -45,7 +45,7 @@ def _alternatives(expr: Expr, limits: FilterLimits) -> list[Conjunction]:
             return [{}] if value else []
         case _:
             constraint = constraint_of(expr)
-            return [{expr.attr: constraint}] if constraint.points() != [] else []
+            return [{expr.attr: constraint}] if constraint is not None else []
 
 
 def _union(expr: Or, parts: tuple[Expr, ...], limits: FilterLimits) -> list[Conjunction]:
@@ -77,7 +77,13 @@ def _add_alternative(
 
 
 def _product(expr: And, parts: tuple[Expr, ...], limits: FilterLimits) -> list[Conjunction]:
-    found: list[Conjunction] = [{}]
+    common: Conjunction = {}  # the atoms first: they narrow once what all alternatives share
+    for part in parts:
+        if not isinstance(part, And | Or | Not | Constant):
+            constraint = constraint_of(part)
+            if constraint is None or not _narrow(common, part.attr, constraint):
+                return []
+    found = [common]
     for part in parts:
         if isinstance(part, And | Or | Not | Constant):
             factors = _alternatives(part, limits)
@@ -86,9 +92,6 @@ def _product(expr: And, parts: tuple[Expr, ...], limits: FilterLimits) -> list[C
             found = _crossed(found, factors)
             if len(found) > limits.conjunctions_max:
                 raise _too_complex(expr, limits)
-        else:  # the usual case copies nothing
-            constraint = constraint_of(part)
-            found = [conjunction for conjunction in found if _narrow(conjunction, part.attr, constraint)]
     return found
 
 

@@ -66,6 +66,8 @@ def _condition(attr: str, condition: Mapping[str, Any]) -> Expr:
 
 def _anything_but(attr: str, operand: object) -> Expr:
     if isinstance(operand, Mapping):
+        if "anything-but" in operand:
+            raise FilterSyntax(f"pattern at {attr}: anything-but of anything-but")
         return negate(_condition(attr, operand))
     values = operand if isinstance(operand, list) else [operand]
     return negate(atoms.member(attr, [atoms.literal(value) for value in values], FILTER_LIMITS))

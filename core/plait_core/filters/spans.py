@@ -82,7 +82,7 @@ class Span(NamedTuple):
 
 def prefix_span(prefix: str) -> Span:
     """Exactly the texts that start with `prefix`."""
-    return Span() if not prefix else Span(low=prefix, high=_after_prefix(prefix), high_open=True)
+    return Span(low=prefix, high=_after_prefix(prefix), high_open=True)
 
 
 def _after_prefix(prefix: str) -> str | None:
@@ -140,7 +140,7 @@ def _has_shape(shape: Shape, value: Point) -> bool:
 
 
 def _contradict(some: frozenset[Shape], more: frozenset[Shape]) -> bool:
-    """Whether a shape of one set rules out one of the other: its own negation, or a suffix that does not fit its own."""
+    """Whether a shape of one rules out a shape of the other: by negating it, or by ending otherwise."""
     few, many = (some, more) if len(some) <= len(more) else (more, some)
     for op, text, negated in few:
         if (op, text, not negated) in many:
@@ -191,8 +191,8 @@ def _common_prefix(span: Span) -> str:
 
 def text_span(atom: Text) -> Span:
     """The span of a text atom."""
-    if not atom.text and atom.op != "like":  # every text starts with, ends with and contains ''
-        return Span(points=NO_POINTS) if atom.negated else Span()
+    if atom.text == "" and atom.op != "like":  # every text starts with, ends with and contains it
+        return Span()
     if atom.op == "startswith" and not atom.negated:
         return prefix_span(atom.text)
     return Span(shapes=frozenset({(atom.op, atom.text, atom.negated)}))

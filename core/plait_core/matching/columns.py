@@ -46,7 +46,7 @@ class Column:
     @property
     def stale(self) -> bool:
         """Whether so much was written since that the bounds may no longer fit: a constant price per write."""
-        return self.written > 2 * self.fitted + 32
+        return self.written > 4 * self.fitted + 32
 
     def slot(self, value: Value) -> int:
         """The slot of an attribute's value (None: missing)."""
@@ -126,11 +126,12 @@ class Column:
         return inside
 
     def _painted(self, constraints: Mapping[int, Constraint], words: int) -> Bits:
+        stretches = [(at, *slots) for at, constraint in constraints.items() for slots in self.slots(constraint)]
+        at, start, stop = np.array(stretches, np.intp).reshape(-1, 3).T
         ruled_out = np.zeros((self._slots, words * 64), bool)
         ruled_out[:, list(constraints)] = True
-        for at, constraint in constraints.items():
-            for start, stop in self.slots(constraint):
-                ruled_out[start:stop, at] = False
+        for slot in range(self._slots):
+            ruled_out[slot, at[(start <= slot) & (slot < stop)]] = False
         return np.packbits(ruled_out, axis=1, bitorder="little").view("<u8").astype(np.uint64, copy=False)
 
 

@@ -1,0 +1,74 @@
+"""Duplicate suppression: which of a publisher's sequence numbers were seen, in a window below the highest.
+
+Brokers, clients and peers admit an event by this. Below the window nothing can be told apart any more, and such
+numbers are refused as stale: an event is then never taken twice, at the price of naming late ones.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from enum import Enum, auto
+
+
+class Sighting(Enum):
+    """What a sequence number is to us."""
+
+    NEW = auto()
+    DUPLICATE = auto()
+    STALE = auto()
+
+
+class DuplicateWindow:
+    """Sequence numbers of many publishers. Bounded: `window` numbers each, and `publishers_max` publishers.
+
+    Each publisher has one integer: bit i says whether `highest - i` was seen.
+    """
+
+    def __init__(self, window: int, publishers_max: int) -> None:
+        assert window > 0 and publishers_max > 0
+        self._window = window
+        self._mask = (1 << window) - 1
+        self._publishers_max = publishers_max
+        self._seen: OrderedDict[int, tuple[int, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def see(self, publisher: int, sequence: int) -> Sighting:
+        """Tells what a number is, and remembers it."""
+        known = self._seen.get(publisher)
+        if known is None:
+            self._remember(publisher, sequence, 1)
+            return Sighting.NEW
+        highest, bits = known
+        ahead = sequence - highest
+        if ahead > 0:
+            kept = bits << ahead if ahead < self._window else 0
+            self._seen[publisher] = (sequence, kept & self._mask | 1)
+            return Sighting.NEW
+        if -ahead >= self._window:
+            return Sighting.STALE
+        bit = 1 << -ahead
+        if bits & bit:
+            return Sighting.DUPLICATE
+        self._seen[publisher] = (highest, bits | bit)
+        return Sighting.NEW
+
+    def forget(self, publisher: int, sequence: int) -> None:
+        """Takes a sighting back: the event was refused, and may come again."""
+        known = self._seen.get(publisher)
+        if known is not None:
+            highest, bits = known
+            behind = highest - sequence
+            if 0 <= behind < self._window:
+                self._seen[publisher] = (highest, bits & ~(1 << behind))
+
+    def touch(self, publisher: int) -> None:
+        """This publisher is alive: others are forgotten before it."""
+        if publisher in self._seen:
+            self._seen.move_to_end(publisher)
+
+    def _remember(self, publisher: int, highest: int, bits: int) -> None:
+        self._seen[publisher] = (highest, bits)
+        if len(self._seen) > self._publishers_max:
+            self._seen.popitem(last=False)
