@@ -8,7 +8,7 @@
 #   make lock     choose new versions of all dependencies
 PYTHON ?= python3
 BIN := .venv/bin
-MEMBERS := core lab
+MEMBERS := core client broker lab
 
 .PHONY: setup test lint format demo bench nightly fuzz lock clean
 setup: .venv/.ready
@@ -48,9 +48,10 @@ fuzz: .venv/.ready
 	    || { tail -30 build/fuzz/$$target.log; exit 1; }; \
 	done
 
+OURS := plait plait-core plait-broker plait-lab
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
-	  --custom-compile-command "make lock" $(MEMBERS:%=--no-emit-package plait-%) \
+	  --custom-compile-command "make lock" $(OURS:%=--no-emit-package %) \
 	  --group dev $(MEMBERS:%=%/pyproject.toml) -o requirements.lock
 
 clean:

@@ -25,7 +25,7 @@ class DuplicateWindow:
     """
 
     def __init__(self, window: int, publishers_max: int) -> None:
-        assert window > 0 and publishers_max > 0
+        assert min(window, publishers_max) > 0
         self._window = window
         self._mask = (1 << window) - 1
         self._publishers_max = publishers_max

@@ -65,12 +65,20 @@ DZ_BITS_MAX = 1024
 DZ_SET_MAX = 65_536
 """Dz-expressions that one exact mapping may produce before it is refused."""
 
+# --- duplicates -------------------------------------------------------------------------------------------------------
+
+DUPLICATE_WINDOW = 4096
+"""Sequence numbers below a publisher's highest among which duplicates are told apart: one integer of 512 bytes each."""
+
+UNCONFIRMED_MAX = 4096
+"""Events of one publisher that may await confirmation. Not above the window: on reconnect all of them come again."""
+
 # --- wire -------------------------------------------------------------------------------------------------------------
 
 HELLO_BYTES_MAX = 4 * 1024
 """A frame before authentication: what a stranger may make us hold."""
 
-FRAME_BYTES_MAX = 1024 * 1024 + 128 * 1024
+FRAME_BYTES_MAX = 1024 * 1024 + 160 * 1024
 """A frame after authentication: the largest payload, all attributes and headers, and a route."""
 
 DESTINATIONS_MAX = 1024
@@ -79,8 +87,11 @@ DESTINATIONS_MAX = 1024
 PATH_MAX = 64
 """Brokers that an event's path names, and so the most hops that it can take."""
 
-DELIVERIES_MAX = 4096
-"""Subscriptions of one client that one deliver frame names."""
+DELIVERIES_MAX = 4000
+"""Subscriptions of one client that one deliver frame names: with the longest path they fill a route's 64 KiB."""
+
+ACKNOWLEDGED_MAX = 4096
+"""Events that one receipt or acknowledgement names: more go into the next."""
 
 NESTING_MAX = 32
 """Depth of a control frame's msgpack body."""

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from strategies import random_attributes, random_tree, render
+
 from plait_core.errors import FilterTooComplex
 from plait_core.filters import Filter, parse
-from strategies import random_attributes, random_tree, render
 
 STEPS = 100_000 if os.environ.get("PLAIT_NIGHTLY") else 3_000
 

@@ -6,6 +6,7 @@ import random
 
 import indexes
 import pytest
+
 from plait_core.errors import IndexMisuse
 from plait_core.filters import Filter, parse
 from plait_core.matching import Index, PythonIndex, index_name, new_index

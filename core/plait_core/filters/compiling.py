@@ -1,8 +1,8 @@
 """A filter as one Python closure. Three values need two of them: one says "true", one says "false", else it is unknown.
 
 With every negation pushed into the atoms, a filter is true exactly when its and/or structure over "this atom is true"
-is, so each closure is one boolean expression. Its source holds neither literals nor names: they are the closure's cells.
-Filters of one shape share one code object, and compiling the second of a shape takes microseconds.
+is, so each closure is one boolean expression. Its source holds neither literals nor names: they are the closure's
+cells. Filters of one shape share one code object, and compiling the second of a shape takes microseconds.
 """
 
 from __future__ import annotations

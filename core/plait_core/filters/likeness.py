@@ -43,7 +43,7 @@ class Likeness:
             if at < 0:
                 return False
             at += len(run)
-        return at <= end
+        return True
 
 
 def _run_at(run: list[str | None], text: str, at: int) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from ..limits import EVENT_LIMITS
 from ..values import Literal
 
 COMPLEMENT: Final = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -219,8 +220,8 @@ def _escaped(char: str) -> str:
 
 
 def canonical_number(number: int | float) -> int | float:
-    """One spelling a value: 3.0 is 3. Beyond 2**53 a float keeps its own."""
-    if isinstance(number, float) and number.is_integer() and abs(number) < 2**53:
+    """One spelling a value: 3.0 is 3, and only a float too large to be written as an int keeps its own."""
+    if isinstance(number, float) and number.is_integer() and abs(number) < 2**EVENT_LIMITS.int_bits_max:
         return int(number)
     return number
 

@@ -1,0 +1,177 @@
+"""Attributes and headers between Python values and msgpack: the part of an event that brokers read.
+
+Integers beyond 64 bits travel as ext type 1: two's complement, big-endian, of the least length. No other ext, no bin,
+no nesting but a list of scalars. Names keep the order that the publisher gave them in, so one event has one encoding.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+from ..errors import EventInvalid, FrameError, FrameFault
+from ..limits import EventLimits
+from ..values import Attributes, is_name
+from .nesting import check_nesting
+from .packing import FOREIGN, ExtType, foreign_fault, pack, unpacker
+
+BIG_INT: Final = 1
+"""The ext type of an integer that msgpack's own forms cannot hold."""
+
+_NAMES_KEPT: Final = 8192
+_LONG_LISTS_UNSCANNED: Final = 4
+_SCALARS: Final[frozenset[type]] = frozenset({int, float, str, bool, type(None)})
+
+
+def pack_attributes(attributes: Attributes, limits: EventLimits) -> bytes:
+    """Attributes as msgpack, or EventInvalid when they cannot travel."""
+    try:
+        try:
+            packed: bytes = pack(attributes)
+        except OverflowError:
+            packed = pack({name: _with_big_ints(value) for name, value in attributes.items()})
+    except (ValueError, TypeError, OverflowError) as error:
+        raise EventInvalid(f"attributes that cannot be sent: {error}") from error
+    if len(packed) > limits.attributes_bytes_max:
+        raise EventInvalid(f"{len(packed)} bytes of attributes, and {limits.attributes_bytes_max} are allowed")
+    return packed
+
+
+def pack_headers(headers: dict[str, str], limits: EventLimits) -> bytes:
+    """Headers as msgpack; nothing at all when there are none."""
+    if not headers:
+        return b""
+    try:
+        packed: bytes = pack(headers)
+    except (ValueError, TypeError) as error:
+        raise EventInvalid(f"headers that cannot be sent: {error}") from error
+    if len(packed) > limits.headers_bytes_max:
+        raise EventInvalid(f"{len(packed)} bytes of headers, and {limits.headers_bytes_max} are allowed")
+    return packed
+
+
+def _with_big_ints(value: Any) -> Any:
+    if type(value) is list:
+        return [_with_big_ints(item) for item in value]
+    if type(value) is not int or -(2**63) <= value < 2**64:
+        return value
+    return ExtType(BIG_INT, value.to_bytes(_least_length(value), signed=True))
+
+
+def _least_length(value: int) -> int:
+    """Bytes of the shortest two's complement."""
+    return (value if value >= 0 else ~value).bit_length() // 8 + 1
+
+
+class AttributeReader:
+    """Unpacks attributes and headers within limits. Share one (`reader_for`): it remembers names that it has seen."""
+
+    __slots__ = ("_attributes", "_headers", "_names", "_plain", "limits")
+
+    def __init__(self, limits: EventLimits) -> None:
+        self.limits = limits
+        self._attributes = unpacker(
+            ext_hook=self._big_int,
+            max_str_len=max(limits.value_bytes_max, limits.name_bytes_max),  # one option for values and names alike
+            max_bin_len=0,
+            max_ext_len=limits.int_bits_max // 8 + 1,
+            max_array_len=limits.list_items_max,
+            max_map_len=limits.attributes_max,
+        )
+        self._headers = unpacker(
+            max_str_len=limits.headers_bytes_max,
+            max_bin_len=0,
+            max_ext_len=0,
+            max_array_len=0,
+            max_map_len=limits.headers_max,
+        )
+        # Names repeat from event to event: one subset test of known names replaces a regular expression for each.
+        self._names: set[str] = set()
+        self._plain = _needing_no_look(limits)
+
+    def attributes(self, packed: bytes) -> Attributes:
+        """The attributes, or FrameError."""
+        if packed.count(b"\xdc") + packed.count(b"\xdd") > _LONG_LISTS_UNSCANNED:
+            # As many bytes may be lists nested to claim megabytes; in truth they are nearly always parts of numbers.
+            check_nesting(packed, depth_max=2, items_max=len(packed))
+        try:
+            attributes: Attributes = self._attributes(packed)
+        except FOREIGN as error:
+            raise foreign_fault(error) from None
+        _check_map(attributes, packed)
+        if not attributes.keys() <= self._names:
+            self._check_names(attributes)
+        plain = self._plain
+        for value in attributes.values():
+            if type(value) not in plain:
+                self._check_value(value)
+        return attributes
+
+    def headers(self, packed: bytes) -> dict[str, str]:
+        """The headers, or FrameError."""
+        if not packed:
+            return {}
+        try:
+            headers: dict[str, str] = self._headers(packed)
+        except FOREIGN as error:
+            raise foreign_fault(error) from None
+        _check_map(headers, packed)
+        for name, text in headers.items():
+            if type(name) is not str or not is_name(name.replace("-", "_"), self.limits):
+                raise FrameError(FrameFault.FIELD, f"{name[:80]!r} is no header name")
+            if type(text) is not str:
+                raise FrameError(FrameFault.FIELD, f"header {name} is no text")
+        return headers
+
+    def _check_names(self, attributes: Attributes) -> None:
+        for name in attributes:
+            if type(name) is not str or not is_name(name, self.limits):
+                raise FrameError(FrameFault.FIELD, f"{name[:80]!r} is no attribute name")
+        if len(self._names) + len(attributes) > _NAMES_KEPT:
+            self._names.clear()
+        self._names.update(attributes)
+
+    def _check_value(self, value: object) -> None:
+        items = value if type(value) is list else [value]
+        for item in items:
+            if type(item) not in _SCALARS:
+                raise FrameError(FrameFault.FIELD, f"an attribute of type {type(item).__name__}")
+            if type(item) is int and item.bit_length() > self.limits.int_bits_max:
+                raise FrameError(FrameFault.OVERSIZE, f"an integer of over {self.limits.int_bits_max} bits")
+            if type(item) is str and len(item.encode()) > self.limits.value_bytes_max:
+                raise FrameError(FrameFault.OVERSIZE, f"text of over {self.limits.value_bytes_max} bytes")
+
+    def _big_int(self, code: int, data: bytes) -> int:
+        if code != BIG_INT:
+            raise FrameError(FrameFault.FIELD, f"ext type {code} in attributes")
+        value = int.from_bytes(data, signed=True)
+        if -(2**63) <= value < 2**64 or len(data) != _least_length(value):
+            raise FrameError(FrameFault.FIELD, "a big integer that is not in its least form")
+        if value.bit_length() > self.limits.int_bits_max:
+            raise FrameError(FrameFault.OVERSIZE, f"an integer of over {self.limits.int_bits_max} bits")
+        return value
+
+
+def _needing_no_look(limits: EventLimits) -> frozenset[type]:
+    """Types whose values are within limits once they are unpacked: all scalars, unless the limits are unusually low."""
+    look = {int: limits.int_bits_max < 64, str: limits.value_bytes_max < limits.name_bytes_max}
+    return frozenset(kind for kind in _SCALARS if not look.get(kind))
+
+
+def _check_map(found: object, packed: bytes) -> None:
+    """A dict that has as many entries as the bytes declare: with fewer, a name came twice."""
+    if type(found) is not dict:
+        raise FrameError(FrameFault.BODY, "attributes and headers are maps")
+    tag = packed[0]
+    if tag <= 0x8F:
+        declared = tag & 0x0F
+    else:
+        declared = int.from_bytes(packed[1 : 3 if tag == 0xDE else 5])
+    if len(found) != declared:
+        raise FrameError(FrameFault.BODY, "a name comes twice in one map")
+
+
+@lru_cache(maxsize=16)
+def reader_for(limits: EventLimits) -> AttributeReader:
+    """The reader that all decoders with these limits share."""
+    return AttributeReader(limits)

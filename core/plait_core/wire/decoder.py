@@ -1,0 +1,165 @@
+"""Bytes into frames: the first thing that happens to whatever the network says.
+
+A decoder holds the start of one frame and what was last fed; it refuses a frame on its eight-byte prefix, before it
+holds the rest. It begins in the handshake, where it takes small handshake frames alone and one at a time, and goes on
+with one protocol version after `establish`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from ..errors import FrameError, FrameFault
+from ..limits import WIRE_LIMITS, WireLimits
+from .control_frames import CLOSE, HELLO, WELCOME
+from .event_frames import EventFrameReader
+from .frames import Frame
+from .prefix import DELIVER, FORWARD, HANDSHAKE_VERSION, PREFIX, PREFIX_BYTES, PUBLISH
+from .schema import SCHEMAS, Schema, decode_control
+
+_Read: TypeAlias = Callable[[bytes, int, int, int], Frame]
+"""Makes a frame from a read, and where in it the frame's route and rest start and end."""
+
+_ALL_THERE_ARE: Final = 1 << 62
+
+
+class FrameDecoder:
+    """The frames in a stream of bytes: the same however it is cut.
+
+    Frames before an error come first; then every call raises that error, and what is fed is dropped. So drive it as
+
+        decoder.feed(data)
+        while frames := decoder.take():
+            ...
+    """
+
+    __slots__ = (
+        "_at",
+        "_body_bytes_max",
+        "_error",
+        "_limits",
+        "_need",
+        "_pending",
+        "_read",
+        "_readers",
+        "_take",
+        "_version",
+    )
+
+    def __init__(self, limits: WireLimits = WIRE_LIMITS, version: int | None = None) -> None:
+        """With a `version`, a decoder that is past the handshake."""
+        self._limits = limits
+        self._read = b""  # whole frames, probably: the part from `_at` on is not decoded yet
+        self._at = 0
+        self._pending = bytearray()  # the start of a frame, or what was fed while `_read` was not used up
+        self._need = PREFIX_BYTES  # bytes without which there is nothing to do
+        self._error: FrameError | None = None
+        self._version = HANDSHAKE_VERSION
+        self._body_bytes_max = min(limits.hello_bytes_max, limits.frame_bytes_max) - PREFIX_BYTES
+        self._take = 1  # what follows a handshake frame has other rules, which the frame's receiver sets
+        self._readers = {number: self._control(SCHEMAS[number]) for number in (HELLO, WELCOME, CLOSE)}
+        if version is not None:
+            self.establish(version)
+
+    def establish(self, version: int) -> None:
+        """The handshake is done: from the next frame on, everything but handshake frames, in this version."""
+        assert self._version == HANDSHAKE_VERSION != version, "a connection has one handshake"
+        self._version = version
+        self._body_bytes_max = self._limits.frame_bytes_max - PREFIX_BYTES
+        self._take = _ALL_THERE_ARE
+        events = EventFrameReader(self._limits)
+        self._readers = {number: self._control(schema) for number, schema in SCHEMAS.items() if not schema.opening}
+        self._readers |= {PUBLISH: events.publish, FORWARD: events.forward, DELIVER: events.deliver}
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes fed and not yet given back as frames."""
+        return len(self._read) - self._at + len(self._pending)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Takes what the network gave."""
+        if self._error is not None:
+            return
+        if self._read or len(self._pending) + len(data) < self._need:
+            self._pending += data
+        else:
+            self._read = b"".join((self._pending, data))
+            self._pending = bytearray()
+
+    def take(self) -> list[Frame]:
+        """All frames that are complete (in the handshake, the next one), or FrameError when an error is next."""
+        return self._decode(self._take)
+
+    def next_frame(self) -> Frame | None:
+        """The next frame if it is complete, or FrameError when an error is next."""
+        frames = self._decode(1)
+        return frames[0] if frames else None
+
+    def _decode(self, most: int) -> list[Frame]:
+        frames: list[Frame] = []
+        try:
+            while len(frames) < most and self._error is None and self._refill():
+                self._decode_read(frames, most)
+        except FrameError as error:
+            self._error = error
+            self._read, self._at, self._pending = b"", 0, bytearray()
+        if self._error is not None and not frames:
+            raise self._error.with_traceback(None)
+        return frames
+
+    def _refill(self) -> bool:
+        """Whether there is something to decode. Joins a frame's pieces once, when all of them have come."""
+        if not self._read and len(self._pending) >= self._need:
+            self._read, self._pending = bytes(self._pending), bytearray()
+        return bool(self._read)
+
+    def _decode_read(self, frames: list[Frame], most: int) -> None:
+        read, readers, version, body_bytes_max = self._read, self._readers, self._version, self._body_bytes_max
+        at, end = self._at, len(self._read)
+        need = PREFIX_BYTES
+        while len(frames) < most and end - at >= PREFIX_BYTES:
+            size, frame_version, number, route_bytes = PREFIX.unpack_from(read, at)
+            reader = readers.get(number)
+            if size > body_bytes_max or frame_version != version or reader is None:
+                reader = self._unusual(size, frame_version, number)
+            start = at + PREFIX_BYTES
+            if end - start < size:
+                need = PREFIX_BYTES + size
+                break
+            at = start + size
+            frames.append(reader(read, start, start + route_bytes, at))
+        self._at = at
+        if len(frames) < most or at == end:
+            self._set_aside(need)
+
+    def _set_aside(self, need: int) -> None:
+        """Keeps the start of a frame apart, so that the read it came in is released."""
+        self._pending[:0] = self._read[self._at :]
+        self._read, self._at, self._need = b"", 0, need
+
+    def _unusual(self, size: int, version: int, number: int) -> _Read:
+        """The reader of a frame with an uncommon prefix, or FrameError."""
+        if size > self._body_bytes_max:
+            raise FrameError(FrameFault.OVERSIZE, f"a body of {size} bytes, and {self._body_bytes_max} are allowed")
+        reader = self._readers.get(number)
+        if reader is None and (number in SCHEMAS or number in (PUBLISH, FORWARD, DELIVER)):
+            when = "before" if self._version == HANDSHAKE_VERSION else "after"
+            raise FrameError(FrameFault.ORDER, f"a frame of type {number:#x} {when} the handshake is done")
+        # One who gives up before our Welcome reached it closes in the handshake's version.
+        farewell = number == CLOSE and version == HANDSHAKE_VERSION
+        if version != self._version and not farewell:
+            raise FrameError(FrameFault.VERSION, f"a frame in version {version}, and {self._version} is spoken")
+        if reader is None:
+            raise FrameError(FrameFault.TYPE, f"frame type {number:#x} does not exist")
+        return reader
+
+    def _control(self, schema: Schema) -> _Read:
+        limits = self._limits
+
+        def read_control(read: bytes, route: int, body: int, end: int) -> Frame:
+            if body != route:
+                raise FrameError(FrameFault.FIELD, f"a control frame with a route of {body - route} bytes")
+            return decode_control(schema, read[body:end], limits)
+
+        return read_control

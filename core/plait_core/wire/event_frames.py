@@ -1,0 +1,244 @@
+"""The hot frames: one event block, and ahead of it the route that tells what to do with the event.
+
+Publish goes from a client to its home broker, Forward from broker to broker, Deliver from a home broker to its client.
+A broker that passes an event on writes a new head (prefix and route) and the same block: `[forward_head(...), block]`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from functools import lru_cache
+from itertools import chain
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ..errors import FrameError, FrameFault
+from ..events import Event
+from ..limits import EVENT_LIMITS, WIRE_LIMITS, EventLimits, WireLimits
+from .attributes import AttributeReader, reader_for
+from .event_block import DEFAULT_READER, EventFrame, encode_block
+from .prefix import DELIVER, FORWARD, PREFIX, PUBLISH, VERSION_MAX
+
+_PUBLISH_ROUTE: Final = Struct(">BB")
+_FORWARD_ROUTE: Final = Struct(">QQBBH")
+_DELIVER_ROUTE: Final = Struct(">QBBH")
+_DELIVERY: Final = Struct(">IIQ")
+
+
+class Confirm(IntEnum):
+    """Whom a publisher waits for."""
+
+    NONE = 0
+    BROKER = 1  # its home broker has taken charge of the event
+    SUBSCRIBERS = 2  # every subscriber that matched has it
+
+
+_CONFIRMS: Final = tuple(Confirm)
+
+
+class Delivery(NamedTuple):
+    """One subscription that an event is for."""
+
+    subscription: int
+    flags: int
+    position: int
+    """Its place in the subscription's durable log; 0 when there is none."""
+
+
+class Publish(EventFrame):
+    """An event from the client that says it."""
+
+    __slots__ = ("confirm",)
+
+    def __init__(self, confirm: Confirm, block: bytes, reader: AttributeReader = DEFAULT_READER) -> None:
+        EventFrame.__init__(self, block, reader)
+        self.confirm = confirm
+
+    def _route(self) -> tuple[object, ...]:
+        return (self.confirm,)
+
+
+class Forward(EventFrame):
+    """A copy of an event on its way between brokers."""
+
+    __slots__ = ("delay_us", "destinations", "flags", "path", "tid")
+
+    def __init__(
+        self,
+        tid: int,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        destinations: tuple[int, ...],
+        block: bytes,
+        reader: AttributeReader = DEFAULT_READER,
+    ) -> None:
+        EventFrame.__init__(self, block, reader)
+        self.tid = tid  # the tree that this copy travels on
+        self.delay_us = delay_us  # measured so far, hop by hop
+        self.flags = flags
+        self.path = path  # brokers that it has passed
+        self.destinations = destinations  # home brokers that this copy is responsible for
+
+    def _route(self) -> tuple[object, ...]:
+        return (self.tid, self.delay_us, self.flags, self.path, self.destinations)
+
+
+class Deliver(EventFrame):
+    """An event for subscriptions of one client."""
+
+    __slots__ = ("delay_us", "deliveries", "flags", "path")
+
+    def __init__(
+        self,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        deliveries: tuple[Delivery, ...],
+        block: bytes,
+        reader: AttributeReader = DEFAULT_READER,
+    ) -> None:
+        EventFrame.__init__(self, block, reader)
+        self.delay_us = delay_us
+        self.flags = flags
+        self.path = path
+        self.deliveries = deliveries
+
+    def _route(self) -> tuple[object, ...]:
+        return (self.delay_us, self.flags, self.path, self.deliveries)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def publish_head(block: bytes, confirm: Confirm, version: int = VERSION_MAX) -> bytes:
+    """What goes before `block` to publish it."""
+    return PREFIX.pack(2 + len(block), version, PUBLISH, 2) + _PUBLISH_ROUTE.pack(confirm, 0)
+
+
+def forward_head(
+    block: bytes,
+    tid: int,
+    delay_us: int,
+    flags: int,
+    path: Sequence[int],
+    destinations: Sequence[int],
+    version: int = VERSION_MAX,
+) -> bytes:
+    """What goes before `block` to send it to the next broker. Counts within WireLimits are up to the caller."""
+    route = _FORWARD_ROUTE.pack(tid, delay_us, len(path), flags, len(destinations))
+    route += struct.pack(f">{len(path) + len(destinations)}Q", *path, *destinations)
+    return PREFIX.pack(len(route) + len(block), version, FORWARD, len(route)) + route
+
+
+def deliver_head(
+    block: bytes,
+    delay_us: int,
+    flags: int,
+    path: Sequence[int],
+    deliveries: Sequence[Delivery],
+    version: int = VERSION_MAX,
+) -> bytes:
+    """What goes before `block` to hand it to a client. Counts within WireLimits are up to the caller."""
+    head = _deliver_struct(len(path), len(deliveries))
+    named = deliveries[0] if len(deliveries) == 1 else chain.from_iterable(deliveries)
+    return head.pack(
+        head.size - PREFIX.size + len(block),
+        version,
+        DELIVER,
+        head.size - PREFIX.size,
+        delay_us,
+        len(path),
+        flags,
+        len(deliveries),
+        *path,
+        *named,
+    )
+
+
+@lru_cache(maxsize=256)
+def _deliver_struct(path: int, deliveries: int) -> Struct:
+    """Prefix and route of a deliver frame in one piece: brokers write one for every delivery."""
+    return Struct(f"{PREFIX.format}{_DELIVER_ROUTE.format[1:]}{path}Q{_DELIVERY.format[1:] * deliveries}")
+
+
+def encode_publish(
+    event: Event, confirm: Confirm = Confirm.NONE, version: int = VERSION_MAX, limits: EventLimits = EVENT_LIMITS
+) -> bytes:
+    """An event as the frame that publishes it, or EventInvalid when it is too large to send."""
+    block = encode_block(event, limits)
+    return publish_head(block, confirm, version) + block
+
+
+def encode_event_frame(frame: EventFrame, version: int = VERSION_MAX) -> bytes:
+    """The bytes of a hot frame. Brokers write head and block apart instead, and save the copy."""
+    block = frame.block
+    if isinstance(frame, Publish):
+        head = publish_head(block, frame.confirm, version)
+    elif isinstance(frame, Forward):
+        head = forward_head(block, frame.tid, frame.delay_us, frame.flags, frame.path, frame.destinations, version)
+    elif isinstance(frame, Deliver):
+        head = deliver_head(block, frame.delay_us, frame.flags, frame.path, frame.deliveries, version)
+    else:
+        raise TypeError(f"{type(frame).__name__} is no hot frame")
+    return head + block
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+class EventFrameReader:
+    """Cuts hot frames out of a read. Each method takes where the route, the block and what follows them start."""
+
+    __slots__ = ("_limits", "_reader")
+
+    def __init__(self, limits: WireLimits = WIRE_LIMITS) -> None:
+        self._limits = limits
+        self._reader = reader_for(limits.event)
+
+    def publish(self, read: bytes, route: int, block: int, end: int) -> Publish:
+        if block - route != 2 or block > end:
+            _check_route_holds(_PUBLISH_ROUTE, route, block, end)
+            raise FrameError(FrameFault.FIELD, f"a publish frame's route is 2 bytes, not {block - route}")
+        level, reserved = read[route], read[route + 1]
+        if level >= len(_CONFIRMS) or reserved:
+            raise FrameError(FrameFault.FIELD, f"confirm level {level}, reserved {reserved}")
+        return Publish(_CONFIRMS[level], read[block:end], self._reader)
+
+    def forward(self, read: bytes, route: int, block: int, end: int) -> Forward:
+        _check_route_holds(_FORWARD_ROUTE, route, block, end)
+        tid, delay_us, path_count, flags, count = _FORWARD_ROUTE.unpack_from(read, route)
+        _check_counts(path_count, self._limits.path_max, count, self._limits.destinations_max)
+        _check_route_length(block - route, _FORWARD_ROUTE.size + 8 * (path_count + count))
+        numbers = struct.unpack_from(f">{path_count + count}Q", read, route + _FORWARD_ROUTE.size)
+        path, destinations = numbers[:path_count], numbers[path_count:]
+        return Forward(tid, delay_us, flags, path, destinations, read[block:end], self._reader)
+
+    def deliver(self, read: bytes, route: int, block: int, end: int) -> Deliver:
+        _check_route_holds(_DELIVER_ROUTE, route, block, end)
+        delay_us, path_count, flags, count = _DELIVER_ROUTE.unpack_from(read, route)
+        _check_counts(path_count, self._limits.path_max, count, self._limits.deliveries_max)
+        _check_route_length(block - route, _DELIVER_ROUTE.size + 8 * path_count + _DELIVERY.size * count)
+        path_start = route + _DELIVER_ROUTE.size
+        path = struct.unpack_from(f">{path_count}Q", read, path_start)
+        deliveries = tuple(map(Delivery._make, _DELIVERY.iter_unpack(read[path_start + 8 * path_count : block])))
+        return Deliver(delay_us, flags, path, deliveries, read[block:end], self._reader)
+
+
+def _check_route_holds(fixed: Struct, route: int, block: int, end: int) -> None:
+    if block > end or block - route < fixed.size:
+        raise FrameError(FrameFault.TRUNCATED, f"a route of {block - route} bytes in a frame of {end - route}")
+
+
+def _check_counts(path: int, path_max: int, named: int, named_max: int) -> None:
+    if path > path_max or named > named_max:
+        raise FrameError(FrameFault.OVERSIZE, f"a path of {path} and {named} parties named")
+
+
+def _check_route_length(is_bytes: int, says_bytes: int) -> None:
+    if is_bytes < says_bytes:
+        raise FrameError(FrameFault.TRUNCATED, f"a route of {is_bytes} bytes whose counts promise {says_bytes}")
+    if is_bytes > says_bytes:
+        raise FrameError(FrameFault.FIELD, f"a route of {is_bytes} bytes whose counts need only {says_bytes}")

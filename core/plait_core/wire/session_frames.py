@@ -1,0 +1,208 @@
+"""The control frames between a client and its home broker: what it wants, what it offers, what became of it.
+
+Requests carry a number that the answer repeats: Done, or Failed with a code. Events that ask for confirmation are
+answered by Receipt or Refusal, deliveries that ask for it by Acknowledge. Whatever a subscriber does not get, a Notice
+tells it about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Final, TypeAlias
+
+from ..limits import ACKNOWLEDGED_MAX, CLOSE_TEXT_MAX, FILTER_TEXT_MAX, NAME_BYTES_MAX
+from .schema import U64, AtMost, Between, ControlFrame, control
+
+U32: TypeAlias = Annotated[int, Between(0, 2**32 - 1)]
+Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
+FilterText: TypeAlias = Annotated[str, AtMost(FILTER_TEXT_MAX)]
+Sentence: TypeAlias = Annotated[str, AtMost(CLOSE_TEXT_MAX)]
+Numbers: TypeAlias = Annotated[tuple[U64, ...], AtMost(ACKNOWLEDGED_MAX)]
+
+# Flags of one delivery.
+LATE: Final = 1  # it came after the subscription's delay bound
+CONFIRM: Final = 2  # answer with an Acknowledge of its position
+DURABLE: Final = 4  # its position is one of the broker's log
+REPLAYED: Final = 8  # it was published before this subscription was (re)opened
+
+
+class Late(StrEnum):
+    """What to do with an event that misses the subscription's delay bound."""
+
+    DROP = "drop"
+    FLAG = "flag"
+
+
+class Full(StrEnum):
+    """What to do when a subscription's queue is full."""
+
+    DROP_OLDEST = "drop_oldest"
+    DROP_NEWEST = "drop_newest"
+    BLOCK = "block"
+    CLOSE = "close"
+
+
+class Start(StrEnum):
+    """Where a durable subscription that is new begins."""
+
+    NEW = "new"
+    ALL = "all"
+    TIME = "time"  # events logged at or after `start_at` microseconds since 1970
+    POSITION = "position"  # log positions from `start_at` on
+
+
+class NoticeKind(StrEnum):
+    """What a Notice is about."""
+
+    GAP = "gap"  # events that matched were dropped for the reason it names
+    SLOW = "slow"  # the subscription's queue at the broker is filling
+    CLOSED = "closed"  # the broker ended the subscription for the reason it names
+
+
+class Code(StrEnum):
+    """Why something was refused, or a connection closed. Frames carry it as text: newer brokers may know more."""
+
+    AUTH = "auth"  # the token or certificate is not known here
+    NOT_ALLOWED = "not_allowed"  # known, but this is not permitted
+    FILTER = "filter"  # the filter cannot be used; the message says where
+    TAKEN = "taken"  # a name or id is in use by someone else
+    LIMIT = "limit"  # a quota or bound is reached
+    DURABILITY = "durability"  # it cannot be stored now
+    EXPIRED = "expired"  # the event's lifetime was over on arrival
+    STALE = "stale"  # a sequence number below the window in which duplicates are told apart
+    UNKNOWN = "unknown"  # an id that does not exist
+    UNAVAILABLE = "unavailable"  # not served (now)
+    DRAINING = "draining"  # the broker is stopping; another one, or a later time, may serve
+    TIMEOUT = "timeout"  # the other side stayed silent
+    BYE = "bye"  # a clean end
+
+
+@control(0x20)
+@dataclass(frozen=True, slots=True)
+class Done(ControlFrame):
+    """The request was carried out."""
+
+    request: U32
+
+
+@control(0x21)
+@dataclass(frozen=True, slots=True)
+class Failed(ControlFrame):
+    """The request was not carried out."""
+
+    request: U32
+    code: Name
+    message: Sentence = ""
+    hint: Sentence = ""
+    retryable: bool = False
+
+
+@control(0x22)
+@dataclass(frozen=True, slots=True)
+class Subscribe(ControlFrame):
+    """Opens a subscription under an id that the client chooses, or changes the filter and terms of an open one."""
+
+    request: U32
+    subscription: U32
+    filter: FilterText
+    within_us: U64 = 0
+    """The delay bound; 0 is none."""
+    late: Late = Late.DROP
+    items_max: Annotated[int, Between(1, 2**31)] = 65_536
+    bytes_max: Annotated[int, Between(1, 2**40)] = 64 << 20
+    full: Full = Full.DROP_OLDEST
+    durable: Name = ""
+    """The name under which the broker keeps its place across restarts of either; empty for none."""
+    start: Start = Start.NEW
+    start_at: U64 = 0
+
+
+@control(0x23)
+@dataclass(frozen=True, slots=True)
+class Unsubscribe(ControlFrame):
+    """Ends a subscription; Done follows what was queued for it if `drain`, else nothing more comes."""
+
+    request: U32
+    subscription: U32
+    drain: bool = False
+    forget: bool = False
+    """Of a durable one: give up its place as well."""
+
+
+@control(0x24)
+@dataclass(frozen=True, slots=True)
+class Advertise(ControlFrame):
+    """Says what will be published, under an id that the client chooses."""
+
+    request: U32
+    advertisement: U32
+    filter: FilterText
+    rate: Annotated[float, Between(0, 1e12)] = 0.0
+    """Events a second to expect; 0 when that is not known."""
+
+
+@control(0x25)
+@dataclass(frozen=True, slots=True)
+class Unadvertise(ControlFrame):
+    """Takes an advertisement back."""
+
+    request: U32
+    advertisement: U32
+
+
+@control(0x26)
+@dataclass(frozen=True, slots=True)
+class Receipt(ControlFrame):
+    """Published events that are confirmed at the level they asked for, by sequence number."""
+
+    sequences: Numbers
+    matched: Numbers
+    """For each, how many subscriptions it went to."""
+
+
+@control(0x27)
+@dataclass(frozen=True, slots=True)
+class Refusal(ControlFrame):
+    """A published event that went nowhere, or did not reach all whom it should."""
+
+    sequence: U64
+    code: Name
+    message: Sentence = ""
+    retryable: bool = False
+
+
+@control(0x28)
+@dataclass(frozen=True, slots=True)
+class Acknowledge(ControlFrame):
+    """Deliveries that the subscriber has dealt with. With a request, Done follows when that is stored."""
+
+    subscription: U32
+    positions: Numbers = ()
+    up_to: U64 = 0
+    """And all at or below this position."""
+    request: U32 = 0
+
+
+@control(0x29)
+@dataclass(frozen=True, slots=True)
+class Notice(ControlFrame):
+    """Something that a subscriber should know of its subscription."""
+
+    subscription: U32
+    kind: NoticeKind
+    reason: Name = ""
+    count: U64 = 0
+    publisher: U64 = 0
+    first: U64 = 0
+    last: U64 = 0
+    """The first and last sequence number dropped, when all are of one publisher."""
+
+
+@control(0x2A)
+@dataclass(frozen=True, slots=True)
+class Matching(ControlFrame):
+    """Whether any subscription intersects an advertisement; sent when that changes."""
+
+    advertisement: U32
+    matching: bool

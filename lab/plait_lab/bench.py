@@ -1,0 +1,139 @@
+"""The benchmarks' command: `python -m plait_lab.bench`. Runs the groups, prints their tables, writes the document.
+
+Progress goes to stderr, results to stdout. A missed target is shown and is no failure: machines differ. A wrong answer
+or a group that breaks is one (exit code 1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from .baselines import WrongAnswer
+from .groups import Group, Session, find_groups
+from .reports import Figure, Machine, figure_record, figure_table, machine, replace_section, write_whole
+
+DOCUMENT = Path(__file__).parents[1] / "BENCHMARKS.md"
+
+
+class Progress:
+    """One line on stderr for each step, with the time since the start."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def tell(self, step: str) -> None:
+        print(f"[{time.monotonic() - self._started:5.1f} s] {step}", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.quick and options.write:
+        parser.error("--quick figures mean nothing: they are not written to the document")
+    if options.write and not options.write.parent.is_dir():
+        parser.error(f"--write: there is no folder {options.write.parent}")
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    session = Session(seed, options.quick, Progress().tell)
+    try:
+        return _run(_chosen(parser, options.only, session), session, options.json, options.write)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _chosen(parser: argparse.ArgumentParser, only: list[str] | None, session: Session) -> list[Group]:
+    groups = find_groups(session.tell)
+    names = [group.name for group in groups]
+    if unknown := sorted(set(only or ()) - set(names)):
+        parser.error(f"--only: no group {', '.join(unknown)}; there are: {', '.join(names)}")
+    return [group for group in groups if not only or group.name in only]
+
+
+def _run(groups: list[Group], session: Session, as_json: bool, document: Path | None) -> int:
+    here = machine()
+    _introduce(here, session, as_json)
+    for group in groups:
+        session.tell(f"{group.name}: {group.title}")
+        try:
+            figures = [_judged(figure, session) for figure in group.run(session)]
+        except WrongAnswer as error:
+            print(f"{group.name}: WRONG ANSWER with seed {session.seed}: {error}", file=sys.stderr)
+            return 1
+        _print(group, figures, as_json)
+        if document:
+            text = document.read_text(encoding="utf-8") if document.exists() else "# Benchmarks\n"
+            write_whole(document, replace_section(text, group.name, section(group, figures, here, session.seed)))
+            session.tell(f"{group.name}: written to {document}")
+    return 0
+
+
+def _judged(figure: Figure, session: Session) -> Figure:
+    """Targets are for the real sizes."""
+    return replace(figure, target=None) if session.quick else figure
+
+
+def section(group: Group, figures: list[Figure], here: Machine, seed: int) -> str:
+    """A group's part of the document."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    made = f"Made on {today} by `python -m plait_lab.bench --only {group.name} --seed {seed} --write`; {here}."
+    return f"## {group.title}\n\n{made}\n\n{figure_table(figures)}"
+
+
+def _introduce(here: Machine, session: Session, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"machine": str(here), "seed": session.seed, "quick": session.quick}), flush=True)
+        return
+    quick = "; quick: small sizes, the figures mean nothing" if session.quick else ""
+    print(f"{here}\nseed {session.seed}{quick}", flush=True)
+
+
+def _print(group: Group, figures: list[Figure], as_json: bool) -> None:
+    if as_json:
+        for figure in figures:
+            print(json.dumps({"group": group.name, **figure_record(figure)}), flush=True)
+        return
+    missed = sum(figure.met is False for figure in figures)
+    aimed = sum(figure.target is not None for figure in figures)
+    print(f"\n{group.title}\n\n{figure_table(figures)}", flush=True)
+    if aimed:
+        print(f"\n{aimed - missed} of {aimed} targets reached", flush=True)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m plait_lab.bench",
+        description="Measure Plait next to what it is compared with, in one run, against its targets.",
+        epilog="Exit codes: 0 done, targets reached or not; 1 a wrong answer; 2 wrong use; 130 interrupted.",
+    )
+    parser.add_argument("--quick", action="store_true", help="seconds in place of minutes: shows that it works")
+    parser.add_argument("--only", action="append", metavar="NAME", help="run this group; may be given again")
+    parser.add_argument("--seed", type=_seed, metavar="N", help="draw the same workloads as a run that printed N")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line in place of tables")
+    parser.add_argument(
+        "--write",
+        nargs="?",
+        type=Path,
+        const=DOCUMENT,
+        metavar="FILE",
+        help=f"rewrite each group's section of FILE ({DOCUMENT.parent.name}/{DOCUMENT.name} when not given)",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

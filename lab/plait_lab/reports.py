@@ -1,0 +1,151 @@
+"""Figures and how they are told: aligned tables, JSON lines, and sections of a document that a command rewrites.
+
+A figure stands next to its target and to what it was measured beside, in the same run. The tables are Markdown, which
+reads well on a terminal too.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a figure must reach."""
+
+    sense: Literal["<=", ">="]
+    value: float
+
+    def met_by(self, reached: float) -> bool:
+        return reached <= self.value if self.sense == "<=" else reached >= self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured number."""
+
+    measure: str
+    reached: float
+    unit: str
+    target: Target | None = None
+    beside: dict[str, float] = field(default_factory=dict)
+    """what it is compared with, by name, in the same unit"""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met; None without one."""
+        return None if self.target is None else self.target.met_by(self.reached)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where figures come from."""
+
+    processor: str
+    cores: int
+    system: str
+    python: str
+    numpy: str
+    commit: str
+
+    def __str__(self) -> str:
+        versions = f"Python {self.python}, numpy {self.numpy}"
+        return f"{self.processor}, {self.cores} cores; {self.system}; {versions}; commit {self.commit}"
+
+
+HEADINGS = ("measure", "reached", "target", "met", "beside it")
+
+
+def figure_table(figures: Iterable[Figure]) -> str:
+    """The figures as an aligned Markdown table."""
+    return table(HEADINGS, [_cells(figure) for figure in figures])
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows of text under headings, in columns as wide as they need to be."""
+    lines = [list(headings), *[[cell.replace("|", "\\|") for cell in row] for row in rows]]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    rule = "-|-".join("-" * width for width in widths)
+    return "\n".join([f"| {padded[0]} |", f"|-{rule}-|", *[f"| {line} |" for line in padded[1:]]])
+
+
+def figure_record(figure: Figure) -> dict[str, Any]:
+    """A figure as JSON can hold it."""
+    return {**asdict(figure), "met": figure.met}
+
+
+def number_text(number: float) -> str:
+    """Three digits that matter; thousands set apart."""
+    if number != number or abs(number) >= 100:
+        return f"{number:,.0f}"
+    return f"{number:.3g}"
+
+
+def machine() -> Machine:
+    """This machine, this interpreter, this commit."""
+    return Machine(
+        processor=_processor(),
+        cores=os.cpu_count() or 1,
+        system=f"{platform.system()} {platform.machine()}",
+        python=platform.python_version(),
+        numpy=np.__version__,
+        commit=_commit(),
+    )
+
+
+def replace_section(document: str, name: str, body: str) -> str:
+    """The document with `body` between the markers of section `name`; at the end, with markers, if it has none."""
+    opening, closing = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
+    section = f"{opening}\n{body.strip()}\n{closing}"
+    before, found, rest = document.partition(opening)
+    if not found:
+        return f"{document.rstrip()}\n\n{section}\n".lstrip()
+    _, closed, after = rest.partition(closing)
+    if not closed:
+        raise ValueError(f"section {name} is opened with {opening} and never closed with {closing}")
+    return f"{before}{section}{after}"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file in one step, so that an interrupted run leaves the old one."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _cells(figure: Figure) -> list[str]:
+    unit = f" {figure.unit}" if figure.unit else ""
+    target = f"{figure.target.sense} {number_text(figure.target.value)}{unit}" if figure.target else ""
+    met = {True: "yes", False: "NO", None: ""}[figure.met]
+    beside = "; ".join(f"{name} {number_text(value)}" for name, value in figure.beside.items())
+    return [figure.measure, number_text(figure.reached) + unit, target, met, beside]
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, "") or platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
+    try:
+        asked = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return asked.stdout.strip() or "none yet"

@@ -1,0 +1,178 @@
+"""The benchmark driver: tables, the document's sections, the command, and a quick run of the core group."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plait_lab import bench, core_bench
+from plait_lab.baselines import WrongAnswer
+from plait_lab.groups import Group, Session, find_groups
+from plait_lab.measures import Stopwatch, microseconds, resident_mb, spread, time_in_turn
+from plait_lab.reports import Figure, Target, figure_table, machine, number_text, replace_section, table
+
+FIGURES = [
+    Figure("match p50", 22.57, "us", Target("<=", 60), {"dense scan": 35.1, "by hand": 0.0821}),
+    Figure("decode", 1_200_000.4, "/s", Target(">=", 2_000_000)),
+    Figure("ids an event", 0.1, ""),
+]
+
+
+def one_group(monkeypatch: pytest.MonkeyPatch, run: object) -> None:
+    monkeypatch.setattr(bench, "find_groups", lambda tell: [Group("toys", "Some toys", run)])  # type: ignore[arg-type]
+
+
+def test_a_table_is_aligned_and_says_what_was_reached() -> None:
+    assert figure_table(FIGURES).splitlines() == [
+        "| measure      | reached      | target          | met | beside it                       |",
+        "|--------------|--------------|-----------------|-----|---------------------------------|",
+        "| match p50    | 22.6 us      | <= 60 us        | yes | dense scan 35.1; by hand 0.0821 |",
+        "| decode       | 1,200,000 /s | >= 2,000,000 /s | NO  |                                 |",
+        "| ids an event | 0.1          |                 |     |                                 |",
+    ]
+
+
+def test_a_cell_cannot_break_its_table() -> None:
+    assert table(("a",), [("x | y",)]).splitlines()[2] == "| x \\| y |"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0.0, "0"), (0.14567, "0.146"), (99.94, "99.9"), (100.4, "100"), (1234567.8, "1,234,568")]
+)
+def test_numbers_have_three_digits_that_matter(number: float, text: str) -> None:
+    assert number_text(number) == text
+
+
+def test_a_section_is_replaced_and_nothing_else() -> None:
+    document = "before\n<!-- bench:a -->\nold\n<!-- /bench:a -->\nbetween\n<!-- bench:b -->\nkept\n<!-- /bench:b -->\n"
+    once = replace_section(document, "a", "new\n")
+    assert once == document.replace("old", "new")
+    assert replace_section(once, "a", "new") == once
+
+
+def test_a_new_section_goes_to_the_end() -> None:
+    assert replace_section("# Title\n", "c", "x") == "# Title\n\n<!-- bench:c -->\nx\n<!-- /bench:c -->\n"
+
+
+def test_a_section_that_never_closes_is_refused() -> None:
+    with pytest.raises(ValueError, match="never closed"):
+        replace_section("<!-- bench:a -->\nold", "a", "new")
+
+
+def test_the_document_of_the_repository_has_the_section_of_every_group() -> None:
+    text = bench.DOCUMENT.read_text(encoding="utf-8")
+    assert "<!-- bench:core -->" in text
+    assert "<!-- /bench:core -->" in text
+
+
+def test_percentiles_are_times_that_were_measured() -> None:
+    found = spread([1000 * n for n in range(1, 1001)])
+    assert (found.count, found.mean, found.p50, found.p99, found.p999, found.longest) == (
+        1000,
+        500.5,
+        501,
+        991,
+        1000,
+        1000,
+    )
+
+
+def test_contenders_take_turns_and_warm_up_uncounted() -> None:
+    calls: list[str] = []
+    times = time_in_turn({"a": lambda n: calls.append(f"a{n}"), "b": lambda n: calls.append(f"b{n}")}, range(120), 10)
+    assert {name: found.count for name, found in times.items()} == {"a": 110, "b": 110}
+    assert calls[:4] == ["a0", "b0", "a1", "b1"]
+    assert calls[20:22] == ["a10", "a11"]
+    assert calls[70:72] == ["b10", "b11"]
+    assert sorted(calls) == sorted(f"{name}{n}" for name in "ab" for n in range(120))
+
+
+def test_small_things_are_measured() -> None:
+    watch = Stopwatch()
+    assert watch(max, 1, 2) == 2
+    assert watch.spread().count == 1
+    assert microseconds({"nothing": lambda: None}, 1, 3)["nothing"] >= 0
+    assert resident_mb() > 1
+    assert machine().cores >= 1
+
+
+def test_quick_core_figures_come_with_everything_asked_for() -> None:
+    told: list[str] = []
+    figures = list(core_bench.run(Session(7, True, told.append)))
+    measures = " / ".join(figure.measure for figure in figures)
+    for asked in ("four atoms", "parse a filter", "W1, ", "W3, ", "dense scan's", "amortised", "growth over", "p99.9"):
+        assert asked in measures
+    assert all(figure.reached == figure.reached for figure in figures)
+    assert told
+
+
+def test_every_group_is_found() -> None:
+    assert "core" in [group.name for group in find_groups(lambda step: None)]
+
+
+def test_the_command_writes_its_section(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one_group(monkeypatch, lambda session: FIGURES)
+    document = tmp_path / "BENCHMARKS.md"
+    assert bench.main(["--seed", "5", "--write", str(document)]) == 0
+    text = document.read_text(encoding="utf-8")
+    assert "## Some toys" in text
+    assert "--only toys --seed 5 --write" in text
+    assert figure_table(FIGURES) in text
+    assert figure_table(FIGURES) in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["BENCHMARKS.md"]
+
+
+def test_json_is_one_object_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    one_group(monkeypatch, lambda session: FIGURES)
+    assert bench.main(["--seed", "5", "--json"]) == 0
+    head, *records = map(json.loads, capsys.readouterr().out.splitlines())
+    assert head["seed"] == 5
+    assert [record["met"] for record in records] == [True, False, None]
+    assert records[0]["target"] == {"sense": "<=", "value": 60}
+    assert records[0]["group"] == "toys"
+
+
+def test_an_interrupted_run_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(session: Session) -> Iterator[Figure]:
+        yield FIGURES[0]
+        raise KeyboardInterrupt
+
+    one_group(monkeypatch, run)
+    assert bench.main(["--write", str(tmp_path / "BENCHMARKS.md")]) == 130
+    assert not list(tmp_path.iterdir())
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_wrong_answer_fails_the_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(session: Session) -> Iterator[Figure]:
+        raise WrongAnswer("3 ids for 4")
+        yield
+
+    one_group(monkeypatch, run)
+    assert bench.main(["--seed", "9"]) == 1
+    assert "WRONG ANSWER with seed 9: 3 ids for 4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--only", "nothing"], ["--seed", "-1"], ["--quick", "--write"], ["--write", "/no/such/folder/x"]]
+)
+def test_wrong_use_is_told(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        bench.main(wrong)
+    assert stopped.value.code == 2
+    assert wrong[0] in capsys.readouterr().err
+
+
+def test_quick_figures_are_not_judged(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    one_group(monkeypatch, lambda session: FIGURES)
+    assert bench.main(["--quick"]) == 0
+    out = capsys.readouterr().out
+    assert "NO" not in out
+    assert "figures mean nothing" in out
