@@ -88,4 +88,5 @@ class FrameError(PlaitError):
 
     def __init__(self, fault: FrameFault, message: str) -> None:
         super().__init__(f"{fault}: {message}")
+        self.args = (fault, message)  # what pickling calls this with
         self.fault = fault

@@ -17,8 +17,11 @@ from .syntax import And, Atom, Compare, Constant, Expr, Flag, Member, Not, Or, P
 
 Matcher: TypeAlias = Callable[[Attributes], bool]
 
-_SHAPES_KEPT = 4096
-"""Code objects kept, by source. A shape is a few KB; applications have dozens."""
+_SHAPES_KEPT = 1024
+"""Code objects kept, by source. Applications have dozens of shapes."""
+
+_SHAPE_CHARS_MAX = 4096
+"""Source of a shape that is kept: about 50 atoms, 20 KB compiled. Hostile shapes then hold 20 MB, not hundreds."""
 
 
 def compile_true(expr: Expr) -> Matcher:
@@ -34,7 +37,8 @@ def compile_false(expr: Expr) -> Matcher:
 def _compile(expr: Expr) -> Matcher:
     writer = _Writer()
     source = writer.expression(expr)
-    made: Matcher = _factory(source, len(writer.cells))(*writer.cells)
+    factory = _factory if len(source) <= _SHAPE_CHARS_MAX else _factory.__wrapped__
+    made: Matcher = factory(source, len(writer.cells))(*writer.cells)
     return made
 
 

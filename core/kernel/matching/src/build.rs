@@ -1,0 +1,363 @@
+//! Building a segment: choose cuts, then each conjunction's way of being reached, then an order that keeps together
+//! what the same events rule out.
+
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashTable};
+
+use crate::class::{Class, Conjunction};
+use crate::hash::hash;
+use crate::matrix::{BLOCK, Matrix, Ordered};
+use crate::segment::{Access, BY_ANY, BY_NUMBER, BY_TEXT, Candidate, Cluster, Segment};
+use crate::slots::{Cuts, Hull, Slotter};
+use crate::test::{Kind, NO_HIGH, NO_LOW, Rich, Test};
+
+/// Bounds that are looked at to cut one attribute.
+const SAMPLE: u32 = 4096;
+
+/// Below this many conjunctions one matrix serves best.
+const SMALL: usize = 1024;
+
+/// An equality leads to a cluster when at most one in so many conjunctions asks for its values.
+const SELECTIVE: usize = 16;
+
+/// A set of more values than this leads to no clusters.
+const SET_MAX: usize = 16;
+
+/// Clusters beyond this become matrices.
+const RUN_MAX: usize = 48;
+
+/// An attribute that fewer than one in so many conjunctions constrain is rare.
+const RARE: usize = 1024;
+
+/// Rows that a segment may have for each conjunction bit: eight of them are a byte of memory for each conjunction.
+const ROWS: usize = 720;
+/// The same for segments that stay in the cache.
+const ROWS_SMALL: usize = 1440;
+/// Conjunctions of a segment that stays in the cache.
+const CACHED: usize = 1 << 17;
+
+type Hulls = [(u16, Hull)];
+
+/// The segment of the live ones among some classes.
+pub(crate) fn build(classes: Vec<Arc<Class>>) -> Segment {
+    let classes: Vec<Arc<Class>> = classes.into_iter().filter(|class| !class.is_dead()).collect();
+    let all: Vec<Conjunction> = classes
+        .iter()
+        .enumerate()
+        .flat_map(|(at, class)| class.starts().map(move |start| Conjunction { class: at as u32, start }))
+        .collect();
+    let slotter = cut(&classes, &all);
+    let mut chosen = Builder { classes: &classes, slotter: &slotter, all: &all, hulls: Vec::new(), ends: vec![0] };
+    chosen.find_hulls();
+    let routes = chosen.routes();
+    let (matrix, clusters, candidates) = chosen.lay_out(&routes);
+    let mut accesses = vec![0; slotter.len()];
+    for (access, _) in &clusters {
+        accesses[usize::from(access.local())] |= match access {
+            Access::Number(..) => BY_NUMBER,
+            Access::Text(..) => BY_TEXT,
+            Access::Any(_) => BY_ANY,
+        };
+    }
+    let conjunctions = all.len();
+    Segment { slotter, classes, matrix, clusters, candidates, accesses, conjunctions }
+}
+
+/// Cuts for all attributes, at quantiles of the bounds that conjunctions name.
+fn cut(classes: &[Arc<Class>], all: &[Conjunction]) -> Slotter {
+    #[derive(Default)]
+    struct Bounds {
+        seen: u32,
+        numbers: Vec<u64>,
+        texts: Vec<u64>,
+    }
+    let mut bounds: HashMap<u32, Bounds, foldhash::fast::FixedState> = HashMap::default();
+    // Steps through all conjunctions in an order that has nothing to do with when they came.
+    let step = coprime_step(all.len());
+    let mut at = 0;
+    for _ in 0..all.len() {
+        let Conjunction { class, start } = all[at];
+        at = (at + step) % all.len();
+        let class = &classes[class as usize];
+        for test in class.conjunction(start).iter().filter(|test| test.kind != Kind::Always) {
+            let bounds = bounds.entry(test.attr).or_default();
+            bounds.seen += 1;
+            if bounds.seen <= SAMPLE {
+                named_bounds(test, class.rich(), &mut bounds.texts, &mut bounds.numbers);
+            }
+        }
+    }
+    let mut attributes: Vec<(u32, Bounds)> = bounds.into_iter().collect();
+    attributes.sort_unstable_by_key(|(attr, bounds)| (std::cmp::Reverse(bounds.seen), *attr));
+    let mut slotter = Slotter::new();
+    for (attr, bounds) in attributes {
+        slotter.add(Cuts::new(attr, bounds.texts, bounds.numbers));
+    }
+    slotter
+}
+
+fn coprime_step(count: usize) -> usize {
+    let gcd = |mut a: usize, mut b: usize| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let near_golden = (count as f64 * 0.618) as usize;
+    (near_golden.max(1)..).find(|&step| gcd(step, count) <= 1).expect("1 + a multiple of count is coprime to it")
+}
+
+/// The keys that a test's run of values starts at, and those right after it.
+fn named_bounds(test: &Test, rich: &[Rich], texts: &mut Vec<u64>, numbers: &mut Vec<u64>) {
+    let both = |keys: &mut Vec<u64>, low: u64, high: u64| keys.extend([low, high.saturating_add(1)]);
+    match test.kind {
+        Kind::Interval => {
+            numbers.extend((test.flags & NO_LOW == 0).then_some(test.low));
+            numbers.extend((test.flags & NO_HIGH == 0).then(|| test.high + 1));
+        }
+        Kind::Number => both(numbers, test.low, test.high),
+        Kind::Text => both(texts, test.low, test.low),
+        Kind::Rich => {
+            let Rich { numbers: number_hull, texts: text_hull, points, .. } = &rich[test.low as usize];
+            if let Some((low, high)) = number_hull {
+                both(numbers, *low, *high);
+            }
+            if points.is_empty() {
+                if let Some((low, high)) = text_hull {
+                    both(texts, *low, *high);
+                }
+            } else {
+                points.iter().take(SET_MAX).for_each(|&(key, _)| both(texts, key, key));
+            }
+        }
+        Kind::Always | Kind::Bool | Kind::Present | Kind::Absent => {}
+    }
+}
+
+/// How conjunctions are reached: through accesses, or in the matrix.
+#[derive(Default)]
+struct Routes {
+    clusters: HashMap<Access, Vec<u32>, foldhash::fast::FixedState>,
+    matrix: Vec<u32>,
+}
+
+struct Builder<'a> {
+    classes: &'a [Arc<Class>],
+    slotter: &'a Slotter,
+    all: &'a [Conjunction],
+    hulls: Vec<(u16, Hull)>,
+    ends: Vec<u32>,
+}
+
+impl Builder<'_> {
+    fn find_hulls(&mut self) {
+        let mut found = Vec::new();
+        for conjunction in self.all {
+            self.slotter.hulls(&self.classes[conjunction.class as usize], conjunction.start, &mut found);
+            self.hulls.extend_from_slice(&found);
+            self.ends.push(self.hulls.len() as u32);
+        }
+    }
+
+    fn hulls(&self, at: u32) -> &Hulls {
+        &self.hulls[self.ends[at as usize] as usize..self.ends[at as usize + 1] as usize]
+    }
+
+    fn routes(&self) -> Routes {
+        let every = 0..self.all.len() as u32;
+        if self.all.len() <= SMALL {
+            return Routes { matrix: every.collect(), ..Routes::default() };
+        }
+        let mut asked: HashMap<Access, u32, foldhash::fast::FixedState> = HashMap::default();
+        let mut constrained = vec![0_u32; self.slotter.len()];
+        let mut points = Vec::new();
+        for at in every.clone() {
+            self.each_point_set(at, &mut points, |points| {
+                for &point in points {
+                    *asked.entry(point).or_default() += 1;
+                }
+            });
+            for &(local, _) in self.hulls(at) {
+                constrained[usize::from(local)] += 1;
+            }
+        }
+        let most = (self.all.len() / SELECTIVE) as u32;
+        let rare = (self.all.len() / RARE) as u32;
+        let mut routes = Routes::default();
+        for at in every {
+            let mut best: (u32, Vec<Access>) = (most, Vec::new());
+            self.each_point_set(at, &mut points, |points| {
+                let sharing = points.iter().map(|point| asked[point]).sum();
+                if sharing < best.0 {
+                    best = (sharing, points.to_vec());
+                }
+            });
+            if best.1.is_empty() {
+                let rarest = self.hulls(at).iter().filter(|(_, hull)| hull.low > 0);
+                let rarest = rarest.min_by_key(|(local, _)| constrained[usize::from(*local)]);
+                best.1.extend(
+                    rarest.filter(|(local, _)| constrained[usize::from(*local)] < rare).map(|&(local, _)| Access::Any(local)),
+                );
+            }
+            if best.1.is_empty() {
+                routes.matrix.push(at);
+            }
+            for access in best.1 {
+                routes.clusters.entry(access).or_default().push(at);
+            }
+        }
+        routes
+    }
+
+    /// Calls `each` with the values that a test allows, for each test that allows few and nothing else.
+    fn each_point_set(&self, at: u32, points: &mut Vec<Access>, mut each: impl FnMut(&[Access])) {
+        let Conjunction { class, start } = self.all[at as usize];
+        let class = &self.classes[class as usize];
+        for test in class.conjunction(start) {
+            let local = self.slotter.local(test.attr);
+            points.clear();
+            match test.kind {
+                _ if local == 0 => {}
+                Kind::Number => points.push(Access::Number(local, test.low)),
+                Kind::Text => points.push(Access::Text(local, test.high as u32)),
+                Kind::Rich => accesses_of(&class.rich()[test.low as usize], local, points),
+                _ => {}
+            }
+            if !points.is_empty() {
+                each(points);
+            }
+        }
+    }
+
+    fn lay_out(&self, routes: &Routes) -> (Matrix, HashTable<(Access, Cluster)>, Vec<Candidate>) {
+        let budget = if self.all.len() <= CACHED { ROWS_SMALL } else { ROWS };
+        let spare = self.all.len() / routes.matrix.len().max(1);
+        let matrix = self.matrix(&routes.matrix, budget * spare.clamp(1, 4));
+        let mut accesses: Vec<Access> = routes.clusters.keys().copied().collect();
+        accesses.sort_unstable();
+        let mut clusters = HashTable::with_capacity(accesses.len());
+        let mut candidates = Vec::new();
+        for access in accesses {
+            let members = &routes.clusters[&access];
+            let cluster = if members.len() > RUN_MAX {
+                let budget = if members.len() > BLOCK { budget } else { budget / 4 };
+                Cluster::Matrix(Box::new(self.matrix(members, budget)))
+            } else {
+                let from = candidates.len() as u32;
+                candidates.extend(members.iter().map(|&at| self.candidate(at, access.local())));
+                Cluster::Run { from, to: candidates.len() as u32 }
+            };
+            clusters.insert_unique(hash(access), (access, cluster), |(access, _)| hash(*access));
+        }
+        candidates.shrink_to_fit();
+        (matrix, clusters, candidates)
+    }
+
+    fn matrix(&self, members: &[u32], rows_max: usize) -> Matrix {
+        let mut order = Vec::with_capacity(members.len());
+        Clustering { builder: self, count: vec![(0, 0); self.slotter.len()], order: &mut order }
+            .cluster(members.to_vec(), &mut Vec::new());
+        let conjunctions = order.iter().map(|&at| self.all[at as usize]).collect();
+        let hulls = order.iter().map(|&at| self.hulls(at)).collect();
+        Matrix::build(Ordered { conjunctions, hulls }, self.slotter, rows_max)
+    }
+
+    fn candidate(&self, at: u32, access: u16) -> Candidate {
+        let mut narrow: Vec<(u16, Hull)> = self.hulls(at).iter().copied().filter(|(local, _)| *local != access).collect();
+        narrow.sort_by_key(|(_, hull)| hull.high - hull.low);
+        let none = (0, Hull { low: 0, high: 255 });
+        let hulls = std::array::from_fn(|at| narrow.get(at).copied().unwrap_or(none));
+        Candidate { conjunction: self.all[at as usize], hulls }
+    }
+}
+
+/// The values that a rich constraint allows, when they are few and it allows nothing else.
+fn accesses_of(rich: &Rich, local: u16, points: &mut Vec<Access>) {
+    let constraint = &rich.constraint;
+    if constraint.absent || constraint.others || constraint.bools != [false; 2] {
+        return;
+    }
+    if let Some(span) = &constraint.texts {
+        if span.points.as_ref().is_none_or(|texts| texts.len() > SET_MAX) {
+            return;
+        }
+        points.extend(rich.points.iter().map(|&(_, id)| Access::Text(local, id)));
+    }
+    if let Some(span) = &constraint.numbers {
+        let few = span.points.as_ref().filter(|numbers| numbers.len() <= SET_MAX);
+        let keys: Option<Vec<u64>> = few.and_then(|numbers| numbers.iter().map(crate::number::Number::key).collect());
+        match keys {
+            Some(keys) => points.extend(keys.into_iter().map(|key| Access::Number(local, key))),
+            None => points.clear(),
+        }
+    }
+}
+
+/// Orders conjunctions: those that share their commonest attribute together, by its low end, cut into cells; within a
+/// cell, the same by the next attribute. So a block of the matrix holds what lies near in two or three attributes.
+struct Clustering<'a> {
+    builder: &'a Builder<'a>,
+    count: Vec<(u32, u32)>,
+    order: &'a mut Vec<u32>,
+}
+
+/// Attributes that conjunctions are ordered by, one within the other.
+const DEPTH: usize = 3;
+
+impl Clustering<'_> {
+    fn cluster(&mut self, mut members: Vec<u32>, used: &mut Vec<u16>) {
+        while members.len() > BLOCK && used.len() < DEPTH {
+            let Some(local) = self.commonest(&members, used) else { break };
+            let hull_of = |at: u32| self.builder.hulls(at).iter().find(|(other, _)| *other == local).map(|(_, hull)| *hull);
+            let (mut with, without): (Vec<(Hull, u32)>, Vec<u32>) = {
+                let mut with = Vec::new();
+                let mut without = Vec::new();
+                for &at in &members {
+                    match hull_of(at) {
+                        Some(hull) => with.push((hull, at)),
+                        None => without.push(at),
+                    }
+                }
+                (with, without)
+            };
+            with.sort_unstable_by_key(|&(hull, at)| (hull.low, hull.high, at));
+            let cells = cells(with.len(), used.len());
+            used.push(local);
+            for cell in with.chunks(with.len().div_ceil(cells)) {
+                self.cluster(cell.iter().map(|&(_, at)| at).collect(), used);
+            }
+            used.pop();
+            members = without;
+        }
+        self.order.append(&mut members);
+    }
+
+    /// The attribute that rules most out: constrained by most of `members`, narrowly.
+    fn commonest(&mut self, members: &[u32], used: &[u16]) -> Option<u16> {
+        let mut seen: Vec<u16> = Vec::new();
+        for &at in members {
+            for &(local, hull) in self.builder.hulls(at) {
+                let count = &mut self.count[usize::from(local)];
+                if count.0 == 0 {
+                    seen.push(local);
+                }
+                count.0 += 1;
+                count.1 += 64_u32.saturating_sub(u32::from(hull.high - hull.low));
+            }
+        }
+        let unused = seen.iter().copied().filter(|local| !used.contains(local));
+        let best = unused.max_by_key(|&local| (self.count[usize::from(local)].1, local));
+        for local in seen {
+            self.count[usize::from(local)] = (0, 0);
+        }
+        best
+    }
+}
+
+/// Into how many cells to cut so many conjunctions along one attribute, so that the next still has blocks to order.
+fn cells(count: usize, depth: usize) -> usize {
+    let blocks = count as f64 / BLOCK as f64;
+    let cells = if depth + 1 < DEPTH { blocks.sqrt() } else { blocks };
+    (cells.ceil() as usize).clamp(1, 64)
+}

@@ -1,0 +1,173 @@
+//! A class: all filters that ask the same, as one block of tests, shared by every part of the index that speaks of it.
+//!
+//! Who holds a class is one atomic word in it, so removing a filter touches nothing else: segments, also those being
+//! merged in another thread, find the word when a candidate survives that far, and merging leaves dead classes out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::hash::hash;
+use crate::test::{Event, LAST, Probe, Rich, Test};
+
+/// Several ids hold the class; the low bits say where they are listed.
+const SHARED: u64 = 1 << 63;
+/// No id holds it, and none ever will again.
+const DEAD: u64 = u64::MAX;
+
+/// Who holds a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holders {
+    /// This id alone.
+    One(u64),
+    /// The ids in this list.
+    Shared(u32),
+    /// Nobody.
+    Dead,
+}
+
+/// A filter's tests, conjunction after conjunction; the last of each is marked.
+pub(crate) struct Class<T: ?Sized = [Test]> {
+    holders: AtomicU64,
+    pub(crate) hash: u64,
+    more: Option<Box<More>>,
+    /// The tests, unless they are many.
+    tests: T,
+}
+
+/// What few filters have.
+struct More {
+    rich: Vec<Rich>,
+    /// All tests, when they are many.
+    tests: Vec<Test>,
+}
+
+/// A conjunction of a class: where its tests start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conjunction {
+    pub(crate) class: u32,
+    pub(crate) start: u32,
+}
+
+impl Class {
+    /// The class of these tests, held by one id.
+    pub(crate) fn new(tests: &[Test], rich: Vec<Rich>, id: u64) -> Arc<Self> {
+        // One allocation a class: blocks of the usual sizes are built whole and shared as slices.
+        macro_rules! sized {
+            ($($size:literal)*) => {
+                match tests.len() {
+                    $($size => Arc::new(build::<$size>(tests, rich, Vec::new(), id)),)*
+                    _ => Arc::new(build::<0>(tests, rich, tests.to_vec(), id)),
+                }
+            };
+        }
+        sized!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
+    }
+
+    /// Who holds it.
+    #[inline]
+    pub(crate) fn holders(&self) -> Holders {
+        match self.holders.load(Ordering::Relaxed) {
+            DEAD => Holders::Dead,
+            word if word & SHARED != 0 => Holders::Shared(word as u32),
+            id => Holders::One(id),
+        }
+    }
+
+    /// Says who holds it from now on.
+    pub(crate) fn set_holders(&self, holders: Holders) {
+        let word = match holders {
+            Holders::One(id) => id,
+            Holders::Shared(list) => SHARED | u64::from(list),
+            Holders::Dead => DEAD,
+        };
+        self.holders.store(word, Ordering::Relaxed);
+    }
+
+    /// Whether nobody holds it.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.holders() == Holders::Dead
+    }
+
+    /// The rich constraints that its tests refer to.
+    pub(crate) fn rich(&self) -> &[Rich] {
+        self.more.as_ref().map_or(&[], |more| &more.rich)
+    }
+
+    /// The tests of all conjunctions.
+    #[inline]
+    pub(crate) fn tests(&self) -> &[Test] {
+        match &self.more {
+            Some(more) if self.tests.is_empty() => &more.tests,
+            _ => &self.tests,
+        }
+    }
+
+    /// The tests of the conjunction that starts at `start`.
+    pub(crate) fn conjunction(&self, start: u32) -> &[Test] {
+        let from = &self.tests()[start as usize..];
+        let last = from.iter().position(|test| test.flags & LAST != 0);
+        last.map_or(&[], |last| &from[..=last])
+    }
+
+    /// Where its conjunctions start.
+    pub(crate) fn starts(&self) -> impl Iterator<Item = u32> {
+        let mut start = 0;
+        self.tests().iter().enumerate().filter_map(move |(at, test)| {
+            (test.flags & LAST != 0).then(|| std::mem::replace(&mut start, at as u32 + 1))
+        })
+    }
+
+    /// Whether an event satisfies the conjunction that starts at `start`.
+    #[inline]
+    pub(crate) fn accepts(&self, start: u32, probes: &[Probe], event: &Event<'_>) -> bool {
+        for test in &self.tests()[start as usize..] {
+            if !test.accepts(&probes[test.attr as usize], event, self.rich()) {
+                return false;
+            }
+            if test.flags & LAST != 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether it asks exactly this.
+    pub(crate) fn asks(&self, tests: &[Test], rich: &[Rich]) -> bool {
+        self.tests() == tests && self.rich() == rich
+    }
+}
+
+fn build<const N: usize>(tests: &[Test], rich: Vec<Rich>, many: Vec<Test>, id: u64) -> Class<[Test; N]> {
+    let more = !rich.is_empty() || !many.is_empty();
+    Class {
+        holders: AtomicU64::new(id),
+        hash: hash_tests(tests),
+        more: more.then(|| Box::new(More { rich, tests: many })),
+        tests: std::array::from_fn(|at| tests[at]),
+    }
+}
+
+/// The hash that classes are looked up by.
+pub(crate) fn hash_tests(tests: &[Test]) -> u64 {
+    hash(tests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test::Kind;
+
+    #[test]
+    fn conjunctions_of_any_size() {
+        for size in [1_u32, 2, 12, 13, 16, 17, 600] {
+            let test = |attr| Test { attr, kind: Kind::Present, flags: LAST * u8::from(attr % 3 == 0), low: 0, high: 0 };
+            let mut tests: Vec<Test> = (0..size).map(test).collect();
+            tests.last_mut().expect("one at least").flags = LAST;
+            let class = Class::new(&tests, Vec::new(), 7);
+            assert!(class.asks(&tests, &[]));
+            assert_eq!(class.hash, hash_tests(&tests));
+            let whole: Vec<Test> = class.starts().flat_map(|start| class.conjunction(start).to_vec()).collect();
+            assert_eq!(whole, tests);
+        }
+    }
+}

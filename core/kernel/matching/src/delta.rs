@@ -1,0 +1,71 @@
+//! The delta: what was added since the last merge began. It only grows, until it is frozen and merged.
+
+use std::sync::Arc;
+
+use crate::class::{Class, Conjunction};
+use crate::matrix::{BLOCK, Matrix};
+use crate::segment::Segment;
+use crate::slots::{Cuts, Hull, Slotter};
+
+/// Conjunctions of one delta at most: eight blocks, which a match walks whole.
+pub(crate) const DELTA_MAX: usize = 8 * BLOCK;
+
+/// Attributes that a delta tells apart; conjunctions are let through on others, and decided by their tests.
+const ATTRIBUTES_MAX: usize = 128;
+
+/// Rows of a delta at most, about: three quarters of a megabyte.
+const ROWS_MAX: usize = 1500;
+
+/// What was added lately.
+pub(crate) struct Delta {
+    pub(crate) slotter: Slotter,
+    pub(crate) classes: Vec<Arc<Class>>,
+    matrix: Matrix,
+    column_of: Vec<u32>,
+    hulls: Vec<(u16, Hull)>,
+}
+
+impl Delta {
+    /// An empty delta that cuts attributes as a segment does.
+    pub(crate) fn new(like: Option<&Segment>) -> Self {
+        let mut slotter = Slotter::new();
+        for cuts in like.iter().flat_map(|segment| segment.slotter.cuts.iter().skip(1).take(ATTRIBUTES_MAX)) {
+            slotter.add(cuts.clone());
+        }
+        let matrix = Matrix::growing(DELTA_MAX / BLOCK, &slotter, ROWS_MAX);
+        Self {
+            slotter,
+            classes: Vec::new(),
+            matrix,
+            column_of: Vec::new(),
+            hulls: Vec::new(),
+        }
+    }
+
+    /// How many conjunctions it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.matrix.conjunctions.len()
+    }
+
+    /// Takes up the conjunctions of a class.
+    pub(crate) fn push(&mut self, class: &Arc<Class>) {
+        let at = self.classes.len() as u32;
+        self.classes.push(Arc::clone(class));
+        for test in class.tests() {
+            if self.slotter.len() <= ATTRIBUTES_MAX && self.slotter.local(test.attr) == 0 {
+                self.slotter.add(Cuts::new(test.attr, Vec::new(), Vec::new()));
+            }
+        }
+        for start in class.starts() {
+            self.slotter.hulls(class, start, &mut self.hulls);
+            let conjunction = Conjunction { class: at, start };
+            self.matrix.push(conjunction, &self.hulls, &self.slotter, &mut self.column_of);
+        }
+    }
+
+    /// Calls `found` with each conjunction that may match.
+    #[inline]
+    pub(crate) fn scan(&self, slots: &[Hull], picked: &mut Vec<u32>, mut found: impl FnMut(&Class, u32)) {
+        self.matrix.scan(slots, picked, |at| found(&self.classes[at.class as usize], at.start));
+    }
+}

@@ -1,0 +1,29 @@
+//! The matching index and frame splitter of Plait, without Python.
+//!
+//! Follow one event: `wire` (from bytes to values) -> `index` -> `slots` (from values to rows) -> `segment` and `matrix`
+//! (candidates) -> `test` (the decision). Follow one filter: `relation::Form` -> `test` -> `class` -> `delta` -> `worker`
+//! and `build` -> `segment`.
+
+#![forbid(unsafe_code)]
+
+mod build;
+mod class;
+pub mod constraint;
+mod delta;
+mod hash;
+mod index;
+mod matrix;
+pub mod number;
+mod pool;
+mod relation;
+mod segment;
+pub mod shape;
+mod slab;
+mod slots;
+pub mod span;
+mod test;
+pub mod wire;
+mod worker;
+
+pub use index::{IDS_MAX, Index, Matches, Misuse, Stats};
+pub use relation::Form;

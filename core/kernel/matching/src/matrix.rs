@@ -1,0 +1,277 @@
+//! Slotted fail bits: for each slot of each attribute one row with a bit for every conjunction that it rules out.
+//!
+//! An event picks one row an attribute; what none of them marks may match, and is decided by its tests. Rows are walked
+//! in blocks of 512 conjunctions (a cache line of each row); a summary with one bit a block says which blocks a row
+//! rules out whole, so the order of the conjunctions, which is the builder's choice, decides how few blocks are touched.
+
+use crate::class::Conjunction;
+use crate::slots::{Hull, Slotter};
+
+/// Conjunctions of a block: the bits of a cache line.
+pub(crate) const BLOCK: usize = 512;
+const WORDS: usize = BLOCK / 64;
+
+/// Rows between two looks at whether anything is left of a block.
+const ROWS_AT_ONCE: usize = 4;
+
+/// With this few left of a block, deciding them costs less than reading on.
+const FEW: u32 = 2;
+
+/// The rows of one attribute.
+#[derive(Debug)]
+struct Column {
+    local: u16,
+    first_row: u32,
+    rows: u32,
+}
+
+/// Fail bits of some conjunctions.
+#[derive(Debug)]
+pub(crate) struct Matrix {
+    pub(crate) conjunctions: Vec<Conjunction>,
+    columns: Vec<Column>,
+    /// Slots are put together 2^shift at a time.
+    shift: u32,
+    /// Blocks that there is room for.
+    room: usize,
+    /// Row after row, `room` blocks each.
+    words: Vec<[u64; WORDS]>,
+    /// Row after row, `summary_words` words each; empty in a matrix that grows.
+    summary: Vec<u64>,
+    summary_words: usize,
+    /// How many conjunctions a row rules out.
+    weight: Vec<u32>,
+}
+
+/// Conjunctions in their final order, with the hulls of their tests.
+pub(crate) struct Ordered<'a> {
+    pub(crate) conjunctions: Vec<Conjunction>,
+    /// The hulls of each, in the same order.
+    pub(crate) hulls: Vec<&'a [(u16, Hull)]>,
+}
+
+impl Matrix {
+    /// The matrix of some conjunctions, with about `rows_max` rows at most.
+    pub(crate) fn build(ordered: Ordered<'_>, slotter: &Slotter, rows_max: usize) -> Self {
+        let Ordered { conjunctions, hulls } = ordered;
+        let (columns, shift, rows) = columns(&hulls, slotter, rows_max);
+        let blocks = conjunctions.len().div_ceil(BLOCK);
+        let summary_words = blocks.div_ceil(64);
+        let mut matrix = Self {
+            conjunctions,
+            columns,
+            shift,
+            room: blocks,
+            words: vec![[0; WORDS]; blocks * rows],
+            summary: vec![0; summary_words * rows],
+            summary_words,
+            weight: vec![0; rows],
+        };
+        let column_of = matrix.column_of(slotter);
+        for (position, hulls) in hulls.iter().enumerate() {
+            matrix.mark(position, hulls, &column_of);
+        }
+        matrix.summarise();
+        matrix
+    }
+
+    /// A matrix that conjunctions are pushed to, with room for so many blocks.
+    pub(crate) fn growing(room: usize, slotter: &Slotter, rows_max: usize) -> Self {
+        let locals: Vec<u16> = (1..slotter.len() as u16).collect();
+        Self {
+            conjunctions: Vec::new(),
+            columns: Vec::new(),
+            shift: shift_for(slotter, &locals, rows_max),
+            room,
+            words: Vec::new(),
+            summary: Vec::new(),
+            summary_words: room.div_ceil(64),
+            weight: Vec::new(),
+        }
+    }
+
+    /// One more conjunction, in a growing matrix with room. `column_of` tells columns by local number.
+    pub(crate) fn push(&mut self, conjunction: Conjunction, hulls: &[(u16, Hull)], slotter: &Slotter, column_of: &mut Vec<u32>) {
+        for &(local, _) in hulls {
+            column_of.resize(column_of.len().max(slotter.len()), u32::MAX);
+            if column_of[usize::from(local)] == u32::MAX {
+                column_of[usize::from(local)] = self.columns.len() as u32;
+                let (first_row, rows) = (self.weight.len() as u32, rows_of(slotter, local, self.shift));
+                self.columns.push(Column { local, first_row, rows });
+                let rows = (first_row + rows) as usize;
+                self.weight.resize(rows, 0);
+                self.words.resize(rows * self.room, [0; WORDS]);
+            }
+        }
+        let position = self.conjunctions.len();
+        assert!(position < self.room * BLOCK, "a growing matrix is asked for no more than it has room for");
+        self.conjunctions.push(conjunction);
+        self.mark(position, hulls, column_of);
+    }
+
+    fn column_of(&self, slotter: &Slotter) -> Vec<u32> {
+        let mut column_of = vec![u32::MAX; slotter.len()];
+        for (at, column) in self.columns.iter().enumerate() {
+            column_of[usize::from(column.local)] = at as u32;
+        }
+        column_of
+    }
+
+    fn mark(&mut self, position: usize, hulls: &[(u16, Hull)], column_of: &[u32]) {
+        let (block, word, bit) = (position / BLOCK, position / 64 % WORDS, 1_u64 << (position % 64));
+        for &(local, hull) in hulls {
+            let Some(column) = self.columns.get(column_of[usize::from(local)] as usize) else { continue };
+            let (low, high) = (coarse(hull.low, self.shift), coarse(hull.high, self.shift));
+            let first = column.first_row as usize;
+            for row in (0..low).chain(high + 1..column.rows) {
+                let row = first + row as usize;
+                self.words[row * self.room + block][word] |= bit;
+                self.weight[row] += 1;
+            }
+        }
+    }
+
+    /// Blocks in use.
+    fn blocks(&self) -> usize {
+        self.conjunctions.len().div_ceil(BLOCK)
+    }
+
+    fn summarise(&mut self) {
+        let last = self.tail();
+        for row in (0..self.weight.len()).filter(|&row| self.weight[row] > 0) {
+            for block in 0..self.blocks() {
+                let words = &self.words[row * self.room + block];
+                let tail = if block + 1 == self.blocks() { last } else { [0; WORDS] };
+                if words.iter().zip(tail).all(|(word, tail)| word | tail == u64::MAX) {
+                    self.summary[row * self.summary_words + block / 64] |= 1 << (block % 64);
+                }
+            }
+        }
+    }
+
+    /// The bits of the last block that stand for no conjunction.
+    fn tail(&self) -> [u64; WORDS] {
+        let used = self.conjunctions.len() - self.blocks().saturating_sub(1) * BLOCK;
+        std::array::from_fn(|word| match used.saturating_sub(word * 64) {
+            0 => u64::MAX,
+            64.. => 0,
+            bits => u64::MAX << bits,
+        })
+    }
+
+    /// The rows to read when attributes are in these slots, those that rule most out first.
+    fn pick(&self, slots: &[Hull], picked: &mut Vec<u32>) {
+        picked.clear();
+        for column in &self.columns {
+            let Hull { low, high } = slots[usize::from(column.local)];
+            let (first, second) = match (low, high) {
+                (255, 0) => continue,
+                (0, 255) => (column.rows - 1, column.rows - 1),
+                _ => (coarse(low, self.shift), coarse(high, self.shift)),
+            };
+            for row in [first, second].into_iter().take(if first == second { 1 } else { 2 }) {
+                if self.weight[(column.first_row + row) as usize] > 0 {
+                    picked.push(column.first_row + row);
+                }
+            }
+        }
+        if self.blocks() > 1 {
+            picked.sort_unstable_by_key(|&row| std::cmp::Reverse(self.weight[row as usize]));
+        }
+    }
+
+    /// Calls `found` with each conjunction that no row rules out when attributes are in these slots.
+    #[inline]
+    pub(crate) fn scan(&self, slots: &[Hull], picked: &mut Vec<u32>, mut found: impl FnMut(Conjunction)) {
+        self.pick(slots, picked);
+        for at in 0..self.summary_words {
+            let mut live = self.live_blocks(at, picked);
+            while live != 0 {
+                let block = at * 64 + live.trailing_zeros() as usize;
+                live &= live - 1;
+                self.scan_block(block, picked, &mut found);
+            }
+        }
+    }
+
+    #[inline]
+    fn live_blocks(&self, at: usize, picked: &[u32]) -> u64 {
+        let here = self.blocks().saturating_sub(at * 64);
+        if here == 0 {
+            return 0;
+        }
+        let mut ruled_out = if here >= 64 { 0 } else { u64::MAX << here };
+        if !self.summary.is_empty() {
+            for &row in picked {
+                ruled_out |= self.summary[row as usize * self.summary_words + at];
+            }
+        }
+        !ruled_out
+    }
+
+    #[inline]
+    fn scan_block(&self, block: usize, picked: &[u32], found: &mut impl FnMut(Conjunction)) {
+        let mut failed = if block + 1 == self.blocks() { self.tail() } else { [0; WORDS] };
+        for rows in picked.chunks(ROWS_AT_ONCE) {
+            for &row in rows {
+                let words = &self.words[row as usize * self.room + block];
+                for (failed, word) in failed.iter_mut().zip(words) {
+                    *failed |= word;
+                }
+            }
+            let left: u32 = failed.iter().map(|word| word.count_zeros()).sum();
+            if left <= FEW {
+                if left == 0 {
+                    return;
+                }
+                break;
+            }
+        }
+        for (at, failed) in failed.iter().enumerate() {
+            let mut left = !failed;
+            while left != 0 {
+                found(self.conjunctions[block * BLOCK + at * 64 + left.trailing_zeros() as usize]);
+                left &= left - 1;
+            }
+        }
+    }
+}
+
+/// The row of a slot when slots are put together 2^shift at a time; absence keeps a row of its own.
+#[inline]
+fn coarse(slot: u8, shift: u32) -> u32 {
+    if slot == 0 { 0 } else { 1 + (u32::from(slot - 1) >> shift) }
+}
+
+/// Rows of an attribute: those of its slots, and that of the conjunctions that constrain it at all.
+fn rows_of(slotter: &Slotter, local: u16, shift: u32) -> u32 {
+    coarse((slotter.cuts[usize::from(local)].slots() - 1) as u8, shift) + 2
+}
+
+/// How coarse slots must be for these attributes to have so many rows at most, if that can be.
+fn shift_for(slotter: &Slotter, locals: &[u16], rows_max: usize) -> u32 {
+    let total = |shift: u32| locals.iter().map(|&local| rows_of(slotter, local, shift) as usize).sum::<usize>();
+    (0..4).find(|&shift| total(shift) <= rows_max).unwrap_or(4)
+}
+
+/// The columns that fit into so many rows: those that most conjunctions speak of; how coarse; and how many rows.
+fn columns(hulls: &[&[(u16, Hull)]], slotter: &Slotter, rows_max: usize) -> (Vec<Column>, u32, usize) {
+    let mut count = vec![0_u32; slotter.len()];
+    for &(local, _) in hulls.iter().copied().flatten() {
+        count[usize::from(local)] += 1;
+    }
+    let mut locals: Vec<u16> = (1..slotter.len() as u16).filter(|&local| count[usize::from(local)] > 0).collect();
+    locals.sort_unstable_by_key(|&local| std::cmp::Reverse(count[usize::from(local)]));
+    let shift = shift_for(slotter, &locals, rows_max);
+    let mut columns = Vec::with_capacity(locals.len());
+    let mut first_row = 0;
+    for local in locals {
+        let rows = rows_of(slotter, local, shift);
+        if first_row > 0 && (first_row + rows) as usize > rows_max.max(64) {
+            break;
+        }
+        columns.push(Column { local, first_row, rows });
+        first_row += rows;
+    }
+    (columns, shift, first_row as usize)
+}

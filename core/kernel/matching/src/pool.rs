@@ -1,0 +1,84 @@
+//! Texts under small ids, counted: attribute names, and the texts that filters compare with for equality.
+//!
+//! Equal texts have one id, so an exact comparison of two texts is one of two integers. An id is used again when the
+//! last filter that spoke of its text is gone; whatever still mentions it in the index is dead by then.
+
+use hashbrown::HashTable;
+
+use crate::hash::hash_text;
+
+/// No text has this id.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A set of counted texts.
+#[derive(Default)]
+pub(crate) struct Pool {
+    table: HashTable<u32>,
+    texts: Vec<Held>,
+    free: Vec<u32>,
+}
+
+struct Held {
+    text: Box<str>,
+    hash: u64,
+    holders: u32,
+}
+
+impl Pool {
+    /// The id of a text, or [`NONE`].
+    pub(crate) fn find(&self, text: &str) -> u32 {
+        self.find_hashed(text, hash_text(text))
+    }
+
+    /// The id of a text whose hash is known.
+    pub(crate) fn find_hashed(&self, text: &str, hash: u64) -> u32 {
+        let same = |&id: &u32| *self.texts[id as usize].text == *text;
+        self.table.find(hash, same).copied().unwrap_or(NONE)
+    }
+
+    /// The id of a text, with one more holder.
+    pub(crate) fn hold(&mut self, text: &str) -> u32 {
+        let hash = hash_text(text);
+        let found = self.find_hashed(text, hash);
+        if found != NONE {
+            self.texts[found as usize].holders += 1;
+            return found;
+        }
+        let held = Held { text: text.into(), hash, holders: 1 };
+        let id = if let Some(id) = self.free.pop() {
+            self.texts[id as usize] = held;
+            id
+        } else {
+            self.texts.push(held);
+            u32::try_from(self.texts.len() - 1).expect("fewer than 2^32 texts fit in memory")
+        };
+        let texts = &self.texts;
+        self.table.insert_unique(hash, id, |&id| texts[id as usize].hash);
+        id
+    }
+
+    /// One holder less.
+    pub(crate) fn release(&mut self, id: u32) {
+        let held = &mut self.texts[id as usize];
+        held.holders -= 1;
+        if held.holders > 0 {
+            return;
+        }
+        held.text = Box::default();
+        let hash = held.hash;
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == id) {
+            entry.remove();
+        }
+        self.free.push(id);
+    }
+
+    /// The text that has an id.
+    pub(crate) fn text(&self, id: u32) -> &str {
+        &self.texts[id as usize].text
+    }
+
+    /// One more than the greatest id ever given.
+    pub(crate) fn ids(&self) -> usize {
+        self.texts.len()
+    }
+}

@@ -1,0 +1,182 @@
+//! How a filter that is asked about stands to the filters in the index: covering and intersection, as
+//! `plait_core.filters.relations` decides them. Covering errs towards no, intersection towards yes.
+
+use crate::class::Class;
+use crate::constraint::Constraint;
+use crate::pool::{NONE, Pool};
+use crate::segment::Access;
+use crate::slots::{Hull, Slotter};
+use crate::test::{Kind, Looking, NO_HIGH, NO_LOW, OPEN_HIGH, OPEN_LOW, Rich, Test, test_of};
+
+/// A filter in normal form: its alternatives, each with a constraint on some attributes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Form(pub Vec<Vec<(Box<str>, Constraint)>>);
+
+/// A constraint of a filter that is asked about.
+struct Asked {
+    /// [`NONE`] when no filter in the index speaks of the attribute.
+    attr: u32,
+    test: Test,
+    constraint: Constraint,
+}
+
+/// A filter that is asked about.
+pub(crate) struct Question {
+    conjunctions: Vec<Vec<Asked>>,
+    rich: Vec<Rich>,
+}
+
+impl Question {
+    pub(crate) fn new(form: &Form, names: &Pool, texts: &Pool) -> Self {
+        let mut rich = Vec::new();
+        let mut asked = |(name, constraint): &(Box<str>, Constraint)| {
+            let attr = names.find(name);
+            let test = test_of(attr, constraint, &mut rich, &mut Looking(texts));
+            Asked { attr, test, constraint: constraint.clone() }
+        };
+        let conjunctions = form.0.iter().map(|conjunction| conjunction.iter().map(&mut asked).collect()).collect();
+        Self { conjunctions, rich }
+    }
+
+    /// Whether nothing satisfies it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.conjunctions.is_empty()
+    }
+
+    /// Puts what must lie within a filter's hulls for it to cover the first alternative into `slots`.
+    pub(crate) fn slots(&self, slotter: &Slotter, slots: &mut [Hull]) {
+        for asked in &self.conjunctions[0] {
+            let local = usize::from(slotter.local(asked.attr));
+            if local != 0 {
+                slots[local] = slotter.cuts[local].of_test(&asked.test, &self.rich);
+            }
+        }
+    }
+
+    /// The accesses behind which filters stand that cover the first alternative.
+    pub(crate) fn accesses(&self, slotter: &Slotter, accesses: &mut Vec<Access>) {
+        for Asked { attr, test, .. } in &self.conjunctions[0] {
+            let local = slotter.local(*attr);
+            if local == 0 {
+                continue;
+            }
+            accesses.push(Access::Any(local));
+            match test.kind {
+                Kind::Number => accesses.push(Access::Number(local, test.low)),
+                Kind::Text => accesses.push(Access::Text(local, test.high as u32)),
+                Kind::Rich => {
+                    let Rich { constraint, points, .. } = &self.rich[test.low as usize];
+                    let numbers = constraint.numbers.as_ref().and_then(|span| span.points.as_ref());
+                    let number = numbers.and_then(|numbers| numbers.first()?.key());
+                    accesses.extend(number.map(|key| Access::Number(local, key)));
+                    let text = points.first().filter(|(_, id)| *id != NONE);
+                    accesses.extend(text.map(|&(_, id)| Access::Text(local, id)));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the filters of a class cover this one.
+    pub(crate) fn is_covered_by(&self, class: &Class, texts: &Pool) -> bool {
+        let covers = |tests: &[Test], narrow: &[Asked]| {
+            real(tests).all(|test| {
+                let inner = narrow.iter().find(|asked| asked.attr == test.attr);
+                inner.is_some_and(|asked| self.includes(test, class, asked, texts))
+            })
+        };
+        self.conjunctions
+            .iter()
+            .all(|narrow| class.starts().any(|start| covers(class.conjunction(start), narrow)))
+    }
+
+    /// Whether this filter covers those of a class.
+    pub(crate) fn covers(&self, class: &Class, texts: &Pool) -> bool {
+        let covers = |wide: &[Asked], tests: &[Test]| {
+            wide.iter().all(|asked| {
+                let inner = real(tests).find(|test| test.attr == asked.attr);
+                inner.is_some_and(|test| self.is_included(asked, test, class, texts))
+            })
+        };
+        class.starts().all(|start| self.conjunctions.iter().any(|wide| covers(wide, class.conjunction(start))))
+    }
+
+    /// Whether this filter intersects those of a class.
+    pub(crate) fn intersects(&self, class: &Class, texts: &Pool) -> bool {
+        let meet = |asked: &[Asked], tests: &[Test]| {
+            asked.iter().all(|asked| {
+                let other = real(tests).find(|test| test.attr == asked.attr);
+                other.is_none_or(|test| self.meets(asked, test, class, texts))
+            })
+        };
+        self.conjunctions
+            .iter()
+            .any(|asked| class.starts().any(|start| meet(asked, class.conjunction(start))))
+    }
+
+    fn includes(&self, outer: &Test, class: &Class, inner: &Asked, texts: &Pool) -> bool {
+        simply_includes(outer, &inner.test)
+            .unwrap_or_else(|| outer.constraint(class.rich(), texts).includes(&inner.constraint))
+    }
+
+    fn is_included(&self, outer: &Asked, inner: &Test, class: &Class, texts: &Pool) -> bool {
+        simply_includes(&outer.test, inner)
+            .unwrap_or_else(|| outer.constraint.includes(&inner.constraint(class.rich(), texts)))
+    }
+
+    fn meets(&self, asked: &Asked, test: &Test, class: &Class, texts: &Pool) -> bool {
+        simply_meets(&asked.test, test).unwrap_or_else(|| asked.constraint.meets(&test.constraint(class.rich(), texts)))
+    }
+}
+
+fn real(tests: &[Test]) -> impl Iterator<Item = &Test> {
+    tests.iter().filter(|test| test.kind != Kind::Always)
+}
+
+/// Whether one test includes another, when both are simple enough to tell without their constraints.
+fn simply_includes(outer: &Test, inner: &Test) -> Option<bool> {
+    Some(match (outer.kind, inner.kind) {
+        (Kind::Interval | Kind::Number, Kind::Number) => outer.low <= inner.low && inner.low <= outer.high,
+        (Kind::Number, Kind::Interval) => false,
+        (Kind::Interval, Kind::Interval) => {
+            let low = outer.flags & NO_LOW != 0 || (inner.flags & NO_LOW == 0 && low_end(inner) >= low_end(outer));
+            let high = outer.flags & NO_HIGH != 0 || (inner.flags & NO_HIGH == 0 && high_end(inner) <= high_end(outer));
+            low && high
+        }
+        // A text that the index does not know has no id, and equals none in it.
+        (Kind::Text, Kind::Text) => outer.high == inner.high,
+        (Kind::Present, Kind::Interval | Kind::Number | Kind::Text | Kind::Bool | Kind::Present) => true,
+        (Kind::Interval | Kind::Number, Kind::Text | Kind::Bool) | (Kind::Text, Kind::Interval | Kind::Number | Kind::Bool) => {
+            false
+        }
+        _ => return None,
+    })
+}
+
+/// Whether two tests meet, when both are simple enough to tell without their constraints.
+fn simply_meets(one: &Test, other: &Test) -> Option<bool> {
+    Some(match (one.kind, other.kind) {
+        (Kind::Number, Kind::Interval | Kind::Number) | (Kind::Interval, Kind::Number) => {
+            one.low.max(other.low) <= one.high.min(other.high)
+        }
+        (Kind::Interval, Kind::Interval) => {
+            let (low, high) = (low_end(one).max(low_end(other)), high_end(one).min(high_end(other)));
+            low.0 < high.0 || (low.0 == high.0 && low.1 == 0 && high.1 == 1)
+        }
+        (Kind::Text, Kind::Text) => one.high == other.high,
+        (Kind::Interval | Kind::Number, Kind::Text) | (Kind::Text, Kind::Interval | Kind::Number) => false,
+        _ => return None,
+    })
+}
+
+/// The bound of an interval's low end, and 1 when it is left out: greater is narrower.
+fn low_end(test: &Test) -> (u64, u8) {
+    let open = u8::from(test.flags & OPEN_LOW != 0);
+    (test.low - u64::from(open), open)
+}
+
+/// The bound of an interval's high end, and 0 when it is left out: less is narrower.
+fn high_end(test: &Test) -> (u64, u8) {
+    let open = u8::from(test.flags & OPEN_HIGH != 0);
+    (test.high + u64::from(open), 1 - open)
+}

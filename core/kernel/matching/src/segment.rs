@@ -1,0 +1,107 @@
+//! A segment: an immutable part of the index, laid out for the conjunctions that it was built from.
+//!
+//! A conjunction with a selective equality is reached through it: (attribute, value) leads to a cluster, a run of
+//! candidates that carry the hulls of up to four other tests, or a matrix of its own where there are many. One whose
+//! attributes are all rare is reached through the presence of its rarest. All others stand in one matrix.
+
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+use crate::class::{Class, Conjunction};
+use crate::hash::hash;
+use crate::matrix::Matrix;
+use crate::slots::{Hull, Slotter};
+
+/// What leads to a cluster: a value of an attribute, by local number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Access {
+    /// The number with this key.
+    Number(u16, u64),
+    /// The text with this id.
+    Text(u16, u32),
+    /// Any value at all.
+    Any(u16),
+}
+
+impl Access {
+    pub(crate) fn local(self) -> u16 {
+        match self {
+            Self::Number(local, _) | Self::Text(local, _) | Self::Any(local) => local,
+        }
+    }
+}
+
+/// Tests of a candidate that are judged by their hulls before it is looked at.
+pub(crate) const HULLS: usize = 4;
+
+/// A member of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) conjunction: Conjunction,
+    pub(crate) hulls: [(u16, Hull); HULLS],
+}
+
+/// The members behind one access.
+#[derive(Debug)]
+pub(crate) enum Cluster {
+    /// A run of the segment's candidates.
+    Run {
+        /// Where it starts.
+        from: u32,
+        /// Where it ends.
+        to: u32,
+    },
+    /// Many.
+    Matrix(Box<Matrix>),
+}
+
+/// Which accesses an attribute has.
+pub(crate) const BY_NUMBER: u8 = 1;
+/// It has clusters by text.
+pub(crate) const BY_TEXT: u8 = 2;
+/// It has a cluster for any value.
+pub(crate) const BY_ANY: u8 = 4;
+
+/// An immutable part of the index.
+pub(crate) struct Segment {
+    pub(crate) slotter: Slotter,
+    pub(crate) classes: Vec<Arc<Class>>,
+    pub(crate) matrix: Matrix,
+    pub(crate) clusters: HashTable<(Access, Cluster)>,
+    pub(crate) candidates: Vec<Candidate>,
+    /// Which accesses each attribute has, by local number.
+    pub(crate) accesses: Vec<u8>,
+    /// How many conjunctions it was built from.
+    pub(crate) conjunctions: usize,
+}
+
+impl Segment {
+    /// Calls `found` with each conjunction that may match: `slots` by local number, `accesses` of the event.
+    #[inline]
+    pub(crate) fn scan(
+        &self,
+        slots: &[Hull],
+        accesses: &[Access],
+        picked: &mut Vec<u32>,
+        mut found: impl FnMut(&Class, u32),
+    ) {
+        let mut found = |at: Conjunction| found(&self.classes[at.class as usize], at.start);
+        self.matrix.scan(slots, picked, &mut found);
+        for &access in accesses {
+            let entry = self.clusters.find(hash(access), |(known, _)| *known == access);
+            match entry {
+                None => {}
+                Some((_, Cluster::Matrix(matrix))) => matrix.scan(slots, picked, &mut found),
+                Some(&(_, Cluster::Run { from, to })) => {
+                    for candidate in &self.candidates[from as usize..to as usize] {
+                        let fits = |&(local, hull): &(u16, Hull)| hull.contains(slots[usize::from(local)]);
+                        if candidate.hulls.iter().all(fits) {
+                            found(candidate.conjunction);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
