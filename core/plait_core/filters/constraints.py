@@ -88,14 +88,14 @@ ABSENT = Constraint(absent=True)
 
 def constraint_of(atom: Atom) -> Constraint | None:
     """The states that make an atom true, or None when there are certainly none."""
+    if isinstance(atom, Compare):  # most atoms are, and every subscription pays for each of its own
+        span = _compare_span(atom.op, atom.literal)
+        if span is None:
+            return None
+        return Constraint(None, span) if isinstance(atom.literal, str) else Constraint(span)
     match atom:
-        case Compare(_, "<", "") | Text(_, "startswith" | "endswith" | "contains", "", True):
+        case Text(_, "startswith" | "endswith" | "contains", "", True) | Member(_, (False, True), True):
             return None
-        case Member(_, (False, True), True):
-            return None
-        case Compare(_, op, literal):
-            span = _compare_span(op, literal)
-            return Constraint(texts=span) if isinstance(literal, str) else Constraint(numbers=span)
         case Flag(_, value):
             return Constraint(bools=frozenset((value,)))
         case Presence(_, present):
@@ -106,20 +106,26 @@ def constraint_of(atom: Atom) -> Constraint | None:
             return _member_constraint(atom)
 
 
-def _compare_span(op: str, literal: Point) -> Span:
-    match op:
-        case "==":
-            return Span(points=frozenset((literal,)))
-        case "!=":
-            return Span(holes=frozenset((literal,)))
-        case ">=" if literal == "":  # the least text
-            return FULL
-        case "<=" if literal == "":
-            return Span(points=frozenset((literal,)))
-        case "<" | "<=":
-            return Span(high=literal, high_open=op == "<")
-        case _:
-            return Span(low=literal, low_open=op == ">")
+def _compare_span(op: str, literal: Point) -> Span | None:
+    if literal == "":  # the least text
+        return _LEAST_TEXT[op]
+    if op in ("<", "<="):
+        return Span(None, literal, False, op == "<")
+    if op in (">", ">="):
+        return Span(literal, None, op == ">")
+    alone = frozenset((literal,))
+    return Span(points=alone) if op == "==" else Span(holes=alone)
+
+
+_EMPTY: frozenset[Point] = frozenset(("",))
+_LEAST_TEXT: dict[str, Span | None] = {
+    "<": None,
+    "<=": Span(points=_EMPTY),
+    "==": Span(points=_EMPTY),
+    "!=": Span(holes=_EMPTY),
+    ">": Span(low="", low_open=True),
+    ">=": FULL,
+}
 
 
 def _member_constraint(atom: Member) -> Constraint:

@@ -78,20 +78,22 @@ def _add_alternative(
 
 def _product(expr: And, parts: tuple[Expr, ...], limits: FilterLimits) -> list[Conjunction]:
     common: Conjunction = {}  # the atoms first: they narrow once what all alternatives share
+    compounds: list[Expr] = []
     for part in parts:
-        if not isinstance(part, And | Or | Not | Constant):
-            constraint = constraint_of(part)
-            if constraint is None or not _narrow(common, part.attr, constraint):
-                return []
+        if isinstance(part, (And, Or, Not, Constant)):
+            compounds.append(part)
+            continue
+        constraint = constraint_of(part)
+        if constraint is None or not _narrow(common, part.attr, constraint):
+            return []
     found = [common]
-    for part in parts:
-        if isinstance(part, And | Or | Not | Constant):
-            factors = _alternatives(part, limits)
-            if len(found) * len(factors) > _WORK * limits.conjunctions_max:
-                raise _too_complex(expr, limits)
-            found = _crossed(found, factors)
-            if len(found) > limits.conjunctions_max:
-                raise _too_complex(expr, limits)
+    for part in compounds:
+        factors = _alternatives(part, limits)
+        if len(found) * len(factors) > _WORK * limits.conjunctions_max:
+            raise _too_complex(expr, limits)
+        found = _crossed(found, factors)
+        if len(found) > limits.conjunctions_max:
+            raise _too_complex(expr, limits)
     return found
 
 
