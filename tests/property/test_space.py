@@ -9,6 +9,7 @@ from itertools import product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from plait_core.errors import SpaceInvalid
 from plait_core.space import (
     AllOf,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from plait_core.errors import SpaceInvalid
 from plait_core.limits import DZ_BITS_MAX
 from plait_core.space import WHOLE, Dz, DzSet, Strategy

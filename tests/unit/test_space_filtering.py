@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from plait_core.filters import parse
 from plait_core.space import IntRange, Region, Schema, TextPrefix, boxes_of
 

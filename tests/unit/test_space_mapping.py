@@ -7,6 +7,7 @@ import time
 from fractions import Fraction
 
 import pytest
+
 from plait_core.errors import SpaceInvalid
 from plait_core.limits import CONJUNCTIONS_MAX, DZ_SET_MAX
 from plait_core.space import (

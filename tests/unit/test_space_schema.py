@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 
 import pytest
+
 from plait_core.errors import SpaceInvalid
 from plait_core.limits import DZ_BITS_MAX
 from plait_core.space import (

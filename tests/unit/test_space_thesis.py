@@ -6,6 +6,7 @@ from collections import deque
 from fractions import Fraction
 
 import pytest
+
 from plait_core.space import (
     AnyOf,
     Box,

@@ -136,10 +136,19 @@ class Column:
 
 
 def positions(bits: Bits) -> list[int]:
-    """Where bits are set, ascending."""
-    found: list[int] = np.flatnonzero(
-        np.unpackbits(bits.astype("<u8", copy=False).view(np.uint8), bitorder="little")
-    ).tolist()
+    """Where bits are set, ascending. Most words are empty: only the others are looked into."""
+    words = bits.nonzero()[0]
+    if len(words) > 8:
+        unpacked = np.unpackbits(bits[words].astype("<u8", copy=False).view(np.uint8), bitorder="little")
+        at = unpacked.nonzero()[0]
+        spread: list[int] = (words[at >> 6] * 64 + (at & 63)).tolist()
+        return spread
+    found: list[int] = []
+    for word, left in zip(words.tolist(), bits[words].tolist(), strict=True):
+        while left:
+            lowest = left & -left
+            found.append(word * 64 + lowest.bit_length() - 1)
+            left ^= lowest
     return found
 
 
