@@ -31,7 +31,7 @@ format: .venv/.ready
 	@$(BIN)/ruff check --fix .
 
 demo: .venv/.ready
-	@$(BIN)/python examples/first_steps.py
+	@$(BIN)/plait demo $(ARGS)
 
 bench: .venv/.ready
 	@$(BIN)/python -m plait_lab.bench --write lab/BENCHMARKS.md $(ARGS)

@@ -31,7 +31,7 @@ def splitter_for(limits: WireLimits = WIRE_LIMITS, version: int = VERSION_MAX) -
 def split_frames(
     buffer: bytes | bytearray | memoryview, limits: WireLimits = WIRE_LIMITS, version: int = VERSION_MAX
 ) -> tuple[list[Frame], int, FrameError | None]:
-    """The whole frames at the start of a buffer, the bytes that they take up, and the error that comes next, if one does.
+    """The whole frames at the start of a buffer, the bytes that they take up, and the error that comes next, if any.
 
     Hot frames are checked up to their attributes, control frames up to their body.
     """

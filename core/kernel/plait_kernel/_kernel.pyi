@@ -15,8 +15,8 @@ class Splitter:
 
     def __new__(cls, limits: WireLimits, version: int, controls: list[tuple[int, bool, bool]]) -> Splitter: ...
     def split(self, buffer: _Buffer) -> tuple[list[tuple[int, int, int, int]], int, _Refusal | None]:
-        """The frames at the start of a buffer as (type, start, body, end), the bytes that they take up, and why the next
-        is none: (fault, message), which `frame_error` makes a FrameError of."""
+        """The frames at the start of a buffer as (type, start, body, end), the bytes that they take up, and why the
+        next is none: (fault, message), which `frame_error` makes a FrameError of."""
 
 class Index:
     """Filters under ids (0 to 2**63 - 1). Answers are exact, free of duplicates, and in ascending order."""
@@ -34,7 +34,7 @@ class Index:
     def match_many(
         self, buffer: _Buffer, splitter: Splitter
     ) -> tuple[list[tuple[int, int, int, int, list[int] | None]], int, _Refusal | None]:
-        """As `Splitter.split`, and with each publish or forward frame the ids that its event matches (None in others)."""
+        """As `Splitter.split`, with the ids that the event of each publish or forward frame matches; None in others."""
 
     def covering(self, filter: Filter) -> list[int]:
         """The ids whose filters cover `filter` (as `Filter.covers` decides)."""
@@ -52,20 +52,20 @@ class Index:
         """How it is doing: filters, classes of equal ones, segments, conjunctions in and outside them, merges, and
         candidates that the last match looked at."""
 
-    def measure_match(self, events: Sequence[Attributes]) -> list[tuple[int, int]]:
-        """For benchmarks: nanoseconds in the kernel for each event, and ids found."""
-
-    def measure_covering(self, filters: Sequence[Filter]) -> list[tuple[int, int]]:
-        """For benchmarks: nanoseconds in the kernel for each filter, and ids found."""
-
-    def measure_add(self, ids: Sequence[int], filters: Sequence[Filter]) -> list[int]:
-        """For benchmarks: nanoseconds in the kernel for each addition."""
-
-    def measure_remove(self, ids: Sequence[int]) -> list[int]:
-        """For benchmarks: nanoseconds in the kernel for each removal."""
-
-    def measure_match_many(self, buffer: _Buffer, splitter: Splitter) -> int:
-        """For benchmarks: nanoseconds in the kernel to split and match a buffer."""
-
     def __len__(self) -> int: ...
     def __contains__(self, id: object) -> bool: ...
+
+def measure_match(index: Index, events: Sequence[Attributes]) -> list[tuple[int, int]]:
+    """For benchmarks: nanoseconds in the kernel for each event, and ids found."""
+
+def measure_covering(index: Index, filters: Sequence[Filter]) -> list[tuple[int, int]]:
+    """For benchmarks: nanoseconds in the kernel for each filter, and ids found."""
+
+def measure_add(index: Index, ids: Sequence[int], filters: Sequence[Filter]) -> list[int]:
+    """For benchmarks: nanoseconds in the kernel for each addition."""
+
+def measure_remove(index: Index, ids: Sequence[int]) -> list[int]:
+    """For benchmarks: nanoseconds in the kernel for each removal."""
+
+def measure_match_many(index: Index, buffer: _Buffer, splitter: Splitter) -> tuple[int, int]:
+    """For benchmarks: nanoseconds in the kernel to split and match a buffer, and its frames."""

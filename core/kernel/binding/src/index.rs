@@ -1,7 +1,10 @@
 //! The index, behind a lock that is taken without ever waiting while Python is held up.
 
+// The documentation of the methods is Python's: its names stand there as Python's readers know them.
+#![expect(clippy::doc_markdown, reason = "docstrings")]
+
+use std::fmt::Display;
 use std::sync::{Mutex, MutexGuard};
-use std::time::Instant;
 
 use plait_matching::constraint::Value;
 use plait_matching::wire::frames::{FORWARD, PUBLISH};
@@ -24,13 +27,13 @@ pub(crate) struct Index {
 }
 
 #[derive(Default)]
-struct State {
-    matching: Matching,
-    found: Vec<u64>,
+pub(crate) struct State {
+    pub(crate) matching: Matching,
+    pub(crate) found: Vec<u64>,
 }
 
 /// Attributes that filters speak of, with their values, which are kept alive here.
-type Known<'py> = Vec<(u32, Bound<'py, PyAny>)>;
+pub(crate) type Known<'py> = Vec<(u32, Bound<'py, PyAny>)>;
 
 #[pymethods]
 impl Index {
@@ -130,72 +133,6 @@ impl Index {
         Ok(told)
     }
 
-    /// For benchmarks: match events once each, and give back how many nanoseconds the kernel took for each, Python and its
-    /// objects left out, and how many ids it found.
-    fn measure_match(&self, py: Python<'_>, events: Vec<Bound<'_, PyDict>>) -> PyResult<Vec<(u64, usize)>> {
-        let mut state = self.lock(py);
-        let State { matching, found } = &mut *state;
-        let known: Vec<Known<'_>> = events.iter().map(|attributes| known(matching, attributes)).collect::<PyResult<_>>()?;
-        let events: Vec<Vec<(u32, Value<'_>)>> = known.iter().map(|known| event(known)).collect::<PyResult<_>>()?;
-        let mut measured = Vec::with_capacity(events.len());
-        for event in &events {
-            found.clear();
-            let start = Instant::now();
-            matching.matches(event, found);
-            measured.push((nanoseconds(start), found.len()));
-        }
-        Ok(measured)
-    }
-
-    /// For benchmarks: how many nanoseconds the kernel takes to find the filters that cover each of these.
-    fn measure_covering(&self, py: Python<'_>, filters: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<(u64, usize)>> {
-        let forms = filters.iter().map(form_of).collect::<PyResult<Vec<_>>>()?;
-        let mut state = self.lock(py);
-        let State { matching, found } = &mut *state;
-        let measured = forms.iter().map(|form| {
-            found.clear();
-            let start = Instant::now();
-            matching.covering(form, found);
-            (nanoseconds(start), found.len())
-        });
-        Ok(measured.collect())
-    }
-
-    /// For benchmarks: add filters, and give back how many nanoseconds the kernel took for each.
-    fn measure_add(&self, py: Python<'_>, ids: Vec<u64>, filters: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<u64>> {
-        let forms = filters.iter().map(form_of).collect::<PyResult<Vec<_>>>()?;
-        let mut state = self.lock(py);
-        let measured = ids.iter().zip(&forms).map(|(&id, form)| {
-            let start = Instant::now();
-            let done = state.matching.add(id, form);
-            let took = nanoseconds(start);
-            done.map(|()| took).map_err(|_| IndexMisuse::new_err(format!("id {id} is in the index already")))
-        });
-        measured.collect()
-    }
-
-    /// For benchmarks: remove ids, and give back how many nanoseconds the kernel took for each.
-    fn measure_remove(&self, py: Python<'_>, ids: Vec<u64>) -> PyResult<Vec<u64>> {
-        let mut state = self.lock(py);
-        let measured = ids.iter().map(|&id| {
-            let start = Instant::now();
-            let done = state.matching.remove(id);
-            let took = nanoseconds(start);
-            done.map(|()| took).map_err(|_| IndexMisuse::new_err(format!("id {id} is not in the index")))
-        });
-        measured.collect()
-    }
-
-    /// For benchmarks: how many nanoseconds the kernel takes to split and match a buffer, without making Python objects.
-    fn measure_match_many(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, splitter: &Bound<'_, Splitter>) -> PyResult<u64> {
-        let mut state = self.lock(py);
-        with_bytes(buffer, |bytes| {
-            let start = Instant::now();
-            state.matching.match_many(bytes, &splitter.get().frames);
-            nanoseconds(start)
-        })
-    }
-
     fn __len__(&self, py: Python<'_>) -> usize {
         self.lock(py).matching.len()
     }
@@ -206,11 +143,15 @@ impl Index {
 }
 
 impl Index {
-    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self, py: Python<'_>) -> MutexGuard<'_, State> {
         self.state.lock_py_attached(py).expect("no call has panicked")
     }
 
-    fn ask<'py>(&self, py: Python<'py>, question: impl FnOnce(&mut Matching, &mut Vec<u64>) + Send) -> PyResult<Bound<'py, PyList>> {
+    fn ask<'py>(
+        &self,
+        py: Python<'py>,
+        question: impl FnOnce(&mut Matching, &mut Vec<u64>) + Send,
+    ) -> PyResult<Bound<'py, PyList>> {
         let found = py.detach(|| {
             let mut found = Vec::new();
             question(&mut self.state.lock().expect("no call has panicked").matching, &mut found);
@@ -220,7 +161,7 @@ impl Index {
     }
 }
 
-fn known<'py>(matching: &Matching, attributes: &Bound<'py, PyDict>) -> PyResult<Known<'py>> {
+pub(crate) fn known<'py>(matching: &Matching, attributes: &Bound<'py, PyDict>) -> PyResult<Known<'py>> {
     let mut known = Vec::with_capacity(attributes.len());
     for (name, value) in attributes.iter() {
         let Ok(name) = name.cast::<PyString>() else {
@@ -233,18 +174,14 @@ fn known<'py>(matching: &Matching, attributes: &Bound<'py, PyDict>) -> PyResult<
     Ok(known)
 }
 
-fn event<'a>(known: &'a Known<'_>) -> PyResult<Vec<(u32, Value<'a>)>> {
+pub(crate) fn event<'a>(known: &'a Known<'_>) -> PyResult<Vec<(u32, Value<'a>)>> {
     known.iter().map(|(attribute, value)| Ok((*attribute, value_of(value)?))).collect()
 }
 
-fn misuse(what: Misuse, id: &Bound<'_, PyInt>) -> PyErr {
+pub(crate) fn misuse(what: Misuse, id: impl Display) -> PyErr {
     IndexMisuse::new_err(match what {
         Misuse::Taken => format!("id {id} is in the index already"),
         Misuse::Unknown => format!("id {id} is not in the index"),
         Misuse::OutOfRange => format!("id {id} is not from 0 to 2**63 - 1"),
     })
-}
-
-fn nanoseconds(start: Instant) -> u64 {
-    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }

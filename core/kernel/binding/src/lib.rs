@@ -1,16 +1,20 @@
 //! Plait's native kernel, bound to Python: conversions and locks, and nothing else.
-//!
-//! No `unsafe` here either: what `PyO3` needs of it is inside its macros.
+
+#![forbid(unsafe_code)]
 
 mod forms;
 mod index;
+mod measuring;
 mod splitter;
 mod values;
 
-use pyo3::prelude::*;
-
-#[pymodule(gil_used = false)]
-fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<index::Index>()?;
-    module.add_class::<splitter::Splitter>()
+/// The native module.
+#[pyo3::pymodule(gil_used = false)]
+mod _kernel {
+    #[pymodule_export]
+    use super::index::Index;
+    #[pymodule_export]
+    use super::measuring::{measure_add, measure_covering, measure_match, measure_match_many, measure_remove};
+    #[pymodule_export]
+    use super::splitter::Splitter;
 }

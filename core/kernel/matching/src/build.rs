@@ -24,8 +24,12 @@ const SELECTIVE: usize = 16;
 /// A set of more values than this leads to no clusters.
 const SET_MAX: usize = 16;
 
-/// Clusters beyond this become matrices.
-const RUN_MAX: usize = 48;
+/// Clusters up to this never become matrices.
+const RUN_MIN: usize = 48;
+/// Candidates of a run that are judged in the time that one line of a matrix takes to come.
+const CANDIDATES_A_LINE: usize = 2;
+/// Rows that the matrix of a cluster may have for each block, for each of its members.
+const ROWS_A_MEMBER: usize = 4;
 
 /// An attribute that fewer than one in so many conjunctions constrain is rare.
 const RARE: usize = 1024;
@@ -105,7 +109,8 @@ fn coprime_step(count: usize) -> usize {
         a
     };
     let near_golden = (count as f64 * 0.618) as usize;
-    (near_golden.max(1)..).find(|&step| gcd(step, count) <= 1).expect("1 + a multiple of count is coprime to it")
+    // One more than a multiple of the count is coprime to it, so one is found.
+    (near_golden.max(1)..=count + 1).find(|&step| gcd(step, count) <= 1).unwrap_or(1)
 }
 
 /// The keys that a test's run of values starts at, and those right after it.
@@ -153,6 +158,9 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn find_hulls(&mut self) {
         let mut found = Vec::new();
+        let tests = self.all.iter().map(|at| self.classes[at.class as usize].conjunction(at.start).len());
+        self.hulls.reserve_exact(tests.sum());
+        self.ends.reserve_exact(self.all.len());
         for conjunction in self.all {
             self.slotter.hulls(&self.classes[conjunction.class as usize], conjunction.start, &mut found);
             self.hulls.extend_from_slice(&found);
@@ -197,7 +205,9 @@ impl Builder<'_> {
                 let rarest = self.hulls(at).iter().filter(|(_, hull)| hull.low > 0);
                 let rarest = rarest.min_by_key(|(local, _)| constrained[usize::from(*local)]);
                 best.1.extend(
-                    rarest.filter(|(local, _)| constrained[usize::from(*local)] < rare).map(|&(local, _)| Access::Any(local)),
+                    rarest
+                        .filter(|(local, _)| constrained[usize::from(*local)] < rare)
+                        .map(|&(local, _)| Access::Any(local)),
                 );
             }
             if best.1.is_empty() {
@@ -240,8 +250,8 @@ impl Builder<'_> {
         let mut candidates = Vec::new();
         for access in accesses {
             let members = &routes.clusters[&access];
-            let cluster = if members.len() > RUN_MAX {
-                let budget = if members.len() > BLOCK { budget } else { budget / 4 };
+            let cluster = if self.is_better_as_matrix(members) {
+                let budget = budget.min(ROWS_A_MEMBER * members.len() / members.len().div_ceil(BLOCK));
                 Cluster::Matrix(Box::new(self.matrix(members, budget)))
             } else {
                 let from = candidates.len() as u32;
@@ -254,6 +264,17 @@ impl Builder<'_> {
         (matrix, clusters, candidates)
     }
 
+    /// Whether walking the matrix of a cluster costs less than judging its members one by one.
+    fn is_better_as_matrix(&self, members: &[u32]) -> bool {
+        if members.len() <= RUN_MIN {
+            return false;
+        }
+        let mut locals: Vec<u16> = members.iter().flat_map(|&at| self.hulls(at)).map(|&(local, _)| local).collect();
+        locals.sort_unstable();
+        locals.dedup();
+        members.len() > CANDIDATES_A_LINE * locals.len() * members.len().div_ceil(BLOCK)
+    }
+
     fn matrix(&self, members: &[u32], rows_max: usize) -> Matrix {
         let mut order = Vec::with_capacity(members.len());
         Clustering { builder: self, count: vec![(0, 0); self.slotter.len()], order: &mut order }
@@ -264,7 +285,8 @@ impl Builder<'_> {
     }
 
     fn candidate(&self, at: u32, access: u16) -> Candidate {
-        let mut narrow: Vec<(u16, Hull)> = self.hulls(at).iter().copied().filter(|(local, _)| *local != access).collect();
+        let mut narrow: Vec<(u16, Hull)> =
+            self.hulls(at).iter().copied().filter(|(local, _)| *local != access).collect();
         narrow.sort_by_key(|(_, hull)| hull.high - hull.low);
         let none = (0, Hull { low: 0, high: 255 });
         let hulls = std::array::from_fn(|at| narrow.get(at).copied().unwrap_or(none));
@@ -309,7 +331,8 @@ impl Clustering<'_> {
     fn cluster(&mut self, mut members: Vec<u32>, used: &mut Vec<u16>) {
         while members.len() > BLOCK && used.len() < DEPTH {
             let Some(local) = self.commonest(&members, used) else { break };
-            let hull_of = |at: u32| self.builder.hulls(at).iter().find(|(other, _)| *other == local).map(|(_, hull)| *hull);
+            let hull_of =
+                |at: u32| self.builder.hulls(at).iter().find(|(other, _)| *other == local).map(|(_, hull)| *hull);
             let (mut with, without): (Vec<(Hull, u32)>, Vec<u32>) = {
                 let mut with = Vec::new();
                 let mut without = Vec::new();
@@ -355,9 +378,14 @@ impl Clustering<'_> {
     }
 }
 
-/// Into how many cells to cut so many conjunctions along one attribute, so that the next still has blocks to order.
+/// Into how many cells to cut so many conjunctions along one attribute. Cells of a block each rule most out by this
+/// attribute alone; with many blocks, larger cells leave the next attribute something to order.
 fn cells(count: usize, depth: usize) -> usize {
-    let blocks = count as f64 / BLOCK as f64;
-    let cells = if depth + 1 < DEPTH { blocks.sqrt() } else { blocks };
-    (cells.ceil() as usize).clamp(1, 64)
+    let blocks = count.div_ceil(BLOCK);
+    if depth + 1 < DEPTH && blocks > ONE_LEVEL { blocks / BLOCKS_LEFT } else { blocks }
 }
+
+/// Up to so many blocks are ordered by one attribute.
+const ONE_LEVEL: usize = 128;
+/// Blocks of a cell that is ordered by a further attribute.
+const BLOCKS_LEFT: usize = 20;

@@ -14,6 +14,31 @@ const SHARED: u64 = 1 << 63;
 /// No id holds it, and none ever will again.
 const DEAD: u64 = u64::MAX;
 
+/// Classes that are read ahead of being decided: what memory has under way at once, and more.
+const AHEAD: usize = 32;
+
+/// Calls `decide` with each of these conjunctions. Each lies somewhere else in memory, and waiting for one after the
+/// other would cost more than everything else: so a first round touches them, and a second decides.
+#[inline]
+pub(crate) fn decide_all(classes: &[Arc<Class>], conjunctions: &[Conjunction], mut decide: impl FnMut(&Class, u32)) {
+    for some in conjunctions.chunks(AHEAD) {
+        let mut touched = 0;
+        if some.len() > 2 {
+            let mut ahead = [None; AHEAD];
+            for (class, at) in ahead.iter_mut().zip(some) {
+                *class = classes.get(at.class as usize);
+            }
+            for (class, at) in ahead.iter().zip(some) {
+                touched ^= class.map_or(0, |class| class.touch(at.start));
+            }
+        }
+        std::hint::black_box(touched);
+        for at in some {
+            decide(&classes[at.class as usize], at.start);
+        }
+    }
+}
+
 /// Who holds a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holders {
@@ -28,7 +53,6 @@ pub(crate) enum Holders {
 /// A filter's tests, conjunction after conjunction; the last of each is marked.
 pub(crate) struct Class<T: ?Sized = [Test]> {
     holders: AtomicU64,
-    pub(crate) hash: u64,
     more: Option<Box<More>>,
     /// The tests, unless they are many.
     tests: T,
@@ -112,9 +136,8 @@ impl Class {
     /// Where its conjunctions start.
     pub(crate) fn starts(&self) -> impl Iterator<Item = u32> {
         let mut start = 0;
-        self.tests().iter().enumerate().filter_map(move |(at, test)| {
-            (test.flags & LAST != 0).then(|| std::mem::replace(&mut start, at as u32 + 1))
-        })
+        let lasts = self.tests().iter().enumerate().filter(|(_, test)| test.flags & LAST != 0);
+        lasts.map(move |(at, _)| std::mem::replace(&mut start, at as u32 + 1))
     }
 
     /// Whether an event satisfies the conjunction that starts at `start`.
@@ -131,6 +154,14 @@ impl Class {
         false
     }
 
+    /// Reads a little of all that deciding reads, so that the reads of many classes overlap.
+    #[inline]
+    pub(crate) fn touch(&self, start: u32) -> u64 {
+        let last = self.tests.last().map_or(0, |test| test.high);
+        let first = self.tests.get(start as usize).map_or(0, |test| test.low);
+        self.holders.load(Ordering::Relaxed) ^ first ^ last
+    }
+
     /// Whether it asks exactly this.
     pub(crate) fn asks(&self, tests: &[Test], rich: &[Rich]) -> bool {
         self.tests() == tests && self.rich() == rich
@@ -141,7 +172,6 @@ fn build<const N: usize>(tests: &[Test], rich: Vec<Rich>, many: Vec<Test>, id: u
     let more = !rich.is_empty() || !many.is_empty();
     Class {
         holders: AtomicU64::new(id),
-        hash: hash_tests(tests),
         more: more.then(|| Box::new(More { rich, tests: many })),
         tests: std::array::from_fn(|at| tests[at]),
     }
@@ -160,12 +190,13 @@ mod tests {
     #[test]
     fn conjunctions_of_any_size() {
         for size in [1_u32, 2, 12, 13, 16, 17, 600] {
-            let test = |attr| Test { attr, kind: Kind::Present, flags: LAST * u8::from(attr % 3 == 0), low: 0, high: 0 };
+            let test =
+                |attr| Test { attr, kind: Kind::Present, flags: LAST * u8::from(attr % 3 == 0), low: 0, high: 0 };
             let mut tests: Vec<Test> = (0..size).map(test).collect();
             tests.last_mut().expect("one at least").flags = LAST;
             let class = Class::new(&tests, Vec::new(), 7);
             assert!(class.asks(&tests, &[]));
-            assert_eq!(class.hash, hash_tests(&tests));
+            assert_eq!(hash_tests(class.tests()), hash_tests(&tests));
             let whole: Vec<Test> = class.starts().flat_map(|start| class.conjunction(start).to_vec()).collect();
             assert_eq!(whole, tests);
         }

@@ -73,7 +73,9 @@ impl Constraint {
         let states = (self.absent || !other.absent)
             && (self.others || !other.others)
             && self.bools.iter().zip(other.bools).all(|(&ours, theirs)| ours || !theirs);
-        states && within(self.numbers.as_ref(), other.numbers.as_ref()) && within(self.texts.as_ref(), other.texts.as_ref())
+        states
+            && within(self.numbers.as_ref(), other.numbers.as_ref())
+            && within(self.texts.as_ref(), other.texts.as_ref())
     }
 }
 

@@ -33,13 +33,7 @@ impl Delta {
             slotter.add(cuts.clone());
         }
         let matrix = Matrix::growing(DELTA_MAX / BLOCK, &slotter, ROWS_MAX);
-        Self {
-            slotter,
-            classes: Vec::new(),
-            matrix,
-            column_of: Vec::new(),
-            hulls: Vec::new(),
-        }
+        Self { slotter, classes: Vec::new(), matrix, column_of: Vec::new(), hulls: Vec::new() }
     }
 
     /// How many conjunctions it holds.
@@ -63,9 +57,9 @@ impl Delta {
         }
     }
 
-    /// Calls `found` with each conjunction that may match.
+    /// Finds each conjunction that may match.
     #[inline]
-    pub(crate) fn scan(&self, slots: &[Hull], picked: &mut Vec<u32>, mut found: impl FnMut(&Class, u32)) {
-        self.matrix.scan(slots, picked, |at| found(&self.classes[at.class as usize], at.start));
+    pub(crate) fn scan(&self, slots: &[Hull], picked: &mut Vec<u32>, found: &mut Vec<Conjunction>) {
+        self.matrix.scan(slots, picked, found);
     }
 }

@@ -6,18 +6,14 @@
 
 use std::sync::Arc;
 
-use crate::class::{Class, Holders, hash_tests};
-use crate::constraint::Value;
-use crate::delta::{DELTA_MAX, Delta};
+use crate::class::{Class, Conjunction, Holders, decide_all, hash_tests};
+use crate::delta::Delta;
 use crate::pool::{NONE, Pool};
 use crate::relation::{Form, Question};
 use crate::segment::{Access, BY_ANY, BY_NUMBER, BY_TEXT, Segment};
 use crate::slab::{Ids, Place, Sharded, Slab};
 use crate::slots::{Hull, Slotter};
 use crate::test::{ABSENT, Event, Holding, Kind, LAST, Probe, State, Test, test_of};
-use crate::wire::attributes::{self, Sink};
-use crate::wire::frames::{FORWARD, Frame, PUBLISH, Splitter};
-use crate::wire::{Limits, Refusal};
 use crate::worker::{Parts, Worker};
 
 /// Ids are below this.
@@ -33,21 +29,6 @@ pub enum Misuse {
     /// It is not below [`IDS_MAX`].
     OutOfRange,
 }
-
-/// A delta is frozen at this size at least.
-const DELTA_MIN: usize = 256;
-
-/// Merges of so few conjunctions are done on the spot: they take less than handing them over.
-const ON_THE_SPOT: usize = 512;
-
-/// Segments up to so many times what is being merged are merged along, so that there are few and each is merged rarely.
-const ALONG: usize = 2;
-
-/// When one conjunction in so many is dead, everything is merged.
-const DEAD: usize = 4;
-
-/// When nothing waits and one conjunction in so many is outside the largest segment, everything is merged.
-const SCATTERED: usize = 8;
 
 /// How an index is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,19 +51,19 @@ pub struct Stats {
 
 /// Filters under ids.
 pub struct Index {
-    names: Pool,
+    pub(crate) names: Pool,
     texts: Pool,
     classes: Slab<Arc<Class>>,
-    class_of: Sharded<(u64, u32)>,
+    class_of: Sharded<u32>,
     class_count: usize,
     shared: Slab<Vec<u64>>,
     ids: Ids,
-    conjunctions: usize,
-    delta: Delta,
-    parts: Parts,
-    merging: Option<Parts>,
-    worker: Option<Worker>,
-    merges: u64,
+    pub(crate) conjunctions: usize,
+    pub(crate) delta: Delta,
+    pub(crate) parts: Parts,
+    pub(crate) merging: Option<Parts>,
+    pub(crate) worker: Option<Worker>,
+    pub(crate) merges: u64,
     scratch: Scratch,
 }
 
@@ -93,6 +74,7 @@ struct Scratch {
     slots: Vec<Hull>,
     accesses: Vec<Access>,
     picked: Vec<u32>,
+    maybe: Vec<Conjunction>,
     candidates: usize,
 }
 
@@ -176,8 +158,8 @@ impl Index {
         let (tests, rich) = self.encode(form);
         let hash = hash_tests(&tests);
         let classes = &self.classes;
-        let known = self.class_of.find(hash, |&(other, class)| other == hash && classes.get(class).asks(&tests, &rich));
-        if let Some(&(_, class)) = known {
+        let known = self.class_of.find(hash, |&class| classes.get(class).asks(&tests, &rich));
+        if let Some(&class) = known {
             self.release(&tests, &rich);
             self.join(id, class);
         } else {
@@ -186,7 +168,8 @@ impl Index {
             self.class_count += 1;
             self.place(&class, form.0.len());
             let class = self.classes.insert(class);
-            self.class_of.insert(hash, (hash, class), |&(hash, _)| hash);
+            let classes = &self.classes;
+            self.class_of.insert(hash, class, |&class| hash_tests(classes.get(class).tests()));
             self.ids.insert(Place { id, class, at: 0 });
         }
         self.maintain();
@@ -203,16 +186,16 @@ impl Index {
             Holders::Shared(list) => {
                 let ids = self.shared.get_mut(list);
                 ids.swap_remove(at as usize);
-                if let Some(&moved) = ids.get(at as usize) {
-                    self.ids.find_mut(moved).expect("listed ids are there").at = at;
+                let moved = ids.get(at as usize).and_then(|&moved| self.ids.find_mut(moved));
+                if let Some(moved) = moved {
+                    moved.at = at;
                 }
                 if ids.is_empty() {
                     self.shared.remove(list);
                     self.bury(class);
                 }
             }
-            Holders::One(_) => self.bury(class),
-            Holders::Dead => unreachable!("an id holds its class"),
+            Holders::One(_) | Holders::Dead => self.bury(class),
         }
         self.maintain();
         Ok(())
@@ -227,11 +210,10 @@ impl Index {
         for (at, (attr, value)) in event.iter().enumerate() {
             scratch.probes[*attr as usize] = Probe::new(value, at, texts);
         }
-        let Scratch { probes, slots, accesses, picked, candidates } = scratch;
+        let Scratch { probes, slots, accesses, picked, maybe, candidates } = scratch;
         *candidates = 0;
         let mut several = false;
         let mut decide = |class: &Class, start: u32| {
-            *candidates += 1;
             let holders = class.holders();
             if holders == Holders::Dead || !class.accepts(start, probes, event) {
                 return;
@@ -245,67 +227,25 @@ impl Index {
         };
         for delta in parts.deltas.iter().map(|delta| &**delta).chain([&*delta]).filter(|delta| delta.len() > 0) {
             prepare(event, probes, &delta.slotter, slots);
-            delta.scan(slots, picked, &mut decide);
+            maybe.clear();
+            delta.scan(slots, picked, maybe);
             forget(event, &delta.slotter, slots);
+            *candidates += maybe.len();
+            decide_all(&delta.classes, maybe, &mut decide);
         }
         for segment in &parts.segments {
             prepare(event, probes, &segment.slotter, slots);
             find_accesses(event, probes, segment, accesses);
-            segment.scan(slots, accesses, picked, &mut decide);
+            maybe.clear();
+            segment.scan(slots, accesses, picked, maybe);
             forget(event, &segment.slotter, slots);
+            *candidates += maybe.len();
+            decide_all(&segment.classes, maybe, &mut decide);
         }
         for (attr, _) in event {
             probes[*attr as usize] = ABSENT;
         }
         put_in_order(found, from, several);
-    }
-
-    /// Splits a buffer into frames, and matches those that carry an event to route.
-    pub fn match_many(&mut self, buffer: &[u8], splitter: &Splitter) -> Matches {
-        let mut matches = Matches::default();
-        let mut event = Vec::new();
-        loop {
-            match self.match_next(buffer, splitter, &mut matches, &mut event) {
-                Ok(true) => {}
-                Ok(false) => return matches,
-                Err(refusal) => {
-                    matches.refusal = Some(refusal);
-                    return matches;
-                }
-            }
-        }
-    }
-
-    /// Takes one frame; false when the rest of the buffer is none.
-    fn match_next<'a>(
-        &mut self,
-        buffer: &'a [u8],
-        splitter: &Splitter,
-        matches: &mut Matches,
-        event: &mut Vec<(u32, Value<'a>)>,
-    ) -> Result<bool, Refusal> {
-        let Some(frame) = splitter.next(buffer, matches.taken)? else { return Ok(false) };
-        if matches!(frame.number, PUBLISH | FORWARD) {
-            event.clear();
-            self.read_event(frame.attributes(buffer), &splitter.limits, event)?;
-            self.matches(event, &mut matches.ids);
-        }
-        matches.frames.push((frame, matches.ids.len()));
-        matches.taken = frame.end;
-        Ok(true)
-    }
-
-    /// Reads the attributes that filters speak of out of msgpack.
-    ///
-    /// # Errors
-    /// The bytes are not the attributes of an event.
-    pub fn read_event<'a>(
-        &self,
-        packed: &'a [u8],
-        limits: &Limits,
-        event: &mut Vec<(u32, Value<'a>)>,
-    ) -> Result<(), Refusal> {
-        attributes::read(packed, limits, &mut Known { names: &self.names, event })
     }
 
     /// Appends the ids whose filters cover a filter to `found`, in ascending order.
@@ -316,7 +256,7 @@ impl Index {
             return self.among_all(found, |_, _| true);
         }
         let from = found.len();
-        let Self { texts, shared, scratch: Scratch { slots, accesses, picked, .. }, delta, parts, .. } = self;
+        let Self { texts, shared, scratch: Scratch { slots, accesses, picked, maybe, .. }, delta, parts, .. } = self;
         let mut decide = |class: &Class, _: u32| {
             if !class.is_dead() && question.is_covered_by(class, texts) {
                 push_holders(class, shared, found);
@@ -324,13 +264,17 @@ impl Index {
         };
         for delta in parts.deltas.iter().map(|delta| &**delta).chain([&*delta]) {
             ask(&question, &delta.slotter, slots);
-            delta.scan(slots, picked, &mut decide);
+            maybe.clear();
+            delta.scan(slots, picked, maybe);
+            decide_all(&delta.classes, maybe, &mut decide);
         }
         for segment in &parts.segments {
             ask(&question, &segment.slotter, slots);
             accesses.clear();
             question.accesses(&segment.slotter, accesses);
-            segment.scan(slots, accesses, picked, &mut decide);
+            maybe.clear();
+            segment.scan(slots, accesses, picked, maybe);
+            decide_all(&segment.classes, maybe, &mut decide);
         }
         slots.fill(Hull::ABSENT);
         put_in_order(found, from, true);
@@ -432,167 +376,10 @@ impl Index {
     fn bury(&mut self, at: u32) {
         let class = self.classes.remove(at);
         class.set_holders(Holders::Dead);
-        self.class_of.remove(class.hash, |&(_, other)| other == at).expect("a living class is found");
+        self.class_of.remove(hash_tests(class.tests()), |&other| other == at).expect("a living class is found");
         self.class_count -= 1;
         self.conjunctions -= class.starts().count();
         self.release(class.tests(), class.rich());
-    }
-
-    // --- merging ----------------------------------------------------------------------------------------------------
-
-    fn in_segments(&self) -> usize {
-        self.parts.segments.iter().map(|segment| segment.conjunctions).sum()
-    }
-
-    fn waiting(&self) -> usize {
-        self.delta.len() + self.parts.deltas.iter().map(|delta| delta.len()).sum::<usize>()
-    }
-
-    fn place(&mut self, class: &Arc<Class>, conjunctions: usize) {
-        let full = (self.in_segments() / 4).clamp(DELTA_MIN, DELTA_MAX);
-        if self.delta.len() > 0 && self.delta.len() + conjunctions > full {
-            self.freeze();
-        }
-        self.delta.push(class);
-    }
-
-    /// The delta as one of the parts, and a new one instead.
-    fn freeze(&mut self) {
-        let largest = self.parts.segments.iter().max_by_key(|segment| segment.conjunctions);
-        let delta = std::mem::replace(&mut self.delta, Delta::new(largest.map(|segment| &**segment)));
-        if delta.len() > 0 {
-            self.parts.deltas.push(Arc::new(delta));
-        }
-    }
-
-    /// Puts in place what was merged, and starts to merge what is due.
-    #[inline]
-    fn maintain(&mut self) {
-        if self.merging.is_some() {
-            self.poll_merge();
-        } else if !self.parts.deltas.is_empty() || self.is_untidy() {
-            self.merge_what_is_due();
-        }
-    }
-
-    fn is_untidy(&self) -> bool {
-        let (inside, all) = (self.in_segments(), self.in_segments() + self.waiting());
-        let largest = self.parts.segments.iter().map(|segment| segment.conjunctions).max().unwrap_or(0);
-        let scattered = self.parts.segments.len() > 1 && (inside - largest) * SCATTERED > inside;
-        scattered || (all > DELTA_MIN && (all - self.conjunctions.min(all)) * DEAD > all)
-    }
-
-    #[cold]
-    fn merge_what_is_due(&mut self) {
-        let untidy = self.is_untidy();
-        let dead = self.in_segments() + self.waiting() - self.conjunctions;
-        let mut due = Parts { segments: Vec::new(), deltas: self.parts.deltas.clone() };
-        let mut size: usize = due.deltas.iter().map(|delta| delta.len()).sum();
-        if dead * DEAD > self.in_segments() + self.waiting() || (untidy && due.deltas.is_empty()) {
-            self.freeze();
-            due = self.parts.clone();
-            size = self.in_segments();
-        } else {
-            let mut segments = self.parts.segments.clone();
-            segments.sort_by_key(|segment| segment.conjunctions);
-            for segment in segments {
-                if segment.conjunctions > size * ALONG {
-                    break;
-                }
-                size += segment.conjunctions;
-                due.segments.push(segment);
-            }
-        }
-        if size <= ON_THE_SPOT {
-            let merged = due.merged();
-            self.install(due, merged);
-        } else {
-            self.start_merge(due);
-        }
-    }
-
-    fn start_merge(&mut self, due: Parts) {
-        if self.worker.as_ref().is_none_or(|worker| !worker.is_here()) {
-            self.worker = Worker::start();
-        }
-        if self.worker.as_ref().is_some_and(|worker| worker.merge(due.clone())) {
-            self.merging = Some(due);
-        } else {
-            // No thread is to be had: the merge is done here, however long it takes.
-            let merged = due.merged();
-            self.install(due, merged);
-        }
-    }
-
-    #[inline]
-    fn poll_merge(&mut self) {
-        match self.worker.as_ref().map(Worker::poll) {
-            Some(Ok(None)) => {}
-            Some(Ok(Some(merged))) => self.finish_merge(Some(merged)),
-            Some(Err(_)) | None => self.finish_merge(None),
-        }
-    }
-
-    fn await_merge(&mut self) {
-        if self.merging.is_some() {
-            let merged = self.worker.as_ref().and_then(|worker| worker.wait().ok());
-            self.finish_merge(merged);
-        }
-    }
-
-    #[cold]
-    fn finish_merge(&mut self, merged: Option<Segment>) {
-        let Some(due) = self.merging.take() else { return };
-        match merged {
-            Some(merged) => self.install(due, merged),
-            None => {
-                self.worker = None; // its thread is gone; what it was given is still here, and due again
-                let merged = due.merged();
-                self.install(due, merged);
-            }
-        }
-    }
-
-    fn install(&mut self, old: Parts, merged: Segment) {
-        self.parts.segments.retain(|segment| !old.segments.iter().any(|gone| Arc::ptr_eq(gone, segment)));
-        self.parts.deltas.retain(|delta| !old.deltas.iter().any(|gone| Arc::ptr_eq(gone, delta)));
-        if merged.conjunctions > 0 {
-            self.parts.segments.push(Arc::new(merged));
-        }
-        self.merges += 1;
-        if let Some(worker) = &self.worker {
-            worker.discard(old);
-        }
-    }
-}
-
-/// The frames of a buffer, and whom those that carry an event are for.
-#[derive(Debug, Default)]
-pub struct Matches {
-    /// The frames, each with the end of its ids.
-    pub frames: Vec<(Frame, usize)>,
-    /// The ids of all frames.
-    pub ids: Vec<u64>,
-    /// Bytes that the frames take up.
-    pub taken: usize,
-    /// Why the next frame is none, if so.
-    pub refusal: Option<Refusal>,
-}
-
-/// Keeps the attributes that filters speak of.
-struct Known<'e, 'a> {
-    names: &'e Pool,
-    event: &'e mut Vec<(u32, Value<'a>)>,
-}
-
-impl<'a> Sink<'a> for Known<'_, 'a> {
-    #[inline]
-    fn take(&mut self, name: &'a str, value: Value<'a>) -> bool {
-        let attr = self.names.find(name);
-        if attr != NONE {
-            self.event.push((attr, value));
-        }
-        attr != NONE
     }
 }
 
@@ -630,7 +417,9 @@ fn find_accesses(event: &Event<'_>, probes: &[Probe], segment: &Segment, accesse
             continue;
         }
         match probe.state {
-            State::Number if by & BY_NUMBER != 0 && probe.low == probe.high => accesses.push(Access::Number(local, probe.low)),
+            State::Number if by & BY_NUMBER != 0 && probe.low == probe.high => {
+                accesses.push(Access::Number(local, probe.low));
+            }
             State::Text if by & BY_TEXT != 0 && probe.text != NONE => accesses.push(Access::Text(local, probe.text)),
             _ => {}
         }

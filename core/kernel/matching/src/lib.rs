@@ -10,12 +10,17 @@ mod build;
 mod class;
 pub mod constraint;
 mod delta;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod hash;
 mod index;
+mod lines;
 mod matrix;
+mod merging;
 pub mod number;
 mod pool;
 mod relation;
+mod routing;
 mod segment;
 pub mod shape;
 mod slab;
@@ -25,5 +30,6 @@ mod test;
 pub mod wire;
 mod worker;
 
-pub use index::{IDS_MAX, Index, Matches, Misuse, Stats};
+pub use index::{IDS_MAX, Index, Misuse, Stats};
 pub use relation::Form;
+pub use routing::Matches;

@@ -5,17 +5,17 @@
 //! rules out whole, so the order of the conjunctions, which is the builder's choice, decides how few blocks are touched.
 
 use crate::class::Conjunction;
+use crate::lines::{Line, Lines, WORDS};
 use crate::slots::{Hull, Slotter};
 
 /// Conjunctions of a block: the bits of a cache line.
-pub(crate) const BLOCK: usize = 512;
-const WORDS: usize = BLOCK / 64;
+pub(crate) const BLOCK: usize = WORDS * 64;
 
 /// Rows between two looks at whether anything is left of a block.
 const ROWS_AT_ONCE: usize = 4;
 
-/// With this few left of a block, deciding them costs less than reading on.
-const FEW: u32 = 2;
+/// In matrices of more blocks than this, sorting the rows to read saves more than it costs.
+const SORTED: usize = 64;
 
 /// The rows of one attribute.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct Matrix {
     /// Blocks that there is room for.
     room: usize,
     /// Row after row, `room` blocks each.
-    words: Vec<[u64; WORDS]>,
+    words: Lines,
     /// Row after row, `summary_words` words each; empty in a matrix that grows.
     summary: Vec<u64>,
     summary_words: usize,
@@ -62,7 +62,7 @@ impl Matrix {
             columns,
             shift,
             room: blocks,
-            words: vec![[0; WORDS]; blocks * rows],
+            words: Lines::zeroed(blocks * rows),
             summary: vec![0; summary_words * rows],
             summary_words,
             weight: vec![0; rows],
@@ -83,7 +83,7 @@ impl Matrix {
             columns: Vec::new(),
             shift: shift_for(slotter, &locals, rows_max),
             room,
-            words: Vec::new(),
+            words: Lines::zeroed(room * rows_max),
             summary: Vec::new(),
             summary_words: room.div_ceil(64),
             weight: Vec::new(),
@@ -91,7 +91,13 @@ impl Matrix {
     }
 
     /// One more conjunction, in a growing matrix with room. `column_of` tells columns by local number.
-    pub(crate) fn push(&mut self, conjunction: Conjunction, hulls: &[(u16, Hull)], slotter: &Slotter, column_of: &mut Vec<u32>) {
+    pub(crate) fn push(
+        &mut self,
+        conjunction: Conjunction,
+        hulls: &[(u16, Hull)],
+        slotter: &Slotter,
+        column_of: &mut Vec<u32>,
+    ) {
         for &(local, _) in hulls {
             column_of.resize(column_of.len().max(slotter.len()), u32::MAX);
             if column_of[usize::from(local)] == u32::MAX {
@@ -100,7 +106,7 @@ impl Matrix {
                 self.columns.push(Column { local, first_row, rows });
                 let rows = (first_row + rows) as usize;
                 self.weight.resize(rows, 0);
-                self.words.resize(rows * self.room, [0; WORDS]);
+                self.words.grow(rows * self.room);
             }
         }
         let position = self.conjunctions.len();
@@ -119,13 +125,14 @@ impl Matrix {
 
     fn mark(&mut self, position: usize, hulls: &[(u16, Hull)], column_of: &[u32]) {
         let (block, word, bit) = (position / BLOCK, position / 64 % WORDS, 1_u64 << (position % 64));
+        let words = self.words.as_mut();
         for &(local, hull) in hulls {
             let Some(column) = self.columns.get(column_of[usize::from(local)] as usize) else { continue };
             let (low, high) = (coarse(hull.low, self.shift), coarse(hull.high, self.shift));
             let first = column.first_row as usize;
             for row in (0..low).chain(high + 1..column.rows) {
                 let row = first + row as usize;
-                self.words[row * self.room + block][word] |= bit;
+                words[row * self.room + block][word] |= bit;
                 self.weight[row] += 1;
             }
         }
@@ -138,9 +145,10 @@ impl Matrix {
 
     fn summarise(&mut self) {
         let last = self.tail();
+        let lines = self.words.as_ref();
         for row in (0..self.weight.len()).filter(|&row| self.weight[row] > 0) {
             for block in 0..self.blocks() {
-                let words = &self.words[row * self.room + block];
+                let words = &lines[row * self.room + block];
                 let tail = if block + 1 == self.blocks() { last } else { [0; WORDS] };
                 if words.iter().zip(tail).all(|(word, tail)| word | tail == u64::MAX) {
                     self.summary[row * self.summary_words + block / 64] |= 1 << (block % 64);
@@ -175,21 +183,21 @@ impl Matrix {
                 }
             }
         }
-        if self.blocks() > 1 {
+        if self.blocks() > SORTED {
             picked.sort_unstable_by_key(|&row| std::cmp::Reverse(self.weight[row as usize]));
         }
     }
 
-    /// Calls `found` with each conjunction that no row rules out when attributes are in these slots.
-    #[inline]
-    pub(crate) fn scan(&self, slots: &[Hull], picked: &mut Vec<u32>, mut found: impl FnMut(Conjunction)) {
+    /// Finds each conjunction that no row rules out when attributes are in these slots.
+    pub(crate) fn scan(&self, slots: &[Hull], picked: &mut Vec<u32>, found: &mut Vec<Conjunction>) {
         self.pick(slots, picked);
+        let lines = self.words.as_ref();
         for at in 0..self.summary_words {
             let mut live = self.live_blocks(at, picked);
             while live != 0 {
                 let block = at * 64 + live.trailing_zeros() as usize;
                 live &= live - 1;
-                self.scan_block(block, picked, &mut found);
+                self.scan_block(lines, block, picked, found);
             }
         }
     }
@@ -210,27 +218,23 @@ impl Matrix {
     }
 
     #[inline]
-    fn scan_block(&self, block: usize, picked: &[u32], found: &mut impl FnMut(Conjunction)) {
+    fn scan_block(&self, lines: &[Line], block: usize, picked: &[u32], found: &mut Vec<Conjunction>) {
         let mut failed = if block + 1 == self.blocks() { self.tail() } else { [0; WORDS] };
         for rows in picked.chunks(ROWS_AT_ONCE) {
             for &row in rows {
-                let words = &self.words[row as usize * self.room + block];
+                let words = &lines[row as usize * self.room + block];
                 for (failed, word) in failed.iter_mut().zip(words) {
                     *failed |= word;
                 }
             }
-            let left: u32 = failed.iter().map(|word| word.count_zeros()).sum();
-            if left <= FEW {
-                if left == 0 {
-                    return;
-                }
-                break;
+            if failed.iter().fold(u64::MAX, |all, word| all & word) == u64::MAX {
+                return;
             }
         }
         for (at, failed) in failed.iter().enumerate() {
             let mut left = !failed;
             while left != 0 {
-                found(self.conjunctions[block * BLOCK + at * 64 + left.trailing_zeros() as usize]);
+                found.push(self.conjunctions[block * BLOCK + at * 64 + left.trailing_zeros() as usize]);
                 left &= left - 1;
             }
         }

@@ -110,11 +110,15 @@ impl Number {
 
     /// The neighbouring keys that this number lies between: the same key twice when a float equals it.
     #[must_use]
+    #[inline]
     pub fn keys(&self) -> (u64, u64) {
         match self {
             &Self::Int(value) => {
                 let near = value as f64;
                 let key = key_of_float(near);
+                if value.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS {
+                    return (key, key);
+                }
                 match (near as i128).cmp(&i128::from(value)) {
                     Ordering::Equal => (key, key),
                     Ordering::Less => (key, key + 1),
@@ -151,7 +155,7 @@ impl Big {
         }
         let kept_below = if shift == 0 { below } else { below << shift };
         let rest_is_zero = self.limbs[..top.saturating_sub(1)].iter().all(|&limb| limb == 0);
-        let exact = lead & 0x7FF == 0 && kept_below == 0 && rest_is_zero;
+        let exact = lead.trailing_zeros() >= 11 && kept_below == 0 && rest_is_zero;
         let fraction = (lead >> 11) & ((1 << 52) - 1);
         (f64::from_bits(u64::from(exponent + 1023) << 52 | fraction), exact)
     }
@@ -183,7 +187,13 @@ impl Ord for Number {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => a.cmp(b),
             (Self::Big(a), Self::Big(b)) => a.cmp(b),
-            (Self::Big(big), Self::Int(_)) => if big.negative { Ordering::Less } else { Ordering::Greater },
+            (Self::Big(big), Self::Int(_)) => {
+                if big.negative {
+                    Ordering::Less
+                } else {
+                    Ordering::Greater
+                }
+            }
             (Self::Int(_), Self::Big(_)) => other.cmp(self).reverse(),
             // A float is on one side. Both have one key, or the other lies strictly between two keys.
             _ => {

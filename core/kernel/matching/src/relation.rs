@@ -82,12 +82,10 @@ impl Question {
         let covers = |tests: &[Test], narrow: &[Asked]| {
             real(tests).all(|test| {
                 let inner = narrow.iter().find(|asked| asked.attr == test.attr);
-                inner.is_some_and(|asked| self.includes(test, class, asked, texts))
+                inner.is_some_and(|asked| Self::includes(test, class, asked, texts))
             })
         };
-        self.conjunctions
-            .iter()
-            .all(|narrow| class.starts().any(|start| covers(class.conjunction(start), narrow)))
+        self.conjunctions.iter().all(|narrow| class.starts().any(|start| covers(class.conjunction(start), narrow)))
     }
 
     /// Whether this filter covers those of a class.
@@ -95,7 +93,7 @@ impl Question {
         let covers = |wide: &[Asked], tests: &[Test]| {
             wide.iter().all(|asked| {
                 let inner = real(tests).find(|test| test.attr == asked.attr);
-                inner.is_some_and(|test| self.is_included(asked, test, class, texts))
+                inner.is_some_and(|test| Self::is_included(asked, test, class, texts))
             })
         };
         class.starts().all(|start| self.conjunctions.iter().any(|wide| covers(wide, class.conjunction(start))))
@@ -106,25 +104,23 @@ impl Question {
         let meet = |asked: &[Asked], tests: &[Test]| {
             asked.iter().all(|asked| {
                 let other = real(tests).find(|test| test.attr == asked.attr);
-                other.is_none_or(|test| self.meets(asked, test, class, texts))
+                other.is_none_or(|test| Self::meets(asked, test, class, texts))
             })
         };
-        self.conjunctions
-            .iter()
-            .any(|asked| class.starts().any(|start| meet(asked, class.conjunction(start))))
+        self.conjunctions.iter().any(|asked| class.starts().any(|start| meet(asked, class.conjunction(start))))
     }
 
-    fn includes(&self, outer: &Test, class: &Class, inner: &Asked, texts: &Pool) -> bool {
+    fn includes(outer: &Test, class: &Class, inner: &Asked, texts: &Pool) -> bool {
         simply_includes(outer, &inner.test)
             .unwrap_or_else(|| outer.constraint(class.rich(), texts).includes(&inner.constraint))
     }
 
-    fn is_included(&self, outer: &Asked, inner: &Test, class: &Class, texts: &Pool) -> bool {
+    fn is_included(outer: &Asked, inner: &Test, class: &Class, texts: &Pool) -> bool {
         simply_includes(&outer.test, inner)
             .unwrap_or_else(|| outer.constraint.includes(&inner.constraint(class.rich(), texts)))
     }
 
-    fn meets(&self, asked: &Asked, test: &Test, class: &Class, texts: &Pool) -> bool {
+    fn meets(asked: &Asked, test: &Test, class: &Class, texts: &Pool) -> bool {
         simply_meets(&asked.test, test).unwrap_or_else(|| asked.constraint.meets(&test.constraint(class.rich(), texts)))
     }
 }
@@ -137,7 +133,6 @@ fn real(tests: &[Test]) -> impl Iterator<Item = &Test> {
 fn simply_includes(outer: &Test, inner: &Test) -> Option<bool> {
     Some(match (outer.kind, inner.kind) {
         (Kind::Interval | Kind::Number, Kind::Number) => outer.low <= inner.low && inner.low <= outer.high,
-        (Kind::Number, Kind::Interval) => false,
         (Kind::Interval, Kind::Interval) => {
             let low = outer.flags & NO_LOW != 0 || (inner.flags & NO_LOW == 0 && low_end(inner) >= low_end(outer));
             let high = outer.flags & NO_HIGH != 0 || (inner.flags & NO_HIGH == 0 && high_end(inner) <= high_end(outer));
@@ -146,9 +141,9 @@ fn simply_includes(outer: &Test, inner: &Test) -> Option<bool> {
         // A text that the index does not know has no id, and equals none in it.
         (Kind::Text, Kind::Text) => outer.high == inner.high,
         (Kind::Present, Kind::Interval | Kind::Number | Kind::Text | Kind::Bool | Kind::Present) => true,
-        (Kind::Interval | Kind::Number, Kind::Text | Kind::Bool) | (Kind::Text, Kind::Interval | Kind::Number | Kind::Bool) => {
-            false
-        }
+        (Kind::Number, Kind::Interval)
+        | (Kind::Interval | Kind::Number, Kind::Text | Kind::Bool)
+        | (Kind::Text, Kind::Interval | Kind::Number | Kind::Bool) => false,
         _ => return None,
     })
 }

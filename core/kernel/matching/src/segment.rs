@@ -77,27 +77,26 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Calls `found` with each conjunction that may match: `slots` by local number, `accesses` of the event.
+    /// Finds each conjunction that may match: `slots` by local number, `accesses` of the event.
     #[inline]
     pub(crate) fn scan(
         &self,
         slots: &[Hull],
         accesses: &[Access],
         picked: &mut Vec<u32>,
-        mut found: impl FnMut(&Class, u32),
+        found: &mut Vec<Conjunction>,
     ) {
-        let mut found = |at: Conjunction| found(&self.classes[at.class as usize], at.start);
-        self.matrix.scan(slots, picked, &mut found);
+        self.matrix.scan(slots, picked, found);
         for &access in accesses {
             let entry = self.clusters.find(hash(access), |(known, _)| *known == access);
             match entry {
                 None => {}
-                Some((_, Cluster::Matrix(matrix))) => matrix.scan(slots, picked, &mut found),
+                Some((_, Cluster::Matrix(matrix))) => matrix.scan(slots, picked, found),
                 Some(&(_, Cluster::Run { from, to })) => {
                     for candidate in &self.candidates[from as usize..to as usize] {
                         let fits = |&(local, hull): &(u16, Hull)| hull.contains(slots[usize::from(local)]);
                         if candidate.hulls.iter().all(fits) {
-                            found(candidate.conjunction);
+                            found.push(candidate.conjunction);
                         }
                     }
                 }

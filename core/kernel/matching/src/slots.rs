@@ -101,9 +101,13 @@ impl Cuts {
         let (low, high) = match test.kind {
             Kind::Always => (0, self.other()),
             Kind::Interval | Kind::Number => {
-                let low = if test.flags & NO_LOW != 0 { KEY_MIN } else { test.low - u64::from(test.flags & OPEN_LOW != 0) };
-                let high =
-                    if test.flags & NO_HIGH != 0 { KEY_MAX } else { test.high + u64::from(test.flags & OPEN_HIGH != 0) };
+                let low =
+                    if test.flags & NO_LOW != 0 { KEY_MIN } else { test.low - u64::from(test.flags & OPEN_LOW != 0) };
+                let high = if test.flags & NO_HIGH != 0 {
+                    KEY_MAX
+                } else {
+                    test.high + u64::from(test.flags & OPEN_HIGH != 0)
+                };
                 (self.number(low), self.number(high))
             }
             Kind::Text => (self.text(test.low), self.text(test.low)),
@@ -155,10 +159,10 @@ fn rank(cuts: &[u64], key: u64) -> u8 {
 }
 
 /// At most `room` of these keys, as evenly apart in rank as their repetitions allow.
-fn quantiles(keys: &mut Vec<u64>, room: usize) -> Vec<u64> {
+fn quantiles(keys: &mut [u64], room: usize) -> Vec<u64> {
     keys.sort_unstable();
     let count = keys.len();
-    let mut distinct = keys.clone();
+    let mut distinct = keys.to_vec();
     distinct.dedup();
     if distinct.len() <= room {
         return distinct;

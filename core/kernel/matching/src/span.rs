@@ -152,7 +152,7 @@ impl<T: Point> Span<T> {
                 Ordering::Less => {}
             }
         }
-        !contradict(shapes())
+        !contradict(shapes)
     }
 
     /// Whether every value in `other` lies here; false where that cannot be told cheaply.
@@ -281,11 +281,11 @@ fn bounded<T: Ord>(outer: &Bound<T>, inner: Option<&Bound<T>>, inward: Ordering)
 }
 
 /// Two suffixes of which neither ends the other, or a shape and its own negation.
-fn contradict<'a>(shapes: impl Iterator<Item = &'a Shape> + Clone) -> bool {
-    let mut suffixes: Vec<&str> = shapes.clone().filter_map(Shape::suffix).collect();
+fn contradict<'a, I: Iterator<Item = &'a Shape>>(shapes: impl Fn() -> I) -> bool {
+    let mut suffixes: Vec<&str> = shapes().filter_map(Shape::suffix).collect();
     suffixes.sort_unstable_by_key(|text| text.len());
     suffixes.windows(2).any(|pair| !pair[1].ends_with(pair[0]))
-        || shapes.clone().any(|one| shapes.clone().any(|other| one.negates(other)))
+        || shapes().any(|one| shapes().any(|other| one.negates(other)))
 }
 
 /// Whether lacking `shorter` means lacking `longer`.

@@ -231,17 +231,15 @@ pub(crate) fn test_of(attr: u32, constraint: &Constraint, rich: &mut Vec<Rich>, 
 
 fn simple_test(attr: u32, constraint: &Constraint, texts: &mut impl TextIds) -> Option<Test> {
     let test = |kind, low, high| Some(Test { attr, kind, flags: 0, low, high });
-    let Constraint { numbers, texts: text, bools, others, absent } = constraint;
-    match (numbers, text, *bools != [false; 2], others, absent) {
-        (None, None, true, false, false) => {
-            test(Kind::Bool, u64::from(bools[0]) | u64::from(bools[1]) << 1, 0)
-        }
+    let Constraint { numbers, texts: words, bools, others, absent } = constraint;
+    match (numbers, words, *bools != [false; 2], others, absent) {
+        (None, None, true, false, false) => test(Kind::Bool, u64::from(bools[0]) | u64::from(bools[1]) << 1, 0),
         (None, None, false, false, true) => test(Kind::Absent, 0, 0),
         (Some(_), Some(_), true, true, false) if *constraint == Constraint::present() => test(Kind::Present, 0, 0),
         (Some(span), None, false, false, false) => simple_numbers(attr, span),
         (None, Some(Span { points: Some(points), .. }), false, false, false) if points.len() == 1 => {
-            let text = &*points[0];
-            test(Kind::Text, text_key(text, hash_text(text)), u64::from(texts.id(text)))
+            let only = &*points[0];
+            test(Kind::Text, text_key(only, hash_text(only)), u64::from(texts.id(only)))
         }
         _ => None,
     }

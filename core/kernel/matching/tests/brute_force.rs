@@ -138,9 +138,8 @@ fn event(random: &mut Random) -> Event {
 }
 
 fn accepts(form: &Form, event: &Event) -> bool {
-    let accepts = |(name, constraint): &(Box<str>, Constraint)| {
-        constraint.accepts(event.get(&**name).unwrap_or(&Value::Absent))
-    };
+    let accepts =
+        |(name, constraint): &(Box<str>, Constraint)| constraint.accepts(event.get(&**name).unwrap_or(&Value::Absent));
     form.0.iter().any(|conjunction| conjunction.iter().all(accepts))
 }
 
@@ -171,10 +170,8 @@ struct Checked {
 
 impl Checked {
     fn matching(&mut self, event: &Event) {
-        let numbered: Vec<(u32, Value<'_>)> = event
-            .iter()
-            .filter_map(|(name, value)| Some((self.index.attribute(name)?, value.clone())))
-            .collect();
+        let numbered: Vec<(u32, Value<'_>)> =
+            event.iter().filter_map(|(name, value)| Some((self.index.attribute(name)?, value.clone()))).collect();
         let mut found = Vec::new();
         self.index.matches(&numbered, &mut found);
         let expected = self.where_(|form| accepts(form, event));
@@ -231,7 +228,12 @@ fn history(seed: u64, steps: usize, most: usize, check_every: usize) {
             if random.chance(30) {
                 let asked = match random.below(2) {
                     0 => form(&mut random),
-                    _ => checked.known.values().nth(random.below(checked.known.len().max(1))).cloned().unwrap_or_default(),
+                    _ => checked
+                        .known
+                        .values()
+                        .nth(random.below(checked.known.len().max(1)))
+                        .cloned()
+                        .unwrap_or_default(),
                 };
                 checked.relations(&asked);
             }

@@ -28,7 +28,9 @@ enum Object<'a> {
     /// An integer, by its bits without sign.
     Int(Number, u32),
     Text(&'a str),
-    List { fault: Option<Refusal> },
+    List {
+        fault: Option<Refusal>,
+    },
     /// What no attribute may be.
     Foreign(&'static str),
     EmptyBytes,
@@ -182,9 +184,9 @@ impl<'a> Reader<'a, '_> {
 
     fn rare(&mut self, tag: u8, depth: usize) -> Result<Object<'a>, Refusal> {
         match tag {
-            0xC0 => self.scalar(Value::Absent),
-            0xC2 => self.scalar(Value::Bool(false)),
-            0xC3 => self.scalar(Value::Bool(true)),
+            0xC0 => Ok(self.scalar(Value::Absent)),
+            0xC2 => Ok(self.scalar(Value::Bool(false))),
+            0xC3 => Ok(self.scalar(Value::Bool(true))),
             0xC4 => self.tagged::<1>().and_then(|size| self.bytes(size)),
             0xC5 => self.tagged::<2>().and_then(|size| self.bytes(size)),
             0xC6 => self.tagged::<4>().and_then(|size| self.bytes(size)),
@@ -206,16 +208,16 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    fn scalar(&mut self, value: Value<'a>) -> Result<Object<'a>, Refusal> {
+    fn scalar(&mut self, value: Value<'a>) -> Object<'a> {
         self.rest = &self.rest[1..];
-        Ok(Object::Scalar(value))
+        Object::Scalar(value)
     }
 
     fn list(&mut self, count: usize, depth: usize) -> Result<Object<'a>, Refusal> {
         if count > self.limits.list_items {
             return refuse(Fault::Oversize, format!("msgpack refused: a list of {count}"));
         }
-        self.descend(depth)?;
+        descend(depth)?;
         let outside = self.late.take();
         for _ in 0..count {
             match self.object(depth + 1)? {
@@ -234,7 +236,7 @@ impl<'a> Reader<'a, '_> {
 
     fn nested_map(&mut self, depth: usize) -> Result<Object<'a>, Refusal> {
         let count = self.map_header()?.unwrap_or(0);
-        self.descend(depth)?;
+        descend(depth)?;
         let outside = self.late.take();
         for _ in 0..count {
             let key = self.object(depth + 1)?;
@@ -245,10 +247,6 @@ impl<'a> Reader<'a, '_> {
         }
         self.late = outside;
         Ok(Object::Map)
-    }
-
-    fn descend(&self, depth: usize) -> Result<(), Refusal> {
-        if depth > DEPTH_MAX { refuse(Fault::Body, "msgpack refused: nested too deep") } else { Ok(()) }
     }
 
     #[inline]
@@ -305,6 +303,10 @@ impl<'a> Reader<'a, '_> {
         self.rest = &self.rest[1..];
         self.number::<WIDTH>()
     }
+}
+
+fn descend(depth: usize) -> Result<(), Refusal> {
+    if depth > DEPTH_MAX { refuse(Fault::Body, "msgpack refused: nested too deep") } else { Ok(()) }
 }
 
 fn unsigned(value: u64) -> Object<'static> {

@@ -185,7 +185,9 @@ impl Splitter {
         let limits = &self.limits;
         let said = || {
             let block = block.len();
-            format!("{attributes_bytes} bytes of attributes and {headers_bytes} of headers in an event block of {block}")
+            format!(
+                "{attributes_bytes} bytes of attributes and {headers_bytes} of headers in an event block of {block}"
+            )
         };
         if attributes_bytes > limits.attributes_bytes || headers_bytes > limits.headers_bytes {
             return refuse(Fault::Oversize, said());
@@ -197,7 +199,10 @@ impl Splitter {
             return refuse(Fault::Oversize, format!("a payload of over {} bytes", limits.payload_bytes));
         }
         if lifetime_us < 0 || flags != 0 || priority > PRIORITY_MAX || published_us == i64::MIN {
-            return refuse(Fault::Field, format!("lifetime_us={lifetime_us} flags={flags} priority={priority} published_us={published_us}"));
+            return refuse(
+                Fault::Field,
+                format!("lifetime_us={lifetime_us} flags={flags} priority={priority} published_us={published_us}"),
+            );
         }
         Ok(attributes_bytes)
     }

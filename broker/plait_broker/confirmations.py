@@ -1,0 +1,124 @@
+"""Confirmations: which parties an event still waits for before its publisher hears that it arrived.
+
+The log is one party, each matching subscription another. The publisher hears once: a receipt when all have it, a
+refusal when all have answered and some could not, or when time is up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple, TypeAlias
+
+from plait_core.wire.session_frames import Code
+
+Party: TypeAlias = tuple[int, int]
+"""A subscription's number (LOG for the log) and the position or token that it answers by."""
+
+LOG = -1
+
+
+class Outcome(NamedTuple):
+    """What a publisher is to hear of one event."""
+
+    publisher: int
+    sequence: int
+    matched: int
+    code: str
+    """Why it is not confirmed; empty when it is."""
+    message: str = ""
+
+
+class _Awaited:
+    __slots__ = ("code", "deadline", "failed", "matched", "parties", "publisher", "sequence")
+
+    def __init__(self, publisher: int, sequence: int, matched: int, parties: set[Party], deadline: float) -> None:
+        self.publisher = publisher
+        self.sequence = sequence
+        self.matched = matched
+        self.parties = parties
+        self.deadline = deadline
+        self.failed = 0
+        self.code = ""
+
+
+class Confirmations:
+    """Events that wait, and outcomes that are ready."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._waiting: dict[tuple[int, int], _Awaited] = {}  # by (publisher, sequence), in order of deadline
+        self._by_party: dict[Party, _Awaited] = {}
+        self._pending: Counter[int] = Counter()
+        self._ready: list[Outcome] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def begin(self, publisher: int, sequence: int, matched: int, parties: set[Party], now: float) -> None:
+        """An event wants confirmation by all of these parties; by none, it is confirmed."""
+        if not parties:
+            self._ready.append(Outcome(publisher, sequence, matched, ""))
+            return
+        assert (publisher, sequence) not in self._waiting, "an event is admitted once"
+        awaited = _Awaited(publisher, sequence, matched, parties, now + self._timeout_s)
+        self._waiting[publisher, sequence] = awaited
+        self._pending[publisher] += 1
+        for party in parties:
+            self._by_party[party] = awaited
+
+    def pending(self, publisher: int) -> int:
+        """How many events of a publisher wait."""
+        return self._pending[publisher]
+
+    def waits(self, publisher: int, sequence: int) -> bool:
+        """Whether an event's outcome is still open."""
+        return (publisher, sequence) in self._waiting
+
+    def acknowledge(self, party: Party) -> None:
+        """A party has the event. Those that nobody waits for are ignored."""
+        awaited = self._by_party.pop(party, None)
+        if awaited is not None:
+            self._settle(awaited, party)
+
+    def fail(self, party: Party, code: str) -> None:
+        """A party will not have the event."""
+        awaited = self._by_party.pop(party, None)
+        if awaited is not None:
+            awaited.failed += 1
+            awaited.code = awaited.code or code
+            self._settle(awaited, party)
+
+    def next_deadline(self) -> float | None:
+        """When the first waiting event's time is up."""
+        return next((awaited.deadline for awaited in self._waiting.values()), None)
+
+    def expire(self, now: float) -> list[Party]:
+        """Give up on events that waited too long; the parties that did not answer."""
+        silent: list[Party] = []
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            awaited = next(iter(self._waiting.values()))
+            for party in awaited.parties:
+                del self._by_party[party]
+            silent.extend(awaited.parties)
+            awaited.failed += len(awaited.parties)
+            awaited.code = awaited.code or Code.TIMEOUT
+            self._finish(awaited)
+        return silent
+
+    def take(self) -> list[Outcome]:
+        """Outcomes since the last call."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def _settle(self, awaited: _Awaited, party: Party) -> None:
+        awaited.parties.discard(party)
+        if not awaited.parties:
+            self._finish(awaited)
+
+    def _finish(self, awaited: _Awaited) -> None:
+        del self._waiting[awaited.publisher, awaited.sequence]
+        self._pending[awaited.publisher] -= 1
+        if not self._pending[awaited.publisher]:
+            del self._pending[awaited.publisher]
+        message = f"{awaited.failed} of those it was for did not get it" if awaited.failed else ""
+        self._ready.append(Outcome(awaited.publisher, awaited.sequence, awaited.matched, awaited.code, message))

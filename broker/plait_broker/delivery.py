@@ -1,0 +1,229 @@
+"""The last step of the pipeline: deliveries onto connections, or into outboxes while connections take nothing.
+
+Here delay bounds and lifetimes are checked, policies drop, and every drop is counted, named to its subscriber and
+reported to whoever waits for confirmation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+from plait_core.wire import ControlFrame, Delivery, EventFrame, deliver_head
+from plait_core.wire.session_frames import CONFIRM, LATE, Full, Late, Notice, NoticeKind
+
+from .confirmations import Confirmations
+from .counters import Counters
+from .links import Link
+from .outbox import Queued
+from .reasons import DropReason
+from .sessions import Session
+from .settings import BrokerSettings
+from .subscriptions import Subscription
+
+NOTICE_DELAY_S: Final = 0.05
+"""Drops are told of together: at most this long after the first."""
+
+Matched: TypeAlias = tuple[Subscription, int]
+"""A subscription that an event matched, with the token it is to acknowledge it by (0: none)."""
+
+
+class Deliveries:
+    """Writes and queues deliveries for all sessions."""
+
+    def __init__(
+        self,
+        broker: int,
+        settings: BrokerSettings,
+        counters: Counters,
+        confirmations: Confirmations,
+        close: Callable[[Subscription, DropReason], None],
+        ended: Callable[[Subscription], None],
+    ) -> None:
+        """`close` ends a subscription whose policy says so; `ended` hears of one that has delivered its last."""
+        self.settings = settings
+        self._path = (broker,)
+        self._counters = counters
+        self._confirmations = confirmations
+        self._close = close
+        self._ended = ended
+        self._to_tell: dict[int, Subscription] = {}
+        self._tell_at: float | None = None
+
+    def deliver(self, matched: list[Matched], frame: EventFrame, arrived: float, delay_us: int, now: float) -> None:
+        """Hand an event to the subscriptions that it matched: one frame for each session that takes it now."""
+        if len(matched) == 1:
+            subscription, token = matched[0]
+            session = subscription.session
+            link = session.link
+            if link is not None and not session.backlog and link.takes_data:
+                late = self._late(subscription, delay_us)
+                if late is not None:
+                    self._write(
+                        link, session, frame, delay_us, (Delivery(subscription.id, late | _asks(token), token),)
+                    )
+                    subscription.delivered += 1
+                    return
+            self._queue(subscription, Queued(frame, arrived, delay_us, 0, token), now)
+            return
+        self._deliver_many(matched, frame, arrived, delay_us, now)
+
+    def _deliver_many(
+        self, matched: list[Matched], frame: EventFrame, arrived: float, delay_us: int, now: float
+    ) -> None:
+        direct: dict[Session, list[Delivery]] = {}
+        for subscription, token in matched:
+            session = subscription.session
+            link = session.link
+            late = self._late(subscription, delay_us)
+            if link is None or session.backlog or not link.takes_data or late is None:
+                self._queue(subscription, Queued(frame, arrived, delay_us, 0, token), now)
+                continue
+            direct.setdefault(session, []).append(Delivery(subscription.id, late | _asks(token), token))
+            subscription.delivered += 1
+        for session, deliveries in direct.items():
+            assert session.link is not None, "it took data a moment ago"
+            for start in range(0, len(deliveries), _NAMED_MAX):
+                self._write(session.link, session, frame, delay_us, deliveries[start : start + _NAMED_MAX])
+
+    def pump(self, session: Session, now: float) -> None:
+        """Write what is queued, while the connection takes it: subscriptions in turn, each in its own order."""
+        link = session.link
+        while session.backlog and link is not None and link.takes_data:
+            number, subscription = next(iter(session.backlog.items()))
+            del session.backlog[number]
+            entry = subscription.outbox.pop()
+            if entry is None:
+                subscription.slow = False
+                if subscription.ending is not None:
+                    self._ended(subscription)
+                continue
+            session.backlog[number] = subscription  # to the end: others come first
+            session.queued_bytes -= entry.size
+            self._write_queued(link, subscription, entry, now)
+
+    def drop_queued(self, subscription: Subscription, reason: DropReason, now: float) -> None:
+        """Drop everything that waits for a subscription which ends."""
+        session = subscription.session
+        session.backlog.pop(subscription.number, None)
+        for entry in subscription.outbox.clear():
+            session.queued_bytes -= entry.size
+            self.drop(subscription, entry, reason, now)
+        self._to_tell.pop(subscription.number, None)
+
+    def drop(self, subscription: Subscription, entry: Queued, reason: DropReason, now: float) -> None:
+        """One delivery will not be: count it, and tell those concerned."""
+        self._counters.dropped[reason] += 1
+        if reason is not DropReason.FORBIDDEN:  # to be told of what one may not hear is to hear of it
+            subscription.drop(entry, reason)
+            self._to_tell[subscription.number] = subscription
+            if self._tell_at is None:
+                self._tell_at = now + NOTICE_DELAY_S
+        if entry.token:
+            subscription.awaited.discard(entry.token)
+            self._confirmations.fail((subscription.number, entry.token), reason)
+
+    def next_deadline(self) -> float | None:
+        """When subscribers are to be told of drops."""
+        return self._tell_at
+
+    def tick(self, now: float) -> None:
+        """Tell subscribers of drops, when it is time."""
+        if self._tell_at is None or now < self._tell_at:
+            return
+        self._tell_at = None
+        told, self._to_tell = self._to_tell, {}
+        for subscription in told.values():
+            self._tell_drops(subscription)
+
+    def resumed(self, session: Session) -> None:
+        """A client is back: tell it of what was dropped while it was away."""
+        session.tell_again()
+        for subscription in session.subscriptions.values():
+            self._tell_drops(subscription)
+
+    def _tell_drops(self, subscription: Subscription) -> None:
+        """Of one that has no client now, drops add up until it is back."""
+        if subscription.session.attached:
+            for notice in subscription.take_notices():
+                subscription.session.tell(notice)
+
+    def write(self, subscription: Subscription, frame: EventFrame, delay_us: int, flags: int, position: int) -> None:
+        """Write one delivery of a durable subscription, whose session is known to take it."""
+        session = subscription.session
+        assert session.link is not None, "durable deliveries are written to who takes them"
+        subscription.delivered += 1
+        self._write(session.link, session, frame, delay_us, (Delivery(subscription.id, flags, position),))
+
+    def _write(
+        self, link: Link, session: Session, frame: EventFrame, delay_us: int, deliveries: Iterable[Delivery]
+    ) -> None:
+        named = tuple(deliveries)
+        link.deliver(deliver_head(frame.block, delay_us, 0, self._path, named, link.version), frame.block)
+        session.delivered += 1
+        self._counters.delivered += len(named)
+
+    def _write_queued(self, link: Link, subscription: Subscription, entry: Queued, now: float) -> None:
+        delay_us = entry.delay_us + round((now - entry.arrived) * 1_000_000)
+        frame = entry.frame
+        if frame.lifetime_us and delay_us > frame.lifetime_us:
+            self.drop(subscription, entry, DropReason.EXPIRED, now)
+            return
+        if not _may_hear(subscription.session, frame):
+            self.drop(subscription, entry, DropReason.FORBIDDEN, now)
+            return
+        late = self._late(subscription, delay_us)
+        if late is None:
+            self.drop(subscription, entry, DropReason.LATE, now)
+            return
+        subscription.delivered += 1
+        delivery = Delivery(subscription.id, late | _asks(entry.token), entry.token)
+        self._write(link, subscription.session, frame, delay_us, (delivery,))
+
+    def _late(self, subscription: Subscription, delay_us: int) -> int | None:
+        """The flags that lateness adds, or None when the subscription does not want late events."""
+        if not subscription.within_us or delay_us + subscription.session.link_delay_us <= subscription.within_us:
+            return 0
+        return LATE if subscription.terms.late is Late.FLAG else None
+
+    def _queue(self, subscription: Subscription, entry: Queued, now: float) -> None:
+        session = subscription.session
+        if self._late(subscription, entry.delay_us) is None:
+            self.drop(subscription, entry, DropReason.LATE, now)
+            return
+        before = subscription.outbox.bytes
+        dropped = subscription.outbox.put(entry, self.settings.session_outbox_bytes_max - session.queued_bytes)
+        session.queued_bytes += subscription.outbox.bytes - before
+        for victim, reason in dropped:
+            self.drop(subscription, victim, reason, now)
+        if dropped and subscription.outbox.full is Full.CLOSE:
+            self._close(subscription, dropped[0][1])
+            return
+        if subscription.outbox.items:
+            session.backlog.setdefault(subscription.number, subscription)
+        self._warn(subscription)
+
+    def _warn(self, subscription: Subscription) -> None:
+        outbox = subscription.outbox
+        if not subscription.slow and outbox.items >= self.settings.slow_fraction * outbox.items_max:
+            subscription.slow = True
+            _tell(subscription.session, Notice(subscription.id, NoticeKind.SLOW, count=outbox.items))
+
+
+_NAMED_MAX: Final = 1024
+"""Subscriptions that one deliver frame names: half of what a route holds."""
+
+
+def _may_hear(session: Session, frame: EventFrame) -> bool:
+    """Asked again of what was queued: the client may have come back with other permissions."""
+    return session.subscribe_open or session.principal.subscribe.permit(frame.attributes())
+
+
+def _asks(token: int) -> int:
+    return CONFIRM if token else 0
+
+
+def _tell(session: Session, frame: ControlFrame) -> None:
+    """To a client that is there; one that is not sees its gap when it resumes."""
+    if session.link is not None:
+        session.link.send(frame)

@@ -1,0 +1,290 @@
+"""Durable subscriptions: places in the broker's log that outlive clients and brokers.
+
+Every event that some durable subscription matches is staged, stored, and only then delivered and confirmed. One that
+keeps up is served from memory as records come back stored; one that fell behind, or came back, reads the log from its
+place on. What is sent but not acknowledged is bounded by a window, so nothing is ever dropped for slowness.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from plait_core.filters import Filter
+from plait_core.wire import Confirm, EventFrame, Publish
+
+from .outputs import Cursor, Fetch, LogRecord, Persist, Recovered
+from .settings import BrokerSettings
+from .subscriptions import Subscription
+
+CURSOR_DELAY_S: Final = 0.1
+"""Acknowledgements that nobody waits for are stored together, this long after the first."""
+
+
+RETRY_S: Final = 1.0
+"""After a failure of the disk, the next attempt: full or broken disks do not recover faster."""
+
+
+class Entry(NamedTuple):
+    """One event of the log, in memory."""
+
+    position: int
+    logged_us: int
+    frame: EventFrame
+    delay_us: int
+    """The delay that it had accumulated when it was logged; 0 for one that is read back."""
+
+
+@dataclass(slots=True, eq=False)
+class Durable:
+    """One durable subscription, attached to a session or not."""
+
+    number: int
+    owner: str
+    name: str
+    filter: Filter
+    acknowledged: int
+    """All up to this position is dealt with."""
+    beyond: set[int] = field(default_factory=set)
+    """Positions above it that are dealt with as well."""
+    next_position: int = 0
+    """Where to go on reading; of no meaning while it keeps up."""
+    since_us: int = 0
+    in_flight: set[int] = field(default_factory=set)
+    subscription: Subscription | None = None
+    keeps_up: bool = False
+    """Everything stored was sent or did not match, so that new entries go straight to it."""
+    fetching: bool = False
+
+    @property
+    def pending(self) -> int:
+        """What the window bounds: positions above the place that were sent, settled or not."""
+        return len(self.in_flight) + len(self.beyond)
+
+    def cursor(self) -> Cursor:
+        return Cursor(self.name, self.owner, self.filter.text, self.acknowledged, tuple(sorted(self.beyond)))
+
+    def settle(self, positions: Iterable[int], up_to: int, sent_up_to: int) -> list[int]:
+        """Deal with positions; those that were in flight. `sent_up_to` is the last that this one has gone past."""
+        done = {p for p in positions if p in self.in_flight} | {p for p in self.in_flight if p <= up_to}
+        self.in_flight -= done
+        self.beyond |= done
+        self.advance(sent_up_to)
+        return sorted(done)
+
+    def advance(self, sent_up_to: int) -> None:
+        """Move the place up to before the first that is still in flight."""
+        place = min(self.in_flight) - 1 if self.in_flight else sent_up_to
+        if place > self.acknowledged:
+            self.acknowledged = place
+            self.beyond = {p for p in self.beyond if p > place}
+
+
+class Staged(NamedTuple):
+    """What one ticket stores."""
+
+    entries: list[Entry]
+    matched: list[list[Durable]]
+    durables: list[Durable]
+    waiting: list[tuple[int, int]]
+    """Requests (session id, number) that are done when this is stored."""
+    forgotten: list[tuple[str, str]]
+
+
+class Durables:
+    """All durable subscriptions and the log's protocol side. The log itself is the face's (`log.py`)."""
+
+    def __init__(self, settings: BrokerSettings, recovered: Recovered) -> None:
+        self.settings = settings
+        self.next_position = recovered.next_position
+        self.stored = recovered.next_position - 1
+        """The last position that is stored, or never will be."""
+        self._by_key: dict[tuple[str, str], Durable] = {}
+        self._tail: OrderedDict[int, Entry] = OrderedDict()
+        self._tail_from = self.next_position
+        """From here on the tail has everything that is stored."""
+        self._stage = Staged([], [], [], [], [])
+        self._dirty: dict[Durable, None] = {}
+        self._flush_at: float | None = None
+        self._tickets = 0
+        self._pending: dict[int, Staged] = {}
+        self._fetches: dict[int, tuple[Durable, int, int]] = {}
+        """By ticket: for whom, from what position on, and what was stored then."""
+        self._again: dict[Durable, float] = {}
+        """When to read again for those that could not be served."""
+        self._to_fetch: list[Fetch] = []
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything given is stored."""
+        return not self._pending and not self._stage.entries and not self._dirty and not self._stage.waiting
+
+    def all(self) -> list[Durable]:
+        return list(self._by_key.values())
+
+    def find(self, owner: str, name: str) -> Durable | None:
+        return self._by_key.get((owner, name))
+
+    def add(self, durable: Durable) -> None:
+        """Keep a durable subscription from now on."""
+        assert (durable.owner, durable.name) not in self._by_key
+        self._by_key[durable.owner, durable.name] = durable
+
+    def forget(self, durable: Durable, waiting: tuple[int, int]) -> None:
+        """Give a durable subscription up; the request waits until that is stored."""
+        del self._by_key[durable.owner, durable.name]
+        self._dirty.pop(durable, None)
+        self._stage.forgotten.append((durable.owner, durable.name))
+        self._stage.waiting.append(waiting)
+
+    def attach(self, durable: Durable, subscription: Subscription) -> None:
+        """A client takes it up."""
+        assert durable.subscription is None
+        durable.subscription = subscription
+        self.rewind(durable)
+
+    def rewind(self, durable: Durable) -> None:
+        """Go on from its place: what was sent and not acknowledged comes again."""
+        durable.in_flight.clear()
+        durable.next_position = durable.acknowledged + 1
+        durable.keeps_up = durable.next_position > self.stored
+
+    def detach(self, durable: Durable, now: float) -> None:
+        """Its client is gone."""
+        if durable.keeps_up and not durable.in_flight:
+            durable.advance(self.stored)
+        durable.subscription = None
+        durable.keeps_up = False
+        self.touch(durable, now)
+
+    def touch(self, durable: Durable, now: float, waiting: tuple[int, int] | None = None) -> None:
+        """Its place is to be stored: soon, or now if a request waits for that."""
+        self._dirty[durable] = None
+        if waiting is not None:
+            self._stage.waiting.append(waiting)
+        elif self._flush_at is None:
+            self._flush_at = now + CURSOR_DELAY_S
+
+    def sent_up_to(self, durable: Durable) -> int:
+        """The last position that a durable subscription has gone past."""
+        return self.stored if durable.keeps_up else durable.next_position - 1
+
+    # --- storing ------------------------------------------------------------------------------------------------------
+
+    def log(self, frame: EventFrame, delay_us: int, logged_us: int, matched: list[Durable]) -> int:
+        """Stage an event; its position."""
+        position = self.next_position
+        self.next_position += 1
+        self._stage.entries.append(Entry(position, logged_us, frame, delay_us))
+        self._stage.matched.append(matched)
+        return position
+
+    def take(self, now: float) -> list[Persist | Fetch]:
+        """What the face is to store and to read."""
+        asked: list[Persist | Fetch] = []
+        stage = self._stage
+        due = self._flush_at is not None and now >= self._flush_at
+        if due or stage.waiting or stage.entries:
+            self._flush_at = None
+            stage.durables.extend(self._dirty)
+            self._dirty.clear()
+            self._tickets += 1
+            self._pending[self._tickets] = stage
+            self._stage = Staged([], [], [], [], [])
+            asked.append(_persist(self._tickets, stage))
+        asked.extend(self._to_fetch)
+        self._to_fetch = []
+        return asked
+
+    def next_deadline(self) -> float | None:
+        due = [*self._again.values()] if self._flush_at is None else [self._flush_at, *self._again.values()]
+        return min(due, default=None)
+
+    def persisted(self, ticket: int, stored: bool, now: float) -> Staged:
+        """A ticket came back. Its entries are in the tail when they are stored, and are nowhere when not."""
+        stage = self._pending.pop(ticket)
+        if stage.entries:
+            self.stored = stage.entries[-1].position
+        if stored:
+            for entry in stage.entries:
+                self._tail[entry.position] = entry
+            while len(self._tail) > self.settings.durable_tail:
+                position, _ = self._tail.popitem(last=False)
+                self._tail_from = position + 1
+        else:
+            for durable in stage.durables:
+                if self._by_key.get((durable.owner, durable.name)) is durable:
+                    self.touch(durable, now + RETRY_S - CURSOR_DELAY_S)
+            if stage.forgotten:
+                self._stage.forgotten.extend(key for key in stage.forgotten if key not in self._by_key)
+                self._flush_at = self._flush_at or now + RETRY_S
+        return stage
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def readable(self, durable: Durable) -> tuple[list[Entry], int] | None:
+        """Entries from its place on, matching or not, and up to where they are all; None: they are being fetched."""
+        if durable.fetching:
+            return None
+        if durable.next_position >= self._tail_from and not durable.since_us:
+            found: list[Entry] = []
+            for position in range(durable.next_position, self.stored + 1):
+                entry = self._tail.get(position)
+                if entry is not None:
+                    found.append(entry)
+                    if len(found) >= self.settings.durable_fetch:
+                        return found, position
+            return found, self.stored
+        durable.fetching = True
+        self._tickets += 1
+        self._fetches[self._tickets] = (durable, durable.next_position, self.stored)
+        self._to_fetch.append(
+            Fetch(self._tickets, durable.next_position, self.settings.durable_fetch, durable.since_us)
+        )
+        return None
+
+    def fetched(self, ticket: int, records: Sequence[LogRecord]) -> tuple[Durable, list[Entry], int]:
+        """Records for a durable subscription, and the position up to which they are all that there are."""
+        durable, position, stored = self._fetches.pop(ticket)
+        durable.fetching = False
+        if position != durable.next_position:  # it was taken up anew since
+            return durable, [], durable.next_position - 1
+        entries = [entry_of(record) for record in records if record.position <= self.stored]
+        last = records[-1].position if records else 0
+        up_to = min(max(stored, last) if len(records) < self.settings.durable_fetch else last, self.stored)
+        if durable.since_us:  # what lies before that time is dealt with, in every later reading too
+            durable.since_us = 0
+            durable.acknowledged = max(durable.acknowledged, entries[0].position - 1 if entries else up_to)
+        return durable, entries, up_to
+
+    def not_fetched(self, ticket: int, now: float) -> None:
+        """The log could not be read: nothing is lost, and it is tried again."""
+        durable, _, _ = self._fetches.pop(ticket)
+        self._again[durable] = now + RETRY_S
+
+    def due_again(self, now: float) -> list[Durable]:
+        """Those to be served again now."""
+        due = [durable for durable, at in self._again.items() if at <= now]
+        for durable in due:
+            del self._again[durable]
+            durable.fetching = False
+        return due
+
+
+def entry_of(record: LogRecord) -> Entry:
+    """A record as it is delivered."""
+    return Entry(record.position, record.logged_us, Publish(Confirm.NONE, record.block), 0)
+
+
+def _persist(ticket: int, stage: Staged) -> Persist:
+    return Persist(
+        ticket,
+        tuple(LogRecord(entry.position, entry.logged_us, entry.frame.block) for entry in stage.entries),
+        tuple(durable.cursor() for durable in dict.fromkeys(stage.durables)),
+        tuple(stage.forgotten),
+    )

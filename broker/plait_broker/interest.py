@@ -1,0 +1,115 @@
+"""Who is interested in what: every filter of the broker in one index, and what advertisers are told of it.
+
+This is the *match* and *destinations* step of the pipeline for a single broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plait_core.filters import Filter
+from plait_core.matching import Index
+from plait_core.values import Attributes
+from plait_core.wire.session_frames import Matching
+
+from .durables import Durable
+from .sessions import Advertisement
+from .subscriptions import Subscription
+
+
+class Interest:
+    """Subscriptions, durable subscriptions (attached or not) and advertisements, by number."""
+
+    def __init__(self, new_index: Callable[[], Index]) -> None:
+        self._index = new_index()
+        self._parties: dict[int, Subscription | Durable] = {}
+        self._advertised = new_index()
+        self._advertisements: dict[int, Advertisement] = {}
+        self._doubtful: dict[int, Advertisement] = {}
+        self._numbers = 0
+
+    def __len__(self) -> int:
+        return len(self._parties)
+
+    @property
+    def subscriptions(self) -> list[Subscription]:
+        """All that are open, of durable ones those that are attached."""
+        found = [party if isinstance(party, Subscription) else party.subscription for party in self._parties.values()]
+        return [subscription for subscription in found if subscription is not None]
+
+    @property
+    def advertisements(self) -> list[Advertisement]:
+        return list(self._advertisements.values())
+
+    def new_number(self) -> int:
+        """A number for a subscription or an advertisement, never used again."""
+        self._numbers += 1
+        return self._numbers
+
+    def add(self, party: Subscription | Durable) -> None:
+        """Events that match its filter go to it from now on."""
+        self._index.add(party.number, party.filter)
+        self._parties[party.number] = party
+        for number in self._advertised.intersecting(party.filter):
+            self._set_matching(self._advertisements[number], True)
+
+    def change(self, party: Subscription | Durable, filter: Filter) -> None:
+        """Another filter for the same party, between two events."""
+        self.remove(party)
+        party.filter = filter
+        self.add(party)
+
+    def remove(self, party: Subscription | Durable) -> None:
+        """No more events for it."""
+        self._index.remove(party.number)
+        del self._parties[party.number]
+        for number in self._advertised.intersecting(party.filter):
+            self._doubtful[number] = self._advertisements[number]
+
+    def forget_token(self, number: int, token: int) -> None:
+        """Nobody waits any more for this acknowledgement of a subscription."""
+        party = self._parties.get(number)
+        if isinstance(party, Subscription):
+            party.awaited.discard(token)
+
+    def match(self, attributes: Attributes) -> tuple[list[Subscription], list[Durable]]:
+        """Whom an event is for."""
+        subscriptions: list[Subscription] = []
+        durables: list[Durable] = []
+        parties = self._parties
+        for number in self._index.match(attributes):
+            party = parties[number]
+            if party.__class__ is Subscription:
+                subscriptions.append(party)
+            else:
+                assert isinstance(party, Durable)
+                durables.append(party)
+        return subscriptions, durables
+
+    def advertise(self, advertisement: Advertisement) -> None:
+        """Its publisher is told whether anyone is interested, now and whenever that changes."""
+        self._advertised.add(advertisement.number, advertisement.filter)
+        self._advertisements[advertisement.number] = advertisement
+        self._set_matching(advertisement, bool(self._index.intersecting(advertisement.filter)))
+
+    def unadvertise(self, advertisement: Advertisement) -> None:
+        self._advertised.remove(advertisement.number)
+        del self._advertisements[advertisement.number]
+        self._doubtful.pop(advertisement.number, None)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether some advertisement may have lost its last subscriber."""
+        return bool(self._doubtful)
+
+    def review(self) -> None:
+        """Look at doubtful advertisements again: once in a while, however many subscriptions came and went."""
+        doubtful, self._doubtful = self._doubtful, {}
+        for advertisement in doubtful.values():
+            self._set_matching(advertisement, bool(self._index.intersecting(advertisement.filter)))
+
+    def _set_matching(self, advertisement: Advertisement, matching: bool) -> None:
+        if advertisement.matching is not matching:
+            advertisement.matching = matching
+            if advertisement.session.link is not None:
+                advertisement.session.link.send(Matching(advertisement.id, matching))

@@ -1,0 +1,124 @@
+"""One connection as the protocol sees it: bytes in through decoder and handshake, bytes out in two lanes.
+
+Control frames go out ahead of deliveries and whether or not the other end keeps up; deliveries wait for it. What one
+connection may have us hold is bounded in both lanes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from plait_core.limits import WIRE_LIMITS, WireLimits
+from plait_core.wire import HANDSHAKE_VERSION, ControlFrame, FrameDecoder, Handshake, Hello, encode_frame
+
+from .access import Caller
+from .outputs import LinkId, Send
+
+if TYPE_CHECKING:
+    from .sessions import Session
+
+BURST_BYTES_MAX: Final = 1 << 20
+"""Deliveries written between two takings of output; the rest waits in outboxes, where policies apply."""
+
+CONTROL_BYTES_MAX: Final = 1 << 20
+"""Control bytes for an end that takes nothing: enough for thousands of notices. Beyond it the connection is closed."""
+
+
+class Link:
+    """One connection."""
+
+    __slots__ = (
+        "_control",
+        "_control_waiting",
+        "_data",
+        "_outgoing",
+        "caller",
+        "closing",
+        "data_bytes",
+        "decoder",
+        "handshake",
+        "heard_at",
+        "hello",
+        "id",
+        "opened_at",
+        "pinged_at",
+        "session",
+        "writable",
+    )
+
+    def __init__(
+        self,
+        id: LinkId,
+        caller: Caller,
+        capabilities: tuple[str, ...],
+        outgoing: dict[LinkId, Link],
+        now: float,
+        limits: WireLimits = WIRE_LIMITS,
+    ) -> None:
+        """`outgoing` is where it enters itself when it has something to send."""
+        self.id = id
+        self.caller = caller
+        self.decoder = FrameDecoder(limits)
+        self.handshake = Handshake.acceptor(capabilities)
+        self.session: Session | None = None
+        self.hello: Hello | None = None
+        self.opened_at = now
+        self.heard_at = now
+        self.pinged_at: float | None = None
+        """When a ping went out that was not answered yet."""
+        self.writable = True
+        self.closing = ""
+        """Why it is being closed; nothing more is read or written then."""
+        self.data_bytes = 0
+        self._outgoing = outgoing
+        self._control: list[bytes] = []
+        self._data: list[bytes] = []
+        self._control_waiting = 0
+
+    @property
+    def version(self) -> int:
+        """What frames are written in."""
+        return self.handshake.version
+
+    @property
+    def takes_data(self) -> bool:
+        """Whether a delivery may be written now."""
+        return self.writable and self.data_bytes < BURST_BYTES_MAX and not self.closing
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the other end has left too much control unread."""
+        return self._control_waiting > CONTROL_BYTES_MAX
+
+    def send(self, frame: ControlFrame, *, behind: bool = False) -> None:
+        """Queue a control frame; a Close is the last. `behind` lets it overtake no delivery: the end of a subscription
+        must not arrive before what was sent to it."""
+        if self.closing:
+            return
+        version = self.version if self.session is not None else HANDSHAKE_VERSION
+        data = encode_frame(frame, version)
+        (self._data if behind else self._control).append(data)
+        self._outgoing[self.id] = self
+        if not self.writable:
+            self._control_waiting += len(data)
+
+    def deliver(self, head: bytes, block: bytes) -> None:
+        """Queue a delivery."""
+        self._data.append(head)
+        self._data.append(block)
+        self.data_bytes += len(head) + len(block)
+        self._outgoing[self.id] = self
+
+    def set_writable(self, writable: bool) -> None:
+        """The other end takes bytes again, or no more for now."""
+        self.writable = writable
+        if writable:
+            self._control_waiting = 0
+
+    def take(self) -> Send | None:
+        """Everything queued."""
+        if not self._control and not self._data:
+            return None
+        chunks = self._control + self._data
+        self._control, self._data, self.data_bytes = [], [], 0
+        return Send(self.id, chunks)

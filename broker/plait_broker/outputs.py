@@ -1,0 +1,92 @@
+"""What the protocol asks its face to do. Values only; the asyncio face and the simulator carry out the same ones.
+
+Persist completes before what waits for it goes out: the face answers each with `Broker.persisted`, each Fetch with
+`Broker.fetched`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+LinkId: TypeAlias = int
+"""One connection, numbered by the face; never used again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Write these bytes to a link, in order. Never more than one per link in one taking of output."""
+
+    link: LinkId
+    chunks: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close a link once what was sent before has been written."""
+
+    link: LinkId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One event of the log. Positions rise by one; `block` is the event block as it came."""
+
+    position: int
+    logged_us: int
+    """When, by the broker's calendar, which never goes back while it runs."""
+    block: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A durable subscription's place: everything up to `acknowledged` is dealt with, and `beyond` as well."""
+
+    name: str
+    owner: str
+    """The principal that it belongs to."""
+    filter: str
+    acknowledged: int
+    beyond: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Store all of this, or none of it, and only then report `persisted(ticket)`. Tickets come back in order."""
+
+    ticket: int
+    records: tuple[LogRecord, ...] = ()
+    cursors: tuple[Cursor, ...] = ()
+    forgotten: tuple[tuple[str, str], ...] = ()
+    """Durable subscriptions given up, as (owner, name)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Read up to `count` records from `position` on that were logged at or after `since_us`.
+
+    Answer with `fetched(ticket, records, lost)`: records ascending, fewer than `count` only when the log ends there;
+    `lost` tells that records from `position` on are no longer kept or were found damaged.
+    """
+
+    ticket: int
+    position: int
+    count: int
+    since_us: int = 0
+
+
+Output: TypeAlias = Send | Close | Persist | Fetch
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a broker finds in its log when it starts."""
+
+    next_position: int = 1
+    cursors: tuple[Cursor, ...] = ()
+    recent: tuple[LogRecord, ...] = ()
+    """The newest records, ascending: they refill the memory of duplicates."""
+
+
+NOTHING_RECOVERED = Recovered()

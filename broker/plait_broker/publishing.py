@@ -1,0 +1,252 @@
+"""The pipeline: publish -> admit -> match -> destinations -> disseminate -> deliver. Follow one event here.
+
+Of a single broker, the destinations are its own subscriptions, and dissemination is the log for those that are durable.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from plait_core.duplicates import DuplicateWindow, Sighting
+from plait_core.events import EventId
+from plait_core.filters import Filter
+from plait_core.wire import Confirm, EventFrame, Publish
+from plait_core.wire.session_frames import DURABLE, LATE, REPLAYED, Code, Late
+
+from .confirmations import LOG, Confirmations, Party
+from .counters import Counters
+from .delivery import Deliveries, Matched
+from .durables import Durable, Durables, Entry
+from .interest import Interest
+from .outbox import Queued
+from .reasons import DropReason
+from .sessions import Session
+from .settings import BrokerSettings
+from .subscriptions import Subscription
+
+REFUSALS_MAX: Final = 65_536
+"""Refused events that are remembered, of all publishers: what sixteen of them may have unconfirmed at once."""
+
+
+class Refused(Exception):
+    """An event that is not admitted: what its publisher hears, and what it is counted as."""
+
+    def __init__(self, reason: DropReason, code: str, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+
+
+class Publishing:
+    """Takes events from publishers to subscribers and log."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        counters: Counters,
+        interest: Interest,
+        deliveries: Deliveries,
+        durables: Durables,
+        confirmations: Confirmations,
+        wall_offset_us: int,
+    ) -> None:
+        self.settings = settings
+        self.log_filter: Filter | None = None
+        self.duplicates = DuplicateWindow(settings.duplicate_window, settings.publishers_max)
+        self._counters = counters
+        self._interest = interest
+        self._deliveries = deliveries
+        self._durables = durables
+        self._confirmations = confirmations
+        self._wall_offset_us = wall_offset_us
+        self._tokens = 0
+        self._refusals: OrderedDict[EventId, Refused] = OrderedDict()
+        self._recovered: dict[int, int] = {}
+        """By publisher, the highest sequence number logged before this broker started."""
+
+    def publish(self, session: Session, frame: Publish, now: float) -> None:
+        """One event from its publisher; Refused when it goes nowhere."""
+        self._counters.published += 1
+        session.published += 1
+        if not self._admit(session, frame):
+            return
+        subscriptions, durables = self._interest.match(frame.attributes())
+        if subscriptions and not all(s.session.subscribe_open for s in subscriptions):
+            subscriptions = self._permitted(subscriptions, frame)
+        if not subscriptions and not durables:
+            self._counters.dropped[DropReason.UNMATCHED] += 1
+        self._disseminate(session, frame, subscriptions, durables, now)
+
+    # --- admit --------------------------------------------------------------------------------------------------------
+
+    def _admit(self, session: Session, frame: Publish) -> bool:
+        """Whether the event is to go on; False for one that was here before, which is no error."""
+        if frame.publisher != session.publisher or not frame.publisher:
+            raise Refused(DropReason.NOT_ALLOWED, Code.NOT_ALLOWED, "published under an id that is not this client's")
+        sighting = self.duplicates.see(frame.publisher, frame.sequence)
+        if sighting is not Sighting.NEW:
+            return self._seen_before(frame, sighting)
+        try:
+            self._check(session, frame)
+        except Refused as refused:
+            if frame.confirm:
+                self.remember(frame.id, refused)
+            raise
+        self._counters.admitted += 1
+        return True
+
+    def recover(self, id: EventId) -> None:
+        """An event that was logged before this broker started."""
+        self.duplicates.see(id.publisher, id.sequence)
+        self._recovered[id.publisher] = max(id.sequence, self._recovered.get(id.publisher, 0))
+
+    def remember(self, id: EventId, refused: Refused) -> None:
+        """An event is refused for good: should its publisher repeat it, not having heard, it hears the same again."""
+        self._refusals[id] = refused
+        if len(self._refusals) > REFUSALS_MAX:
+            forgotten, _ = self._refusals.popitem(last=False)
+            self.duplicates.forget(*forgotten)
+
+    def _check(self, session: Session, frame: Publish) -> None:
+        if self._recovered and frame.sequence < self._recovered.get(frame.publisher, 0):
+            message = "a later event of yours was logged before the broker restarted, and order is kept"
+            raise Refused(DropReason.STALE, Code.STALE, message, retryable=True)
+        if not session.publish_open and not session.principal.publish.permit(frame.attributes()):
+            raise Refused(DropReason.NOT_ALLOWED, Code.NOT_ALLOWED, "this client may not publish that")
+        if frame.lifetime_us and session.link_delay_us > frame.lifetime_us:
+            raise Refused(DropReason.EXPIRED, Code.EXPIRED, "its lifetime was over on arrival")
+        pending = self._confirmations.pending(frame.publisher) if frame.confirm else 0
+        if pending >= self.settings.unconfirmed_max:
+            raise Refused(DropReason.OUTBOX_ITEMS, Code.LIMIT, f"{pending} events await confirmation", retryable=True)
+
+    def _seen_before(self, frame: Publish, sighting: Sighting) -> bool:
+        """A publisher that did not hear of an event repeats it: it hears again, and nobody else does."""
+        if sighting is Sighting.STALE:
+            raise Refused(DropReason.STALE, Code.STALE, "below the window in which duplicates are told apart")
+        refused = self._refusals.get(frame.id) if self._refusals else None
+        if refused is not None:
+            raise refused.with_traceback(None)
+        if frame.confirm is Confirm.SUBSCRIBERS and frame.sequence <= self._recovered.get(frame.publisher, 0):
+            if not self._confirmations.waits(frame.publisher, frame.sequence):
+                message = "it was logged before the broker restarted; whether all subscribers have it is not known"
+                raise Refused(DropReason.DUPLICATE, Code.UNKNOWN, message)
+        self._counters.dropped[DropReason.DUPLICATE] += 1
+        if frame.confirm and not self._confirmations.waits(frame.publisher, frame.sequence):
+            self._confirmations.begin(frame.publisher, frame.sequence, 0, set(), 0.0)
+        return False
+
+    # --- disseminate and deliver --------------------------------------------------------------------------------------
+
+    def _disseminate(
+        self, session: Session, frame: Publish, subscriptions: list[Subscription], durables: list[Durable], now: float
+    ) -> None:
+        parties: set[Party] = set()
+        matched = self._with_tokens(subscriptions, parties) if frame.confirm is Confirm.SUBSCRIBERS else None
+        if durables or (self.log_filter is not None and self.log_filter.matches(frame.attributes())):
+            position = self._durables.log(frame, session.link_delay_us, self.wall_us(now), durables)
+            self._counters.logged += 1
+            parties.add((LOG, position))
+            if frame.confirm is Confirm.SUBSCRIBERS:
+                parties.update((durable.number, position) for durable in durables)
+        if frame.confirm:
+            count = len(subscriptions) + len(durables)
+            self._confirmations.begin(frame.publisher, frame.sequence, count, parties, now)
+        if subscriptions:
+            if matched is None:
+                matched = [(subscription, 0) for subscription in subscriptions]
+            self._deliveries.deliver(matched, frame, now, session.link_delay_us, now)
+
+    def _with_tokens(self, subscriptions: list[Subscription], parties: set[Party]) -> list[Matched]:
+        matched: list[Matched] = []
+        for subscription in subscriptions:
+            self._tokens += 1
+            subscription.awaited.add(self._tokens)
+            parties.add((subscription.number, self._tokens))
+            matched.append((subscription, self._tokens))
+        return matched
+
+    def _permitted(self, subscriptions: list[Subscription], frame: EventFrame) -> list[Subscription]:
+        attributes = frame.attributes()
+        allowed = [
+            s for s in subscriptions if s.session.subscribe_open or s.session.principal.subscribe.permit(attributes)
+        ]
+        self._counters.dropped[DropReason.FORBIDDEN] += len(subscriptions) - len(allowed)
+        return allowed
+
+    # --- durable subscriptions ----------------------------------------------------------------------------------------
+
+    def wall_us(self, now: float) -> int:
+        """The broker's calendar: set once at its start, so that it never goes back while it runs."""
+        return self._wall_offset_us + round(now * 1_000_000)
+
+    def stored(self, entries: list[Entry], matched: list[list[Durable]], now: float) -> None:
+        """Entries are safe: confirm them, and hand them to whoever keeps up."""
+        for entry, durables in zip(entries, matched, strict=True):
+            self._confirmations.acknowledge((LOG, entry.position))
+            for durable in durables:
+                if durable.keeps_up and durable.subscription is not None:
+                    if self._takes(durable):
+                        self._offer(durable, entry, now, replayed=False)
+                    else:
+                        durable.keeps_up = False
+                        durable.next_position = entry.position
+
+    def lost(self, entries: list[Entry], matched: list[list[Durable]]) -> None:
+        """Entries could not be stored: no durable subscription gets them, and their publishers hear so."""
+        self._counters.dropped[DropReason.DURABILITY] += len(entries)
+        for entry, durables in zip(entries, matched, strict=True):
+            for durable in durables:
+                self._confirmations.fail((durable.number, entry.position), Code.DURABILITY)
+            self._confirmations.fail((LOG, entry.position), Code.DURABILITY)
+
+    def pump(self, durable: Durable, now: float) -> None:
+        """Go on reading the log for a durable subscription, as far as its window and its connection allow."""
+        while not durable.keeps_up and self._takes(durable):
+            found = self._durables.readable(durable)
+            if found is None:
+                return
+            self.read(durable, *found, now)
+
+    def read(self, durable: Durable, entries: list[Entry], up_to: int, now: float) -> None:
+        """Entries from its place on, which are all there are up to a position."""
+        for entry in entries:
+            if not self._takes(durable):
+                return
+            durable.next_position = entry.position + 1
+            self._offer(durable, entry, now, replayed=True)
+        durable.next_position = max(durable.next_position, up_to + 1)
+        durable.keeps_up = durable.subscription is not None and durable.next_position > self._durables.stored
+
+    def _takes(self, durable: Durable) -> bool:
+        """Whether another delivery may be sent: its window is open and its connection takes it."""
+        subscription = durable.subscription
+        if subscription is None or durable.pending >= self.settings.durable_window:
+            return False
+        link = subscription.session.link
+        return link is not None and link.takes_data
+
+    def _offer(self, durable: Durable, entry: Entry, now: float, *, replayed: bool) -> None:
+        subscription, frame, position = durable.subscription, entry.frame, entry.position
+        assert subscription is not None
+        party = (durable.number, position)
+        if position in durable.beyond or not durable.filter.matches(frame.attributes()):
+            self._confirmations.acknowledge(party)
+            return
+        session = subscription.session
+        if not session.subscribe_open and not session.principal.subscribe.permit(frame.attributes()):
+            self._counters.dropped[DropReason.FORBIDDEN] += 1
+            self._confirmations.fail(party, Code.NOT_ALLOWED)
+            return
+        delay_us = entry.delay_us + max(0, self.wall_us(now) - entry.logged_us)
+        late = bool(subscription.within_us) and delay_us + session.link_delay_us > subscription.within_us
+        expired = bool(frame.lifetime_us) and delay_us > frame.lifetime_us
+        if expired or (late and subscription.terms.late is Late.DROP):
+            reason = DropReason.EXPIRED if expired else DropReason.LATE
+            self._deliveries.drop(subscription, Queued(frame, now, 0, 0, position), reason, now)
+            return
+        durable.in_flight.add(position)
+        flags = DURABLE | (LATE if late else 0) | (REPLAYED if replayed else 0)
+        self._deliveries.write(subscription, frame, delay_us, flags, position)

@@ -1,0 +1,285 @@
+"""What clients ask for beside publishing: subscriptions, advertisements, acknowledgements; answered Done or Failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from plait_core.errors import FilterError
+from plait_core.filters import Filter, parse
+from plait_core.limits import CLOSE_TEXT_MAX
+from plait_core.wire import ControlFrame
+from plait_core.wire.session_frames import (
+    Acknowledge,
+    Advertise,
+    Code,
+    Done,
+    Failed,
+    Full,
+    Notice,
+    NoticeKind,
+    Start,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+
+from .access import Rules
+from .confirmations import Confirmations
+from .counters import Counters
+from .delivery import Deliveries
+from .durables import Durable, Durables
+from .interest import Interest
+from .outbox import Outbox
+from .publishing import Publishing
+from .reasons import DropReason
+from .sessions import Advertisement, Session
+from .settings import BrokerSettings
+from .subscriptions import Subscription
+
+_F = TypeVar("_F", bound=ControlFrame)
+
+
+class RequestFailed(Exception):
+    """A request that is not carried out."""
+
+    def __init__(self, code: Code, message: str, hint: str = "", *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message[:CLOSE_TEXT_MAX]
+        self.hint = hint[:CLOSE_TEXT_MAX]
+        self.retryable = retryable
+
+
+class Requests:
+    """Carries out requests of sessions."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        counters: Counters,
+        interest: Interest,
+        deliveries: Deliveries,
+        durables: Durables,
+        confirmations: Confirmations,
+        publishing: Publishing,
+    ) -> None:
+        self.settings = settings
+        self._counters = counters
+        self._interest = interest
+        self._deliveries = deliveries
+        self._durables = durables
+        self._confirmations = confirmations
+        self._publishing = publishing
+
+    def handle(self, session: Session, frame: ControlFrame, now: float) -> bool:
+        """Carries out a request; False when the frame is none."""
+        match frame:
+            case Subscribe(request=request):
+                self._answered(session, request, self._subscribe, frame, now)
+            case Unsubscribe(request=request):
+                self._answered(session, request, self._unsubscribe, frame, now)
+            case Advertise(request=request):
+                self._answered(session, request, self._advertise, frame, now)
+            case Unadvertise(request=request):
+                self._answered(session, request, self._unadvertise, frame, now)
+            case Acknowledge(request=request):
+                self._answered(session, request, self._acknowledge, frame, now)
+            case _:
+                return False
+        return True
+
+    def _answered(
+        self, session: Session, request: int, carry_out: Callable[[Session, _F, float], bool], frame: _F, now: float
+    ) -> None:
+        """Done at once when `carry_out` says so, later when it does not; Failed when it raises."""
+        assert session.link is not None, "a request comes over a connection"
+        try:
+            if carry_out(session, frame, now) and request:
+                session.link.send(Done(request), behind=isinstance(frame, Unsubscribe))
+        except RequestFailed as failed:
+            self._counters.rejected[failed.code] += 1
+            session.link.send(Failed(request, failed.code, failed.message, failed.hint, failed.retryable))
+
+    # --- subscriptions ------------------------------------------------------------------------------------------------
+
+    def _subscribe(self, session: Session, terms: Subscribe, now: float) -> bool:
+        filter = _usable(terms.filter, session.principal.subscribe)
+        known = session.subscriptions.get(terms.subscription)
+        if known is not None:
+            return self._change(session, known, terms, filter, now)
+        if len(session.subscriptions) >= self.settings.session_subscriptions_max:
+            raise RequestFailed(Code.LIMIT, f"{len(session.subscriptions)} subscriptions are open in this session")
+        if len(self._interest) >= self.settings.subscriptions_max:
+            raise RequestFailed(Code.LIMIT, "the broker has as many subscriptions as it may", retryable=True)
+        if terms.durable:
+            return self._subscribe_durable(session, terms, filter, now)
+        subscription = Subscription(self._interest.new_number(), session, terms, filter, self._outbox(terms))
+        session.subscriptions[subscription.id] = subscription
+        self._interest.add(subscription)
+        return True
+
+    def _change(self, session: Session, known: Subscription, terms: Subscribe, filter: Filter, now: float) -> bool:
+        """Another filter or other terms: in one step, so that no event falls between the old and the new."""
+        durable = known.durable
+        if known.ending is not None:
+            raise RequestFailed(Code.TAKEN, f"subscription {known.id} is still being drained", retryable=True)
+        if terms.durable != known.terms.durable:
+            raise RequestFailed(Code.TAKEN, "a subscription cannot become durable, or another one", "open a new one")
+        known.terms = terms
+        known.within_us = terms.within_us
+        known.outbox.items_max, known.outbox.bytes_max, known.outbox.full = self._bounds(terms)
+        if filter != known.filter:
+            self._interest.change(durable if durable is not None else known, filter)
+            known.filter = filter
+        if durable is None:
+            return True
+        self._durables.touch(durable, now, (session.id, terms.request))
+        return False
+
+    def _subscribe_durable(self, session: Session, terms: Subscribe, filter: Filter, now: float) -> bool:
+        owner = session.principal.name
+        durable = self._durables.find(owner, terms.durable)
+        if durable is None:
+            durable = self._new_durable(owner, terms, filter)
+        elif durable.subscription is not None:
+            raise RequestFailed(Code.TAKEN, f"durable subscription {terms.durable!r} is in use", retryable=True)
+        elif durable.filter != filter:
+            self._interest.change(durable, filter)
+        subscription = Subscription(durable.number, session, terms, filter, self._outbox(terms))
+        subscription.durable = durable
+        session.subscriptions[subscription.id] = subscription
+        session.durables.append(durable)
+        self._durables.attach(durable, subscription)
+        self._durables.touch(durable, now, (session.id, terms.request))
+        self._publishing.pump(durable, now)
+        return False
+
+    def _new_durable(self, owner: str, terms: Subscribe, filter: Filter) -> Durable:
+        if len(self._durables) >= self.settings.durables_max:
+            raise RequestFailed(Code.LIMIT, "the broker has as many durable subscriptions as it may")
+        acknowledged = {
+            Start.NEW: self._durables.next_position - 1,
+            Start.POSITION: max(0, min(terms.start_at, self._durables.next_position) - 1),
+        }.get(terms.start, 0)
+        durable = Durable(self._interest.new_number(), owner, terms.durable, filter, acknowledged)
+        durable.since_us = terms.start_at if terms.start is Start.TIME else 0
+        self._durables.add(durable)
+        self._interest.add(durable)
+        return durable
+
+    def _unsubscribe(self, session: Session, frame: Unsubscribe, now: float) -> bool:
+        subscription = session.subscriptions.get(frame.subscription)
+        if subscription is None or subscription.ending is not None:
+            raise RequestFailed(Code.UNKNOWN, f"there is no subscription {frame.subscription}")
+        durable = subscription.durable
+        if durable is not None:
+            self._end_durable(subscription, durable, now)
+            waiting = (session.id, frame.request)
+            if frame.forget:
+                self._interest.remove(durable)
+                self._durables.forget(durable, waiting)
+            else:
+                self._durables.touch(durable, now, waiting)
+            return False
+        self._interest.remove(subscription)
+        if frame.drain and subscription.outbox:
+            subscription.ending = frame.request
+            return False
+        self.end(subscription, DropReason.GONE, now, indexed=False)
+        return True
+
+    def end(self, subscription: Subscription, reason: DropReason, now: float, *, indexed: bool = True) -> None:
+        """A subscription is over; what was queued for it is dropped for that reason."""
+        durable = subscription.durable
+        if durable is not None:
+            self._end_durable(subscription, durable, now)
+            return
+        if indexed and subscription.ending is None:
+            self._interest.remove(subscription)
+        self._deliveries.drop_queued(subscription, reason, now)
+        for token in sorted(subscription.awaited):
+            self._confirmations.fail((subscription.number, token), reason)
+        del subscription.session.subscriptions[subscription.id]
+
+    def close_full(self, subscription: Subscription, reason: DropReason, now: float) -> None:
+        """A subscription whose policy ends it when its queue is full."""
+        subscription.session.tell(Notice(subscription.id, NoticeKind.CLOSED, reason), behind=True)
+        self.end(subscription, reason, now)
+
+    def drained(self, subscription: Subscription, now: float) -> None:
+        """A subscription that was ended has delivered its last."""
+        request, link = subscription.ending, subscription.session.link
+        self.end(subscription, DropReason.GONE, now)
+        if link is not None and request:
+            link.send(Done(request), behind=True)
+
+    def _end_durable(self, subscription: Subscription, durable: Durable, now: float) -> None:
+        self._deliveries.drop_queued(subscription, DropReason.GONE, now)
+        self._durables.detach(durable, now)
+        subscription.session.durables.remove(durable)
+        del subscription.session.subscriptions[subscription.id]
+
+    def _outbox(self, terms: Subscribe) -> Outbox:
+        return Outbox(*self._bounds(terms))
+
+    def _bounds(self, terms: Subscribe) -> tuple[int, int, Full]:
+        items_max = min(terms.items_max, self.settings.outbox_items_max)
+        return items_max, min(terms.bytes_max, self.settings.outbox_bytes_max), terms.full
+
+    # --- acknowledgements ---------------------------------------------------------------------------------------------
+
+    def _acknowledge(self, session: Session, frame: Acknowledge, now: float) -> bool:
+        subscription = session.subscriptions.get(frame.subscription)
+        if subscription is None:
+            if frame.request:
+                raise RequestFailed(Code.UNKNOWN, f"there is no subscription {frame.subscription}")
+            return False  # it ended while the acknowledgement was on its way
+        durable = subscription.durable
+        if durable is None:
+            tokens = {p for p in frame.positions if p in subscription.awaited}
+            tokens |= {token for token in subscription.awaited if token <= frame.up_to}
+            subscription.awaited -= tokens
+            for token in sorted(tokens):
+                self._confirmations.acknowledge((subscription.number, token))
+            return True
+        for position in durable.settle(frame.positions, frame.up_to, self._durables.sent_up_to(durable)):
+            self._confirmations.acknowledge((durable.number, position))
+        self._durables.touch(durable, now, (session.id, frame.request) if frame.request else None)
+        self._publishing.pump(durable, now)
+        return False
+
+    # --- advertisements -----------------------------------------------------------------------------------------------
+
+    def _advertise(self, session: Session, frame: Advertise, now: float) -> bool:
+        filter = _usable(frame.filter, session.principal.publish)
+        known = session.advertisements.get(frame.advertisement)
+        if known is not None:
+            self._interest.unadvertise(known)
+        elif len(session.advertisements) >= self.settings.session_advertisements_max:
+            raise RequestFailed(Code.LIMIT, f"{len(session.advertisements)} advertisements are open in this session")
+        number = self._interest.new_number()
+        advertisement = Advertisement(number, frame.advertisement, session, filter, frame.rate)
+        advertisement.matching = known.matching if known is not None else False
+        session.advertisements[advertisement.id] = advertisement
+        self._interest.advertise(advertisement)
+        return True
+
+    def _unadvertise(self, session: Session, frame: Unadvertise, now: float) -> bool:
+        advertisement = session.advertisements.pop(frame.advertisement, None)
+        if advertisement is None:
+            raise RequestFailed(Code.UNKNOWN, f"there is no advertisement {frame.advertisement}")
+        self._interest.unadvertise(advertisement)
+        return True
+
+
+def _usable(text: str, rules: Rules) -> Filter:
+    """The filter, when it can be used and the rules leave something of it."""
+    try:
+        filter = parse(text)
+        filter.normal  # noqa: B018 - raises what indexing would
+    except FilterError as error:
+        raise RequestFailed(Code.FILTER, str(error), error.hint) from None
+    if not rules.may_permit(filter):
+        raise RequestFailed(Code.NOT_ALLOWED, "none of that is permitted to this client")
+    return filter

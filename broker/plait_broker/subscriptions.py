@@ -1,0 +1,88 @@
+"""A subscription at its home broker: a filter with an owner and terms, its queue, and what became of its events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from plait_core.filters import Filter
+from plait_core.wire.session_frames import Notice, NoticeKind, Subscribe
+
+from .outbox import Outbox, Queued
+from .reasons import DropReason
+
+if TYPE_CHECKING:
+    from .durables import Durable
+    from .sessions import Session
+
+
+@dataclass(slots=True)
+class Gap:
+    """Drops for one reason that the subscriber has not been told of yet."""
+
+    count: int
+    publisher: int
+    """0, as `first` and `last`, when they are of several."""
+    first: int
+    last: int
+
+
+class Subscription:
+    """One open subscription. `number` names it in the broker, `id` in its session."""
+
+    __slots__ = (
+        "awaited",
+        "delivered",
+        "dropped",
+        "durable",
+        "ending",
+        "filter",
+        "gaps",
+        "id",
+        "number",
+        "outbox",
+        "session",
+        "slow",
+        "terms",
+        "within_us",
+    )
+
+    def __init__(self, number: int, session: Session, terms: Subscribe, filter: Filter, outbox: Outbox) -> None:
+        self.number = number
+        self.id = terms.subscription
+        self.session = session
+        self.terms = terms
+        self.within_us = terms.within_us
+        self.filter = filter
+        self.outbox = outbox
+        self.durable: Durable | None = None
+        self.delivered = 0
+        self.dropped: Counter[DropReason] = Counter()
+        self.gaps: dict[DropReason, Gap] = {}
+        self.slow = False
+        self.awaited: set[int] = set()
+        """Tokens of deliveries that a publisher waits for."""
+        self.ending: int | None = None
+        """The request that ended it, to be answered when its queue has been delivered."""
+
+    def drop(self, entry: Queued, reason: DropReason) -> None:
+        """Account for one delivery that will not be."""
+        self.dropped[reason] += 1
+        frame, gap = entry.frame, self.gaps.get(reason)
+        if gap is None:
+            self.gaps[reason] = Gap(1, frame.publisher, frame.sequence, frame.sequence)
+            return
+        gap.count += 1
+        if gap.publisher == frame.publisher:
+            gap.first, gap.last = min(gap.first, frame.sequence), max(gap.last, frame.sequence)
+        else:
+            gap.publisher = gap.first = gap.last = 0
+
+    def take_notices(self) -> list[Notice]:
+        """The notices of drops not told of yet, one for each reason."""
+        gaps, self.gaps = self.gaps, {}
+        return [
+            Notice(self.id, NoticeKind.GAP, reason, gap.count, gap.publisher, gap.first, gap.last)
+            for reason, gap in gaps.items()
+        ]

@@ -1,0 +1,39 @@
+"""TLS as configured: certificates read, and clients' certificates asked for."""
+
+from __future__ import annotations
+
+import ssl
+
+from .configuration import TlsFiles
+from .sections import ConfigurationError
+
+
+def server_context(files: TlsFiles) -> ssl.SSLContext:
+    """How this broker proves who it is, and whom it believes; ConfigurationError when a file does not say it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"{files.certificate} and {files.key} are no certificate and its key: {_why(error)}",
+            key="tls.certificate",
+            hint="PEM files, the certificate with its chain, the key without a password",
+        ) from None
+    if files.client_ca is not None:
+        try:
+            context.load_verify_locations(files.client_ca)
+        except (ssl.SSLError, OSError) as error:
+            raise ConfigurationError(
+                f"{files.client_ca} holds no certificates: {_why(error)}", key="tls.client_ca", hint="a PEM file"
+            ) from None
+        context.verify_mode = ssl.CERT_REQUIRED if files.client_certificate_required else ssl.CERT_OPTIONAL
+    return context
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password")
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)

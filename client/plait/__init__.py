@@ -1,0 +1,92 @@
+"""Plait: content-based publish/subscribe. Say what you want to hear, never from whom.
+
+    async with plait.connect("plait://localhost:4680") as client:
+        async with client.subscribe("symbol == 'IBM' and price < 120") as quotes:
+            async for event in quotes:
+                print(event["symbol"], event.delay, event.path)
+
+`plait.sync` is the same without asyncio, `plait.testing` an in-process broker for your tests. `errors.py` draws the
+tree of exceptions under `plait.Error`.
+"""
+
+from plait_core import EventId, F, Filter, parse
+
+from .advertisement import Advertisement
+from .client import Client, Receipt, connect
+from .errors import (
+    AddressInvalid,
+    AuthFailed,
+    BufferFull,
+    Closed,
+    ConnectionLost,
+    DeadlineMissed,
+    Draining,
+    DurabilityFailed,
+    Error,
+    EventInvalid,
+    FilterError,
+    FilterRefused,
+    FilterSyntax,
+    FilterTooComplex,
+    FrameError,
+    LimitReached,
+    NameTaken,
+    NotAllowed,
+    NotAvailable,
+    PayloadTooLarge,
+    Refused,
+    Timeout,
+)
+from .event import Event
+from .interest import SubscriptionStats
+from .notices import Gap, Late, Notice, Rerouted, SlowConsumer
+from .opening import Opening
+from .session import SessionStats
+from .settings import Buffer, Outbox, Reconnect
+from .subscription import Subscription
+
+__all__ = [
+    "AddressInvalid",
+    "Advertisement",
+    "AuthFailed",
+    "Buffer",
+    "BufferFull",
+    "Client",
+    "Closed",
+    "ConnectionLost",
+    "DeadlineMissed",
+    "Draining",
+    "DurabilityFailed",
+    "Error",
+    "Event",
+    "EventId",
+    "EventInvalid",
+    "F",
+    "Filter",
+    "FilterError",
+    "FilterRefused",
+    "FilterSyntax",
+    "FilterTooComplex",
+    "FrameError",
+    "Gap",
+    "Late",
+    "LimitReached",
+    "NameTaken",
+    "NotAllowed",
+    "NotAvailable",
+    "Notice",
+    "Opening",
+    "Outbox",
+    "PayloadTooLarge",
+    "Receipt",
+    "Reconnect",
+    "Refused",
+    "Rerouted",
+    "SessionStats",
+    "SlowConsumer",
+    "Subscription",
+    "SubscriptionStats",
+    "Timeout",
+    "connect",
+    "parse",
+]

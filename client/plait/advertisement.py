@@ -1,0 +1,112 @@
+"""An advertisement: what a publisher says it will publish, and whether anyone is interested."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from plait_core import EventInvalid, PlaitError
+from plait_core.filters import Filter
+
+from .driver import Driver
+from .shapes import event_parts, plain_attributes
+from .wishes import Offer
+
+if TYPE_CHECKING:
+    from .client import Client, Receipt
+
+
+class Advertisement:
+    """One advertisement, until it is closed. Publishing through it checks that an event is what was advertised."""
+
+    def __init__(
+        self, client: Client, driver: Driver, offer: Offer, filter: Filter, schema: Mapping[str, type] | None
+    ) -> None:
+        self._client = client
+        self._driver = driver
+        self._offer = offer
+        self._filter = filter
+        self._schema = schema
+        self._error: PlaitError | None = None
+        self._closed = False
+        self._waiters: list[asyncio.Future[None]] = []
+        driver.offer_changes[offer.id] = self._changed
+
+    @property
+    def filter(self) -> str:
+        """The canonical text of its filter."""
+        return self._filter.text
+
+    @property
+    def matching(self) -> bool:
+        """Whether any subscription intersects it now: if none does, there is no need to publish."""
+        return self._offer.matching and not self._closed
+
+    async def matching_changes(self) -> AsyncIterator[bool]:
+        """`matching` now, and whenever it changes; ends when the advertisement is closed."""
+        told: bool | None = None
+        while not self._closed:
+            if self.matching is not told:
+                told = self.matching
+                yield told
+                continue
+            waiter = self._driver.loop.create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiters.remove(waiter)
+        if self._error is not None:
+            raise self._error
+
+    async def publish(self, event: object, payload: bytes = b"", **options: Any) -> Receipt:
+        """As `client.publish`; EventInvalid when the event is not what was advertised, or not of the schema."""
+        parts, payload = event_parts(event, payload)
+        attributes = plain_attributes(parts)
+        if self._filter.evaluate(attributes) is False:
+            raise EventInvalid(f"not what was advertised: {self._filter.text}")
+        for name, kind in (self._schema or {}).items():
+            value = attributes.get(name)
+            fits = isinstance(value, kind) or (kind is float and type(value) is int)
+            if not fits or (type(value) is bool and kind is not bool):
+                raise EventInvalid(f"{name} is to be of type {kind.__name__}, and is {value!r}")
+        return await self._client.publish(attributes, payload, **options)
+
+    async def close(self) -> None:
+        """Take it back."""
+        if self._closed:
+            return
+        self._end(None)
+        driver = self._driver
+        if driver.session.ended:
+            return
+        request = driver.session.wishes.unadvertise(self._offer, driver.now())
+        if driver.session.is_open:
+            await driver.answer(request)
+        else:
+            driver.session.wishes.abandon(request)
+
+    async def __aenter__(self) -> Advertisement:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _changed(self, error: PlaitError | None) -> None:
+        if error is not None:
+            self._end(error)
+        self._wake()
+
+    def _end(self, error: PlaitError | None) -> None:
+        self._closed, self._error = True, error
+        self._driver.offer_changes.pop(self._offer.id, None)
+        self._wake()
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)

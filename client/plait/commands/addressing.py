@@ -1,0 +1,75 @@
+"""Which broker a command speaks to: `--url`, else PLAIT_URL, else the context in use, else the default.
+
+Its HTTP side: `--http`, else what the context says, else the same host one port higher (4680 -> 4681).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from .contexts import load_contexts
+from .failures import WrongUse
+
+if TYPE_CHECKING:
+    from ..addresses import Address
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+URL_VARIABLE: Final = "PLAIT_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A broker to speak to, and where its name came from."""
+
+    url: str
+    """Without a token, to be shown."""
+    source: str
+    token: str | None = field(default=None, repr=False)
+    http: str | None = None
+
+
+def url_option(command: C) -> C:
+    """Adds `--url`."""
+    text = "The broker: plait://[TOKEN@]HOST[:PORT]. Else PLAIT_URL, the context in use, plait://127.0.0.1:4680."
+    return click.option("--url", metavar="URL", help=text)(command)
+
+
+def find_target(url: str | None) -> Target:
+    """The broker to speak to; AddressInvalid when what names it does not."""
+    from ..addresses import DEFAULT_URL, parse_address
+
+    if url:
+        return _target(parse_address(url), "--url")
+    if written := os.environ.get(URL_VARIABLE):
+        return _target(parse_address(written), URL_VARIABLE)
+    contexts = load_contexts()
+    if context := contexts.in_use:
+        target = _target(parse_address(context.url), f"context {contexts.current}")
+        return replace(target, http=context.http, token=context.token or target.token)
+    return _target(parse_address(DEFAULT_URL), "default")
+
+
+def http_address(target: Target, given: str | None = None) -> str:
+    """Where the broker's HTTP side is: `http://HOST:PORT`."""
+    from ..addresses import parse_address
+
+    written = given or target.http
+    if written is None:
+        address = parse_address(target.url)
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        return f"http://{host}:{address.port + 1}"
+    if "://" not in written:
+        written = f"http://{written}"
+    if not written.startswith(("http://", "https://")):
+        raise WrongUse(f"{written!r} is no HTTP address", hint="like 127.0.0.1:4681")
+    return written.rstrip("/")
+
+
+def _target(address: Address, source: str) -> Target:
+    return Target(str(address), source, address.token)

@@ -1,0 +1,86 @@
+"""One subscriber of a benchmark: counts, and takes the time that each event was under way."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ..percentiles import percentile
+from .load import STAMP
+
+if TYPE_CHECKING:
+    from ... import Client, Event, Subscription
+    from . import Plan
+
+WARM_UP: Final = 0.1
+"""Share of a latency run that is not measured: caches fill, the kernel learns."""
+SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What one subscriber has to say; goes between processes as JSON."""
+
+    received: int
+    lost: int
+    seconds: float
+    latency_us: dict[str, float | None]
+
+    def as_json(self) -> dict[str, Any]:
+        rate = round((self.received - 1) / self.seconds) if self.seconds else None
+        return {"received": self.received, "lost": self.lost, "seconds": round(self.seconds, 6), "events_per_s": rate,
+                "latency_us": self.latency_us}  # fmt: skip
+
+
+async def listen(client: Client, plan: Plan) -> Heard:
+    """Listens until the publisher says that it was all, or nothing comes any more."""
+    async with client.subscribe(f"bench == '{plan.run}' and price < 1000") as subscription:
+        click.echo("subscribed", err=True)
+        counter = _Counter(plan)
+        counting = asyncio.create_task(counter.count(subscription))
+        seen = -1
+        try:
+            while seen != counter.received and not counting.done():
+                seen = counter.received
+                await asyncio.wait([counting], timeout=plan.wait_s)
+        finally:
+            if not counting.done():
+                counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
+        if not counting.cancelled():
+            counting.result()
+        return counter.heard()
+
+
+class _Counter:
+    def __init__(self, plan: Plan) -> None:
+        self.received = 0
+        self._plan = plan
+        self._measured_from = plan.count * WARM_UP if plan.rate else plan.count
+        self._first = self._last = 0
+        self._latencies_ns: list[int] = []
+
+    async def count(self, subscription: Subscription[Event]) -> None:
+        """Until the last event."""
+        measured_from, latencies_ns = self._measured_from, self._latencies_ns
+        async for event in subscription:
+            number = event["number"]
+            if number == -1:
+                return
+            now = time.monotonic_ns()
+            self._first = self._first or now
+            self._last = now
+            self.received += 1
+            if isinstance(number, int) and number >= measured_from:
+                latencies_ns.append(now - STAMP.unpack_from(event.payload)[0])
+
+    def heard(self) -> Heard:
+        """What it comes to."""
+        ordered = sorted(self._latencies_ns)
+        latency_us = {name: round(percentile(ordered, share) / 1000, 1) if ordered else None
+                      for name, share in SHARES.items()}  # fmt: skip
+        return Heard(self.received, self._plan.count - self.received, (self._last - self._first) / 1e9, latency_us)

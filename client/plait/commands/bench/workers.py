@@ -1,0 +1,73 @@
+"""Subscribers as processes of their own: `plait bench sub`, started, waited for, and asked what they heard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..failures import Failure
+
+if TYPE_CHECKING:
+    from ..addressing import Target
+    from . import Plan
+
+
+class Worker:
+    """One subscriber."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def subscribed(self) -> None:
+        """Wait until it is; Failure when it ends before."""
+        assert self._process.stderr is not None, "it is a pipe"
+        said = (await self._process.stderr.readline()).decode(errors="replace").strip()
+        if said != "subscribed":
+            raise Failure(f"a subscriber did not start: {said[:500]}")
+
+    async def heard(self) -> dict[str, Any]:
+        """What it says at its end."""
+        out, err = await self._process.communicate()
+        try:
+            answer: dict[str, Any] = json.loads(out)
+        except ValueError:
+            last = err.decode(errors="replace").strip()[-500:]
+            raise Failure(f"a subscriber ended with exit code {self._process.returncode}: {last}") from None
+        return answer
+
+
+@asynccontextmanager
+async def subscribers(plan: Plan, target: Target) -> AsyncIterator[list[Worker]]:
+    """The processes, subscribed; none is left in the end."""
+    command = [sys.executable, "-m", "plait.commands.child", str(os.getpid()), "bench", "sub", "--json"]
+    command += ["--run", plan.run, "--count", str(plan.count), "--size", str(plan.size), "--wait", str(plan.wait_s)]
+    if plan.rate is not None:
+        command += ["--rate", str(plan.rate)]
+    url = target.url.replace("://", f"://{target.token}@", 1) if target.token else target.url
+    environment = os.environ | {"PLAIT_URL": url}  # not on the command line, where everyone may read it
+    processes: list[asyncio.subprocess.Process] = []
+    try:
+        for _ in range(plan.subscribers):
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+            )
+            processes.append(process)
+        workers = [Worker(process) for process in processes]
+        await asyncio.gather(*(worker.subscribed() for worker in workers))
+        yield workers
+    finally:
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        await asyncio.gather(*(process.communicate() for process in processes), return_exceptions=True)

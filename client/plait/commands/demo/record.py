@@ -1,0 +1,96 @@
+"""The books of the demo: what was published, what each filter says of it, and what each listener got."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from ...notices import Gap, Late, Notice
+
+if TYPE_CHECKING:
+    from plait_core import Attributes, Value
+
+    from ... import Event, Subscription
+    from .listeners import Listener
+
+Act: TypeAlias = Literal["calm", "crash", "after"]
+Key: TypeAlias = "tuple[Value, Value]"
+"""Names a quote in the books: exchange and number, both attributes of it. Known before it is published."""
+
+
+def key_of(attributes: Attributes | Event) -> Key:
+    return attributes["exchange"], attributes["quote"]
+
+
+@dataclass(slots=True)
+class Published:
+    """One event, as its publisher knows it."""
+
+    attributes: Attributes
+    act: Act
+    confirmed: bool = False
+
+
+@dataclass(slots=True)
+class Ear:
+    """One listener, its subscription and what came."""
+
+    listener: Listener
+    subscription: Subscription[Event]
+    delays_s: dict[Key, float] = field(default_factory=dict)
+    repeated: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Of what did not come: events by reason."""
+    dropped_while_calm: int = 0
+
+    def hear(self, event: Event) -> None:
+        key = key_of(event)
+        if key in self.delays_s:
+            self.repeated += 1
+        self.delays_s.setdefault(key, event.delay)
+
+    def notice(self, notice: Notice) -> None:
+        match notice:
+            case Gap(reason, count):
+                self.reasons[reason] += count
+            case Late(count, True):
+                self.reasons["late"] += count
+
+
+@dataclass(slots=True)
+class Record:
+    """Everything."""
+
+    published: dict[Key, Published] = field(default_factory=dict)
+    ears: list[Ear] = field(default_factory=list)
+
+    def matched(self, listener: Listener, *acts: Act) -> list[Key]:
+        """The events of these acts, of all if none is named, that its filter is true of."""
+        matches = listener.filter.matches
+        return [
+            key
+            for key, event in self.published.items()
+            if (not acts or event.act in acts) and matches(event.attributes)
+        ]
+
+    def settled(self, ear: Ear, act: Act) -> bool:
+        """Whether a listener has what is due to it at the end of an act, as far as that can be known."""
+        stats, heard = ear.subscription.stats, ear.delays_s.keys()
+        if ear.listener.durable:
+            return heard >= set(self.matched(ear.listener))
+        if act == "calm":
+            return len(heard) + stats.dropped >= len(self.matched(ear.listener))
+        if not stats.dropped:
+            return heard >= set(self.matched(ear.listener, "calm", "after"))
+        due = self.matched(ear.listener, "after")
+        return not stats.pending and (not due or due[-1] in heard)  # whoever drops the oldest has the newest
+
+    @property
+    def deliveries(self) -> int:
+        return sum(len(ear.delays_s) for ear in self.ears)
+
+    @property
+    def filtered_out(self) -> int:
+        """Pairs of event and listener that the broker kept apart."""
+        return sum(len(self.published) - len(self.matched(ear.listener)) for ear in self.ears)

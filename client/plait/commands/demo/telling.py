@@ -1,0 +1,134 @@
+"""Prints the demo as it happens: lines for people, coloured at a terminal, or one JSON object a line."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..durations import shown
+from ..output import attributes_text, print_json, print_table
+from ..percentiles import percentile
+from .record import key_of
+
+if TYPE_CHECKING:
+    from plait_core import Attributes
+
+    from .record import Ear, Record
+
+
+class Telling:
+    """What is told, in order."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._began = monotonic()
+
+    def step(self, text: str, **facts: Any) -> None:
+        """Something happens."""
+        if self._as_json:
+            print_json({"kind": "step", "at_s": self._at(), "text": text, **facts})
+        else:
+            click.echo(f"{self._at():5.1f} s  {click.style(text, bold=True)}")
+
+    def listener(self, ear: Ear) -> None:
+        """Who listens."""
+        listener = ear.listener
+        if self._as_json:
+            print_json({"kind": "listener", "name": listener.name, "filter": listener.filter.text})
+        else:
+            click.echo(f"{'':9}{listener.name:<12} {listener.filter.text:<40} {listener.about}")
+
+    def journey(self, feed: str, id: str, attributes: Attributes, record: Record) -> None:
+        """One event: to whom it went and why, and why not to the others."""
+        if not self._as_json:
+            click.echo(f"{self._at():5.1f} s  {feed} publishes {attributes_text(attributes)}")
+        for ear in record.ears:
+            explanation = ear.listener.filter.explain(attributes)
+            why = "; ".join(str(reason) for reason in explanation.reasons)
+            delay_s = ear.delays_s.get(key_of(attributes))
+            if self._as_json:
+                print_json(
+                    {
+                        "kind": "journey",
+                        "event": id,
+                        "attributes": attributes,
+                        "listener": ear.listener.name,
+                        "matches": explanation.result is True,
+                        "delivered": delay_s is not None,
+                        "why": why,
+                    }
+                )
+            elif explanation.result is True:
+                state = f"after {shown(delay_s)}" if delay_s is not None else "is behind, it waits or was dropped"
+                click.echo(f"{'':9}{click.style('->', fg='green')} {ear.listener.name:<12} {state}")
+            else:
+                click.echo(f"{'':9}{click.style('x', fg='yellow')}  {ear.listener.name:<12} {why}")
+
+    def tally(self, record: Record) -> None:
+        """How it stands."""
+        published, deliveries, filtered = len(record.published), record.deliveries, record.filtered_out
+        if self._as_json:
+            print_json({"kind": "tally", "at_s": self._at(), "published": published, "deliveries": deliveries,
+                        "filtered_out": filtered})  # fmt: skip
+        else:
+            click.echo(
+                f"{self._at():5.1f} s  published {published}, delivered {deliveries}, "
+                f"kept from who did not ask {filtered}"
+            )
+
+    def result(self, record: Record, faults: list[str]) -> None:
+        """How it ended."""
+        confirmed = sum(event.confirmed for event in record.published.values())
+        if self._as_json:
+            for ear in record.ears:
+                print_json({"kind": "result", **_facts(record, ear)})
+            print_json({"kind": "verdict", "ok": not faults, "faults": faults, "published": len(record.published),
+                        "confirmed": confirmed, "deliveries": record.deliveries,
+                        "filtered_out": record.filtered_out})  # fmt: skip
+            return
+        click.echo()
+        columns = ["LISTENER", "MATCHED", "DELIVERED", "NOT DELIVERED", "P50", "P99", "SLOWEST"]
+        rows = [_row(_facts(record, ear)) for ear in record.ears]
+        print_table(columns, rows, right=["MATCHED", "DELIVERED", "P50", "P99", "SLOWEST"])
+        pairs = len(record.published) * len(record.ears)
+        share = 100 * record.filtered_out / pairs if pairs else 0.0
+        click.echo(
+            f"\n{len(record.published)} events published, {confirmed} confirmed; {record.deliveries} deliveries; "
+            f"{record.filtered_out} of {pairs} ({share:.0f} %) filtered out at the broker, never sent."
+        )
+        for fault in faults:
+            click.echo(f"{click.style('fault', fg='red', bold=True)}: {fault}")
+        if not faults:
+            ok = click.style("ok", fg="green", bold=True)
+            click.echo(f"{ok}: every delivery is what its filter says, none came twice, every drop is counted.")
+            click.echo(f"{ok}: the durable listener lost nothing that was confirmed, though the broker was killed.")
+
+    def _at(self) -> float:
+        return round(monotonic() - self._began, 2)
+
+
+def _facts(record: Record, ear: Ear) -> dict[str, Any]:
+    matched = record.matched(ear.listener)
+    delays_s = sorted(ear.delays_s.values())
+    missing = len(set(matched) - set(ear.delays_s))
+    reasons = {reason: count for reason, count in ear.reasons.items() if count}
+    if (crash := missing - sum(reasons.values())) > 0:
+        reasons["broker down"] = crash
+    return {
+        "listener": ear.listener.name,
+        "matched": len(matched),
+        "delivered": len(ear.delays_s),
+        "not_delivered": reasons,
+        "delay_ms": {
+            name: round(percentile(delays_s, share) * 1000, 3) if delays_s else None
+            for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+        },
+    }
+
+
+def _row(facts: dict[str, Any]) -> list[str]:
+    dropped = ", ".join(f"{count} {reason}" for reason, count in facts["not_delivered"].items())
+    delays = [shown(ms / 1000) if ms is not None else "" for ms in facts["delay_ms"].values()]
+    return [facts["listener"], str(facts["matched"]), str(facts["delivered"]), dropped, *delays]

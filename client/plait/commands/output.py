@@ -1,0 +1,94 @@
+"""What commands print: one JSON object a line where a program reads, tables and colour where a terminal does.
+
+Text from the network is shown with its control characters escaped: an event must not be able to draw on a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def json_option(command: C) -> C:
+    """Adds `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")(command)
+
+
+def json_text(value: object) -> str:
+    """One line of JSON. What JSON cannot write, infinities and NaN, is null."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+
+
+def print_json(value: object) -> None:
+    """Prints one line of JSON."""
+    click.echo(json_text(value))
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that is no printable character."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def attributes_text(attributes: Mapping[str, object]) -> str:
+    """Attributes as `plait pub` takes them: `symbol=IBM price=99.5`."""
+    return " ".join(f"{name}={_value_text(value)}" for name, value in attributes.items())
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
+    """A table: drawn by rich for a terminal, aligned by spaces otherwise. `right`: columns of numbers."""
+    shown = [[printable(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column, justify="right" if column in right else "left")
+        for row in shown:
+            table.add_row(*(Text(cell) for cell in row))
+        Console().print(table)
+        return
+    widths = [max(map(len, cells)) for cells in zip(columns, *shown, strict=True)]
+    for row in [list(columns), *shown]:
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, cell, width in zip(columns, row, widths, strict=True)
+        ]
+        click.echo("  ".join(cells).rstrip())
+
+
+def _value_text(value: object) -> str:
+    """A text bare where it reads as itself, else quoted; everything else as JSON."""
+    if isinstance(value, str):
+        bare = bool(value) and value.isprintable() and not any(c.isspace() or c in "\"'" for c in value)
+        return value if bare and not _reads_as_scalar(value) else printable(json.dumps(value, ensure_ascii=False))
+    return json_text(value)
+
+
+def _reads_as_scalar(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return value

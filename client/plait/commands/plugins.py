@@ -1,0 +1,73 @@
+"""Commands of other distributions, found through the entry-point group `plait.commands`.
+
+A command that Plait has, but whose distribution is not installed, is not listed; asked for, it says what to install.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from .failures import Failure
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP: Final = "plait.commands"
+DISTRIBUTIONS: Final = {
+    "broker": "plait-broker",
+    "peer": "plait-peer",
+    "keyserver": "plait-crypto",
+    "keys": "plait-crypto",
+    "analyze": "plait-analytics",
+}
+"""Where Plait's own commands outside this distribution come from."""
+
+
+def entry_points() -> dict[str, EntryPoint]:
+    """The installed ones, by command name; of two with one name the first."""
+    from importlib import metadata
+
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(metadata.entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
+        found.setdefault(point.name, point)
+    return found
+
+
+def load(name: str) -> click.Command | None:
+    """The command that another distribution brings, or None; Failure when it cannot be used."""
+    point = entry_points().get(name)
+    if point is None:
+        if name in DISTRIBUTIONS:
+            distribution = DISTRIBUTIONS[name]
+            raise Failure(
+                f"`plait {name}` comes with {distribution}, which is not installed", hint=_install(distribution)
+            )
+        return None
+    try:
+        command = point.load()
+    except Exception as error:
+        # A plugin is foreign code: whatever its import raises is its own failure, never a traceback of ours.
+        raise Failure(f"`plait {name}` does not load: {error}", hint=f"it comes from {_origin(point)}") from error
+    if not isinstance(command, click.Command):
+        raise Failure(f"`plait {name}` is no click command", hint=f"it comes from {_origin(point)}")
+    return command
+
+
+def short_help(name: str) -> str:
+    """One line for the list of commands."""
+    try:
+        command = load(name)
+    except Failure as failure:
+        return f"({failure.message})"
+    assert command is not None, "only installed ones are listed"
+    return command.get_short_help_str(limit=90)
+
+
+def _install(distribution: str) -> str:
+    return f"pip install {distribution}"
+
+
+def _origin(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else point.value

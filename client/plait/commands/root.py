@@ -1,0 +1,109 @@
+"""`plait`: the list of commands, and the way to each. A command is imported when it is run, not before.
+
+What the list says of a command stands here as well as in the command, so that listing imports nothing; a test holds
+the two together.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from . import plugins
+from .failures import INTERRUPTED, as_failure
+
+SECTIONS: Final[dict[str, dict[str, str]]] = {
+    "Publish and subscribe": {
+        "pub": "Publish events.",
+        "sub": "Subscribe: print the events that match a filter.",
+        "adv": "Advertise: say what you will publish, see who listens.",
+        "filter": "Check, try out, compare and explain filters.",
+    },
+    "Brokers": {
+        "up": "Start a local broker and say how to use it.",
+        "ls": "List what a running broker has.",
+    },
+    "Try and measure": {
+        "demo": "See it work: the main job in ten seconds.",
+        "bench": "Measure throughput, latency and loss.",
+        "doctor": "Check what Plait needs of this machine.",
+    },
+    "Settings": {
+        "context": "Save brokers' addresses under names.",
+        "completion": "Print the completion script of a shell.",
+        "version": "Print the versions of what is installed.",
+    },
+}
+_BUILT_IN: Final = {name for commands in SECTIONS.values() for name in commands}
+_PLUGINS: Final = "Brokers"
+"""Where commands of other distributions are listed."""
+
+
+class Root(click.Group):
+    """The group of all commands."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_BUILT_IN | set(plugins.entry_points()))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _BUILT_IN:
+            return plugins.load(cmd_name)
+        command = getattr(import_module(f"{__package__}.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        others = {name: plugins.short_help(name) for name in plugins.entry_points() if name not in _BUILT_IN}
+        for section, commands in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl(list((others | commands if section == _PLUGINS else commands).items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from plait_core import PlaitError
+
+        try:
+            return super().invoke(ctx)
+        except PlaitError as error:
+            raise as_failure(error) from error
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """As click's, except that an interrupted command ends with 130 and without a word."""
+        try:
+            result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.Abort:
+            sys.exit(INTERRUPTED)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except BrokenPipeError:
+            # Whoever read us has enough: `plait sub ... | head -1`. Python would complain once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
+        if standalone_mode:
+            sys.exit(result if isinstance(result, int) else 0)
+        return result
+
+
+@click.group(
+    cls=Root,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with `plait demo`; then `plait up`, and `plait sub` and `plait pub` in two other terminals.",
+)
+@click.version_option(package_name="plait", message="plait %(version)s")
+@click.pass_context
+def plait(ctx: click.Context) -> None:
+    """Content-based publish/subscribe: say what you want to hear, not from whom."""
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False

@@ -1,0 +1,54 @@
+"""Runs a command's asyncio part, so that Ctrl-C and SIGTERM end it by cancelling: what it opened is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+_ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """The result of `main`. KeyboardInterrupt after a Ctrl-C, SystemExit(128 + n) after another signal to end."""
+    with asyncio.Runner() as runner:
+        return runner.run(_ended_by_signals(main))
+
+
+async def _ended_by_signals(main: Coroutine[Any, Any, T]) -> T:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "runs in a task"
+    received: list[int] = []
+
+    def end(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    for number in _ENDING:
+        with contextlib.suppress(NotImplementedError):  # Windows
+            loop.add_signal_handler(number, end, number)
+    try:
+        return await main
+    except asyncio.CancelledError:
+        if received:
+            sys.exit(128 + received[0])
+        raise
+    finally:
+        for number in _ENDING:
+            with contextlib.suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -1,0 +1,152 @@
+"""`plait sub`: a subscription at the prompt. Events go to stdout, everything about them to stderr."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import click
+
+from .addressing import Target, find_target, url_option
+from .durations import DURATION
+from .failures import FAILED
+from .filter import FILTER
+from .output import json_option
+from .start import START, Start
+
+if TYPE_CHECKING:
+    from plait_core import Filter
+
+    from .. import Event, Subscription
+
+FLUSH_EVERY: Final = 512
+"""Lines that may wait to be written, and to be acknowledged, while more events are coming in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for."""
+
+    filter: Filter
+    within: float | None
+    late: Literal["flag", "drop"]
+    count: int | None
+    wait: float | None
+    durable: str | None
+    start: Start
+    acknowledge: bool
+    as_json: bool
+
+
+@click.command(epilog="\b\nExample: plait sub \"symbol == 'IBM' and price < 120\" --within 50ms --json")
+@click.argument("expression", metavar="FILTER", type=FILTER)
+@click.option("--within", type=DURATION, metavar="TIME", help="The delay you tolerate, like 50ms.")
+@click.option("--late", type=click.Choice(["drop", "flag"]), default="drop", show_default=True,
+              help="What is later than that: not delivered, or delivered and told.")  # fmt: skip
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N events.")
+@click.option("--wait", type=DURATION, metavar="S", help="End after S seconds, with exit code 1 if --count (else 1) "
+              "did not come.")  # fmt: skip
+@click.option("--durable", metavar="NAME", help="The broker keeps your place under this name while you are away.")
+@click.option("--start", type=START, metavar="WHERE", default="new", show_default=True,
+              help="Where a new durable subscription begins: new, all, a time (2026-01-31T09:30) or a log "
+              "position.")  # fmt: skip
+@click.option("--ack", type=click.Choice(["auto", "manual"]), default="auto", show_default=True,
+              help="auto: what was printed is acknowledged. manual: nothing is, so a durable subscription's place "
+              "does not move.")  # fmt: skip
+@url_option
+@json_option
+@click.pass_context
+def sub(
+    ctx: click.Context,
+    expression: Filter,
+    within: float | None,
+    late: Literal["drop", "flag"],
+    count: int | None,
+    wait: float | None,
+    durable: str | None,
+    start: Start,
+    ack: str,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Subscribe: print the events that match a filter.
+
+    Says `subscribed` on stderr when the subscription is installed: what is published from then on arrives. Then one
+    event a line; with --json an object with id, publisher, seq, attributes, payload, delay_ms, hops and path, where a
+    payload that is no text is {"base64": ...}. Gaps, late events and re-routes are told on stderr.
+    """
+    if start != "new" and durable is None:
+        raise click.UsageError("--start needs --durable NAME: only durable subscriptions have a past.")
+    from .running import run
+
+    wanted = Wanted(expression, within, late, count, wait, durable, start, ack == "auto", as_json)
+    if not run(_sub(find_target(url), wanted)):
+        ctx.exit(FAILED)
+
+
+async def _sub(target: Target, wanted: Wanted) -> bool:
+    """Whether as many came as were wanted."""
+    import asyncio
+
+    from .connecting import connected
+    from .notice_lines import tell_notices
+
+    async with (
+        connected(target, "sub") as client,
+        client.subscribe(
+            wanted.filter,
+            within=wanted.within,
+            late=wanted.late,
+            durable=wanted.durable,
+            start=wanted.start,
+            ack="manual",
+        ) as subscription,
+    ):
+        click.echo("subscribed", err=True)
+        telling = asyncio.create_task(tell_notices(subscription))
+        printer = _Printer(subscription, wanted)
+        try:
+            async with asyncio.timeout(wanted.wait) as time:
+                await printer.print_all()
+        except TimeoutError:
+            if not time.expired():
+                raise
+        finally:
+            printer.flush()
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+        return printer.printed >= (wanted.count or 1 if wanted.wait else wanted.count or 0)
+
+
+class _Printer:
+    """Prints events, and acknowledges them once they are written."""
+
+    def __init__(self, subscription: Subscription[Event], wanted: Wanted) -> None:
+        from .event_lines import event_json, event_text
+
+        self.printed = 0
+        self._subscription = subscription
+        self._line = event_json if wanted.as_json else event_text
+        self._count = wanted.count
+        self._acknowledge = wanted.acknowledge
+        self._waiting: list[Event] = []
+
+    async def print_all(self) -> None:
+        """All that come, or as many as are wanted."""
+        async for event in self._subscription:
+            sys.stdout.write(self._line(event) + "\n")
+            self.printed += 1
+            self._waiting.append(event)
+            if len(self._waiting) >= FLUSH_EVERY or not self._subscription.stats.pending:
+                self.flush()
+            if self.printed == self._count:
+                return
+
+    def flush(self) -> None:
+        """What was printed is out now, and so dealt with."""
+        sys.stdout.flush()
+        if self._acknowledge:
+            for event in self._waiting:
+                event.ack()
+        self._waiting.clear()

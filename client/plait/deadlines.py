@@ -1,0 +1,46 @@
+"""Many deadlines, of which the next one matters."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=int)
+
+
+class Deadlines(Generic[K]):
+    """Deadlines by key. Those that are taken back stay in the heap until they come up or outnumber the others."""
+
+    def __init__(self) -> None:
+        self._at: dict[K, float] = {}
+        self._heap: list[tuple[float, K]] = []
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def set(self, key: K, at: float) -> None:
+        """Sets or moves the key's deadline."""
+        self._at[key] = at
+        heapq.heappush(self._heap, (at, key))
+        if len(self._heap) > 2 * len(self._at) + 64:
+            self._heap = [(at, key) for key, at in self._at.items()]
+            heapq.heapify(self._heap)
+
+    def discard(self, key: K) -> None:
+        """Takes the key's deadline back, if it has one."""
+        self._at.pop(key, None)
+
+    def next(self) -> float | None:
+        """The earliest deadline."""
+        while self._heap and self._at.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float) -> list[K]:
+        """Takes the keys whose time has come, earliest first."""
+        found: list[K] = []
+        while (at := self.next()) is not None and at <= now:
+            _, key = heapq.heappop(self._heap)
+            del self._at[key]
+            found.append(key)
+        return found

@@ -1,0 +1,439 @@
+"""Carries out what a session asks for, with asyncio: connections, timers, writes; and wakes whoever waits for news.
+
+No await and no queue between a read and the application's deque; writes are joined once per turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+from plait_core import PlaitError
+
+from .addresses import Address
+from .errors import Closed
+from .interest import Interest
+from .limits import CLOSE_S, WRITE_BYTES
+from .outputs import (
+    Answered,
+    Confirmed,
+    Connect,
+    Disconnect,
+    Ended,
+    Happening,
+    Lost,
+    MatchingChanged,
+    NotConfirmed,
+    OfferEnded,
+    Opened,
+    Output,
+    Reached,
+    Reading,
+    Write,
+)
+from .session import Session
+
+logger: Final = logging.getLogger("plait")
+
+Dial: TypeAlias = Callable[[Address, Callable[[], asyncio.Protocol]], Awaitable[asyncio.Transport]]
+"""Opens a connection. `tcp_dial` is the one for networks; `plait.testing` has one for memory."""
+
+K = TypeVar("K", bound=int)
+
+
+class Wire(asyncio.Protocol):
+    """One connection, for as long as the driver holds on to it."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver: Driver | None = driver
+        self.transport: asyncio.Transport | None = None
+        self.gone: asyncio.Future[None] = driver.loop.create_future()
+        self._loop = driver.loop
+        self._reaper: asyncio.TimerHandle | None = None
+        self._unwritten = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        stream = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self.transport = stream
+        stream.set_write_buffer_limits(high=WRITE_BYTES)
+        if self._driver is None:
+            stream.abort()
+        else:
+            self._driver.wire_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._driver is not None:
+            self._driver.wire_read(data)
+
+    def pause_writing(self) -> None:
+        if self._driver is not None:
+            self._driver.wire_writable(False)
+
+    def resume_writing(self) -> None:
+        if self._driver is not None:
+            self._driver.wire_writable(True)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.gone.done():
+            self.gone.set_result(None)
+        if self._reaper is not None:
+            self._reaper.cancel()
+        if self._driver is not None:
+            self._driver.wire_lost(self, error)
+
+    def let_go(self, *, abort: bool) -> None:
+        """The driver has done with it: what was written still goes out, unless it is to be cut.
+
+        The other end closes first: with bytes of its unread, closing a socket resets it, and what we wrote is lost.
+        """
+        self._driver = None
+        transport = self.transport
+        if transport is None or self.gone.done():
+            return
+        if abort:
+            transport.abort()
+            return
+        transport.resume_reading()
+        if transport.can_write_eof():
+            transport.write_eof()
+        self._unwritten = transport.get_write_buffer_size()
+        self._reaper = self._loop.call_later(CLOSE_S, self._reap)
+
+    def _reap(self) -> None:
+        """It should be closed by now; as long as bytes are leaving, it may take its time."""
+        assert self.transport is not None, "it was opened"
+        unwritten = self.transport.get_write_buffer_size()
+        if 0 < unwritten < self._unwritten:
+            self._unwritten = unwritten
+            self._reaper = self._loop.call_later(CLOSE_S, self._reap)
+        else:
+            self.transport.abort()
+
+
+class Driver:
+    """One session on one event loop."""
+
+    def __init__(self, session: Session, dial: Dial, loop: asyncio.AbstractEventLoop) -> None:
+        self.session = session
+        self.loop = loop
+        # uvloop's clock counts whole milliseconds, which is no way to measure a round trip. asyncio's may be virtual.
+        self.now = loop.time if isinstance(loop, asyncio.BaseEventLoop) else time.monotonic
+        self.answers: dict[int, asyncio.Future[None]] = {}
+        self.confirmations: dict[int, asyncio.Future[int]] = {}
+        self.reached: dict[int, asyncio.Future[float]] = {}
+        self.readers: dict[int, Callable[[], None]] = {}
+        """By interest: what wakes its reader."""
+        self.offer_changes: dict[int, Callable[[PlaitError | None], None]] = {}
+        self.opened: asyncio.Future[None] = loop.create_future()
+        """Done at the first welcome, or failed when there will be none."""
+        self.flushing = False
+        """Whether a flush is due in this turn of the loop."""
+        self._dial = dial
+        self._dialling: asyncio.Task[None] | None = None
+        self._wire: Wire | None = None
+        self._leaving: Wire | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._for_room: deque[asyncio.Future[None]] = deque()
+        self._told: set[str] = set()
+
+    # --- from the client ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self.session.start(self.now())
+        self.pump()
+
+    def flush_soon(self) -> None:
+        """Write what there is at the end of this turn of the loop."""
+        if not self.flushing:
+            self.flushing = True
+            self.loop.call_soon(self._flush)
+
+    def pump(self) -> None:
+        """Something was done to the session: tell everyone, write, and set the timer."""
+        session = self.session
+        for happening in session.take_happenings():
+            self._happened(happening)
+        awake = session.take_awake()
+        if awake:
+            self._wake(awake)
+        if session.wants_output:
+            self.flush_soon()
+        if self._for_room and not session.outbox.full:
+            self._make_room()
+        self._arm()
+
+    async def answer(self, request: int) -> None:
+        """Wait for a request's answer. Who is cancelled while waiting does not want it any more."""
+        future = self._expect(self.answers, request)
+        self.pump()
+        try:
+            await future
+        except asyncio.CancelledError:
+            self.session.wishes.abandon(request)
+            self.pump()
+            raise
+        finally:
+            self.answers.pop(request, None)
+
+    async def confirmation(self, sequence: int) -> int:
+        """Wait for a publish to be confirmed; how many subscriptions it went to."""
+        future: asyncio.Future[int] = self._expect(self.confirmations, sequence)
+        try:
+            return await future
+        finally:
+            self.confirmations.pop(sequence, None)
+
+    async def reach(self, nonce: int) -> float:
+        """Wait for a pong; the time it took."""
+        future: asyncio.Future[float] = self._expect(self.reached, nonce)
+        self.pump()
+        try:
+            return await future
+        finally:
+            self.reached.pop(nonce, None)
+
+    async def room(self) -> None:
+        """Wait until the outbox is below its mark; the error when it ended before."""
+        while self.session.outbox.full and not self.session.ended:
+            future = self.loop.create_future()
+            self._for_room.append(future)
+            self.pump()
+            try:
+                await future
+            finally:
+                if future in self._for_room:
+                    self._for_room.remove(future)
+        self.check()
+
+    def check(self) -> None:
+        """Raises when nothing can be asked for any more."""
+        if self.session.ended:
+            raise self.session.line.error or Closed("the client is closed")
+
+    async def close(self, error: PlaitError | None = None) -> None:
+        """End the session, and wait a moment for its last bytes. Nothing is left running, whatever happens here."""
+        self.session.close(self.now(), error)
+        self.pump()
+        self._flush()
+        wire = self._leaving
+        try:
+            if self._dialling is not None:
+                self._dialling.cancel()
+                await asyncio.wait([self._dialling])
+            if wire is not None and not wire.gone.done():
+                await asyncio.wait([wire.gone])
+        finally:
+            if wire is not None and wire.transport is not None and not wire.gone.done():
+                wire.transport.abort()
+            if self._timer is not None:
+                self._timer.cancel()
+
+    # --- from the connection ------------------------------------------------------------------------------------------
+
+    def wire_made(self, wire: Wire) -> None:
+        self._wire = wire
+        self.session.writable = True
+        self.session.connected(self.now())
+        self.pump()
+
+    def wire_read(self, data: bytes) -> None:
+        self.session.receive(data, self.now())
+        self.pump()
+
+    def wire_writable(self, writable: bool) -> None:
+        self.session.writable = writable
+        if writable:
+            self.pump()
+
+    def wire_lost(self, wire: Wire, error: Exception | None) -> None:
+        assert wire is self._wire, "others were let go of"
+        self._wire = None
+        self.session.disconnected(self.now(), _reason(error))
+        self.pump()
+
+    # --- outputs ------------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        self.flushing = False
+        for output in self.session.take_output(self.now()):
+            self._carry_out(output)
+        self.pump()
+
+    def _carry_out(self, output: Output) -> None:
+        match output:
+            case Write(chunks):
+                if self._wire is not None and self._wire.transport is not None:
+                    self._wire.transport.write(b"".join(chunks))
+            case Connect(address):
+                self._let_go(abort=True)
+                self._dialling = self.loop.create_task(self._connect(address), name=f"plait connects to {address}")
+            case Disconnect(abort):
+                self._let_go(abort=abort)
+            case Reading(on):
+                if self._wire is not None and self._wire.transport is not None:
+                    (self._wire.transport.resume_reading if on else self._wire.transport.pause_reading)()
+
+    def _let_go(self, *, abort: bool) -> None:
+        if self._dialling is not None:
+            self._dialling.cancel()
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.let_go(abort=abort)
+            self._leaving = wire
+
+    async def _connect(self, address: Address) -> None:
+        wire = Wire(self)
+        task = asyncio.current_task()
+        try:
+            await self._dial(address, lambda: wire)
+        except asyncio.CancelledError:
+            wire.let_go(abort=True)
+            raise
+        except Exception as error:
+            if not isinstance(error, OSError):
+                logger.exception("connecting to %s failed in an unexpected way", address)
+            if self._dialling is task:
+                self.session.disconnected(self.now(), _reason(error))
+        finally:
+            if self._dialling is task:
+                self._dialling = None
+        self.pump()
+
+    def _arm(self) -> None:
+        """One timer, that is only moved when it would ring too late."""
+        deadline = self.session.next_deadline()
+        timer = self._timer
+        if deadline is None:
+            if timer is not None:
+                timer.cancel()
+                self._timer = None
+        elif timer is None or deadline < self._timer_at:
+            if timer is not None:
+                timer.cancel()
+            self._timer_at = deadline
+            self._timer = self.loop.call_later(max(0.0, deadline - self.now()), self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self.session.tick(self.now())
+        self.pump()
+
+    # --- news ---------------------------------------------------------------------------------------------------------
+
+    def _happened(self, happening: Happening) -> None:
+        match happening:
+            case Answered(request, error):
+                _settle(self.answers.get(request), None, error)
+            case Confirmed(sequence, matched):
+                _settle(self.confirmations.get(sequence), matched, None)
+            case NotConfirmed(sequence, error):
+                if sequence in self.confirmations:
+                    _settle(self.confirmations[sequence], 0, error)
+                else:
+                    self._warn_once(error)
+            case Reached(nonce, round_trip_s):
+                _settle(self.reached.get(nonce), round_trip_s, None)
+            case MatchingChanged(advertisement):
+                self._tell_offer(advertisement, None)
+            case OfferEnded(advertisement, error):
+                self._tell_offer(advertisement, error)
+            case Opened() | Lost() | Ended():
+                self._line_changed(happening)
+
+    def _line_changed(self, change: Opened | Lost | Ended) -> None:
+        match change:
+            case Opened(resumed, again):
+                logger.info("connected to %s%s", self.session.line.address, _how(resumed, again))
+                _settle(self.opened, None, None)
+            case Lost(error, retry_s):
+                logger.info("%s; trying again in %.2f s", error, retry_s)
+            case Ended(error):
+                ending = error or Closed("the client is closed")
+                _settle(self.opened, None, ending)
+                for future in self.reached.values():
+                    _settle(future, None, ending)
+                for waiter in self._for_room:
+                    _settle(waiter, None, None)
+                for id in list(self.offer_changes):
+                    self._tell_offer(id, ending)
+
+    def _wake(self, awake: list[Interest]) -> None:
+        readers = self.readers
+        for interest in awake:
+            wake = readers.get(interest.id)
+            if wake is not None:
+                wake()
+
+    def _tell_offer(self, advertisement: int, error: PlaitError | None) -> None:
+        tell = self.offer_changes.get(advertisement)
+        if tell is not None:
+            tell(error)
+
+    def _make_room(self) -> None:
+        while self._for_room:
+            _settle(self._for_room.popleft(), None, None)
+
+    def _warn_once(self, error: PlaitError) -> None:
+        """A publish that nobody waits for was refused: counted in `client.stats`, and said once for each reason."""
+        if type(error).__name__ not in self._told:
+            self._told.add(type(error).__name__)
+            logger.warning("a publish went nowhere: %s; further ones are only counted", error)
+
+    def _expect(self, table: dict[K, asyncio.Future[Any]], key: K) -> asyncio.Future[Any]:
+        assert key not in table, "one waiter each"
+        future = table[key] = self.loop.create_future()
+        return future
+
+
+def _settle(future: asyncio.Future[Any] | None, result: object, error: PlaitError | None) -> None:
+    if future is None or future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+        future.exception()  # looked at: nobody may be waiting
+
+
+def _how(resumed: bool, again: bool) -> str:
+    return ", session resumed" if resumed else ", with a new session" if again else ""
+
+
+def _reason(error: BaseException | None) -> str:
+    if error is None:
+        return "closed by the other end"
+    if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError | socket.gaierror):
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
+
+
+def tcp_dial(tls: ssl.SSLContext | bool | None) -> Dial:
+    """Opens TCP connections, with TLS for `plaits://` or when `tls` is given."""
+    made: list[ssl.SSLContext] = []
+
+    def context() -> ssl.SSLContext:
+        if isinstance(tls, ssl.SSLContext):
+            return tls
+        if not made:
+            made.append(ssl.create_default_context())
+        return made[0]
+
+    async def dial(address: Address, wire: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        secure = context() if address.tls or tls else None
+        loop = asyncio.get_running_loop()
+        # uvloop knows no happy eyeballs: it tries one address of a name after the other.
+        eyeballs: dict[str, Any] = {"happy_eyeballs_delay": 0.25} if isinstance(loop, asyncio.BaseEventLoop) else {}
+        transport: asyncio.Transport
+        transport, _ = await loop.create_connection(wire, address.host, address.port, ssl=secure, **eyeballs)
+        return transport
+
+    return dial

@@ -1,0 +1,86 @@
+"""What a client can be told. Each default says why it is that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from .limits import BUFFER_BYTES, BUFFER_ITEMS, OUTBOX_BYTES, OUTBOX_ITEMS
+
+FullPolicy: TypeAlias = Literal["drop_oldest", "drop_newest", "block", "close"]
+ConfirmLevel: TypeAlias = Literal["none", "broker", "subscribers"]
+LatePolicy: TypeAlias = Literal["drop", "flag"]
+AckMode: TypeAlias = Literal["auto", "manual"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnect:
+    """How to come back. Waits are drawn between zero and a bound that doubles: full jitter, so that thousands of
+    clients of one broker do not come back at once."""
+
+    first_s: float = 0.1
+    """The bound of the first wait: a restarted broker listens again by then."""
+    max_s: float = 10.0
+    """The bound that it grows to."""
+    factor: float = 2.0
+    give_up_after_s: float | None = None
+    """How long without a connection until it is given up; None is never, 0 is at once."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first_s <= self.max_s or self.factor < 1 or (self.give_up_after_s or 0) < 0:
+            raise ValueError("Reconnect needs 0 < first_s <= max_s, factor >= 1 and give_up_after_s >= 0 or None")
+
+
+NEVER = Reconnect(give_up_after_s=0)
+"""Do not reconnect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """What a subscription holds for an application that is slower than its events, and what to do beyond that.
+
+    `drop_oldest` and `drop_newest` drop and tell; `close` ends the subscription; `block` stops reading from the broker
+    until there is room, which holds up the client's other subscriptions too: give it a client of its own.
+    """
+
+    items: int = BUFFER_ITEMS
+    bytes: int = BUFFER_BYTES
+    full: FullPolicy = "drop_oldest"
+
+    def __post_init__(self) -> None:
+        if self.items < 1 or self.bytes < 1:
+            raise ValueError("a Buffer holds at least one item and one byte")
+        if self.full not in ("drop_oldest", "drop_newest", "block", "close"):
+            raise ValueError(f"full={self.full!r}: drop_oldest, drop_newest, block or close")
+
+
+DEFAULT_BUFFER = Buffer()
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """What a client holds of publishes that are not sent or not confirmed yet. Beyond it `publish` waits."""
+
+    items: int = OUTBOX_ITEMS
+    bytes: int = OUTBOX_BYTES
+
+    def __post_init__(self) -> None:
+        if self.items < 1 or self.bytes < 1:
+            raise ValueError("an Outbox holds at least one item and one byte")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """Everything that a session is told."""
+
+    name: str
+    reconnect: Reconnect = Reconnect()
+    heartbeat_s: float = 2.0
+    """A ping this often, or as often as the broker asks if that is more; three without an answer end a connection."""
+    timeout_s: float = 5.0
+    """For one attempt to connect, and for the answer to a request."""
+    outbox: Outbox = Outbox()
+
+    def __post_init__(self) -> None:
+        if self.heartbeat_s <= 0 or self.timeout_s <= 0:
+            raise ValueError("heartbeat and timeout are above zero")

@@ -1,0 +1,362 @@
+"""A subscription as the application holds it: an asynchronous iterator over a deque that the session fills."""
+
+# ruff: noqa: ASYNC109 - timeouts are arguments of this interface: whoever calls it need not know asyncio's
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from plait_core.filters import Filter, as_filter
+from plait_core.wire.session_frames import CONFIRM, DURABLE
+
+from .driver import Driver, logger
+from .errors import Closed, Error, NotAvailable, Timeout
+from .event import Event
+from .interest import Arrival, Interest, Phase, SubscriptionStats
+from .limits import YIELD_EVERY
+from .notices import Notice
+
+if TYPE_CHECKING:
+    from .client import Client
+
+T = TypeVar("T")
+
+_ASKS: Final = CONFIRM | DURABLE
+"""Flags of a delivery that waits to be acknowledged."""
+
+
+class Subscription(Generic[T]):
+    """Events that match a filter. `async for event in subscription` ends cleanly when it is drained or closed, and
+    raises when it ended otherwise: it never just stops.
+
+    With `ack="auto"` an event counts as dealt with when you come back for the next one, or close; an exception that
+    leaves the block leaves it undealt with. For several readers each task has its own.
+    """
+
+    def __init__(
+        self, client: Client, driver: Driver, interest: Interest, read: Callable[[Event], T] | None, *, manual: bool
+    ) -> None:
+        self._client = client
+        self._driver = driver
+        self._interest = interest
+        self._queue = interest.queue
+        self._signals = driver.session.signals
+        self._read = read
+        self._manual = manual
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._held: WeakKeyDictionary[asyncio.Task[Any], Event] = WeakKeyDictionary()
+        self._workers: list[asyncio.Task[None]] = []
+        self._turn = YIELD_EVERY
+        self._last: Event | None = None
+        driver.readers[interest.id] = self._wake
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Subscription[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        if self._held:
+            self._settle()
+        while True:
+            if not self._queue:
+                if self._interest.phase is Phase.ENDED:
+                    raise self._interest.error or StopAsyncIteration
+                await self._more()
+                continue
+            self._turn -= 1
+            if not self._turn:
+                self._turn = YIELD_EVERY
+                await asyncio.sleep(0)  # whoever never waits lets the others run all the same
+                continue
+            event = Event(self._interest.take(), self)
+            if event._arrival[1] & _ASKS:
+                self._hold(event)
+            if self._signals.dirty:
+                self._driver.pump()
+            if self._read is None:
+                return event  # type: ignore[return-value]  # T is Event then
+            self._last = event
+            try:
+                return self._read(event)
+            except (ValueError, TypeError, KeyError) as error:
+                self.unusable(event, error)
+
+    async def next(self, timeout: float | None = None) -> T:
+        """The next event; Timeout when none comes in time, Closed when none will ever come."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self.__anext__()
+        except StopAsyncIteration:
+            raise Closed("the subscription is closed") from None
+        except TimeoutError as error:
+            if isinstance(error, Error):
+                raise
+            raise Timeout(f"no event within {timeout:g} s") from None
+
+    async def events(self) -> AsyncIterator[Notice]:
+        """What did not come, or not in time: Gap, Late, SlowConsumer, Rerouted. Ends when the subscription does."""
+        notices = self._interest.notices.items
+        while True:
+            while notices:
+                yield notices.popleft()
+            if self._interest.phase is Phase.ENDED:
+                return
+            await self._more()
+
+    def on(self, fn: Callable[[T], Awaitable[object] | object], concurrency: int = 1) -> Subscription[T]:
+        """Call `fn`, a function or coroutine function, with every event: `concurrency` at a time, in order with 1.
+
+        What it raises is logged and counted in `stats.errors`, and leaves that event undealt with; nothing stops.
+        """
+        if concurrency < 1:
+            raise ValueError("concurrency is at least 1")
+        for _ in range(concurrency):
+            self._workers.append(self._driver.loop.create_task(self._work(fn), name="plait subscription callback"))
+        return self
+
+    @property
+    def event(self) -> Event | None:
+        """With `as_`: the event that the last object was made of."""
+        return self._last
+
+    # --- knowing ------------------------------------------------------------------------------------------------------
+
+    @property
+    def stats(self) -> SubscriptionStats:
+        """received, delivered, dropped, late, gaps, pending and more, up to now."""
+        return self._interest.stats()
+
+    @property
+    def filter(self) -> str:
+        """The canonical text of its filter."""
+        return self._interest.terms.filter
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more will come; what is queued may still be read."""
+        return self._interest.phase is Phase.ENDED
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    async def update(self, filter: str | Filter) -> None:
+        """Another filter from now on, in one step: no event falls between the old and the new."""
+        self._driver.check()
+        if not self._interest.open:
+            raise Closed("the subscription is closed")
+        terms = self._interest.terms.with_filter(as_filter(filter).text)
+        session = self._driver.session
+        await self._driver.answer(session.wishes.change(self._interest, terms, self._driver.now()))
+
+    def ack_up_to(self, event: Event) -> None:
+        """This event and all before it have been dealt with."""
+        self._interest.deal_with_all_up_to(event.position)
+        self._driver.pump()
+
+    async def drain(self, timeout: float = 30.0) -> None:
+        """Take nothing new, hand out what is queued, then end. Callbacks are waited for; an iterator gets what is
+        left and then ends. A durable subscription waits for its readers, and keeps what they did not deal with."""
+        interest, driver = self._interest, self._driver
+        if not interest.open or driver.session.ended:
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                if interest.terms.durable:
+                    await self._drain_durable()
+                else:
+                    await self._drain_queued()
+                if self._workers and asyncio.current_task() not in self._workers:
+                    await asyncio.wait(self._workers)
+        except TimeoutError as error:
+            if isinstance(error, Error):
+                raise
+            raise Timeout(f"the subscription was not drained within {timeout:g} s") from None
+
+    async def close(self, *, forget: bool = False) -> None:
+        """End it now; what is queued is not handed out. `forget`: give up a durable subscription's place as well."""
+        for event in list(self._held.values()):
+            self._interest.deal_with(event.position)
+        await self._close(forget=forget)
+
+    async def __aenter__(self) -> Subscription[T]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            await self._close(forget=False)
+
+    # --- for events ---------------------------------------------------------------------------------------------------
+
+    def broker_name(self, broker: int) -> str | None:
+        """The name of a broker, where it is known."""
+        return self._client.broker_name(broker)
+
+    def acknowledge(self, event: Event) -> None:
+        """One event has been dealt with."""
+        self._interest.deal_with(event.position)
+        if self._signals.dirty:
+            self._driver.pump()
+        if self._interest.phase is Phase.DRAINING:
+            self._wake()
+
+    def decline(self, event: Event) -> None:
+        """One event is to be handed out again."""
+        if self._interest.phase is Phase.ENDED:
+            return
+        for task, held in list(self._held.items()):
+            if held is event:
+                del self._held[task]
+        self._interest.put_back(event._arrival)
+        self._driver.pump()
+
+    async def reply(self, event: Event, answer: object, payload: bytes) -> None:
+        """Answers a request."""
+        await self._client.answer(event, answer, payload)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _more(self) -> None:
+        """Wait until something has changed."""
+        waiter = self._driver.loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.remove(waiter)
+
+    def _hold(self, event: Event) -> None:
+        task = asyncio.current_task()
+        if not self._manual and task is not None:
+            self._held[task] = event
+
+    def _settle(self) -> None:
+        """The reader came back: what it had is dealt with."""
+        task = asyncio.current_task()
+        event = self._held.pop(task, None) if task is not None else None
+        if event is not None:
+            self.acknowledge(event)
+
+    def unusable(self, event: Event, error: Exception) -> None:
+        """An event is not what `as_` asks for: told, counted, and dealt with."""
+        logger.warning("%s is not what as_ asks for: %s", event.id, error)
+        self._interest.unusable(event._arrival[0])
+        self.acknowledge(event)
+
+    async def take_some(self, most: int) -> list[Arrival]:
+        """Deliveries that wait; none when there will be no more. For the sync face, which settles them itself."""
+        while not self._queue:
+            if self._interest.phase is Phase.ENDED:
+                if self._interest.error is not None:
+                    raise self._interest.error
+                return []
+            await self._more()
+        taken = [self._interest.take() for _ in range(min(most, len(self._queue)))]
+        if self._signals.dirty:
+            self._driver.pump()
+        return taken
+
+    @property
+    def acks_by_hand(self) -> bool:
+        """Whether `ack="manual"` was asked for."""
+        return self._manual
+
+    def made_of(self, event: Event) -> T:
+        """The event as the application wants it; ValueError, TypeError or KeyError when it is none."""
+        return event if self._read is None else self._read(event)  # type: ignore[return-value]  # T is Event then
+
+    async def _work(self, fn: Callable[[T], Awaitable[object] | object]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        while True:
+            try:
+                value = await self.__anext__()
+            except StopAsyncIteration:
+                return
+            except Error as error:
+                logger.error("a callback gets no more events: %s", error)
+                return
+            try:
+                result = fn(value)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception:
+                logger.exception("a subscription's callback failed")
+                self._interest.errors += 1
+                self._held.pop(task, None)
+
+    async def _drain_queued(self) -> None:
+        """The broker sends what it has queued and says Done; the reader gets the rest from the queue."""
+        interest, driver = self._interest, self._driver
+        request = driver.session.wishes.unsubscribe(interest, driver.now(), drain=True)
+        await driver.answer(request)
+
+    async def _drain_durable(self) -> None:
+        interest, driver = self._interest, self._driver
+        driver.session.wishes.refuse_more(interest)
+        if self._workers or self._waiters or self._held:  # somebody reads
+            while (self._queue or interest.unacknowledged) and interest.phase is Phase.DRAINING:
+                await self._more()
+        await self._stored()
+        request = driver.session.wishes.unsubscribe(interest, driver.now())
+        await driver.answer(request)
+
+    async def _stored(self) -> None:
+        """Wait until the broker has stored what was acknowledged."""
+        driver = self._driver
+        await driver.answer(driver.session.wishes.acknowledge(self._interest, driver.now()))
+
+    async def _close(self, *, forget: bool) -> None:
+        interest, driver = self._interest, self._driver
+        try:
+            if interest.phase is not Phase.ENDED and not driver.session.ended:
+                if interest.terms.durable and interest.phase is Phase.OPEN and driver.session.is_open:
+                    await self._stored()
+                request = driver.session.wishes.unsubscribe(interest, driver.now(), forget=forget)
+                if driver.session.is_open or forget:
+                    await driver.answer(request)
+        except Timeout:
+            if forget:
+                raise
+        finally:
+            self.detach()
+            if workers := self.let_go():
+                await asyncio.wait(workers)
+
+    def let_go(self) -> list[asyncio.Task[None]]:
+        """Cancels the callbacks; those to wait for."""
+        workers = [worker for worker in self._workers if worker is not asyncio.current_task()]
+        for worker in workers:
+            worker.cancel()
+        return workers
+
+    def detach(self) -> None:
+        """The session has done with it."""
+        interest = self._interest
+        if interest.phase is not Phase.ENDED:
+            self._driver.session.wishes.end(interest, None)
+        interest.discard_queue()
+        self._held.clear()
+        self._wake()
+        self._driver.readers.pop(interest.id, None)
+        self._client.forget_subscription(self)
+
+
+def ack_mode(ack: str) -> bool:
+    """Whether events are acknowledged by hand."""
+    if ack not in ("auto", "manual"):
+        raise NotAvailable(f"ack={ack!r}", hint="auto or manual")
+    return ack == "manual"

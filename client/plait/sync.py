@@ -1,0 +1,495 @@
+"""The same API without asyncio: `plait.sync.connect(...)`. Each client has one thread that runs its event loop.
+
+    with plait.sync.connect() as client:
+        with client.subscribe("symbol == 'IBM'") as quotes:
+            for event in quotes:
+                print(event["symbol"], event.delay)
+
+Every method blocks until it is done, and may be called from any thread. Events are fetched in batches, so iterating
+is fast; a publish costs a change of threads, some tens of microseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import importlib.util
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Generic, TypeVar, overload
+
+from plait_core.filters import Filter
+from plait_core.wire.session_frames import CONFIRM, DURABLE
+
+from . import client as asynchronous
+from .advertisement import Advertisement as AsyncAdvertisement
+from .client import Receipt, Seconds
+from .errors import Closed, Error, NotAvailable, Timeout
+from .event import Event as AsyncEvent
+from .interest import Arrival, SubscriptionStats
+from .notices import Notice
+from .session import SessionStats
+from .settings import DEFAULT_BUFFER, AckMode, Buffer, ConfirmLevel, LatePolicy
+from .subscription import Subscription as AsyncSubscription
+
+T = TypeVar("T")
+BATCH = 512
+"""Deliveries fetched at once."""
+
+
+class Thread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = _new_loop()
+        self._thread = threading.Thread(target=self._run, name="plait", daemon=True)
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there and wait for it. Ctrl-C while waiting cancels it."""
+        if threading.current_thread() is self._thread or self.loop.is_closed():
+            work.close()
+            raise Closed("the client is closed" if self.loop.is_closed() else "called from the client's own thread")
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except (KeyboardInterrupt, concurrent.futures.CancelledError):
+            future.cancel()
+            raise
+
+    def soon(self, work: Callable[..., object], *arguments: object) -> None:
+        """Have it done there, without waiting."""
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(work, *arguments)
+
+    def stop(self) -> None:
+        """End the thread; nothing is left running."""
+        if self.loop.is_closed():
+            return
+        self.call(self.loop.shutdown_asyncgens())
+        self.call(self.loop.shutdown_default_executor())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    if importlib.util.find_spec("uvloop") is None:
+        return asyncio.new_event_loop()
+    import uvloop
+
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+class Event(AsyncEvent):
+    """`plait.Event`, whose `reply` blocks."""
+
+    __slots__ = ()
+
+    def reply(self, answer: object, payload: bytes = b"") -> None:  # type: ignore[override]
+        """Answer a request, to the one who made it; EventInvalid when this event is none."""
+        source: Any = self._source
+        source.send_reply(self, answer, payload)
+
+
+class Subscription(Generic[T]):
+    """`plait.Subscription`, as a plain iterator. For several readers, give each a subscription of its own."""
+
+    def __init__(self, thread: Thread, inner: AsyncSubscription[T]) -> None:
+        self._thread = thread
+        self._inner = inner
+        self._ready: deque[Arrival] = deque()
+        self._held: Event | None = None
+        self._last: Event | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        try:
+            return self.next()
+        except Closed:
+            raise StopIteration from None
+
+    def next(self, timeout: float | None = None) -> T:
+        """The next event; Timeout when none comes in time, Closed when none will ever come."""
+        self._settle()
+        while True:
+            if not self._ready:
+                self._ready.extend(self._thread.call(self._some(timeout)))
+            event = Event(self._ready.popleft(), self)
+            self._last = event
+            if event._arrival[1] & (CONFIRM | DURABLE) and not self._inner.acks_by_hand:
+                self._held = event
+            try:
+                read: Any = self._inner.made_of(event)
+                return read  # type: ignore[no-any-return]
+            except (ValueError, TypeError, KeyError) as error:
+                self._held = None
+                self._thread.soon(self._inner.unusable, event, error)
+
+    def events(self) -> Iterator[Notice]:
+        """What did not come, or not in time: Gap, Late, SlowConsumer, Rerouted. Ends when the subscription does."""
+        notices = self._inner.events()
+
+        async def following() -> Notice | None:
+            return await anext(notices, None)
+
+        while (notice := self._thread.call(following())) is not None:
+            yield notice
+
+    def on(self, fn: Callable[[T], object], concurrency: int = 1) -> Subscription[T]:
+        """Call `fn` with every event, in worker threads: `concurrency` at a time, in order with 1.
+
+        What it raises is logged and counted in `stats.errors`, and leaves that event undealt with; nothing stops.
+        """
+
+        async def in_a_thread(value: T) -> None:
+            given: Any = Event(value._arrival, self) if isinstance(value, AsyncEvent) else value
+            await asyncio.to_thread(fn, given)
+
+        async def begin() -> None:
+            self._inner.on(in_a_thread, concurrency)
+
+        self._thread.call(begin())
+        return self
+
+    @property
+    def event(self) -> Event | None:
+        """The event that the last object was made of."""
+        return self._last
+
+    @property
+    def stats(self) -> SubscriptionStats:
+        """received, delivered, dropped, late, gaps, pending and more, up to now."""
+        return self._inner.stats
+
+    @property
+    def filter(self) -> str:
+        """The canonical text of its filter."""
+        return self._inner.filter
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more will come; what is queued may still be read."""
+        return self._inner.closed
+
+    def update(self, filter: str | Filter) -> None:
+        """Another filter from now on, in one step: no event falls between the old and the new."""
+        self._thread.call(self._inner.update(filter))
+
+    def ack_up_to(self, event: AsyncEvent) -> None:
+        """This event and all before it have been dealt with."""
+        self._thread.soon(self._inner.ack_up_to, event)
+
+    def drain(self, timeout: float = 30.0) -> None:
+        """Take nothing new; what is queued may still be read, then iteration ends."""
+        self._thread.call(self._inner.drain(timeout))
+
+    def close(self, *, forget: bool = False) -> None:
+        """End it now; what is queued is not handed out. `forget`: give up a durable subscription's place as well."""
+        self._settle()
+        self._close(forget=forget)
+
+    def __enter__(self) -> Subscription[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._close(forget=False)
+
+    # --- for events ---------------------------------------------------------------------------------------------------
+
+    def broker_name(self, broker: int) -> str | None:
+        """The name of a broker, where it is known."""
+        return self._inner.broker_name(broker)
+
+    def acknowledge(self, event: AsyncEvent) -> None:
+        """One event has been dealt with."""
+        self._thread.soon(self._inner.acknowledge, event)
+
+    def decline(self, event: AsyncEvent) -> None:
+        """One event is to be handed out again."""
+        if self._held is event:
+            self._held = None
+        self._thread.soon(self._inner.decline, event)
+
+    async def reply(self, event: AsyncEvent, answer: object, payload: bytes) -> None:
+        """Answers a request."""
+        await self._inner.reply(event, answer, payload)
+
+    def send_reply(self, event: AsyncEvent, answer: object, payload: bytes) -> None:
+        """Answers a request, and waits."""
+        self._thread.call(self._inner.reply(event, answer, payload))
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    async def _some(self, timeout: float | None) -> list[Arrival]:  # noqa: ASYNC109 - handed on from a sync method
+        try:
+            async with asyncio.timeout(timeout):
+                arrivals = await self._inner.take_some(BATCH)
+        except TimeoutError as error:
+            if isinstance(error, Error):
+                raise
+            raise Timeout(f"no event within {timeout:g} s") from None
+        if not arrivals:
+            raise Closed("the subscription is closed")
+        return arrivals
+
+    def _settle(self) -> None:
+        """The reader came back: what it had is dealt with."""
+        held, self._held = self._held, None
+        if held is not None:
+            self.acknowledge(held)
+
+    def _close(self, *, forget: bool) -> None:
+        self._ready.clear()
+        if not self._thread.loop.is_closed():
+            self._thread.call(self._inner.close(forget=forget))
+
+
+class Advertisement:
+    """`plait.Advertisement`, whose methods block."""
+
+    def __init__(self, thread: Thread, inner: AsyncAdvertisement) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    @property
+    def filter(self) -> str:
+        """The canonical text of its filter."""
+        return self._inner.filter
+
+    @property
+    def matching(self) -> bool:
+        """Whether any subscription intersects it now: if none does, there is no need to publish."""
+        return self._inner.matching
+
+    def publish(self, event: object, payload: bytes = b"", **options: Any) -> Receipt:
+        """As `client.publish`; EventInvalid when the event is not what was advertised, or not of the schema."""
+        return self._thread.call(self._inner.publish(event, payload, **options))
+
+    def close(self) -> None:
+        """Take it back."""
+        if not self._thread.loop.is_closed():
+            self._thread.call(self._inner.close())
+
+    def __enter__(self) -> Advertisement:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Client:
+    """`plait.Client`, whose methods block. Made by `connect`."""
+
+    def __init__(self, thread: Thread, inner: asynchronous.Client) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    def publish(
+        self,
+        event: object,
+        payload: bytes = b"",
+        *,
+        ttl: Seconds | None = None,
+        deadline: Seconds | datetime | None = None,
+        priority: int = 0,
+        headers: Mapping[str, str] | None = None,
+        confirm: ConfirmLevel = "none",
+        seal: None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Publish a mapping, a dataclass or a pydantic model: see `plait.Client.publish`."""
+        return self._thread.call(
+            self._inner.publish(
+                event,
+                payload,
+                ttl=ttl,
+                deadline=deadline,
+                priority=priority,
+                headers=headers,
+                confirm=confirm,
+                seal=seal,
+                timeout=timeout,
+            )
+        )
+
+    def try_publish(self, event: object, payload: bytes = b"", **options: Any) -> bool:
+        """Publish without waiting for room: False, and nothing done, when the outbox is full."""
+
+        async def attempt() -> bool:
+            return self._inner.try_publish(event, payload, **options)
+
+        return self._thread.call(attempt())
+
+    def advertise(
+        self, filter: str | Filter, *, rate: float | None = None, schema: Mapping[str, type] | None = None
+    ) -> Advertisement:
+        """Say what will be published: see `plait.Client.advertise`."""
+        opening = self._inner.advertise(filter, rate=rate, schema=schema)
+
+        async def open() -> AsyncAdvertisement:
+            return await opening
+
+        return Advertisement(self._thread, self._thread.call(open()))
+
+    @overload
+    def subscribe(
+        self,
+        filter: str | Filter,
+        *,
+        as_: None = None,
+        within: Seconds | None = None,
+        late: LatePolicy = "drop",
+        buffer: Buffer = DEFAULT_BUFFER,
+        durable: str | None = None,
+        start: str | int | datetime = "new",
+        ack: AckMode = "auto",
+        unseal: None = None,
+    ) -> Subscription[Event]: ...
+
+    @overload
+    def subscribe(
+        self,
+        filter: str | Filter,
+        *,
+        as_: type[T],
+        within: Seconds | None = None,
+        late: LatePolicy = "drop",
+        buffer: Buffer = DEFAULT_BUFFER,
+        durable: str | None = None,
+        start: str | int | datetime = "new",
+        ack: AckMode = "auto",
+        unseal: None = None,
+    ) -> Subscription[T]: ...
+
+    def subscribe(self, filter: str | Filter, *, as_: type[Any] | None = None, **terms: Any) -> Subscription[Any]:
+        """Hear events that match: see `plait.Client.subscribe`. Returns once the subscription is installed."""
+        shape = None if as_ is None or issubclass(as_, AsyncEvent) else as_
+        opening = self._inner.subscribe(filter, as_=shape, **terms)
+
+        async def open() -> AsyncSubscription[Any]:
+            return await opening
+
+        return Subscription(self._thread, self._thread.call(open()))
+
+    def subscribe_pattern(self, pattern: object, **options: object) -> Subscription[Event]:
+        """Subscribe to a composite event. Not in this version."""
+        raise NotAvailable("composite subscriptions", hint="they come with a later version")
+
+    def predict(self, filter: str | Filter, *, within: Seconds | None = None) -> None:
+        """Predict on-time delivery before subscribing. Not in this version."""
+        self._inner.predict(filter, within=within)
+
+    def request(
+        self,
+        event: object,
+        payload: bytes = b"",
+        *,
+        timeout: float = 2.0,
+        headers: Mapping[str, str] | None = None,
+        priority: int = 0,
+    ) -> AsyncEvent:
+        """Publish a request and return the first reply to it; Timeout when none comes."""
+        return self._thread.call(
+            self._inner.request(event, payload, timeout=timeout, headers=headers, priority=priority)
+        )
+
+    def rtt(self, timeout: float | None = None) -> float:
+        """The measured round trip to the home broker, in seconds."""
+        return self._thread.call(self._inner.rtt(timeout))
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until the broker has processed everything published so far, confirmations included."""
+        self._thread.call(self._inner.flush(timeout))
+
+    @property
+    def name(self) -> str:
+        """The name that the broker knows this client by."""
+        return self._inner.name
+
+    @property
+    def publisher(self) -> int:
+        """The id that its events carry; the same over all reconnects."""
+        return self._inner.publisher
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._inner.connected
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or gave up."""
+        return self._inner.closed
+
+    @property
+    def broker(self) -> str:
+        """The name of the home broker."""
+        return self._inner.broker
+
+    @property
+    def stats(self) -> SessionStats:
+        """published, confirmed, refused, expired, waiting and more, up to now."""
+        return self._inner.stats
+
+    def broker_name(self, broker: int) -> str | None:
+        """The name of a broker by its id, where it is known."""
+        return self._inner.broker_name(broker)
+
+    def drain(self, timeout: float = 30.0) -> None:
+        """Take nothing new, deliver what is queued, flush what was published, then close."""
+        try:
+            self._thread.call(self._inner.drain(timeout))
+        finally:
+            self._thread.stop()
+
+    def close(self) -> None:
+        """Close now. What was published goes out first if there is a connection."""
+        if not self._thread.loop.is_closed():
+            try:
+                self._thread.call(self._inner.close())
+            finally:
+                self._thread.stop()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def connect(url: str | Sequence[str] | None = None, **options: Any) -> Client:
+    """Connect to a broker: `with plait.sync.connect() as client`. The options are those of `plait.connect`."""
+    opening = asynchronous.connect(url, **options)
+
+    async def open() -> asynchronous.Client:
+        return await opening
+
+    thread = Thread()
+    try:
+        return Client(thread, thread.call(open()))
+    except BaseException:
+        thread.stop()
+        raise
+
+
+__all__ = ["Advertisement", "Client", "Event", "Subscription", "connect"]

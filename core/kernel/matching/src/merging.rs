@@ -1,0 +1,148 @@
+//! When what is merged: deltas as they fill, segments with them by their size, everything when much of it is dead.
+
+use std::sync::Arc;
+
+use crate::class::Class;
+use crate::delta::{DELTA_MAX, Delta};
+use crate::index::Index;
+use crate::segment::Segment;
+use crate::worker::{Parts, Worker};
+
+/// A delta is frozen at this size at least.
+const DELTA_MIN: usize = 256;
+
+/// Merges of so few conjunctions are done on the spot: they take less than handing them over.
+const ON_THE_SPOT: usize = 512;
+
+/// Segments up to so many times what is being merged are merged along, so that there are few and each is merged rarely.
+const ALONG: usize = 2;
+
+/// When one conjunction in so many is dead, everything is merged.
+const DEAD: usize = 4;
+
+/// When nothing waits and one conjunction in so many is outside the largest segment, everything is merged.
+const SCATTERED: usize = 8;
+
+impl Index {
+    pub(crate) fn in_segments(&self) -> usize {
+        self.parts.segments.iter().map(|segment| segment.conjunctions).sum()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.delta.len() + self.parts.deltas.iter().map(|delta| delta.len()).sum::<usize>()
+    }
+
+    pub(crate) fn place(&mut self, class: &Arc<Class>, conjunctions: usize) {
+        let full = (self.in_segments() / 4).clamp(DELTA_MIN, DELTA_MAX);
+        if self.delta.len() > 0 && self.delta.len() + conjunctions > full {
+            self.freeze();
+        }
+        self.delta.push(class);
+    }
+
+    /// The delta as one of the parts, and a new one instead.
+    pub(crate) fn freeze(&mut self) {
+        let largest = self.parts.segments.iter().max_by_key(|segment| segment.conjunctions);
+        let delta = std::mem::replace(&mut self.delta, Delta::new(largest.map(|segment| &**segment)));
+        if delta.len() > 0 {
+            self.parts.deltas.push(Arc::new(delta));
+        }
+    }
+
+    /// Puts in place what was merged, and starts to merge what is due.
+    #[inline]
+    pub(crate) fn maintain(&mut self) {
+        if self.merging.is_some() {
+            self.poll_merge();
+        } else if !self.parts.deltas.is_empty() || self.is_untidy() {
+            self.merge_what_is_due();
+        }
+    }
+
+    fn is_untidy(&self) -> bool {
+        let (inside, all) = (self.in_segments(), self.in_segments() + self.waiting());
+        let largest = self.parts.segments.iter().map(|segment| segment.conjunctions).max().unwrap_or(0);
+        let scattered = self.parts.segments.len() > 1 && (inside - largest) * SCATTERED > inside;
+        scattered || (all > DELTA_MIN && (all - self.conjunctions.min(all)) * DEAD > all)
+    }
+
+    #[cold]
+    fn merge_what_is_due(&mut self) {
+        let untidy = self.is_untidy();
+        let dead = self.in_segments() + self.waiting() - self.conjunctions;
+        let mut due = Parts { segments: Vec::new(), deltas: self.parts.deltas.clone() };
+        let mut size: usize = due.deltas.iter().map(|delta| delta.len()).sum();
+        if dead * DEAD > self.in_segments() + self.waiting() || (untidy && due.deltas.is_empty()) {
+            self.freeze();
+            due = self.parts.clone();
+            size = self.in_segments();
+        } else {
+            let mut segments = self.parts.segments.clone();
+            segments.sort_by_key(|segment| segment.conjunctions);
+            for segment in segments {
+                if segment.conjunctions > size * ALONG {
+                    break;
+                }
+                size += segment.conjunctions;
+                due.segments.push(segment);
+            }
+        }
+        if size <= ON_THE_SPOT {
+            let merged = due.merged();
+            self.install(due, merged);
+        } else {
+            self.start_merge(due);
+        }
+    }
+
+    pub(crate) fn start_merge(&mut self, due: Parts) {
+        if self.worker.as_ref().is_none_or(|worker| !worker.is_here()) {
+            self.worker = Worker::start();
+        }
+        if self.worker.as_ref().is_some_and(|worker| worker.merge(due.clone())) {
+            self.merging = Some(due);
+        } else {
+            // No thread is to be had: the merge is done here, however long it takes.
+            let merged = due.merged();
+            self.install(due, merged);
+        }
+    }
+
+    #[inline]
+    fn poll_merge(&mut self) {
+        match self.worker.as_ref().map(Worker::poll) {
+            Some(Ok(None)) => {}
+            Some(Ok(Some(merged))) => self.finish_merge(Some(merged)),
+            Some(Err(_)) | None => self.finish_merge(None),
+        }
+    }
+
+    pub(crate) fn await_merge(&mut self) {
+        if self.merging.is_some() {
+            let merged = self.worker.as_ref().and_then(|worker| worker.wait().ok());
+            self.finish_merge(merged);
+        }
+    }
+
+    #[cold]
+    fn finish_merge(&mut self, merged: Option<Segment>) {
+        let Some(due) = self.merging.take() else { return };
+        let merged = merged.unwrap_or_else(|| {
+            self.worker = None; // its thread is gone, but what it was given is still here
+            due.merged()
+        });
+        self.install(due, merged);
+    }
+
+    fn install(&mut self, old: Parts, merged: Segment) {
+        self.parts.segments.retain(|segment| !old.segments.iter().any(|gone| Arc::ptr_eq(gone, segment)));
+        self.parts.deltas.retain(|delta| !old.deltas.iter().any(|gone| Arc::ptr_eq(gone, delta)));
+        if merged.conjunctions > 0 {
+            self.parts.segments.push(Arc::new(merged));
+        }
+        self.merges += 1;
+        if let Some(worker) = &self.worker {
+            worker.discard(old);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+"""Who an event still waits for, and what its publisher hears."""
+
+from __future__ import annotations
+
+from plait_broker.confirmations import LOG, Confirmations
+from plait_core.wire.session_frames import Code
+
+
+def outcomes(confirmations: Confirmations) -> list[tuple[int, int, str]]:
+    return [(outcome.sequence, outcome.matched, outcome.code) for outcome in confirmations.take()]
+
+
+def test_an_event_for_nobody_is_confirmed_at_once() -> None:
+    confirmations = Confirmations(30.0)
+    confirmations.begin(1, 7, 0, set(), 0.0)
+    assert outcomes(confirmations) == [(7, 0, "")]
+    assert confirmations.pending(1) == 0
+
+
+def test_the_last_party_decides_when() -> None:
+    confirmations = Confirmations(30.0)
+    confirmations.begin(1, 7, 2, {(LOG, 3), (5, 9)}, 0.0)
+    confirmations.acknowledge((5, 9))
+    assert (outcomes(confirmations), confirmations.waits(1, 7)) == ([], True)
+    confirmations.acknowledge((LOG, 3))
+    assert (outcomes(confirmations), confirmations.waits(1, 7)) == ([(7, 2, "")], False)
+
+
+def test_one_failure_spoils_it_and_the_first_reason_is_told() -> None:
+    confirmations = Confirmations(30.0)
+    confirmations.begin(1, 7, 3, {(5, 1), (6, 1), (7, 1)}, 0.0)
+    confirmations.fail((6, 1), "late")
+    confirmations.fail((7, 1), "gone")
+    assert outcomes(confirmations) == []
+    confirmations.acknowledge((5, 1))
+    (outcome,) = confirmations.take()
+    assert (outcome.code, outcome.message) == ("late", "2 of those it was for did not get it")
+
+
+def test_silence_is_a_failure_and_its_parties_are_named() -> None:
+    confirmations = Confirmations(30.0)
+    confirmations.begin(1, 7, 2, {(5, 1), (6, 1)}, 0.0)
+    confirmations.begin(1, 8, 1, {(5, 2)}, 10.0)
+    confirmations.acknowledge((6, 1))
+    assert confirmations.next_deadline() == 30.0
+    assert confirmations.expire(29.9) == []
+    assert confirmations.expire(30.0) == [(5, 1)]
+    assert outcomes(confirmations) == [(7, 2, Code.TIMEOUT)]
+    assert confirmations.next_deadline() == 40.0
+    confirmations.acknowledge((5, 1))  # too late: nothing happens
+    assert outcomes(confirmations) == []
+
+
+def test_pending_events_are_counted_by_publisher() -> None:
+    confirmations = Confirmations(30.0)
+    for publisher, sequence in [(1, 1), (1, 2), (2, 1)]:
+        confirmations.begin(publisher, sequence, 1, {(publisher, sequence)}, 0.0)
+    assert [confirmations.pending(publisher) for publisher in (1, 2, 3)] == [2, 1, 0]
+    confirmations.acknowledge((1, 1))
+    confirmations.expire(30.0)
+    assert [confirmations.pending(publisher) for publisher in (1, 2, 3)] == [0, 0, 0]
+    assert len(confirmations) == 0

@@ -1,0 +1,941 @@
+"""The client session without I/O, against a broker of hand-made frames: every rule of its life, on a manual clock."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, TypeVar
+
+import pytest
+
+from plait.addresses import Address
+from plait.backoff import Backoff
+from plait.errors import (
+    AuthFailed,
+    BufferFull,
+    Closed,
+    ConnectionLost,
+    DeadlineMissed,
+    DurabilityFailed,
+    NotAllowed,
+    Refused,
+    Timeout,
+)
+from plait.interest import Interest, Phase, Terms
+from plait.line import MOVES, State
+from plait.notices import Gap, Late, Rerouted, SlowConsumer
+from plait.outputs import (
+    Answered,
+    Confirmed,
+    Connect,
+    Disconnect,
+    Ended,
+    Lost,
+    MatchingChanged,
+    NotConfirmed,
+    OfferEnded,
+    Opened,
+    Reached,
+    Reading,
+    Write,
+)
+from plait.session import NO_HEADERS, Session
+from plait.settings import NEVER, Buffer, Outbox, Reconnect, SessionSettings
+from plait_core import Event
+from plait_core.wire import (
+    Close,
+    Confirm,
+    Deliver,
+    Delivery,
+    FrameDecoder,
+    Hello,
+    Ping,
+    Pong,
+    Publish,
+    Welcome,
+    deliver_head,
+    encode_block,
+    encode_frame,
+)
+from plait_core.wire.session_frames import (
+    CONFIRM,
+    DURABLE,
+    LATE,
+    Acknowledge,
+    Advertise,
+    Done,
+    Failed,
+    Matching,
+    Notice,
+    NoticeKind,
+    Receipt,
+    Refusal,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+
+HOME = 77
+A, B = Address("a"), Address("b")
+F = TypeVar("F")
+
+
+class Story:
+    """A session, a clock, and a broker that says what the test tells it to."""
+
+    def __init__(self, *addresses: Address, token: str | None = None, **settings: Any) -> None:
+        self.now = 1000.0
+        self.session = Session(addresses or (A,), SessionSettings("ibis", **settings), random.Random(1), lambda: token)
+        self.said: list[Any] = []
+        self.outputs: list[Any] = []
+        self.news: list[Any] = []
+        self.decoder = FrameDecoder()
+        self.session.start(self.now)
+        self.turn()
+
+    def turn(self) -> list[Any]:
+        """Carry out what the session asks for; the frames that it wrote."""
+        written: list[Any] = []
+        for output in self.session.take_output(self.now):
+            self.outputs.append(output)
+            if isinstance(output, Connect):
+                self.decoder = FrameDecoder()
+            elif isinstance(output, Write):
+                self.decoder.feed(b"".join(output.chunks))
+                while frames := self.decoder.take():
+                    written += frames
+                    if isinstance(frames[0], Hello):
+                        self.decoder.establish(1)
+        self.said += written
+        self.news += self.session.take_happenings()
+        return written
+
+    def connect(self) -> Story:
+        self.session.connected(self.now)
+        self.turn()
+        return self
+
+    def open(self, *, session: int = 5, resumed: bool = False, delivered: int = 0, heartbeat_s: float = 5.0) -> Story:
+        """Connected and welcome."""
+        self.connect()
+        return self.say(Welcome(1, (), "hub", HOME, session, heartbeat_s, resumed, delivered))
+
+    def say(self, *frames: Any) -> Story:
+        self.session.receive(b"".join(encode_frame(frame) for frame in frames), self.now)
+        self.turn()
+        return self
+
+    def deliver(
+        self, sequence: int, *, to: int = 1, flags: int = 0, position: int = 0, publisher: int = 9,
+        path: tuple[int, ...] = (HOME,), delay_us: int = 0, payload: bytes = b"",
+    ) -> Story:  # fmt: skip
+        block = encode_block(Event({"n": sequence}, payload, publisher, sequence))
+        head = deliver_head(block, delay_us, 0, path, [Delivery(to, flags, position)])
+        self.session.receive(head + block, self.now)
+        self.turn()
+        return self
+
+    def lose(self, reason: str = "reset") -> Story:
+        self.session.disconnected(self.now, reason)
+        self.turn()
+        return self
+
+    def wait(self, seconds: float) -> Story:
+        """Let time pass, ringing every deadline on the way."""
+        end = self.now + seconds
+        while (at := self.session.next_deadline()) is not None and at <= end:
+            self.now = max(self.now, at)
+            self.session.tick(self.now)
+            self.turn()
+        self.now = end
+        return self
+
+    def until_connect(self) -> Address:
+        """Wait for the next attempt; where it goes."""
+        for _ in range(100):
+            if self.session.line.state is State.CONNECTING:
+                return self.connects()[-1]
+            at = self.session.next_deadline()
+            assert at is not None, "no attempt will come"
+            self.now = max(self.now, at)
+            self.session.tick(self.now)
+            self.turn()
+        raise AssertionError("no attempt came")
+
+    def again(self, **how: Any) -> Story:
+        """The connection breaks and is back."""
+        self.lose()
+        self.until_connect()
+        return self.open(**how)
+
+    def publish(self, confirm: Confirm = Confirm.NONE, lifetime_s: float = 0, **attributes: Any) -> int:
+        session = self.session
+        if not confirm and not lifetime_s:
+            return session.publish(attributes or {"x": 1}, b"", 1, 0, NO_HEADERS)
+        return session.publish_retained(
+            attributes or {"x": 1}, b"", 1, 0, NO_HEADERS,
+            lifetime_us=round(lifetime_s * 1e6), confirm=confirm, now=self.now,
+        )  # fmt: skip
+
+    def subscribe(self, filter: str = "true", **terms: Any) -> Interest:
+        """A subscription that the broker has installed."""
+        interest, request = self.session.wishes.subscribe(Terms(filter, **terms), self.now)
+        self.turn()
+        self.say(Done(request))
+        return interest
+
+    def heard(self, kind: type[F]) -> list[F]:
+        return [frame for frame in self.said if isinstance(frame, kind)]
+
+    def happened(self, kind: type[F]) -> list[F]:
+        return [piece for piece in self.news if isinstance(piece, kind)]
+
+    def connects(self) -> list[Address]:
+        return [output.address for output in self.outputs if isinstance(output, Connect)]
+
+    def forget(self) -> Story:
+        self.said, self.outputs, self.news = [], [], []
+        return self
+
+
+def sequences(interest: Interest) -> list[int]:
+    """What the application gets now."""
+    taken = []
+    while interest.queue:
+        taken.append(interest.take()[0].sequence)
+    return taken
+
+
+# --- the life of a connection -----------------------------------------------------------------------------------------
+
+
+def test_hello_says_who_and_welcome_opens() -> None:
+    story = Story(token="secret").open()
+    (hello,) = story.heard(Hello)
+    assert (hello.name, hello.token, hello.resume) == ("ibis", "secret", None)
+    assert hello.publisher == story.session.publisher != 0
+    assert story.session.is_open
+    assert story.happened(Opened) == [Opened(resumed=False, again=False)]
+
+
+def test_a_token_in_the_url_comes_before_the_other() -> None:
+    story = Story(Address("a", token="mine"), token="general").connect()
+    assert story.heard(Hello)[0].token == "mine"
+
+
+def test_the_table_of_states_reaches_every_state_and_ends() -> None:
+    reached = {State.IDLE}
+    for _ in State:
+        reached |= {to for state in reached for to in MOVES[state]}
+    assert reached == set(State)
+    assert all(State.ENDED in to for state, to in MOVES.items() if state is not State.ENDED)
+
+
+def test_an_attempt_that_nobody_answers_is_given_up_after_the_timeout() -> None:
+    story = Story(A, B, timeout_s=3).wait(2.9)
+    assert not story.happened(Lost)
+    story.wait(0.2)
+    assert isinstance(story.happened(Lost)[0].error, Timeout)
+    assert story.until_connect() == B
+
+
+def test_a_greeting_without_a_welcome_is_given_up_too() -> None:
+    story = Story(timeout_s=3).connect().wait(3.1)
+    assert isinstance(story.happened(Lost)[0].error, Timeout)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [("auth", AuthFailed), ("not_allowed", NotAllowed), ("never heard of", Refused)]
+)
+def test_a_refusal_for_good_ends_it(code: str, kind: type[Exception]) -> None:
+    story = Story().connect()
+    story.session.receive(encode_frame(Close(code, "no"), 0), story.now)
+    story.turn()
+    (ended,) = story.happened(Ended)
+    assert type(ended.error) is kind
+    assert story.session.next_deadline() is None
+
+
+def test_a_draining_broker_sends_us_to_the_next_address() -> None:
+    story = Story(A, B).open().say(Close("draining", "stopping", retryable=True))
+    assert story.until_connect() == B
+
+
+def test_after_a_good_connection_the_same_address_comes_first() -> None:
+    story = Story(A, B).lose()
+    assert story.until_connect() == B
+    story.open().lose()
+    assert story.until_connect() == B
+
+
+def test_bytes_that_break_the_protocol_are_answered_and_the_line_comes_back() -> None:
+    story = Story().open()
+    story.session.receive(b"\0\0\0\0\1\x99\0\0", story.now)
+    story.turn()
+    assert story.heard(Close)[-1].code == "protocol"
+    assert not story.session.is_open
+    story.until_connect()
+    assert story.open().session.is_open
+
+
+def test_a_frame_that_no_broker_sends_breaks_the_protocol() -> None:
+    story = Story().open().say(Subscribe(1, 1, "true"))
+    assert story.heard(Close)[-1].code == "protocol"
+
+
+def test_a_refusal_before_the_welcome_is_written_in_the_handshakes_version() -> None:
+    story = Story().connect()
+    story.session.receive(b"GET / HTTP/1.1\r\n\r\n", story.now)
+    (write,) = [output for output in story.session.take_output(story.now) if isinstance(output, Write)]
+    assert write.chunks[0][4] == 0
+
+
+def test_close_says_goodbye_and_ends() -> None:
+    story = Story().open()
+    story.session.close(story.now)
+    story.turn()
+    assert story.heard(Close) == [Close("bye")]
+    assert story.outputs[-1] == Disconnect()
+    assert story.happened(Ended) == [Ended(None)]
+    with pytest.raises(Closed):
+        story.session.wishes.subscribe(Terms("true"), story.now)
+
+
+def test_close_sends_what_was_published_first() -> None:
+    story = Story().open()
+    story.publish()
+    story.session.close(story.now)
+    assert [type(frame) for frame in story.turn()] == [Publish, Close]
+
+
+# --- reconnecting -----------------------------------------------------------------------------------------------------
+
+
+def test_waits_are_drawn_with_full_jitter_below_a_bound_that_doubles() -> None:
+    drawn: list[list[float]] = [[] for _ in range(8)]
+    for seed in range(2000):
+        backoff = Backoff((A,), Reconnect(first_s=0.1, max_s=2.0), random.Random(seed))
+        for waits in drawn:
+            waits.append(backoff.failed())
+    for n, waits in enumerate(drawn):
+        bound = min(2.0, 0.1 * 2**n)
+        assert 0 <= min(waits) < 0.05 * bound
+        assert 0.95 * bound < max(waits) <= bound
+        assert abs(sum(waits) / len(waits) - bound / 2) < 0.05 * bound  # uniform: its mean is the middle
+
+
+def test_the_bound_grows_once_a_round_over_all_addresses_and_never_overflows() -> None:
+    backoff = Backoff((A, B), Reconnect(first_s=1, max_s=1e9), random.Random(1))
+    bounds = []
+    for _ in range(6):
+        bounds.append(backoff.wait_max_s())
+        backoff.failed()
+    assert bounds == [1, 1, 2, 2, 4, 4]
+    for _ in range(10_000):
+        backoff.failed()
+    assert backoff.wait_max_s() == 1e9
+
+
+def test_it_tries_for_ever_unless_told() -> None:
+    story = Story(A, B, reconnect=Reconnect(0.1, 0.2))
+    for n in range(200):
+        story.lose("refused")
+        assert story.until_connect() == (B, A)[n % 2]
+
+
+def test_it_gives_up_when_told() -> None:
+    story = Story(reconnect=Reconnect(give_up_after_s=30)).open()
+    interest = story.subscribe()
+    lost_at = story.now
+    story.lose()
+    while not story.happened(Ended):
+        story.until_connect()
+        story.lose("refused")
+    assert story.now - lost_at <= 30
+    assert isinstance(story.happened(Ended)[0].error, ConnectionLost)
+    assert interest.phase is Phase.ENDED
+    assert isinstance(interest.error, ConnectionLost)
+
+
+def test_never_reconnecting_still_tries_every_address_once() -> None:
+    story = Story(A, B, reconnect=NEVER).lose("refused")
+    assert story.until_connect() == B
+    story.open().lose()
+    assert story.happened(Ended)
+
+
+def test_a_connection_that_proved_itself_starts_the_backoff_anew() -> None:
+    story = Story(reconnect=Reconnect(0.1, 100))
+    for _ in range(6):
+        story.lose()
+        story.until_connect()
+    story.open()
+    for _ in range(10):
+        story.wait(1.0).say(Ping(1))
+    story.lose()
+    assert story.happened(Lost)[-1].retry_s <= 0.1
+
+
+# --- heartbeat and round trip -----------------------------------------------------------------------------------------
+
+
+def test_the_brokers_pings_are_answered() -> None:
+    assert Pong(42) in Story().open().say(Ping(42)).said
+
+
+def test_a_ping_goes_out_every_heartbeat_the_shorter_of_the_two() -> None:
+    story = Story(heartbeat_s=2).open(heartbeat_s=1).forget()
+    for _ in range(5):
+        story.wait(1.0).say(Pong(story.heard(Ping)[-1].nonce))
+    assert len(story.heard(Ping)) == 5
+
+
+def test_three_silent_heartbeats_end_a_connection() -> None:
+    story = Story(heartbeat_s=2).open().wait(5.9)
+    assert story.session.is_open
+    story.wait(0.2)
+    assert isinstance(story.happened(Lost)[0].error, ConnectionLost)
+    assert "silent" in str(story.happened(Lost)[0].error)
+
+
+def test_half_the_round_trip_adds_to_the_delay_and_slow_pongs_hardly_count() -> None:
+    story = Story(heartbeat_s=2).open()
+    story.now += 0.010
+    story.say(Pong(story.heard(Ping)[-1].nonce))
+    assert story.session.line.round_trip.half_s == pytest.approx(0.005)
+    story.wait(2.0)
+    story.now += 0.160
+    story.say(Pong(story.heard(Ping)[-1].nonce))
+    assert story.session.line.round_trip.half_s == pytest.approx(0.010)
+    interest = story.subscribe()
+    story.deliver(1, delay_us=3000)
+    assert interest.take()[3] == pytest.approx(0.010)
+
+
+def test_a_pong_that_was_never_asked_for_changes_nothing() -> None:
+    assert Story().open().say(Pong(1)).session.line.round_trip.measured_s == 0
+
+
+# --- publishing -------------------------------------------------------------------------------------------------------
+
+
+def test_sequence_numbers_count_from_one_and_survive_errors() -> None:
+    story = Story().open()
+    assert [story.publish(), story.publish(Confirm.BROKER)] == [1, 2]
+    with pytest.raises(Exception, match="bytes of attributes"):
+        story.publish(**{f"a{n}": "x" * 16_000 for n in range(5)})
+    assert story.publish() == 3
+    assert [frame.sequence for frame in story.turn()] == [1, 2, 3]
+
+
+def test_publishes_wait_for_a_connection_in_order() -> None:
+    story = Story()
+    for _ in range(3):
+        story.publish()
+    assert not story.turn()
+    story.open()
+    assert [frame.sequence for frame in story.heard(Publish)] == [1, 2, 3]
+
+
+def test_a_receipt_confirms_and_a_refusal_tells_why() -> None:
+    story = Story().open()
+    first, second = story.publish(Confirm.BROKER), story.publish(Confirm.SUBSCRIBERS)
+    story.turn()
+    story.say(Receipt((first, 99), (4, 1)), Refusal(second, "durability", "disk full", True))
+    assert story.happened(Confirmed) == [Confirmed(first, 4)]
+    (refused,) = story.happened(NotConfirmed)
+    assert refused.sequence == second
+    assert isinstance(refused.error, DurabilityFailed)
+    assert refused.error.retryable
+    assert story.session.outbox.items == 0
+
+
+def test_what_is_not_confirmed_is_sent_again_first_in_order_under_its_own_number() -> None:
+    story = Story().open()
+    for confirm in (Confirm.BROKER, Confirm.NONE, Confirm.SUBSCRIBERS, Confirm.BROKER):
+        story.publish(confirm)
+    story.turn()
+    story.say(Receipt((1,), (0,)))
+    story.lose()
+    story.publish()
+    story.publish(Confirm.BROKER)
+    story.until_connect()
+    story.forget().open()
+    assert [frame.sequence for frame in story.heard(Publish)] == [3, 4, 5, 6]
+    story.forget().again()
+    assert [frame.sequence for frame in story.heard(Publish)] == [3, 4, 6]
+    assert story.say(Receipt((3, 4, 6), (1, 1, 1))).session.outbox.unconfirmed == 0
+
+
+def test_a_draining_broker_keeps_nothing_so_the_next_one_gets_it() -> None:
+    story = Story().open()
+    story.publish(Confirm.BROKER)
+    story.turn()
+    story.say(Refusal(1, "draining", "stopping", True))
+    assert not story.happened(NotConfirmed)
+    story.forget().again()
+    assert [frame.sequence for frame in story.heard(Publish)] == [1]
+
+
+def test_an_event_that_outlives_itself_in_the_outbox_is_not_sent() -> None:
+    story = Story()
+    story.publish(lifetime_s=1)
+    story.publish(Confirm.BROKER, lifetime_s=1)
+    story.publish(Confirm.BROKER, lifetime_s=60)
+    story.wait(2)
+    assert [n.sequence for n in story.happened(NotConfirmed)] == [2]
+    assert isinstance(story.happened(NotConfirmed)[0].error, DeadlineMissed)
+    story.open()
+    (sent,) = story.heard(Publish)
+    assert sent.sequence == 3
+    assert sent.lifetime_us == 58_000_000  # what is left of it
+    assert story.session.stats().expired == 2
+
+
+def test_what_a_broker_could_not_tell_from_a_duplicate_is_not_sent_again() -> None:
+    story = Story(outbox=Outbox(100_000)).open()
+    story.publish(Confirm.BROKER)
+    for _ in range(5000):
+        story.publish()
+    while story.session.outbox.waiting:
+        story.turn()
+    story.forget().again()
+    assert not story.heard(Publish)
+    assert isinstance(story.happened(NotConfirmed)[0].error, ConnectionLost)
+
+
+def test_the_outbox_is_full_at_its_mark_and_has_room_again_at_half() -> None:
+    story = Story(outbox=Outbox(items=4)).open()
+    for _ in range(4):
+        assert not story.session.outbox.full
+        story.publish(Confirm.BROKER)
+    assert story.session.outbox.full
+    story.turn()
+    story.say(Receipt((1,), (0,)))
+    assert story.session.outbox.full
+    story.say(Receipt((2,), (0,)))
+    assert not story.session.outbox.full
+
+
+def test_the_outbox_is_bounded_in_bytes_and_in_what_awaits_confirmation() -> None:
+    story = Story(outbox=Outbox(bytes=300)).open()
+    story.publish(text="x" * 300)
+    assert story.session.outbox.full
+    story = Story(outbox=Outbox(100_000)).open()
+    for _ in range(4096):
+        story.publish(Confirm.BROKER)
+    assert story.session.outbox.full
+
+
+def test_publishes_wait_while_the_transport_takes_none_and_control_frames_do_not() -> None:
+    story = Story().open()
+    story.session.writable = False
+    story.publish()
+    story.session.wishes.subscribe(Terms("true"), story.now)
+    assert [type(frame) for frame in story.turn()] == [Subscribe]
+    story.session.writable = True
+    assert [type(frame) for frame in story.turn()] == [Publish]
+
+
+def test_a_barrier_overtakes_no_publish_and_survives_a_reconnect() -> None:
+    story = Story().open()
+    story.publish(Confirm.BROKER)
+    nonce = story.session.barrier()
+    assert [type(frame) for frame in story.turn()] == [Publish, Ping]
+    story.forget().again()
+    assert [type(frame) for frame in story.said if not isinstance(frame, Hello)][-2:] == [Publish, Ping]
+    story.say(Pong(nonce))
+    assert [reached.nonce for reached in story.happened(Reached)] == [nonce]
+
+
+def test_closing_tells_everyone_who_waits() -> None:
+    story = Story().open()
+    story.publish(Confirm.BROKER)
+    _, request = story.session.wishes.subscribe(Terms("true"), story.now)
+    story.session.close(story.now)
+    story.turn()
+    assert isinstance(story.happened(NotConfirmed)[0].error, Closed)
+    assert isinstance(story.happened(Answered)[0].error, Closed)
+    assert story.happened(Answered)[0].request == request
+
+
+# --- subscriptions and advertisements ---------------------------------------------------------------------------------
+
+
+def test_a_subscription_is_open_when_the_broker_says_done() -> None:
+    story = Story().open()
+    interest, request = story.session.wishes.subscribe(Terms("x > 1", within_us=50_000), story.now)
+    story.turn()
+    assert story.heard(Subscribe)[0].filter == "x > 1"
+    assert interest.phase is Phase.OPENING
+    story.say(Done(request))
+    assert interest.phase is Phase.OPEN
+    assert story.happened(Answered) == [Answered(request, None)]
+
+
+def test_a_refused_subscription_is_forgotten() -> None:
+    story = Story().open()
+    interest, request = story.session.wishes.subscribe(Terms("true"), story.now)
+    story.turn()
+    story.say(Failed(request, "limit", "too many", "close some"))
+    assert interest.phase is Phase.ENDED
+    assert not story.session.wishes.interests
+    assert story.happened(Answered)[0].error.hint == "close some"  # type: ignore[union-attr]
+
+
+def test_a_request_without_an_answer_times_out_and_is_taken_back() -> None:
+    story = Story(timeout_s=5, heartbeat_s=100).open(heartbeat_s=100)
+    story.session.wishes.subscribe(Terms("true"), story.now)
+    story.session.wishes.advertise("true", 0, story.now)
+    story.turn()
+    story.wait(6)
+    assert [type(answer.error) for answer in story.happened(Answered)] == [Timeout, Timeout]
+    assert story.heard(Unsubscribe)
+    assert story.heard(Unadvertise)
+    assert not story.session.wishes.interests
+    assert not story.session.wishes.offers
+
+
+def test_a_new_session_is_asked_for_everything_and_the_gap_is_told() -> None:
+    story = Story().open()
+    interest, durable = story.subscribe("a == 1"), story.subscribe("b == 2", durable="me")
+    _, request = story.session.wishes.advertise("c == 3", 7.0, story.now)
+    story.turn()
+    story.say(Done(request)).forget()
+    story.again(session=6)
+    assert [(s.subscription, s.filter) for s in story.heard(Subscribe)] == [(1, "a == 1"), (2, "b == 2")]
+    assert [(a.filter, a.rate) for a in story.heard(Advertise)] == [("c == 3", 7.0)]
+    assert list(interest.notices.items) == [Gap("reconnected")]
+    assert interest.gaps == 1
+    assert not durable.notices.items  # the log will replay
+    story.say(*[Done(s.request) for s in story.heard(Subscribe)])
+    assert not story.happened(Answered)  # nobody asked
+
+
+def test_a_request_whose_answer_was_lost_is_asked_again_and_answered_once() -> None:
+    story = Story(timeout_s=60).open()
+    interest, request = story.session.wishes.subscribe(Terms("a == 1"), story.now)
+    story.turn()
+    story.forget().again(session=6)
+    assert [s.request for s in story.heard(Subscribe)] == [request]
+    story.say(Done(request))
+    assert story.happened(Answered) == [Answered(request, None)]
+    assert interest.phase is Phase.OPEN
+    assert not interest.notices.items  # it was never open before
+
+
+def test_resuming_asks_for_nothing_again_and_counts_what_was_lost_on_the_way() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    story.deliver(1).deliver(2)
+    story.forget().again(resumed=True, delivered=5)
+    assert story.heard(Hello)[0].resume == 5
+    assert not story.heard(Subscribe)
+    assert list(interest.notices.items) == [Gap("connection_lost", 3)]
+    assert interest.dropped == 3
+    story.deliver(6).forget().again(resumed=True, delivered=6)
+    assert interest.gaps == 1
+    assert sequences(interest) == [1, 2, 6]
+
+
+def test_a_resubscription_that_cannot_be_served_is_tried_again_and_a_refused_one_ends() -> None:
+    story = Story(heartbeat_s=100).open(heartbeat_s=100)
+    soon, never = story.subscribe("a == 1"), story.subscribe("b == 1")
+    story.forget().again(session=6, heartbeat_s=100)
+    first, second = story.heard(Subscribe)
+    story.forget().say(Failed(first.request, "taken", retryable=True), Failed(second.request, "not_allowed"))
+    assert never.phase is Phase.ENDED
+    assert isinstance(never.error, NotAllowed)
+    story.wait(1.1)
+    (retried,) = story.heard(Subscribe)
+    assert retried.filter == "a == 1"
+    assert soon.phase is Phase.OPEN
+
+
+def test_what_a_new_session_was_asked_for_is_asked_again_when_it_is_resumed() -> None:
+    story = Story().open()
+    story.subscribe("a == 1")
+    story.again(session=6)  # the question is on its way when the connection breaks again
+    story.forget().again(session=6, resumed=True)
+    assert [s.filter for s in story.heard(Subscribe)] == ["a == 1"]
+
+
+def test_changing_the_filter_is_kept_only_when_the_broker_took_it() -> None:
+    story = Story().open()
+    interest = story.subscribe("a == 1")
+    for answer, kept in ((Failed, "a == 1"), (Done, "a == 2")):
+        request = story.session.wishes.change(interest, interest.terms.with_filter("a == 2"), story.now)
+        story.turn()
+        story.say(Failed(request, "limit") if answer is Failed else Done(request))
+        assert interest.terms.filter == kept
+
+
+def test_unsubscribing_from_what_is_gone_is_done() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    request = story.session.wishes.unsubscribe(interest, story.now)
+    story.turn()
+    story.say(Failed(request, "unknown"))
+    assert story.happened(Answered)[-1] == Answered(request, None)
+    interest = story.subscribe()
+    request = story.session.wishes.unsubscribe(interest, story.now)
+    story.turn()
+    story.again(session=6)
+    assert story.happened(Answered)[-1] == Answered(request, None)
+
+
+def test_a_draining_subscription_gets_what_the_broker_had_queued() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    request = story.session.wishes.unsubscribe(interest, story.now, drain=True)
+    assert story.turn() == [Unsubscribe(request, 1, drain=True)]
+    story.deliver(1)
+    story.say(Done(request)).deliver(2)
+    assert interest.phase is Phase.ENDED
+    assert sequences(interest) == [1]
+
+
+def test_abandoning_a_subscription_takes_it_back() -> None:
+    story = Story().open()
+    interest, request = story.session.wishes.subscribe(Terms("true"), story.now)
+    story.turn()
+    story.session.wishes.abandon(request)
+    assert story.turn() == [Unsubscribe(0, interest.id)]
+    story.say(Done(request)).deliver(1)
+    assert not interest.queue
+    assert not story.happened(Answered)
+
+
+def test_matching_is_told_when_it_changes_and_a_lost_advertisement_too() -> None:
+    story = Story().open()
+    offer, request = story.session.wishes.advertise("true", 0, story.now)
+    story.turn()
+    story.say(Done(request), Matching(1, True), Matching(1, True), Matching(1, False), Matching(9, True))
+    assert [change.matching for change in story.happened(MatchingChanged)] == [True, False]
+    story.forget().again(session=6)
+    story.say(Failed(story.heard(Advertise)[0].request, "not_allowed"))
+    assert story.happened(OfferEnded)[0].advertisement == offer.id
+
+
+# --- deliveries -------------------------------------------------------------------------------------------------------
+
+
+def test_a_duplicate_never_reaches_the_application() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    story.deliver(1).deliver(2).deliver(2).deliver(1).deliver(1, publisher=8)
+    story.again(session=6)  # another broker process, which has forgotten everything
+    story.deliver(2).deliver(3)
+    assert sequences(interest) == [1, 2, 1, 3]
+    assert interest.duplicates == 3
+
+
+def test_one_frame_may_be_for_several_subscriptions() -> None:
+    story = Story().open()
+    one, two = story.subscribe(), story.subscribe()
+    block = encode_block(Event({}, b"", 9, 1))
+    deliveries = [Delivery(1, 0, 0), Delivery(2, 0, 0), Delivery(3, 0, 0)]
+    story.session.receive(deliver_head(block, 0, 0, (HOME,), deliveries) + block, story.now)
+    assert sequences(one) == sequences(two) == [1]
+
+
+def test_events_come_out_the_same_however_the_bytes_are_cut() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    data = b""
+    for n in range(1, 20):
+        block = encode_block(Event({"n": n}, b"x" * n, 9, n))
+        data += deliver_head(block, 0, 0, (HOME,), [Delivery(1, 0, 0)]) + block
+    for byte in data:
+        story.session.receive(bytes([byte]), story.now)
+    assert sequences(interest) == list(range(1, 20))
+
+
+@pytest.mark.parametrize(("policy", "kept"), [("drop_oldest", [3, 4, 5]), ("drop_newest", [1, 2, 3])])
+def test_a_full_buffer_drops_by_policy_and_tells(policy: Any, kept: list[int]) -> None:
+    story = Story().open()
+    interest = story.subscribe(buffer=Buffer(items=3, full=policy))
+    for n in range(1, 6):
+        story.deliver(n)
+    first, last = (1, 2) if policy == "drop_oldest" else (4, 5)
+    assert [n for n in interest.notices.items if isinstance(n, Gap)] == [Gap("queue_full", 2, 9, first, last)]
+    stats = interest.stats()
+    assert (stats.received, stats.dropped, stats.pending, stats.gaps) == (5, 2, 3, 2)
+    assert sequences(interest) == kept
+
+
+def test_a_buffer_is_bounded_in_bytes_too() -> None:
+    story = Story().open()
+    interest = story.subscribe(buffer=Buffer(bytes=1000))
+    for n in range(1, 10):
+        story.deliver(n, payload=b"x" * 300)
+    assert interest.stats().pending_bytes <= 1000
+    assert sequences(interest)[-1] == 9
+    story.deliver(10, payload=b"x" * 2000)
+    assert not interest.queue
+
+
+def test_close_ends_a_subscription_that_is_full() -> None:
+    story = Story().open()
+    interest = story.subscribe(buffer=Buffer(items=2, full="close"))
+    for n in range(1, 4):
+        story.deliver(n)
+    assert story.heard(Unsubscribe)
+    assert sequences(interest) == [1, 2]
+    assert isinstance(interest.error, BufferFull)
+
+
+def test_block_stops_reading_until_half_is_read_and_is_not_taken_for_dead() -> None:
+    story = Story(heartbeat_s=1).open()
+    interest = story.subscribe(buffer=Buffer(items=4, full="block"))
+    for n in range(1, 6):
+        story.deliver(n)
+    assert [o for o in story.outputs if isinstance(o, Reading)] == [Reading(False)]
+    story.forget().wait(10)
+    assert story.session.is_open
+    assert len(story.heard(Ping)) == 10  # the broker sees that we live
+    for _ in range(3):
+        interest.take()
+    story.turn()
+    assert [o for o in story.outputs if isinstance(o, Reading)] == [Reading(True)]
+    story.wait(1.5)
+    assert story.session.is_open
+    assert sequences(interest) == [4, 5]
+
+
+def test_a_durable_subscription_blocks_rather_than_drop() -> None:
+    story = Story().open()
+    interest = story.subscribe(durable="me", buffer=Buffer(items=2))
+    for n in range(1, 5):
+        story.deliver(n, flags=DURABLE, position=n)
+    assert Reading(False) in story.outputs
+    assert sequences(interest) == [1, 2, 3, 4]
+
+
+def test_late_events_are_flagged_or_counted() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    story.deliver(1, flags=LATE).deliver(2, flags=LATE)
+    story.say(Notice(1, NoticeKind.GAP, "late", 3))
+    assert list(interest.notices.items) == [Late(2, dropped=False), Late(3, dropped=True)]
+    stats = interest.stats()
+    assert (stats.late, stats.dropped, stats.pending) == (5, 3, 2)
+
+
+def test_what_the_broker_dropped_is_told() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    story.say(
+        Notice(1, NoticeKind.SLOW, count=9),
+        Notice(1, NoticeKind.GAP, "outbox_items", 2, 9, 4, 5),
+        Notice(1, NoticeKind.GAP, "outbox_items", 1, 9, 7, 7),
+        Notice(8, NoticeKind.GAP, "outbox_items", 2),
+    )
+    assert list(interest.notices.items) == [SlowConsumer("broker", 9), Gap("outbox_items", 3, 9, 4, 7)]
+    assert interest.dropped == 3
+
+
+@pytest.mark.parametrize(("reason", "kind"), [("outbox_bytes", BufferFull), ("revoked", Refused)])
+def test_a_subscription_that_the_broker_closed_says_why(reason: str, kind: type[Exception]) -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    story.deliver(1).say(Notice(1, NoticeKind.CLOSED, reason))
+    assert type(interest.error) is kind
+    assert sequences(interest) == [1]
+
+
+def test_a_slow_application_and_another_way_are_told() -> None:
+    story = Story().open()
+    interest = story.subscribe(buffer=Buffer(items=4))
+    story.deliver(1).deliver(2, path=(3, HOME)).deliver(3, path=(3, HOME))
+    assert list(interest.notices.items) == [Rerouted(9, (HOME,), (3, HOME)), SlowConsumer("client", 2)]
+
+
+def test_notices_that_nobody_reads_are_bounded() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    for n in range(3000):
+        story.deliver(n + 1, path=(n, HOME))
+    assert len(interest.notices.items) == 1024
+    assert interest.notices.forgotten == 2999 - 1024
+
+
+# --- acknowledging ----------------------------------------------------------------------------------------------------
+
+
+def test_acknowledgements_go_out_together_once() -> None:
+    story = Story().open()
+    interest = story.subscribe(durable="me")
+    for n in range(1, 4):
+        story.deliver(n, flags=DURABLE, position=10 * n)
+    interest.deal_with(10)
+    interest.deal_with(30)
+    interest.deal_with(10)
+    assert story.turn() == [Acknowledge(1, (10, 30))]
+    assert story.turn() == []
+    interest.deal_with_all_up_to(30)
+    assert story.turn() == [Acknowledge(1, (20,))]
+
+
+def test_what_nobody_asks_for_is_not_acknowledged() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    story.deliver(1).deliver(2, flags=CONFIRM, position=7)
+    interest.deal_with(0)
+    interest.deal_with(7)
+    assert story.turn() == [Acknowledge(1, (7,))]
+
+
+def test_a_repeated_delivery_is_acknowledged_again_if_it_was_dealt_with() -> None:
+    story = Story().open()
+    interest = story.subscribe(durable="me")
+    story.deliver(1, flags=DURABLE, position=1).deliver(2, flags=DURABLE, position=2)
+    interest.deal_with(1)
+    story.again(session=6)  # the acknowledgement may not have arrived
+    story.forget().deliver(1, flags=DURABLE, position=1).deliver(2, flags=DURABLE, position=2)
+    assert story.heard(Acknowledge) == [Acknowledge(1, (1,))]
+    assert sequences(interest) == [1, 2]
+
+
+def test_confirmations_of_a_session_that_is_no_more_are_void() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    story.deliver(1, flags=CONFIRM, position=7)
+    story.forget().again(session=6)
+    interest.deal_with(7)
+    story.turn()
+    assert not story.heard(Acknowledge)
+
+
+def test_an_acknowledgement_may_ask_for_an_answer_over_reconnects() -> None:
+    story = Story(timeout_s=60).open()
+    interest = story.subscribe(durable="me")
+    story.deliver(1, flags=DURABLE, position=1)
+    interest.deal_with(1)
+    request = story.session.wishes.acknowledge(interest, story.now)
+    story.turn()
+    story.forget().again(session=6)
+    assert Acknowledge(1, (), 0, request) in story.said
+    story.say(Done(request))
+    assert story.happened(Answered) == [Answered(request, None)]
+
+
+def test_what_is_put_back_comes_again_after_the_others() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    story.deliver(1).deliver(2)
+    arrival = interest.take()
+    assert isinstance(arrival[0], Deliver)
+    interest.put_back(arrival)
+    assert sequences(interest) == [2, 1]
+    assert interest.delivered == 2
+
+
+def test_two_runs_with_one_seed_write_the_same_bytes() -> None:
+    def run() -> list[Any]:
+        story = Story(A, B).open()
+        story.subscribe()
+        story.publish(Confirm.BROKER)
+        story.again().wait(30)
+        return story.outputs
+
+    assert run() == run()

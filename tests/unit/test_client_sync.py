@@ -1,0 +1,254 @@
+"""The sync face over real sockets, against the real broker protocol in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import plait
+import plait.sync
+from plait_broker import Broker, BrokerSettings, Caller, OpenGate, Persist, Send
+from plait_broker import Close as CloseLink
+
+plait.sync._new_loop().close()  # uvloop opens a pipe with its first loop, and keeps it for the life of the process
+
+
+class Link(asyncio.Protocol):
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.hub.count += 1
+        self.id = self.hub.count
+        self.hub.links[self.id] = self
+        self.hub.broker.connected(self.id, Caller("127.0.0.1"), time.monotonic())
+        self.hub.pump()
+
+    def data_received(self, data: bytes) -> None:
+        self.hub.broker.receive(self.id, data, time.monotonic())
+        self.hub.pump()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.hub.links.pop(self.id, None)
+        self.hub.broker.disconnected(self.id, time.monotonic())
+        self.hub.pump()
+
+
+class Hub:
+    """A broker on a socket: its log stores everything at once, in nothing."""
+
+    def __init__(self) -> None:
+        self.links: dict[int, Link] = {}
+        self.count = 0
+        self.port = 0
+        wall_us = time.time_ns() // 1000
+        self.broker = Broker(
+            BrokerSettings(name="hub"), random.Random(1), OpenGate(), now=time.monotonic(), wall_us=wall_us
+        )
+        self.ready = threading.Event()
+        self.stop = asyncio.Event()
+        self.thread = threading.Thread(target=lambda: asyncio.run(self.serve()))
+        self.thread.start()
+        self.ready.wait()
+
+    async def serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        server = await self.loop.create_server(lambda: Link(self), "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self.ready.set()
+        await self.stop.wait()
+        server.close()
+        await server.wait_closed()
+        for link in list(self.links.values()):
+            link.transport.abort()
+        await asyncio.sleep(0.01)
+
+    def pump(self) -> None:
+        while outputs := self.broker.take_output():
+            for output in outputs:
+                match output:
+                    case Send(link, chunks) if link in self.links:
+                        self.links[link].transport.write(b"".join(chunks))
+                    case CloseLink(link) if link in self.links:
+                        self.links[link].transport.close()
+            for output in outputs:
+                if isinstance(output, Persist):
+                    self.broker.persisted(output.ticket, None, time.monotonic())
+
+    def end(self) -> None:
+        self.loop.call_soon_threadsafe(self.stop.set)
+        self.thread.join()
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    hub = Hub()
+    yield f"plait://127.0.0.1:{hub.port}"
+    hub.end()
+
+
+def test_the_ten_lines_without_asyncio(url: str) -> None:
+    with plait.sync.connect(url) as client:  # noqa: SIM117 - as it is printed
+        with client.subscribe("symbol == 'IBM' and 100 < price <= 130", within=0.5) as quotes:
+            client.publish({"symbol": "IBM", "price": 121.5}, ttl=2)
+            for event in quotes:
+                assert event["symbol"] == "IBM"
+                assert event.path == ("hub",)
+                break
+
+
+def test_the_url_comes_from_the_environment(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAIT_URL", url)
+    with plait.sync.connect() as client:
+        assert client.broker == "hub"
+
+
+def test_publishing_subscribing_and_knowing(url: str) -> None:
+    with plait.sync.connect(url, name="ibis") as client, client.subscribe("x > 0") as events:
+        assert (client.name, client.connected, client.closed) == ("ibis", True, False)
+        assert client.publish({"x": 1}, confirm="broker").matched == 1
+        assert client.try_publish({"x": 2})
+        client.flush()
+        assert [events.next(5)["x"], events.next(5)["x"]] == [1, 2]
+        assert events.stats.delivered == 2
+        with pytest.raises(plait.Timeout):
+            events.next(0.01)
+        events.update("x < 0")
+        client.publish({"x": 1})
+        client.publish({"x": -1})
+        assert next(events)["x"] == -1
+        assert 0 < client.rtt() < 1
+        assert client.stats.published == 4
+        with pytest.raises(plait.FilterSyntax):
+            client.subscribe("x >")
+        with pytest.raises(plait.EventInvalid):
+            client.publish({"x": object()})
+
+
+def test_a_thousand_events_in_order(url: str) -> None:
+    with plait.sync.connect(url) as sender, plait.sync.connect(url) as receiver, receiver.subscribe("true") as events:
+        for n in range(1000):
+            assert sender.try_publish({"n": n})
+        assert [next(events)["n"] for _ in range(1000)] == list(range(1000))
+
+
+def test_iteration_ends_cleanly_after_draining(url: str) -> None:
+    client = plait.sync.connect(url)
+    events = client.subscribe("true")
+    for n in range(3):
+        client.publish({"n": n}, confirm="broker")
+    events.drain()
+    assert [event["n"] for event in events] == [0, 1, 2]
+    with pytest.raises(plait.Closed):
+        events.next()
+    client.close()
+    client.close()
+    with pytest.raises(plait.Closed):
+        client.publish({})
+
+
+def test_closing_from_another_thread_ends_an_iteration(url: str) -> None:
+    client = plait.sync.connect(url)
+    events = client.subscribe("true")
+    got: list[Any] = []
+    reader = threading.Thread(target=lambda: got.extend(events))
+    reader.start()
+    client.publish({"n": 1}, confirm="broker")
+    while not got:
+        time.sleep(0.001)
+    events.close()
+    reader.join(5)
+    assert not reader.is_alive()
+    client.close()
+
+
+def test_requests_callbacks_and_replies(url: str) -> None:
+    with plait.sync.connect(url) as asker, plait.sync.connect(url) as server:
+
+        def answer(event: plait.sync.Event) -> None:
+            event.reply({"sum": event["a"] + event["b"]})  # type: ignore[operator]
+
+        server.subscribe("a > 0 and b > 0").on(answer)
+        assert asker.request({"a": 2, "b": 3})["sum"] == 5
+
+
+def test_a_durable_place_is_kept_between_clients(url: str) -> None:
+    with plait.sync.connect(url) as sender:
+        with plait.sync.connect(url) as client, client.subscribe("true", durable="me") as events:
+            for n in range(4):
+                sender.publish({"n": n}, confirm="broker")
+            assert [events.next(5)["n"], events.next(5)["n"]] == [0, 1]
+        with plait.sync.connect(url) as client, client.subscribe("true", durable="me", ack="manual") as events:
+            assert [events.next(5)["n"], events.next(5)["n"]] == [2, 3]
+            assert events.event is not None
+            events.event.ack()
+        with plait.sync.connect(url) as client:
+            events = client.subscribe("true", durable="me")
+            assert events.next(5)["n"] == 2
+            events.close(forget=True)
+
+
+def test_typed_events_and_notices(url: str) -> None:
+    @dataclass
+    class Point:
+        x: int
+
+    with plait.sync.connect(url) as client, client.subscribe("true", as_=Point) as points:
+        client.publish({"y": 1})
+        client.publish(Point(4))
+        assert points.next(5) == Point(4)
+        assert next(points.events()) == plait.Gap("not_convertible", 1, client.publisher, 1, 1)
+        points.close()
+        assert list(points.events()) == []
+
+
+def test_advertisements(url: str) -> None:
+    with plait.sync.connect(url) as client, client.advertise("x > 0") as offer:
+        client.subscribe("x == 3")
+        client.flush()
+        assert offer.matching
+        assert offer.publish({"x": 3}).seq == 1
+        with pytest.raises(plait.EventInvalid):
+            offer.publish({"x": -3})
+
+
+def test_no_broker_is_an_error_and_no_thread_is_left() -> None:
+    before = threading.active_count()
+    with pytest.raises(plait.ConnectionLost):
+        plait.sync.connect("plait://127.0.0.1:1", reconnect=False)
+    assert threading.active_count() == before
+
+
+def test_calling_from_the_clients_own_thread_is_refused_rather_than_stuck(url: str) -> None:
+    with plait.sync.connect(url) as client:
+
+        async def inside() -> None:
+            client.flush()
+
+        with pytest.raises(plait.Closed, match="own thread"):
+            client._thread.call(inside())
+
+
+def test_it_has_everything_that_the_asyncio_face_has() -> None:
+    def names(thing: type) -> set[str]:
+        return {name for name in dir(thing) if not name.startswith("_")}
+
+    internal = {"start", "answer", "forget_subscription", "acks_by_hand", "made_of", "take_some", "unusable", "let_go"}
+    internal |= {"detach", "matching_changes"}
+    for asynchronous, sync in (
+        (plait.Client, plait.sync.Client),
+        (plait.Subscription, plait.sync.Subscription),
+        (plait.Advertisement, plait.sync.Advertisement),
+    ):
+        assert names(asynchronous) - names(sync) <= internal
+        for name in names(asynchronous) & names(sync):
+            assert getattr(sync, name).__doc__, name
