@@ -19,7 +19,6 @@ from .durables import Durable
 from .links import Link
 from .subscriptions import Subscription
 
-
 NEWS_MAX: Final = 10_000
 """Notices of one session that may not have arrived: as many as it may have subscriptions."""
 
