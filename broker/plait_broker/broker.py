@@ -521,14 +521,15 @@ class Broker:
         silent_s = now - link.heard_at
         if silent_s >= DEAD_AFTER_HEARTBEATS * self.settings.heartbeat_s:
             self._close(link, Code.TIMEOUT, f"silent for {silent_s:.1f} s", retryable=True)
-        elif link.pinged_at is None and (silent_s >= self.settings.heartbeat_s or (link.session and link.session.news)):
+        elif link.pinged_at is None and (silent_s >= self.settings.heartbeat_s or _has_news(link)):
             self._ping(link, now)
 
     def _ping(self, link: Link, now: float) -> None:
         link.pinged_at = now
+        proves = _has_news(link)  # then it overtakes nothing
         if link.session is not None:
             link.session.begin_proof()
-        link.send(Ping(new_id(self._randomness)), behind=True)
+        link.send(Ping(new_id(self._randomness)), behind=proves)
 
     def _recover(self, recovered: Recovered) -> None:
         """Take up durable subscriptions and the memory of duplicates where the log left them."""
@@ -545,6 +546,10 @@ class Broker:
             self.interest.add(durable)
         for record in recovered.recent:
             self._publishing.recover(entry_of(record).frame.id)
+
+
+def _has_news(link: Link) -> bool:
+    return link.session is not None and bool(link.session.news)
 
 
 def _refused(outcome: Outcome) -> Refused:

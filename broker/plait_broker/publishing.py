@@ -129,10 +129,13 @@ class Publishing:
         refused = self._refusals.get(frame.id) if self._refusals else None
         if refused is not None:
             raise refused.with_traceback(None)
-        if frame.confirm is Confirm.SUBSCRIBERS and frame.sequence <= self._recovered.get(frame.publisher, 0):
-            if not self._confirmations.waits(frame.publisher, frame.sequence):
-                message = "it was logged before the broker restarted; whether all subscribers have it is not known"
-                raise Refused(DropReason.DUPLICATE, Code.UNKNOWN, message)
+        if (
+            frame.confirm is Confirm.SUBSCRIBERS
+            and frame.sequence <= self._recovered.get(frame.publisher, 0)
+            and not self._confirmations.waits(frame.publisher, frame.sequence)
+        ):
+            message = "it was logged before the broker restarted; whether all subscribers have it is not known"
+            raise Refused(DropReason.DUPLICATE, Code.UNKNOWN, message)
         self._counters.dropped[DropReason.DUPLICATE] += 1
         if frame.confirm and not self._confirmations.waits(frame.publisher, frame.sequence):
             self._confirmations.begin(frame.publisher, frame.sequence, 0, set(), 0.0)
