@@ -7,6 +7,7 @@ whose name was rebound to 127.0.0.1 reads nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -34,6 +35,8 @@ ITEMS_DEFAULT, ITEMS_MAX = 1_000, 10_000
 Json: TypeAlias = dict[str, Any]
 MayRead: TypeAlias = Callable[[str, str], bool]
 """Whether someone with this token, at this address, may look."""
+
+_THIS_MACHINE: Final = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 
 _OPEN: Final = {"/healthz", "/readyz"}
 """For those who only watch whether it lives: they tell nothing else."""
@@ -183,7 +186,7 @@ class Guard:
             return _error(414, "the path is too long", close=True)
         if headers.get(b"content-length", "0") != "0" or b"transfer-encoding" in headers:
             return _error(413, "nothing here takes a body", close=True)
-        if self._loopback and not _names_this_machine(headers.get(b"host", "")):
+        if self._loopback and not _THIS_MACHINE.fullmatch(headers.get(b"host", "")):
             return _error(421, "this answers to localhost only", hint="http://127.0.0.1 or http://localhost")
         if scope["path"] in _OPEN:
             return None
@@ -195,11 +198,6 @@ class Guard:
             refused.headers["www-authenticate"] = "Bearer"
             return refused
         return None
-
-
-def _names_this_machine(host: str) -> bool:
-    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-    return name.lower() in ("localhost", "127.0.0.1", "[::1]")
 
 
 def _present(watched: Watched) -> Broker:

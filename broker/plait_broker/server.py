@@ -43,6 +43,9 @@ from .tls import server_context
 DESCRIPTORS_RESERVED: Final = 64
 """Of open files: for the log, HTTP and whatever libraries open. Connections leave them free."""
 
+STREAMED_MAX: Final = 200
+"""Connections and clients that the stream follows one by one: some milliseconds to describe, twice a second."""
+
 _AT_START_ONLY: Final = ("name", "listen", "http", "data", "retention")
 
 log: Final = logging.getLogger(__name__)
@@ -255,7 +258,16 @@ class BrokerServer:
         }
 
     def _sample(self) -> Sample:
-        return {"broker": broker_facts(self)} if self.broker is not None else {}
+        """For the stream. In a crowd only the broker itself is sampled: who is there is then read by list."""
+        broker = self.broker
+        if broker is None:
+            return {}
+        crowded = self._door.connections > STREAMED_MAX or len(broker.sessions) > STREAMED_MAX
+        return {
+            "broker": broker_facts(self),
+            "links": {} if crowded else {str(link["id"]): link for link in map(_lasting, broker.describe_links())},
+            "clients": {} if crowded else {client["publisher"]: client for client in broker.describe_clients()},
+        }
 
     def _may_read(self, token: str, address: str) -> bool:
         return self._entrance.may_read(token, address)
@@ -296,6 +308,11 @@ def _within_descriptors(limits: DoorLimits) -> DoorLimits:
         "%d connections are allowed, but open files only for %d (ulimit -n %d)", limits.connections_max, possible, soft
     )
     return replace(limits, connections_max=possible)
+
+
+def _lasting(link: dict[str, Any]) -> dict[str, Any]:
+    """What of a connection is not different each time one looks."""
+    return {key: value for key, value in link.items() if key not in ("open_s", "silent_s")}
 
 
 def _version() -> str:

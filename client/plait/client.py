@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, overload
 from plait_core import Event as CoreEvent
 from plait_core import EventId, EventInvalid, Randomness, id_text, new_id
 from plait_core.events import I64_MAX
-from plait_core.filters import Filter, as_filter
+from plait_core.filters import as_filter
 from plait_core.limits import PAYLOAD_BYTES_MAX, PRIORITY_MAX
 from plait_core.wire import Confirm
 from plait_core.wire.session_frames import Late, Start
@@ -36,6 +36,7 @@ from .settings import (
     AckMode,
     Buffer,
     ConfirmLevel,
+    FilterLike,
     LatePolicy,
     Outbox,
     Reconnect,
@@ -136,7 +137,7 @@ class Client:
         return True
 
     def advertise(
-        self, filter: str | Filter, *, rate: float | None = None, schema: Mapping[str, type] | None = None
+        self, filter: FilterLike, *, rate: float | None = None, schema: Mapping[str, type] | None = None
     ) -> Opening[Advertisement]:
         """Say what will be published, and at what rate (events a second). Returns once the broker knows.
 
@@ -158,7 +159,7 @@ class Client:
     @overload
     def subscribe(
         self,
-        filter: str | Filter,
+        filter: FilterLike,
         *,
         as_: None = None,
         within: Seconds | None = None,
@@ -173,7 +174,7 @@ class Client:
     @overload
     def subscribe(
         self,
-        filter: str | Filter,
+        filter: FilterLike,
         *,
         as_: type[T],
         within: Seconds | None = None,
@@ -187,7 +188,7 @@ class Client:
 
     def subscribe(
         self,
-        filter: str | Filter,
+        filter: FilterLike,
         *,
         as_: type[Any] | None = None,
         within: Seconds | None = None,
@@ -239,7 +240,7 @@ class Client:
         """Subscribe to a composite event. Not in this version."""
         raise NotAvailable("composite subscriptions", hint="they come with a later version")
 
-    def predict(self, filter: str | Filter, *, within: Seconds | None = None) -> None:
+    def predict(self, filter: FilterLike, *, within: Seconds | None = None) -> None:
         """Predict on-time delivery before subscribing. Not in this version."""
         raise NotAvailable("delivery prediction", hint="it comes with a later version")
 
@@ -266,7 +267,7 @@ class Client:
         """Wait until the broker has processed everything published so far, confirmations included."""
         self._driver.check()
         async with self._in_time(timeout, "not everything was processed"):
-            waiting = [asyncio.shield(f) for f in self._driver.confirmations.values()]
+            waiting = list(self._driver.confirmations.values())
             await self._driver.reach(self._session.barrier())
             if waiting:
                 await asyncio.wait(waiting)

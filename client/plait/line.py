@@ -115,17 +115,13 @@ class Line:
         self._move(State.GREETING)
         self._deadline = now + self._settings.timeout_s
         self._heard_at = now
-        token = self._backoff.address.token
-        hello = Hello(
-            VERSION_MIN,
-            VERSION_MAX,
-            Role.CLIENT,
-            self._settings.name,
-            self.publisher,
-            CAPABILITIES,
-            self._token() if token is None else token,
-            self.welcome.session if self.welcome is not None else None,
-        )
+        try:
+            hello = self._hello()
+        except Exception as error:  # the token comes from the application, and its function may raise anything
+            failed = ConnectionLost(f"there is nothing to say hello with: {error}", hint="see what auth= gives")
+            failed.__cause__ = error
+            self._lose(failed, now)
+            return
         self._handshake = Handshake.initiator(hello)
         self._decoder = FrameDecoder()
         self._control.append(encode_frame(self._handshake.start(), HANDSHAKE_VERSION))
@@ -256,6 +252,21 @@ class Line:
     def _move(self, state: State) -> None:
         assert state in MOVES[self.state], f"from {self.state.name} to {state.name}"
         self.state = state
+
+    def _hello(self) -> Hello:
+        token = self._backoff.address.token
+        hello = Hello(
+            VERSION_MIN,
+            VERSION_MAX,
+            Role.CLIENT,
+            self._settings.name,
+            self.publisher,
+            CAPABILITIES,
+            self._token() if token is None else token,
+            self.welcome.session if self.welcome is not None else None,
+        )
+        encode_frame(hello, HANDSHAKE_VERSION)  # ValueError when it is too long
+        return hello
 
     def _connect(self, now: float) -> None:
         self._move(State.CONNECTING)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from plait_core.filters import Attribute, Filter
+from plait_core.limits import NAME_BYTES_MAX
+from plait_core.values import is_text
+
 from .limits import BUFFER_BYTES, BUFFER_ITEMS, OUTBOX_BYTES, OUTBOX_ITEMS
+
+FilterLike: TypeAlias = str | Filter | Attribute
+"""A filter: its text, or an expression made with F."""
 
 FullPolicy: TypeAlias = Literal["drop_oldest", "drop_newest", "block", "close"]
 ConfirmLevel: TypeAlias = Literal["none", "broker", "subscribers"]
@@ -82,5 +89,7 @@ class SessionSettings:
     outbox: Outbox = Outbox()
 
     def __post_init__(self) -> None:
+        if not 0 < len(self.name) <= NAME_BYTES_MAX or not is_text(self.name):
+            raise ValueError(f"a client's name has 1 to {NAME_BYTES_MAX} characters")
         if self.heartbeat_s <= 0 or self.timeout_s <= 0:
             raise ValueError("heartbeat and timeout are above zero")

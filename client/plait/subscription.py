@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from plait_core.filters import Filter, as_filter
+from plait_core.filters import as_filter
 from plait_core.wire.session_frames import CONFIRM, DURABLE
 
 from .driver import Driver, logger
@@ -20,6 +20,7 @@ from .event import Event
 from .interest import Arrival, Interest, Phase, SubscriptionStats
 from .limits import YIELD_EVERY
 from .notices import Notice
+from .settings import FilterLike
 
 if TYPE_CHECKING:
     from .client import Client
@@ -144,7 +145,7 @@ class Subscription(Generic[T]):
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
-    async def update(self, filter: str | Filter) -> None:
+    async def update(self, filter: FilterLike) -> None:
         """Another filter from now on, in one step: no event falls between the old and the new."""
         self._driver.check()
         if not self._interest.open:
@@ -328,8 +329,8 @@ class Subscription(Generic[T]):
                 request = driver.session.wishes.unsubscribe(interest, driver.now(), forget=forget)
                 if driver.session.is_open or forget:
                     await driver.answer(request)
-        except Timeout:
-            if forget:
+        except Error:
+            if forget:  # else it is over here in any case, and at the broker with the session
                 raise
         finally:
             self.detach()

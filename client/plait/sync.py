@@ -21,7 +21,6 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
-from plait_core.filters import Filter
 from plait_core.wire.session_frames import CONFIRM, DURABLE
 
 from . import client as asynchronous
@@ -32,7 +31,7 @@ from .event import Event as AsyncEvent
 from .interest import Arrival, SubscriptionStats
 from .notices import Notice
 from .session import SessionStats
-from .settings import DEFAULT_BUFFER, AckMode, Buffer, ConfirmLevel, LatePolicy
+from .settings import DEFAULT_BUFFER, AckMode, Buffer, ConfirmLevel, FilterLike, LatePolicy
 from .subscription import Subscription as AsyncSubscription
 
 T = TypeVar("T")
@@ -182,7 +181,7 @@ class Subscription(Generic[T]):
         """Whether nothing more will come; what is queued may still be read."""
         return self._inner.closed
 
-    def update(self, filter: str | Filter) -> None:
+    def update(self, filter: FilterLike) -> None:
         """Another filter from now on, in one step: no event falls between the old and the new."""
         self._thread.call(self._inner.update(filter))
 
@@ -339,7 +338,7 @@ class Client:
         return self._thread.call(attempt())
 
     def advertise(
-        self, filter: str | Filter, *, rate: float | None = None, schema: Mapping[str, type] | None = None
+        self, filter: FilterLike, *, rate: float | None = None, schema: Mapping[str, type] | None = None
     ) -> Advertisement:
         """Say what will be published: see `plait.Client.advertise`."""
         opening = self._inner.advertise(filter, rate=rate, schema=schema)
@@ -352,7 +351,7 @@ class Client:
     @overload
     def subscribe(
         self,
-        filter: str | Filter,
+        filter: FilterLike,
         *,
         as_: None = None,
         within: Seconds | None = None,
@@ -367,7 +366,7 @@ class Client:
     @overload
     def subscribe(
         self,
-        filter: str | Filter,
+        filter: FilterLike,
         *,
         as_: type[T],
         within: Seconds | None = None,
@@ -379,7 +378,7 @@ class Client:
         unseal: None = None,
     ) -> Subscription[T]: ...
 
-    def subscribe(self, filter: str | Filter, *, as_: type[Any] | None = None, **terms: Any) -> Subscription[Any]:
+    def subscribe(self, filter: FilterLike, *, as_: type[Any] | None = None, **terms: Any) -> Subscription[Any]:
         """Hear events that match: see `plait.Client.subscribe`. Returns once the subscription is installed."""
         shape = None if as_ is None or issubclass(as_, AsyncEvent) else as_
         opening = self._inner.subscribe(filter, as_=shape, **terms)
@@ -393,7 +392,7 @@ class Client:
         """Subscribe to a composite event. Not in this version."""
         raise NotAvailable("composite subscriptions", hint="they come with a later version")
 
-    def predict(self, filter: str | Filter, *, within: Seconds | None = None) -> None:
+    def predict(self, filter: FilterLike, *, within: Seconds | None = None) -> None:
         """Predict on-time delivery before subscribing. Not in this version."""
         self._inner.predict(filter, within=within)
 

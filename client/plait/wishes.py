@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plait_core import PlaitError
+from plait_core import EventInvalid, PlaitError
 from plait_core.limits import ACKNOWLEDGED_MAX
-from plait_core.wire import ControlFrame
+from plait_core.wire import ControlFrame, encode_frame
 from plait_core.wire.session_frames import Acknowledge, Advertise, Code, Done, Failed, Unadvertise, Unsubscribe
 
 from .deadlines import Deadlines
@@ -58,6 +58,7 @@ class Wishes:
     def subscribe(self, terms: Terms, now: float) -> tuple[Interest, int]:
         """Open a subscription; it, and the request that is answered once it is installed."""
         number = self._number()
+        _check(terms.frame(number, 1))
         self._last_interest += 1
         interest = Interest(self._last_interest, terms, self._signals)
         self.interests[interest.id] = interest
@@ -68,6 +69,7 @@ class Wishes:
     def change(self, interest: Interest, terms: Terms, now: float) -> int:
         """Change a subscription's filter or terms; the request."""
         number = self._number()
+        _check(terms.frame(number, interest.id))
         self._ask(Request(number, Kind.CHANGE, interest.id, terms.frame(number, interest.id), terms=terms), now)
         return number
 
@@ -124,8 +126,9 @@ class Wishes:
     def advertise(self, filter: str, rate: float, now: float) -> tuple[Offer, int]:
         """Say what will be published; the offer and its request."""
         number = self._number()
+        offer = Offer(self._last_offer + 1, filter, rate)
+        _check(offer.frame(number))
         self._last_offer += 1
-        offer = Offer(self._last_offer, filter, rate)
         self.offers[offer.id] = offer
         self._ask(Request(number, Kind.ADVERTISE, offer.id, offer.frame(number)), now)
         return offer, number
@@ -306,3 +309,11 @@ class Wishes:
     def _answer(self, request: Request, error: PlaitError | None) -> None:
         if not request.again:
             self._happenings.append(Answered(request.number, error))
+
+
+def _check(frame: ControlFrame) -> None:
+    """Nothing that cannot be sent is wished for: it would only be found out when a connection is there."""
+    try:
+        encode_frame(frame)
+    except ValueError as error:
+        raise EventInvalid(str(error)) from None

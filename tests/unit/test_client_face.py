@@ -182,7 +182,7 @@ async def town() -> AsyncIterator[Town]:
 
 
 async def test_the_ten_lines_of_the_design(town: Town) -> None:
-    async with plait.connect(town.url) as client:  # noqa: SIM117 - as it is printed
+    async with plait.connect(town.url) as client:
         async with client.subscribe("symbol == 'IBM' and 100 < price <= 130", within=0.050) as quotes:
             await client.publish(TRADE, ttl=2)
             async for event in quotes:

@@ -16,6 +16,7 @@ from plait.errors import (
     ConnectionLost,
     DeadlineMissed,
     DurabilityFailed,
+    EventInvalid,
     NotAllowed,
     Refused,
     Timeout,
@@ -220,6 +221,13 @@ def test_hello_says_who_and_welcome_opens() -> None:
 def test_a_token_in_the_url_comes_before_the_other() -> None:
     story = Story(Address("a", token="mine"), token="general").connect()
     assert story.heard(Hello)[0].token == "mine"
+
+
+@pytest.mark.parametrize("token", ["x" * 5000, "\ud800"])
+def test_a_hello_that_cannot_be_sent_is_a_failed_attempt(token: str) -> None:
+    story = Story(token=token, reconnect=NEVER).connect()
+    (ended,) = story.happened(Ended)
+    assert "hello" in str(ended.error)
 
 
 def test_the_table_of_states_reaches_every_state_and_ends() -> None:
@@ -580,6 +588,18 @@ def test_a_refused_subscription_is_forgotten() -> None:
     assert interest.phase is Phase.ENDED
     assert not story.session.wishes.interests
     assert story.happened(Answered)[0].error.hint == "close some"  # type: ignore[union-attr]
+
+
+def test_what_cannot_be_sent_is_refused_while_there_is_no_connection_too() -> None:
+    story = Story()
+    for wrong in (Terms("true", durable="x" * 200), Terms("true", buffer=Buffer(items=2**40))):
+        with pytest.raises(EventInvalid):
+            story.session.wishes.subscribe(wrong, story.now)
+    with pytest.raises(EventInvalid):
+        story.session.wishes.advertise("true", float("nan"), story.now)
+    story.open()
+    assert not story.heard(Subscribe)
+    assert not story.heard(Advertise)
 
 
 def test_a_request_without_an_answer_times_out_and_is_taken_back() -> None:

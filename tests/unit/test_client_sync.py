@@ -97,7 +97,7 @@ def url() -> Iterator[str]:
 
 
 def test_the_ten_lines_without_asyncio(url: str) -> None:
-    with plait.sync.connect(url) as client:  # noqa: SIM117 - as it is printed
+    with plait.sync.connect(url) as client:
         with client.subscribe("symbol == 'IBM' and 100 < price <= 130", within=0.5) as quotes:
             client.publish({"symbol": "IBM", "price": 121.5}, ttl=2)
             for event in quotes:

@@ -16,7 +16,7 @@ _ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") i
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """The result of `main`. KeyboardInterrupt after a Ctrl-C, SystemExit(128 + n) after another signal to end."""
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_ended_by_signals(main))
 
 

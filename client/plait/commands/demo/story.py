@@ -54,11 +54,11 @@ async def tell(seconds: float, seed: int, telling: Telling) -> bool:
 async def _play(feeds: Feeds, broker: LocalBroker, seconds: float, telling: Telling) -> None:
     record = feeds.record
     telling.step("two feeds publish stock quotes")
-    await feeds.publish("calm", seconds * 0.4)
+    await feeds.publish("calm", seconds * 0.35)
     await _settle(feeds, "calm")
     for ear in record.ears:
         ear.dropped_while_calm = ear.subscription.stats.dropped
-    crash = asyncio.create_task(feeds.publish("crash", seconds * 0.2))
+    crash = asyncio.create_task(feeds.publish("crash", seconds * 0.15))
     try:
         await asyncio.sleep(seconds * 0.05)
         await broker.kill()
@@ -72,7 +72,7 @@ async def _play(feeds: Feeds, broker: LocalBroker, seconds: float, telling: Tell
         await asyncio.gather(crash, return_exceptions=True)
     await _all_are_back(feeds)
     telling.step("all listeners hear again")
-    await feeds.publish("after", seconds * 0.25)
+    await feeds.publish("after", seconds * 0.2)
     await _settle(feeds, "after")
     telling.tally(record)
 

@@ -1,0 +1,227 @@
+"""Bugs to plant, one at a time: is the simulator able to see them? (SCORECARD H1)
+
+Each one replaces a method of a production object while it is planted, and changes as little as a careless edit would.
+A simulator that lets one of them pass for a thousand seeds is not to be believed about the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from zlib import crc32
+
+from plait_broker.broker import Broker
+from plait_broker.confirmations import Confirmations
+from plait_broker.delivery import Deliveries
+from plait_broker.durables import Durable, Durables
+from plait_broker.interest import Interest
+from plait_broker.links import Link
+from plait_broker.outbox import Outbox
+from plait_broker.publishing import Publishing
+from plait_broker.requests import Requests
+from plait_broker.sessions import Session
+from plait_broker.subscriptions import Subscription
+from plait_core.duplicates import DuplicateWindow, Sighting
+from plait_core.wire import EventFrame
+
+Patch = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""From the right method to the wrong one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """One bug: which method it is in, and what becomes of it."""
+
+    owner: type
+    method: str
+    patch: Patch
+
+    @contextmanager
+    def plant(self) -> Iterator[None]:
+        """Have the bug in the production code for a while."""
+        right = getattr(self.owner, self.method)
+        setattr(self.owner, self.method, self.patch(right))
+        try:
+            yield
+        finally:
+            setattr(self.owner, self.method, right)
+
+
+def _see_all_as_new(right: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, publisher, sequence: Sighting.NEW
+
+
+def _drop_one_in(count: int) -> Patch:
+    def patch(right: Callable[..., Any]) -> Callable[..., Any]:
+        def write(self: Deliveries, link: Link, session: Session, frame: EventFrame, *arguments: Any) -> None:
+            if crc32(frame.block, session.id & 0xFFFFFFFF) % count:
+                right(self, link, session, frame, *arguments)
+
+        return write
+
+    return patch
+
+
+def _last_first(right: Callable[..., Any]) -> Callable[..., Any]:
+    def pop(self: Outbox) -> Any:
+        for lane in self._lanes.values():
+            if lane:
+                return self._taken(lane, lane.pop())
+        return None
+
+    return pop
+
+
+def _forget_priorities_order(right: Callable[..., Any]) -> Callable[..., Any]:
+    def deliver(self: Link, head: bytes, block: bytes) -> None:
+        right(self, head, block)
+        if len(self._data) >= 4:
+            self._data[-4:] = self._data[-2:] + self._data[-4:-2]
+
+    return deliver
+
+
+def _confirm_before_stored(right: Callable[..., Any]) -> Callable[..., Any]:
+    def begin(self: Confirmations, publisher: int, sequence: int, matched: int, parties: set[Any], now: float) -> None:
+        right(self, publisher, sequence, matched, {party for party in parties if party[0] != -1}, now)
+
+    return begin
+
+
+def _no_limit(right: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, entry, room: None
+
+
+def _deaf_to_unsubscribe(right: Callable[..., Any]) -> Callable[..., Any]:
+    def remove(self: Interest, party: Any) -> None:
+        if not isinstance(party, Subscription):
+            right(self, party)
+
+    return remove
+
+
+def _all_may_hear(right: Callable[..., Any]) -> Callable[..., Any]:
+    def offer(self: Publishing, durable: Durable, *arguments: Any, **named: Any) -> None:
+        assert durable.subscription is not None
+        session = durable.subscription.session
+        before, session.subscribe_open = session.subscribe_open, True
+        right(self, durable, *arguments, **named)
+        session.subscribe_open = before
+
+    return offer
+
+
+def _forget_places(right: Callable[..., Any]) -> Callable[..., Any]:
+    def recover(self: Broker, recovered: Any) -> None:
+        right(self, recovered)
+        for durable in self.durables.all():
+            durable.acknowledged = self.durables.stored
+            durable.beyond.clear()
+
+    return recover
+
+
+def _one_too_far(right: Callable[..., Any]) -> Callable[..., Any]:
+    def advance(self: Durable, sent_up_to: int) -> None:
+        right(self, sent_up_to)
+        self.acknowledged += 1 if self.in_flight else 0
+
+    return advance
+
+
+def _uncounted(right: Callable[..., Any]) -> Callable[..., Any]:
+    def write(self: Deliveries, link: Link, session: Session, *arguments: Any) -> None:
+        right(self, link, session, *arguments)
+        session.delivered -= 1
+
+    return write
+
+
+def _close_quietly(right: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, subscription, reason, now: self.end(subscription, reason, now)
+
+
+def _nothing(right: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, *arguments: None
+
+
+def _no_notices(right: Callable[..., Any]) -> Callable[..., Any]:
+    def take_notices(self: Subscription) -> list[Any]:
+        right(self)
+        return []
+
+    return take_notices
+
+
+def _never_late(right: Callable[..., Any]) -> Callable[..., Any]:
+    def write_queued(self: Deliveries, link: Any, subscription: Any, entry: Any, now: float) -> None:
+        lifetime_us, entry.frame.lifetime_us = entry.frame.lifetime_us, 0
+        right(self, link, subscription, entry, now)
+        entry.frame.lifetime_us = lifetime_us
+
+    return write_queued
+
+
+def _deliver_before_stored(right: Callable[..., Any]) -> Callable[..., Any]:
+    def lost(self: Publishing, entries: Any, matched: Any) -> None:
+        self._counters.dropped.clear()
+        for entry in entries:
+            self._confirmations.acknowledge((-1, entry.position))
+
+    return lost
+
+
+def _done_overtakes(right: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, frame, *, behind=False: right(self, frame)
+
+
+def _fail_silently(right: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, party, code: self.acknowledge(party)
+
+
+def _keep_what_it_had(right: Callable[..., Any]) -> Callable[..., Any]:
+    def change(self: Interest, party: Any, filter: Any) -> None:
+        party.filter = filter
+
+    return change
+
+
+def _window_open(right: Callable[..., Any]) -> Callable[..., Any]:
+    def takes(self: Publishing, durable: Durable) -> bool:
+        subscription = durable.subscription
+        return subscription is not None and subscription.session.link is not None
+
+    return takes
+
+
+PLANTED: Final[dict[str, Planted]] = {
+    "skip_duplicates": Planted(DuplicateWindow, "see", _see_all_as_new),
+    "drop_one_in_10000": Planted(Deliveries, "_write", _drop_one_in(10_000)),
+    "queue_last_first": Planted(Outbox, "pop", _last_first),
+    "swap_deliveries": Planted(Link, "deliver", _forget_priorities_order),
+    "confirm_before_stored": Planted(Confirmations, "begin", _confirm_before_stored),
+    "ignore_outbox_limit": Planted(Outbox, "_no_room", _no_limit),
+    "deliver_after_unsubscribe": Planted(Interest, "remove", _deaf_to_unsubscribe),
+    "skip_permissions_on_replay": Planted(Publishing, "_offer", _all_may_hear),
+    "forget_places_on_restart": Planted(Broker, "_recover", _forget_places),
+    "settle_one_too_far": Planted(Durable, "advance", _one_too_far),
+    "no_rewind_on_resume": Planted(Durables, "rewind", _nothing),
+    "hide_what_a_resume_lost": Planted(Deliveries, "_write", _uncounted),
+    "drop_without_notice": Planted(Subscription, "take_notices", _no_notices),
+    "deliver_expired": Planted(Deliveries, "_write_queued", _never_late),
+    "confirm_what_was_not_stored": Planted(Publishing, "lost", _deliver_before_stored),
+    "done_overtakes_deliveries": Planted(Link, "send", _done_overtakes),
+    "confirm_what_was_dropped": Planted(Confirmations, "fail", _fail_silently),
+    "keep_the_old_filter": Planted(Interest, "change", _keep_what_it_had),
+    "ignore_durable_window": Planted(Publishing, "_takes", _window_open),
+    "forget_refusals": Planted(Publishing, "remember", _nothing),
+    "close_without_notice": Planted(Requests, "close_full", _close_quietly),
+}
+"""Every bug, by name."""
+
+
+def planted(name: str) -> AbstractContextManager[None]:
+    """Plant a bug by its name."""
+    return PLANTED[name].plant()

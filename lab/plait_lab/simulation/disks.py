@@ -1,0 +1,175 @@
+"""A disk under a broker's log: it takes its time, fills up, fails, forgets what was not synced, and rots.
+
+Records and cursors are kept as the rows that the real log writes, under the checksums that the real log verifies; so
+what detects a flipped bit here is what detects it in production.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from plait_broker.log_records import Damaged, Row, checked_cursor, checked_record, cursor_row, record_row
+from plait_broker.outputs import Cursor, Fetch, LogRecord, Persist, Recovered
+
+from .timeline import Timeline
+
+RECENT: Final = 4096
+"""Newest records that refill a broker's memory of duplicates."""
+
+
+@dataclass(slots=True)
+class DiskTerms:
+    """How a disk behaves; faults change it while it runs."""
+
+    sync_s: float = 0.002
+    """The longest ordinary sync; each is drawn up to it."""
+    read_s: float = 0.001
+    slow_s: float = 0.0
+    """Added to each sync and read: a disk that is busy with something else."""
+    full: bool = False
+    failing: float = 0.0
+    """How often a sync or a read fails with EIO."""
+
+
+class Disk:
+    """Stable storage of one broker; it outlives the broker's process."""
+
+    def __init__(self, timeline: Timeline, rng: Random, terms: DiskTerms) -> None:
+        self.terms = terms
+        self.damaged: set[int] = set()
+        """Positions of records that rotted: they must never be served."""
+        self.served_damage = 0
+        self._timeline = timeline
+        self._rng = rng
+        self._rows: dict[int, Row] = {}
+        self._cursors: dict[tuple[str, str], Row] = {}
+        self._latest_us = 0
+        self._last = 0
+        self._queue: deque[tuple[Persist, Callable[[int, str | None], None]]] = deque()
+        self._syncing = False
+        self._boot = 0
+
+    @property
+    def positions(self) -> list[int]:
+        """Records that are stored."""
+        return list(self._rows)
+
+    # --- a running broker ---------------------------------------------------------------------------------------------
+
+    def persist(self, asked: Persist, done: Callable[[int, str | None], None]) -> None:
+        """Store it, and say so when it is safe; in the order of asking, together with what has queued meanwhile."""
+        self._queue.append((asked, done))
+        if not self._syncing:
+            self._sync()
+
+    def fetch(self, asked: Fetch, done: Callable[[int, list[LogRecord], bool, str | None], None]) -> None:
+        """Read records."""
+        boot = self._boot
+
+        def read() -> None:
+            if boot != self._boot:
+                return
+            if self._fails():
+                done(asked.ticket, [], False, "the log could not be read: EIO")
+            else:
+                done(asked.ticket, *self._found(asked), None)
+
+        self._timeline.after(self._rng.random() * self.terms.read_s + self.terms.slow_s, read)
+
+    def _sync(self) -> None:
+        self._syncing = True
+        group, boot = len(self._queue), self._boot
+
+        def synced() -> None:
+            if boot != self._boot:
+                return
+            error = "the disk is full" if self.terms.full else "EIO" if self._fails() else None
+            finished = [self._queue.popleft() for _ in range(group)]
+            for asked, _ in finished:
+                if error is None:
+                    self._store(asked)
+            self._syncing = False
+            if self._queue:
+                self._sync()
+            for asked, done in finished:
+                done(asked.ticket, error)
+
+        self._timeline.after(self._rng.random() * self.terms.sync_s + self.terms.slow_s, synced)
+
+    def _fails(self) -> bool:
+        return bool(self.terms.failing) and self._rng.random() < self.terms.failing
+
+    def _store(self, asked: Persist) -> None:
+        for record in asked.records:
+            assert record.position > self._last, "positions rise"
+            self._latest_us = max(self._latest_us, record.logged_us)
+            self._rows[record.position] = record_row(record, self._last, self._latest_us)
+            self._last = record.position
+        for key in asked.forgotten:
+            self._cursors.pop(key, None)
+        for cursor in asked.cursors:
+            self._cursors[cursor.owner, cursor.name] = cursor_row(cursor)
+
+    def _found(self, asked: Fetch) -> tuple[list[LogRecord], bool]:
+        found: list[LogRecord] = []
+        lost = False
+        for position in range(asked.position, self._last + 1):
+            row = self._rows.get(position)
+            if row is None:
+                continue
+            try:
+                record = checked_record(row).record
+            except Damaged:
+                lost = True
+                continue
+            self.served_damage += position in self.damaged
+            if record.logged_us >= asked.since_us:
+                found.append(record)
+                if len(found) >= asked.count:
+                    break
+        return found, lost
+
+    # --- the end of a process, and the next ---------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """The process or the machine died: of what was being written, any first part may have become stable."""
+        self._boot += 1
+        waiting = [asked for asked, _ in self._queue]
+        self._queue.clear()
+        self._syncing = False
+        if self.terms.full:
+            return
+        for asked in waiting[: self._rng.randint(0, len(waiting))]:
+            self._store(asked)
+
+    def wipe(self) -> None:
+        """The machine came back with an empty disk."""
+        self._rows.clear()
+        self._cursors.clear()
+        self._last = self._latest_us = 0
+
+    def rot(self, count: int) -> list[int]:
+        """Flip a bit, or tear off the end, of some stored records; which ones."""
+        chosen = self._rng.sample(list(self._rows), min(count, len(self._rows)))
+        for position in chosen:
+            *head, block = self._rows[position]
+            at = self._rng.randrange(len(block))
+            torn = block[:at] if self._rng.random() < 0.3 else block[:at] + bytes([block[at] ^ 1]) + block[at + 1 :]
+            self._rows[position] = (*head, torn)
+            self.damaged.add(position)
+        return chosen
+
+    def recover(self) -> Recovered:
+        """What a broker finds when it starts."""
+        recent: list[LogRecord] = []
+        for row in list(self._rows.values())[-RECENT:]:
+            try:
+                recent.append(checked_record(row).record)
+            except Damaged:
+                continue
+        cursors: tuple[Cursor, ...] = tuple(checked_cursor(row) for row in self._cursors.values())
+        return Recovered(self._last + 1, cursors, tuple(recent))

@@ -1,0 +1,122 @@
+"""What the simulated want to hear: small filters as trees, the text that writes them, and their truth by plain cases.
+
+The oracle judges by this, not by Plait's own matcher: nothing here is shared with `plait_core.filters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, TypeAlias
+
+Tree: TypeAlias = tuple[Any, ...]
+"""("true",), ("is", attr, op, literal), ("has", attr), ("not", tree), ("and" | "or", tree, tree)."""
+
+SYMBOLS: Final = ("ACME", "IBM", "SUN", "ZAP")
+PRICE_MAX: Final = 100
+_NUMBER_OPS: Final = ("<", "<=", ">", ">=", "==", "!=")
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """A filter: its tree, and its text in Plait's language."""
+
+    tree: Tree
+
+    @property
+    def text(self) -> str:
+        return _text(self.tree)
+
+    def wants(self, attributes: Mapping[str, object]) -> bool:
+        """Whether an event with these attributes is to be delivered."""
+        return truth(self.tree, attributes) is True
+
+
+EVERYTHING: Final = Interest(("true",))
+
+
+def truth(tree: Tree, attributes: Mapping[str, object]) -> bool | None:
+    """True, False, or None for unknown."""
+    what = tree[0]
+    if what == "true":
+        return True
+    if what == "has":
+        return attributes.get(tree[1]) is not None
+    if what == "is":
+        return _compared(attributes.get(tree[1]), tree[2], tree[3])
+    if what == "not":
+        inner = truth(tree[1], attributes)
+        return None if inner is None else not inner
+    sides = [truth(tree[1], attributes), truth(tree[2], attributes)]
+    decisive: bool = what == "or"
+    if decisive in sides:
+        return decisive
+    return None if None in sides else not decisive
+
+
+def _compared(value: object, op: str, literal: object) -> bool | None:
+    if value is None or isinstance(value, bool) is not isinstance(literal, bool):
+        return None
+    if isinstance(value, str) is not isinstance(literal, str):
+        return None
+    left: Any = value
+    right: Any = literal
+    outcomes: dict[str, bool] = {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}
+    outcomes |= {"==": left == right, "!=": left != right}
+    return outcomes[op]
+
+
+def _text(tree: Tree) -> str:
+    what = tree[0]
+    if what == "true":
+        return "true"
+    if what == "has":
+        return f"has({tree[1]})"
+    if what == "is":
+        literal = tree[3]
+        written = f"'{literal}'" if isinstance(literal, str) else str(literal).lower()
+        return f"{tree[1]} {tree[2]} {written}"
+    if what == "not":
+        return f"not ({_text(tree[1])})"
+    return f"({_text(tree[1])}) {what} ({_text(tree[2])})"
+
+
+def draw_interest(rng: Random, depth: int = 2) -> Interest:
+    """A filter that a fair share of `draw_attributes` satisfies."""
+    return EVERYTHING if rng.random() < 0.15 else Interest(_draw_tree(rng, depth))
+
+
+def draw_taboo(rng: Random) -> Interest:
+    """A filter of a single condition: something that not everyone may hear."""
+    return Interest(_draw_condition(rng))
+
+
+def _draw_tree(rng: Random, depth: int) -> Tree:
+    roll = rng.random()
+    if depth == 0 or roll < 0.5:
+        return _draw_condition(rng)
+    if roll < 0.6:
+        return ("not", _draw_tree(rng, depth - 1))
+    return (rng.choice(("and", "or", "or")), _draw_tree(rng, depth - 1), _draw_tree(rng, depth - 1))
+
+
+def _draw_condition(rng: Random) -> Tree:
+    roll = rng.random()
+    if roll < 0.45:
+        return ("is", "symbol", rng.choice(("==", "!=")), rng.choice(SYMBOLS))
+    if roll < 0.85:
+        return ("is", "price", rng.choice(_NUMBER_OPS), rng.randrange(PRICE_MAX))
+    return rng.choice((("has", "urgent"), ("is", "urgent", "==", True), ("is", "urgent", "!=", True)))
+
+
+def draw_attributes(rng: Random) -> dict[str, Any]:
+    """What an event says; each attribute may be missing."""
+    drawn: dict[str, Any] = {}
+    if rng.random() < 0.95:
+        drawn["symbol"] = rng.choice(SYMBOLS)
+    if rng.random() < 0.95:
+        drawn["price"] = rng.randrange(PRICE_MAX) if rng.random() < 0.7 else rng.randrange(4 * PRICE_MAX) / 4
+    if rng.random() < 0.4:
+        drawn["urgent"] = rng.random() < 0.5
+    return drawn

@@ -1,0 +1,278 @@
+"""The broker as a node: the production protocol object, driven by virtual time as `server.py` drives it by asyncio.
+
+Bytes and deadlines go in, outputs are carried out on the simulated network and disk. A process can be killed, paused
+and started again; its host can lose power. Outputs are taken once per loop tick, whose length is drawn per seed.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from plait_broker import Broker, BrokerSettings, Caller, Gate, OpenGate
+from plait_broker.outputs import Close, Fetch, LogRecord, Persist, Send
+
+from .bounds import check_bounds
+from .disks import Disk
+from .network import Connection, Network
+from .recorder import Recorder
+from .timeline import Action, Clock
+
+_BOUNDS_EVERY: Final = 64
+"""Turns between two looks at all bounds."""
+
+_TURNS_AT_ONCE_MAX: Final = 10_000
+"""Turns in one instant beyond which a node is taken to be going round in circles."""
+
+
+class Process:
+    """What every node is: something that runs on a host, wakes at its deadlines, may be paused or without power."""
+
+    def __init__(self, name: str, network: Network, recorder: Recorder, clock: Clock) -> None:
+        self.name = name
+        self.clock = clock
+        self.running = False
+        self.paused = False
+        self.powered = True
+        self.network = network
+        self.recorder = recorder
+        self.timeline = network.timeline
+        self._wake_at = float("inf")
+        self._turn_at = -1.0
+        self._turns = 0
+        self._put_off: list[Action] = []
+
+    @property
+    def now(self) -> float:
+        """By its own clock."""
+        return self.clock.now()
+
+    @property
+    def reachable(self) -> bool:
+        return self.powered
+
+    @property
+    def listening(self) -> bool:
+        return False
+
+    @property
+    def reading(self) -> bool:
+        return self.running and self.powered and not self.paused
+
+    def pause(self) -> None:
+        """SIGSTOP: the process does nothing, its kernel goes on."""
+        self.recorder.fault("pause", self.name, live=self.running)
+        self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.paused = False
+        put_off, self._put_off = self._put_off, []
+        for action in put_off:
+            action()
+        for connection in self.network.of(self):
+            connection.flush()
+        self.wake()
+
+    def when_running(self, action: Action) -> None:
+        """Do something now, or when the process is no longer paused."""
+        if self.paused:
+            self._put_off.append(action)
+        elif self.reading:
+            action()
+
+    def wake_at(self, local: float) -> None:
+        """Have `wake` called at a time of its own clock, at the latest."""
+        when = self.clock.true_time(local)
+        if when < self._wake_at:
+            self._wake_at = max(when, self.timeline.now)
+            self.timeline.at(self._wake_at, lambda: self._woken(when))
+
+    def wake(self) -> None:
+        """Do what is due."""
+        raise NotImplementedError
+
+    def received(self, connection: Connection, data: bytes) -> None:
+        """Bytes came."""
+        raise NotImplementedError
+
+    def writable(self, connection: Connection, writable: bool) -> None:
+        """A connection takes bytes again, or for now no more."""
+        raise NotImplementedError
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is gone."""
+        raise NotImplementedError
+
+    def _woken(self, when: float) -> None:
+        if self._wake_at <= self.timeline.now:
+            self._wake_at = float("inf")
+            if self.reading:
+                self.count_turn()
+                self.wake()
+
+    def count_turn(self) -> None:
+        """Asserts that time goes on."""
+        if self._turn_at != self.timeline.now:
+            self._turn_at, self._turns = self.timeline.now, 0
+        self._turns += 1
+        assert self._turns < _TURNS_AT_ONCE_MAX, f"{self.name} is busy for ever"
+
+
+class BrokerNode(Process):
+    """A broker on its host, with its disk."""
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        recorder: Recorder,
+        clock: Clock,
+        disk: Disk,
+        rng: Random,
+        settings: BrokerSettings,
+        gate: Gate | None = None,
+        tick_s: float = 0.0,
+    ) -> None:
+        super().__init__(name, network, recorder, clock)
+        self.disk = disk
+        self.settings = settings
+        self.gate = gate if gate is not None else OpenGate()
+        self.broker: Broker | None = None
+        self._rng = rng
+        self._tick_s = tick_s
+        self._turn_due = False
+        self._life = 0
+        self._acted = 0
+
+    @property
+    def listening(self) -> bool:
+        return self.running and self.powered
+
+    # --- lives --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the process; it finds what its disk has."""
+        assert self.broker is None
+        self.powered = self.running = True
+        self.paused = False
+        self._life += 1
+        recovered = self.disk.recover()
+        self.broker = Broker(
+            self.settings, self._rng, self.gate, now=self.now, wall_us=self.clock.wall_us(), recovered=recovered
+        )
+        if self._life > 1:
+            self.recorder.restarted(self.name)
+        for connection in self.network.of(self):  # of an earlier life: this host knows nothing of them
+            connection.reset()
+        self._act()
+
+    def kill(self) -> None:
+        """kill -9: the kernel closes its connections."""
+        self.recorder.fault("kill", self.name, live=self.running)
+        self._die()
+        for connection in self.network.of(self):
+            connection.abandon(self, tell=True)
+
+    def cut_power(self) -> None:
+        """The host is gone, and nobody is told."""
+        self.recorder.fault("power cut", self.name, live=self.running)
+        self._die()
+        self.powered = False
+        for connection in self.network.of(self):
+            connection.abandon(self, tell=False)
+
+    def _die(self) -> None:
+        self.broker = None
+        self.running = self.paused = False
+        self._put_off.clear()
+        self._wake_at = float("inf")
+        self.disk.crash()
+
+    # --- the network --------------------------------------------------------------------------------------------------
+
+    def accept(self, connection: Connection) -> None:
+        """Someone connected."""
+
+        def accepted() -> None:
+            if self.broker is not None and connection.open:
+                self.broker.connected(connection.number, Caller(connection.client.name), self.now)
+
+        self.when_running(accepted)
+
+    def received(self, connection: Connection, data: bytes) -> None:
+        assert self.broker is not None
+        self.broker.receive(connection.number, data, self.now)
+        self._act_soon()
+
+    def writable(self, connection: Connection, writable: bool) -> None:
+        if self.broker is not None:
+            self.broker.set_writable(connection.number, writable, self.now)
+            self._act_soon()
+
+    def lost(self, connection: Connection) -> None:
+        if self.broker is not None:
+            self.broker.disconnected(connection.number, self.now)
+            self._act_soon()
+
+    # --- the disk -----------------------------------------------------------------------------------------------------
+
+    def _persisted(self, ticket: int, error: str | None, life: int) -> None:
+        def tell() -> None:
+            if self.broker is not None and life == self._life:
+                self.broker.persisted(ticket, error, self.now)
+                self._act_soon()
+
+        self.when_running(tell)
+
+    def _fetched(self, ticket: int, records: list[LogRecord], lost: bool, error: str | None, life: int) -> None:
+        def tell() -> None:
+            if self.broker is not None and life == self._life:
+                self.broker.fetched(ticket, records, lost, error, self.now)
+                self._act_soon()
+
+        self.when_running(tell)
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        if self.broker is not None:
+            if self.broker.next_deadline() <= self.now:
+                self.broker.tick(self.now)
+            self._act()
+
+    def _act_soon(self) -> None:
+        if not self._tick_s:
+            self._act()
+        elif not self._turn_due:
+            self._turn_due = True
+            self.timeline.after(self._tick_s, lambda: self.when_running(self._act))
+
+    def _act(self) -> None:
+        """Carry out what the broker asks for."""
+        self._turn_due = False
+        if self.broker is None or self.paused:
+            return
+        life = self._life
+        for output in self.broker.take_output():
+            connection = self.network.connections.get(output.link) if isinstance(output, Send | Close) else None
+            if isinstance(output, Send):
+                if connection is not None:
+                    connection.write(self, b"".join(output.chunks))
+            elif isinstance(output, Close):
+                self.recorder.note("close", self.name, output.link, output.reason)
+                if connection is not None:
+                    connection.close(self)
+            elif isinstance(output, Persist):
+                self.disk.persist(output, lambda ticket, error: self._persisted(ticket, error, life))
+            else:
+                assert isinstance(output, Fetch)
+                self.disk.fetch(
+                    output, lambda ticket, found, lost, error: self._fetched(ticket, found, lost, error, life)
+                )
+            if self.broker is None:
+                return
+        self._acted += 1
+        if not self._acted % _BOUNDS_EVERY:
+            check_bounds(self.broker)
+        self.wake_at(self.broker.next_deadline())

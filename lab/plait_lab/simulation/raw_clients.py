@@ -1,0 +1,189 @@
+"""A client that speaks frames as it is told, and otherwise only answers pings: for hostile clients, for witnesses of
+what really goes over the wire, and for stories about the broker alone. Applications use `application.py`.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TypeVar
+
+from plait_core.errors import FrameError
+from plait_core.events import Event
+from plait_core.ids import new_id
+from plait_core.wire import (
+    Close,
+    Confirm,
+    Deliver,
+    Frame,
+    FrameDecoder,
+    Hello,
+    Ping,
+    Pong,
+    Role,
+    Welcome,
+    encode_frame,
+    encode_publish,
+)
+from plait_core.wire.session_frames import Done, Failed, Notice, Receipt, Refusal, Subscribe
+
+from .network import Connection, Network, Path
+from .nodes import BrokerNode, Process
+from .recorder import Recorder
+from .timeline import Clock
+
+_F = TypeVar("_F")
+
+
+class RawClient(Process):
+    """One connection at a time, by hand."""
+
+    def __init__(
+        self, name: str, network: Network, recorder: Recorder, broker: BrokerNode, rng: Random, path: Path | None = None
+    ) -> None:
+        super().__init__(name, network, recorder, Clock(network.timeline))
+        self.running = True
+        self.publisher = new_id(rng)
+        self.frames: list[Frame] = []
+        """Everything that came, but for pings."""
+        self.answers_pings = True
+        self.connection: Connection | None = None
+        self.welcome: Welcome | None = None
+        self.lost_count = 0
+        self._broker = broker
+        self._path = path or Path()
+        self._decoder = FrameDecoder()
+        self._attempts = 0
+        self._requests = 0
+        self._sequence = 0
+
+    # --- speaking -----------------------------------------------------------------------------------------------------
+
+    def connect(self, *, hello: bool = True, resume: int | None = None, token: str | None = None) -> None:
+        """Open a connection, and say hello."""
+        if self.connection is not None:
+            self.connection.close(self, abort=True)
+        self.connection = self.welcome = None
+        self._decoder = FrameDecoder()
+        self._attempts += 1
+        attempt = self._attempts
+
+        def answered(connection: Connection | None) -> None:
+            if attempt != self._attempts:
+                if connection is not None:
+                    connection.close(self, abort=True)
+                return
+            self.connection = connection
+            if connection is not None:
+                self._broker.accept(connection)
+                if hello:
+                    self.send(Hello(1, 1, Role.CLIENT, self.name, self.publisher, ("resume", "durable"), token, resume))
+
+        self.network.open(self, self._broker, self._path, answered)
+
+    def send(self, *frames: Frame) -> None:
+        """Send frames, allowed or not."""
+        self.send_bytes(b"".join(encode_frame(frame) for frame in frames))
+
+    def send_bytes(self, data: bytes) -> None:
+        if self.connection is not None:
+            self.connection.write(self, data)
+
+    def publish(self, confirm: Confirm = Confirm.NONE, payload: bytes = b"", **attributes: object) -> int:
+        """Publish an event; its sequence number."""
+        self._sequence += 1
+        self.publish_as(self._sequence, confirm, payload, **attributes)
+        return self._sequence
+
+    def publish_as(self, sequence: int, confirm: Confirm = Confirm.NONE, payload: bytes = b"", **said: object) -> None:
+        """Publish under a sequence number of one's own choice."""
+        priority = said.pop("priority_", 0)
+        lifetime_us = said.pop("lifetime_us_", 0)
+        assert isinstance(priority, int)
+        assert isinstance(lifetime_us, int)
+        event = Event.checked(
+            said, payload, publisher=self.publisher, sequence=sequence, priority=priority, lifetime_us=lifetime_us
+        )
+        self.send_bytes(encode_publish(event, confirm))
+
+    def subscribe(self, subscription: int, filter: str = "true", **terms: object) -> int:
+        """Ask for a subscription; the request's number."""
+        request = self.next_request()
+        self.send(Subscribe(request, subscription, filter, **terms))  # type: ignore[arg-type]
+        return request
+
+    def next_request(self) -> int:
+        self._requests += 1
+        return self._requests
+
+    # --- hearing ------------------------------------------------------------------------------------------------------
+
+    def of(self, kind: type[_F]) -> list[_F]:
+        """Frames of a kind that came."""
+        return [frame for frame in self.frames if isinstance(frame, kind)]
+
+    def sequences(self, subscription: int) -> list[int]:
+        """Sequence numbers delivered to a subscription, as they came."""
+        return [f.sequence for f in self.of(Deliver) if any(d.subscription == subscription for d in f.deliveries)]
+
+    def positions(self, subscription: int) -> list[int]:
+        """Positions delivered to a subscription, as they came."""
+        return [d.position for f in self.of(Deliver) for d in f.deliveries if d.subscription == subscription]
+
+    def confirmed(self) -> list[int]:
+        return [sequence for receipt in self.of(Receipt) for sequence in receipt.sequences]
+
+    def refused(self) -> dict[int, str]:
+        return {refusal.sequence: refusal.code for refusal in self.of(Refusal)}
+
+    def answer(self, request: int) -> str | None:
+        """ "done", the code of the failure, or None while there is no answer."""
+        if any(done.request == request for done in self.of(Done)):
+            return "done"
+        return next((failed.code for failed in self.of(Failed) if failed.request == request), None)
+
+    def notices(self) -> list[Notice]:
+        return self.of(Notice)
+
+    @property
+    def closed_for(self) -> str | None:
+        """The code of the broker's farewell."""
+        return next((frame.code for frame in self.of(Close)), None)
+
+    # --- the network --------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """It has no deadlines."""
+
+    def received(self, connection: Connection, data: bytes) -> None:
+        if connection is not self.connection:
+            return
+        try:
+            self._decoder.feed(data)
+            while frames := self._decoder.take():
+                for frame in frames:
+                    self._hear(frame)
+        except FrameError as error:
+            self.recorder.breach(self.name, f"the broker sent what is no frame: {error}")
+
+    def writable(self, connection: Connection, writable: bool) -> None:
+        """It does not care."""
+
+    def lost(self, connection: Connection) -> None:
+        if connection is self.connection:
+            self.connection = None
+            self.lost_count += 1
+
+    def set_reading(self, on: bool) -> None:
+        """Let what comes pile up, or take it."""
+        if self.connection is not None:
+            self.connection.set_reading(self, on)
+
+    def _hear(self, frame: Frame) -> None:
+        if isinstance(frame, Welcome):
+            self.welcome = frame
+            self._decoder.establish(frame.version)
+        if isinstance(frame, Ping):
+            if self.answers_pings:
+                self.send(Pong(frame.nonce))
+        else:
+            self.frames.append(frame)

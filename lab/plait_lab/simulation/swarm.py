@@ -1,0 +1,232 @@
+"""Whole histories from seeds. Each seed draws everything: settings, hosts, paths, tastes, which faults and how often.
+
+A run has an active time with faults, then heals, and must come to rest within `SETTLE_S`. A history in which too little
+happened proves nothing: such a seed is vacuous, and another is derived from it.
+"""
+
+from __future__ import annotations
+
+import traceback
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from plait_broker import BrokerSettings, Caller, Principal, Rules
+from plait_core.filters import EVERYTHING as ALL_EVENTS
+from plait_core.filters import parse
+from plait_core.wire import Hello
+
+from .applications import Application, Habits
+from .bounds import check_bounds
+from .disks import Disk, DiskTerms
+from .faults import FAULTS, SCENARIOS, Cast, heal
+from .interests import EVERYTHING, Interest, draw_taboo
+from .network import Network, Path
+from .nodes import BrokerNode
+from .oracle import Complaint, Oracle, Rights
+from .raw_clients import RawClient
+from .recorder import Outcome, Recorder
+from .timeline import Clock, Timeline
+from .witness import Witness
+from .workload import Script, draw_tastes
+
+SETTLE_S: Final = 30.0
+"""Virtual time within which everything settles after the last fault (I8)."""
+
+PUBLISHED_MIN: Final = 40
+MATCHED_MIN: Final = 0.2
+"""What a history must have to prove anything: events, and the share of them that reached someone (H3)."""
+
+REDRAWS_MAX: Final = 20
+_REDRAW: Final = 1_000_003
+"""A vacuous seed is followed by itself plus this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of a seed."""
+
+    seed: int
+    drawn: int
+    """The seed that was played, after redrawing."""
+    complaints: tuple[Complaint, ...]
+    history: str
+    steps: int
+    published: int
+    confirmed: int
+    received: int
+    faults: int
+    recorder: Recorder
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether it proves nothing."""
+        reached = {reception.id for tenure in self.recorder.tenures for reception in tenure.receptions}
+        live = any(fault.live for fault in self.recorder.faults)
+        return not (self.published >= PUBLISHED_MIN and len(reached) >= MATCHED_MIN * self.published and live)
+
+
+class Guests:
+    """A gate that knows everyone by token; some may not hear everything."""
+
+    def __init__(self) -> None:
+        self.rights: dict[str, Rights] = {}
+        self._principals: dict[str, Principal] = {}
+
+    def add(self, name: str, deny: Interest | None) -> None:
+        """Let someone in, who may hear everything but what `deny` wants."""
+        self.rights[name] = Rights(EVERYTHING, deny)
+        rules = Rules((ALL_EVENTS,), (parse(deny.text),) if deny is not None else ())
+        self._principals[name] = Principal(name, subscribe=rules)
+
+    def admit(self, hello: Hello, caller: Caller) -> Principal | None:
+        return self._principals.get(hello.token or "")
+
+
+class Run:
+    """One history, from its seed."""
+
+    def __init__(self, seed: int, scenario: str = "any") -> None:
+        rng = Random(f"{scenario}/{seed}")
+        self.seed = seed
+        self.timeline = Timeline()
+        self.recorder = Recorder(self.timeline)
+        self.guests = Guests()
+        self._rng = rng
+        self._active_s = rng.uniform(4.0, 10.0)
+        network = Network(self.timeline, rng)
+        terms = DiskTerms(rng.choice((0.0002, 0.002, 0.02)), rng.choice((0.0002, 0.01)))
+        disk = Disk(self.timeline, rng, terms)
+        broker = BrokerNode(
+            "broker",
+            network,
+            self.recorder,
+            self._clock(),
+            disk,
+            rng,
+            _draw_settings(rng),
+            self.guests,
+            rng.choice((0.0, 0.0, 0.001, 0.01)),
+        )
+        hostile = RawClient("hostile", network, self.recorder, broker, rng)
+        self.cast = Cast(self.timeline, network, self.recorder, broker, [], rng, hostile)
+        self.witness = Witness("witness", network, self.recorder, broker, rng)
+        self.guests.add("witness", None)
+        self.scripts: list[Script] = []
+        count = rng.choice((2, 3, 3, 4))
+        events = rng.randint(PUBLISHED_MIN + 30, 260)
+        for number in range(count):
+            self._add_application(number, events // count)
+        self._schedule_faults(SCENARIOS[scenario])
+
+    def play(self) -> list[Complaint]:
+        """The whole history; what is wrong with it."""
+        try:
+            self.cast.broker.start()
+            for script in self.scripts:
+                self.timeline.after(self._rng.uniform(0, 0.3), script.start)
+            self.timeline.after(0.1, lambda: self.witness.start("witness"))
+            self.timeline.run(self._active_s)
+            heal(self.cast)
+            self.timeline.run(self._active_s + SETTLE_S)
+            if self.cast.broker.broker is not None:
+                check_bounds(self.cast.broker.broker)
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self.recorder.breach(
+                "exception", f"{type(error).__name__}: {error} at {place.filename.rpartition('/')[2]}:{place.lineno}"
+            )
+            return [Complaint("I9", text) for text in self.recorder.broken]
+        complaints = Oracle(self.recorder, self.guests.rights).complaints()
+        if self.cast.broker.disk.served_damage:
+            complaints.append(Complaint("F11", "a damaged record was served"))
+        return complaints
+
+    # --- drawing ------------------------------------------------------------------------------------------------------
+
+    def _clock(self) -> Clock:
+        rng = self._rng
+        return Clock(self.timeline, rng.uniform(-500e-6, 500e-6), rng.uniform(0, 1e5), rng.uniform(-3600, 3600))
+
+    def _add_application(self, number: int, events: int) -> None:
+        rng = self._rng
+        name = f"app{number}"
+        self.guests.add(name, draw_taboo(rng) if rng.random() < 0.25 else None)
+        path = Path(
+            delay_s=rng.choice((0.0002, 0.005, 0.05)),
+            jitter_s=rng.choice((0.0, 0.002, 0.1)),
+            bytes_per_s=rng.choice((1e9, 1e9, 20_000.0)),
+            buffer_bytes=rng.choice((1 << 20, 1 << 16, 2_000)),
+            pieces=rng.choice((0.0, 0.0, 0.3)),
+        )
+        habits = Habits(rng.choice((0.0, 0.0, 0.01, 0.1)), rng.choice((0.0, 0.0, 0.05)), name)
+        application = Application(
+            name, self.cast.network, self.recorder, self._clock(), self.cast.broker, rng, path, habits, owner=name
+        )
+        self.cast.applications.append(application)
+        tastes = draw_tastes(rng, number, events, self._active_s)
+        self.scripts.append(Script(application, tastes, self.timeline, rng, self._active_s))
+
+    def _schedule_faults(self, kinds: tuple[str, ...]) -> None:
+        rng = self._rng
+        if not kinds:
+            return
+        mix = rng.sample(kinds, rng.randint(1, min(4, len(kinds))))
+        for _ in range(rng.randint(1, 6)):
+            kind = FAULTS[rng.choice(mix)]
+            self.timeline.at(rng.uniform(0.3, self._active_s), lambda kind=kind: kind(self.cast))  # type: ignore[misc]
+
+
+def _draw_settings(rng: Random) -> BrokerSettings:
+    small = rng.random() < 0.6
+    return BrokerSettings(
+        heartbeat_s=1.0,
+        resume_s=rng.choice((0.3, 2.0, 5.0)),
+        hello_timeout_s=2.0,
+        confirm_timeout_s=rng.choice((1.0, 5.0)),
+        outbox_items_max=rng.choice((4, 32)) if small else 65_536,
+        session_outbox_bytes_max=rng.choice((5_000, 1 << 20)),
+        durable_window=rng.choice((1, 4, 64)),
+        durable_fetch=rng.choice((1, 4, 64)),
+        durable_tail=rng.choice((1, 8, 4096)),
+        unconfirmed_max=rng.choice((8, 4096, 4096)),
+    )
+
+
+def play(seed: int, scenario: str = "any", planted: AbstractContextManager[object] | None = None) -> Verdict:
+    """Play a seed, or the first that follows from it in which enough happens."""
+    drawn = seed
+    with planted or nullcontext():
+        for _ in range(REDRAWS_MAX):
+            run = Run(drawn, scenario)
+            complaints = run.play()
+            verdict = _verdict(seed, drawn, run, complaints)
+            if complaints or not verdict.vacuous or scenario == "calm":
+                return verdict
+            drawn += _REDRAW
+    return replace(verdict, complaints=(Complaint("H3", f"{REDRAWS_MAX} redraws in a row prove nothing"),))
+
+
+def _verdict(seed: int, drawn: int, run: Run, complaints: list[Complaint]) -> Verdict:
+    recorder = run.recorder
+    outcomes = [publication.outcome for publication in recorder.publications.values()]
+    return Verdict(
+        seed,
+        drawn,
+        tuple(complaints),
+        recorder.history_hash(),
+        run.timeline.steps,
+        len(outcomes),
+        outcomes.count(Outcome.OK),
+        sum(len(tenure.receptions) for tenure in recorder.tenures),
+        len(recorder.faults),
+        recorder,
+    )
+
+
+def replay_line(seed: int, scenario: str = "any", planted: str = "") -> str:
+    """What to type to see it again."""
+    line = f"python -m plait_lab.simulation --seed {seed}"
+    line += f" --scenario {scenario}" if scenario != "any" else ""
+    return line + (f" --planted {planted}" if planted else "")
