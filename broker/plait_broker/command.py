@@ -19,9 +19,8 @@ import click
 
 from plait_core.errors import PlaitError
 
-from .configuration import Configuration, ConfigurationError, read_configuration
+from .configuration import Configuration, ConfigurationError, Options, read_configuration
 from .journal import write_to_stderr
-from .sections import KeyPath
 from .server import BrokerServer
 from .signals import handled
 from .tls import server_context
@@ -39,10 +38,10 @@ def _not_available(context: click.Context, parameter: click.Parameter, value: ob
         raise click.UsageError(f"{parameter.opts[0]} is not available yet in this version", context)
 
 
-def _options(given: dict[str, str | None]) -> dict[KeyPath, tuple[str, str]]:
-    keys: dict[str, KeyPath] = {"token_file": ("access", "token_file")}
+def _options(given: dict[str, str | None]) -> Options:
+    keys = {"token_file": "access.token_file"}
     return {
-        keys.get(name, (name,)): (f"--{name.replace('_', '-')}", value)
+        keys.get(name, name): (f"--{name.replace('_', '-')}", value)
         for name, value in given.items()
         if value is not None
     }

@@ -41,7 +41,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from plait_core.errors import FilterError
 from plait_core.filters import Filter, parse
@@ -57,6 +57,9 @@ __all__ = ["Access", "Configuration", "ConfigurationError", "TlsFiles", "parse_c
 
 LISTEN: Final = Endpoint("127.0.0.1", 4680)
 HTTP: Final = Endpoint("127.0.0.1", 4681)
+
+Options: TypeAlias = Mapping[str, tuple[str, str]]
+"""What the command line says: by dotted key, the option's name and its value."""
 
 VARIABLE_PREFIX: Final = "PLAIT_BROKER__"
 
@@ -121,10 +124,10 @@ class Configuration:
 
 def read_configuration(
     file: Path | None = None,
-    options: Mapping[KeyPath, tuple[str, str]] | None = None,
+    options: Options | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Configuration:
-    """The configuration from everywhere, or ConfigurationError. `options`: by key, the option's name and its value."""
+    """The configuration from everywhere, or ConfigurationError. `options`: by dotted key, its name and value."""
     environment = os.environ if environment is None else environment
     return parse_configuration(_read(file) if file is not None else b"", file, options or {}, environment)
 
@@ -132,7 +135,7 @@ def read_configuration(
 def parse_configuration(
     document: bytes,
     file: Path | None = None,
-    options: Mapping[KeyPath, tuple[str, str]] | None = None,
+    options: Options | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Configuration:
     """The configuration that a TOML document and its overrides write, or ConfigurationError."""
@@ -143,8 +146,8 @@ def parse_configuration(
         if variable.startswith(VARIABLE_PREFIX):
             path = tuple(variable.removeprefix(VARIABLE_PREFIX).lower().split("__"))
             _override(table, origin, path, variable, _as_toml(path, value))
-    for path, (option, value) in (options or {}).items():
-        _override(table, origin, path, option, value)
+    for key, (option, value) in (options or {}).items():
+        _override(table, origin, tuple(key.split(".")), option, value)
     return _configuration(Section(table, origin))
 
 

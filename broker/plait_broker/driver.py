@@ -11,6 +11,8 @@ import logging
 from time import monotonic
 from typing import Final
 
+from plait_core.wire.session_frames import Code
+
 from .access import Caller
 from .broker import Broker
 from .connection import Connection
@@ -71,8 +73,8 @@ class BrokerDriver:
         if self._timer is not None:
             self._timer.cancel()
 
-    def reload_done(self) -> None:
-        """The broker was given other settings: its deadlines may have moved."""
+    def settings_changed(self) -> None:
+        """The broker was given others: its deadlines may have moved."""
         self._schedule_flush()
 
     # --- from connections ---------------------------------------------------------------------------------------------
@@ -138,7 +140,8 @@ class BrokerDriver:
             case Close(link, reason):
                 connection = self._connections.get(link)
                 if connection is not None:
-                    log.info("closing connection %d: %s", link, reason)
+                    level = logging.DEBUG if reason == Code.BYE else logging.INFO
+                    log.log(level, "closing connection %d: %s", link, reason)
                     connection.close()
             case Persist():
                 self._persist(output)

@@ -98,8 +98,11 @@ class Durables:
 
     def __init__(self, settings: BrokerSettings, recovered: Recovered) -> None:
         self.settings = settings
-        self.next_position = recovered.next_position
-        self.stored = recovered.next_position - 1
+        # A place may lie beyond the log's end, where records that could not be stored left holes: what comes next must
+        # not fall behind it.
+        places = [cursor.acknowledged + 1 for cursor in recovered.cursors]
+        self.next_position = max(recovered.next_position, *places) if places else recovered.next_position
+        self.stored = self.next_position - 1
         """The last position that is stored, or never will be."""
         self._by_key: dict[tuple[str, str], Durable] = {}
         self._tail: OrderedDict[int, Entry] = OrderedDict()

@@ -39,6 +39,10 @@ class Refused(Exception):
         self.message = message
         self.retryable = retryable
 
+    def anew(self) -> Refused:
+        """The same without a traceback, which would keep the refused event alive."""
+        return Refused(self.reason, self.code, self.message, retryable=self.retryable)
+
 
 class Publishing:
     """Takes events from publishers to subscribers and log."""
@@ -105,7 +109,7 @@ class Publishing:
 
     def remember(self, id: EventId, refused: Refused) -> None:
         """An event is refused for good: should its publisher repeat it, not having heard, it hears the same again."""
-        self._refusals[id] = refused
+        self._refusals[id] = refused.anew()
         if len(self._refusals) > REFUSALS_MAX:
             forgotten, _ = self._refusals.popitem(last=False)
             self.duplicates.forget(*forgotten)
@@ -128,7 +132,7 @@ class Publishing:
             raise Refused(DropReason.STALE, Code.STALE, "below the window in which duplicates are told apart")
         refused = self._refusals.get(frame.id) if self._refusals else None
         if refused is not None:
-            raise refused.with_traceback(None)
+            raise refused.anew()
         if (
             frame.confirm is Confirm.SUBSCRIBERS
             and frame.sequence <= self._recovered.get(frame.publisher, 0)

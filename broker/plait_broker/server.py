@@ -136,7 +136,10 @@ class BrokerServer:
                 thread, lambda: EventLog.open(str(config.data), retention=config.retention)
             )
             started.push_async_callback(_close_log, event_log)
+            told = len(event_log.notices)
             recovered = await loop.run_in_executor(thread, event_log.recover)
+            for notice in event_log.notices[told:]:
+                log.error("%s", notice)
         self._event_log = event_log
         return recovered
 
@@ -200,12 +203,12 @@ class BrokerServer:
         self.configuration = merged
         if self._driver is not None:
             self._driver.broker.reload(merged.settings, self._entrance.gate, time.monotonic())
-            self._driver.reload_done()
+            self._driver.settings_changed()
         for key in _AT_START_ONLY:
             if getattr(configuration, key) != getattr(was, key):
                 log.warning("%s has changed, which takes effect at the next start", key)
-        if (configuration.tls is None) != (was.tls is None):
-            log.warning("TLS was turned on or off, which takes effect at the next start")
+        if _tls_place(configuration) != _tls_place(was):
+            log.warning("where TLS is spoken has changed, which takes effect at the next start")
         log.info("the configuration was read again")
 
     # --- what is shown ------------------------------------------------------------------------------------------------
@@ -308,6 +311,11 @@ def _within_descriptors(limits: DoorLimits) -> DoorLimits:
         "%d connections are allowed, but open files only for %d (ulimit -n %d)", limits.connections_max, possible, soft
     )
     return replace(limits, connections_max=possible)
+
+
+def _tls_place(configuration: Configuration) -> tuple[bool, Endpoint | None]:
+    tls = configuration.tls
+    return (tls is not None, tls.listen if tls is not None else None)
 
 
 def _lasting(link: dict[str, Any]) -> dict[str, Any]:

@@ -115,6 +115,7 @@ class Session:
     def connected(self, now: float) -> None:
         """The connection that was asked for stands."""
         self.line.connected(now)
+        self._follow(now)
 
     def disconnected(self, now: float, reason: str = "") -> None:
         """The connection broke, or could not be opened."""

@@ -25,6 +25,7 @@ from plait_broker.sessions import Session
 from plait_broker.subscriptions import Subscription
 from plait_core.duplicates import DuplicateWindow, Sighting
 from plait_core.wire import EventFrame
+from plait_core.wire.session_frames import Unsubscribe
 
 Patch = Callable[[Callable[..., Any]], Callable[..., Any]]
 """From the right method to the wrong one."""
@@ -94,12 +95,14 @@ def _no_limit(right: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, entry, room: None
 
 
-def _deaf_to_unsubscribe(right: Callable[..., Any]) -> Callable[..., Any]:
-    def remove(self: Interest, party: Any) -> None:
-        if not isinstance(party, Subscription):
-            right(self, party)
+def _say_done_and_go_on(right: Callable[..., Any]) -> Callable[..., Any]:
+    def unsubscribe(self: Requests, session: Session, frame: Unsubscribe, now: float) -> Any:
+        subscription = session.subscriptions.get(frame.subscription)
+        if subscription is None or subscription.durable is not None:
+            return right(self, session, frame, now)
+        return True
 
-    return remove
+    return unsubscribe
 
 
 def _all_may_hear(right: Callable[..., Any]) -> Callable[..., Any]:
@@ -203,7 +206,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "swap_deliveries": Planted(Link, "deliver", _forget_priorities_order),
     "confirm_before_stored": Planted(Confirmations, "begin", _confirm_before_stored),
     "ignore_outbox_limit": Planted(Outbox, "_no_room", _no_limit),
-    "deliver_after_unsubscribe": Planted(Interest, "remove", _deaf_to_unsubscribe),
+    "deliver_after_unsubscribe": Planted(Requests, "_unsubscribe", _say_done_and_go_on),
     "skip_permissions_on_replay": Planted(Publishing, "_offer", _all_may_hear),
     "forget_places_on_restart": Planted(Broker, "_recover", _forget_places),
     "settle_one_too_far": Planted(Durable, "advance", _one_too_far),

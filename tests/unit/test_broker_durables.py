@@ -253,6 +253,32 @@ def test_given_up_it_is_gone_also_after_a_restart() -> None:
     assert stage.broker.durables.all() == []
 
 
+def test_after_a_restart_nothing_is_logged_behind_a_place() -> None:
+    stage = Stage()
+    publisher, client = stage.raw("publisher"), stage.raw("client")
+    client.subscribe(1, durable="d")
+    stage.run(0.1)
+    stage.disk.terms.full = True
+    for number in range(5):
+        publisher.publish(n=number)
+    stage.run(0.1)
+    stage.disk.terms.full = False
+    client.connection.reset()  # its place moves past the holes
+    stage.run(20.0)
+    stage.node.kill()
+    stage.node.start()
+    publisher.connect()
+    stage.run(0.1)
+    kept = publisher.publish(Confirm.BROKER, n=9)
+    stage.run(0.1)
+    assert publisher.confirmed() == [kept]
+    client.connect()
+    stage.run(0.1)
+    client.subscribe(2, durable="d")
+    stage.run(0.1)
+    assert client.sequences(2) == [kept]
+
+
 def test_a_place_is_recovered_with_what_lies_beyond() -> None:
     stage = Stage()
     stage.node.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -186,6 +187,23 @@ def test_a_repeated_publish_is_confirmed_and_delivered_to_nobody() -> None:
     stage.run(0.1)
     assert (client.sequences(1), publisher.confirmed()) == ([1], [1, 1, 1])
     assert stage.broker.counters.dropped["duplicate"] == 2
+
+
+def test_what_is_remembered_of_a_refused_event_is_small() -> None:
+    stage = Stage(BrokerSettings(unconfirmed_max=1))
+    publisher, silent = stage.raw("publisher"), stage.raw("silent")
+    silent.subscribe(1, "big")
+    stage.run(0.1)
+    publisher.publish(Confirm.SUBSCRIBERS, big=True)
+    stage.run(0.1)
+    tracemalloc.start()
+    for _ in range(20):
+        publisher.publish(Confirm.SUBSCRIBERS, bytes(1 << 20), big=True)
+        stage.run(0.1)
+    kept_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(publisher.refused()) == 20
+    assert kept_bytes < 4 << 20
 
 
 def test_what_was_logged_before_a_restart_is_not_logged_twice_nor_overtaken() -> None:

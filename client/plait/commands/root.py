@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from . import plugins
-from .failures import INTERRUPTED, as_failure
+from .failures import DONE, INTERRUPTED, as_failure
 
 SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Publish and subscribe": {
@@ -70,6 +70,10 @@ class Root(click.Group):
             return super().invoke(ctx)
         except PlaitError as error:
             raise as_failure(error) from error
+        except BrokenPipeError:
+            # Whoever read us has enough: `plait sub ... | head -1`. Python would complain once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return DONE
 
     def main(
         self,
@@ -87,10 +91,6 @@ class Root(click.Group):
         except click.ClickException as error:
             error.show()
             sys.exit(error.exit_code)
-        except BrokenPipeError:
-            # Whoever read us has enough: `plait sub ... | head -1`. Python would complain once more when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
         if standalone_mode:
             sys.exit(result if isinstance(result, int) else 0)
         return result

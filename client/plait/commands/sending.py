@@ -126,8 +126,12 @@ class _Sender:
 
     async def _settle(self) -> None:
         done, self._unconfirmed = await asyncio.wait(self._unconfirmed, return_when=asyncio.FIRST_COMPLETED)
+        errors = [error for task in done if (error := task.exception()) is not None]
         for task in done:
-            self._note(task.result())
+            if task.exception() is None:
+                self._note(task.result())
+        if errors:
+            raise errors[0]
 
     def _note(self, receipt: Receipt) -> None:
         sent = self._sent
@@ -145,7 +149,10 @@ async def _tell_progress(sent: Sent, total: int | None, began: float) -> None:
     live = sys.stderr.isatty()
     await asyncio.sleep(QUIET_S)
     while True:
-        of = "" if total is None else f" of {total}"
-        text = f"published {sent.published}{of}, {sent.published / (monotonic() - began):,.0f}/s"
+        if sent.published == total:
+            text = f"published {total}, waiting for the broker"
+        else:
+            of = "" if total is None else f" of {total}"
+            text = f"published {sent.published}{of}, {sent.published / (monotonic() - began):,.0f}/s"
         click.echo(f"\r{text}\x1b[K" if live else text, err=True, nl=not live)
         await asyncio.sleep(PROGRESS_EVERY_S)

@@ -39,7 +39,7 @@ MATCHED_MIN: Final = 0.2
 """What a history must have to prove anything: events, and the share of them that reached someone (H3)."""
 
 REDRAWS_MAX: Final = 20
-_REDRAW: Final = 1_000_003
+REDRAW: Final = 1_000_003
 """A vacuous seed is followed by itself plus this."""
 
 
@@ -204,7 +204,7 @@ def play(seed: int, scenario: str = "any", planted: AbstractContextManager[objec
             verdict = _verdict(seed, drawn, run, complaints)
             if complaints or not verdict.vacuous or scenario == "calm":
                 return verdict
-            drawn += _REDRAW
+            drawn += REDRAW
     return replace(verdict, complaints=(Complaint("H3", f"{REDRAWS_MAX} redraws in a row prove nothing"),))
 
 

@@ -74,7 +74,7 @@ class Feeds:
         await asyncio.gather(*self._publishing, return_exceptions=True)
 
     def _start(self, exchange: str, attributes: Attributes, act: Act, shown: bool) -> None:
-        event = self.record.published[key_of(attributes)] = Published(attributes, act)
+        event = self.record.published[key_of(attributes)] = Published(attributes, act, monotonic())
         task = asyncio.create_task(self._publish(exchange, event, shown))
         self._publishing.add(task)
         task.add_done_callback(self._publishing.discard)

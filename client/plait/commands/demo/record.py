@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ...notices import Gap, Late, Notice
@@ -29,6 +30,8 @@ class Published:
 
     attributes: Attributes
     act: Act
+    at: float
+    """When, by this process's clock, which the listeners share: so delays are measured, not estimated."""
     confirmed: bool = False
 
 
@@ -38,7 +41,8 @@ class Ear:
 
     listener: Listener
     subscription: Subscription[Event]
-    delays_s: dict[Key, float] = field(default_factory=dict)
+    heard: dict[Key, float] = field(default_factory=dict)
+    """When each event came."""
     repeated: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     """Of what did not come: events by reason."""
@@ -46,9 +50,9 @@ class Ear:
 
     def hear(self, event: Event) -> None:
         key = key_of(event)
-        if key in self.delays_s:
+        if key in self.heard:
             self.repeated += 1
-        self.delays_s.setdefault(key, event.delay)
+        self.heard.setdefault(key, monotonic())
 
     def notice(self, notice: Notice) -> None:
         match notice:
@@ -76,7 +80,7 @@ class Record:
 
     def settled(self, ear: Ear, act: Act) -> bool:
         """Whether a listener has what is due to it at the end of an act, as far as that can be known."""
-        stats, heard = ear.subscription.stats, ear.delays_s.keys()
+        stats, heard = ear.subscription.stats, ear.heard.keys()
         if ear.listener.durable:
             return heard >= set(self.matched(ear.listener))
         if act == "calm":
@@ -86,9 +90,14 @@ class Record:
         due = self.matched(ear.listener, "after")
         return not stats.pending and (not due or due[-1] in heard)  # whoever drops the oldest has the newest
 
+    def delay_s(self, ear: Ear, key: Key) -> float | None:
+        """From its publication until it was heard, if it was."""
+        heard = ear.heard.get(key)
+        return None if heard is None else heard - self.published[key].at
+
     @property
     def deliveries(self) -> int:
-        return sum(len(ear.delays_s) for ear in self.ears)
+        return sum(len(ear.heard) for ear in self.ears)
 
     @property
     def filtered_out(self) -> int:

@@ -90,7 +90,7 @@ async def _all_are_back(feeds: Feeds) -> None:
 
     def back() -> bool:
         probes.add(feeds.publish_for_all("crash"))
-        return all(ear.delays_s.keys() & probes for ear in feeds.record.ears)
+        return all(ear.heard.keys() & probes for ear in feeds.record.ears)
 
     await _until(back)
     await feeds.confirmed(SETTLE_S)

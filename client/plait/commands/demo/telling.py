@@ -47,7 +47,7 @@ class Telling:
         for ear in record.ears:
             explanation = ear.listener.filter.explain(attributes)
             why = "; ".join(str(reason) for reason in explanation.reasons)
-            delay_s = ear.delays_s.get(key_of(attributes))
+            delay_s = record.delay_s(ear, key_of(attributes))
             if self._as_json:
                 print_json(
                     {
@@ -93,6 +93,7 @@ class Telling:
         rows = [_row(_facts(record, ear)) for ear in record.ears]
         print_table(columns, rows, right=["MATCHED", "DELIVERED", "P50", "P99", "SLOWEST"])
         pairs = len(record.published) * len(record.ears)
+        click.echo("Delays from publish to the listener's hands; those of the crash aside.")
         share = 100 * record.filtered_out / pairs if pairs else 0.0
         click.echo(
             f"\n{len(record.published)} events published, {confirmed} confirmed; {record.deliveries} deliveries; "
@@ -111,15 +112,16 @@ class Telling:
 
 def _facts(record: Record, ear: Ear) -> dict[str, Any]:
     matched = record.matched(ear.listener)
-    delays_s = sorted(ear.delays_s.values())
-    missing = len(set(matched) - set(ear.delays_s))
+    calm = record.matched(ear.listener, "calm", "after")
+    delays_s = sorted(delay_s for key in calm if (delay_s := record.delay_s(ear, key)) is not None)
+    missing = len(set(matched) - set(ear.heard))
     reasons = {reason: count for reason, count in ear.reasons.items() if count}
     if (crash := missing - sum(reasons.values())) > 0:
         reasons["broker down"] = crash
     return {
         "listener": ear.listener.name,
         "matched": len(matched),
-        "delivered": len(ear.delays_s),
+        "delivered": len(ear.heard),
         "not_delivered": reasons,
         "delay_ms": {
             name: round(percentile(delays_s, share) * 1000, 3) if delays_s else None

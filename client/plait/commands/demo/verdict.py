@@ -14,7 +14,7 @@ def faults(record: Record) -> list[str]:
 
 
 def _faults_of(record: Record, ear: Ear) -> list[str]:
-    name, heard = ear.listener.name, set(ear.delays_s)
+    name, heard = ear.listener.name, set(ear.heard)
     matched = set(record.matched(ear.listener))
     found = []
     if ear.repeated:

@@ -1,0 +1,39 @@
+"""`plait demo`: runs by itself, checks itself, ends by itself, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+DEMO = [sys.executable, "-m", "plait", "demo", "--seconds", "2"]
+
+
+def test_the_demo_checks_itself(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*DEMO, "--json"], capture_output=True, text=True, timeout=60, env=os.environ | {"TMPDIR": str(tmp_path)}
+    )
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdict = told[-1]
+    assert (verdict["kind"], verdict["ok"], verdict["faults"]) == ("verdict", True, [])
+    assert verdict["published"] > 20
+    assert verdict["filtered_out"] > 0
+    assert {item["listener"] for item in told if item["kind"] == "result"} >= {"nyse-ledger", "slow-screen"}
+    assert any(item["kind"] == "journey" and not item["matches"] and item["why"] for item in told)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_for_people_and_an_early_end(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(DEMO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "a broker serves at plait://" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read().strip() == ""
+    assert list(tmp_path.iterdir()) == []

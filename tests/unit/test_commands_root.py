@@ -1,0 +1,112 @@
+"""The list of commands, help everywhere, commands of other distributions, and how failures end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from plait.commands import plugins
+from plait.commands.root import SECTIONS, plait
+
+
+def commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that this distribution has, with its path."""
+    context = click.Context(group)
+    names = [name for section in SECTIONS.values() for name in section] if not path else group.list_commands(context)
+    for name in names:
+        command = group.get_command(context, name)
+        assert command is not None
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+
+
+COMMANDS = dict(commands(plait))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_help_and_an_example(path: tuple[str, ...]) -> None:
+    for option in ("-h", "--help"):
+        ran = CliRunner().invoke(plait, [*path, option])
+        assert ran.exit_code == 0
+        assert f"Example: plait {' '.join(path)}" in ran.stdout
+
+
+def test_the_list_says_what_the_commands_say() -> None:
+    for section in SECTIONS.values():
+        for name, help_line in section.items():
+            assert COMMANDS[(name,)].get_short_help_str(200) == help_line.removesuffix(".") or help_line == COMMANDS[
+                (name,)
+            ].get_short_help_str(200)
+
+
+def test_the_list_has_sections() -> None:
+    ran = CliRunner().invoke(plait, ["--help"])
+    assert ran.exit_code == 0
+    for section in SECTIONS:
+        assert f"\n{section}:\n" in ran.stdout
+
+
+@pytest.mark.parametrize(("command", "distribution"), [("analyze", "plait-analytics"), ("peer", "plait-peer")])
+def test_a_missing_distribution_is_named(monkeypatch: pytest.MonkeyPatch, command: str, distribution: str) -> None:
+    monkeypatch.setattr(plugins, "entry_points", dict)
+    ran = CliRunner().invoke(plait, [command, "--anything"])
+    assert ran.exit_code == 1
+    assert f"pip install {distribution}" in ran.stderr
+    assert command not in CliRunner().invoke(plait, ["--help"]).stdout.split("Options:")[1]
+
+
+def test_an_unknown_command_is_wrong_use() -> None:
+    ran = CliRunner().invoke(plait, ["pubb"])
+    assert ran.exit_code == 2
+    assert "pubb" in ran.stderr
+
+
+@click.command()
+def extra() -> None:
+    """Something from elsewhere."""
+    click.echo("extra ran")
+
+
+NO_COMMAND = 1
+
+
+@pytest.fixture
+def plugin(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    point = EntryPoint("extra", request.param, plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda: {"extra": point})
+
+
+@pytest.mark.parametrize("plugin", [f"{__name__}:extra"], indirect=True)
+def test_commands_of_other_distributions_are_found(plugin: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[extra.callback.__module__])
+    assert CliRunner().invoke(plait, ["extra"]).stdout == "extra ran\n"
+    assert "Something from elsewhere." in CliRunner().invoke(plait, ["-h"]).stdout
+
+
+@pytest.mark.parametrize("plugin", ["no_such_module:command", "sys:path"], indirect=True)
+def test_a_plugin_that_does_not_work_harms_nobody(plugin: None) -> None:
+    ran = CliRunner().invoke(plait, ["extra"])
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith("Error: `plait extra` ")
+    assert CliRunner().invoke(plait, ["--help"]).exit_code == 0
+
+
+def test_a_command_imports_what_it_needs_and_no_more() -> None:
+    """Start-up: beyond `import plait` itself, `plait filter check` needs click, json and its own few files."""
+    code = (
+        "import sys, json, plait, click; before = set(sys.modules)\n"
+        "from plait.commands.root import plait\n"
+        "try: plait.main(['filter', 'check', 'x == 1'])\n"
+        "except SystemExit: pass\n"
+        "ours = {name for name in sys.modules if name.startswith('plait.commands.')}\n"
+        "print(len(ours) < 10, sorted(set(sys.modules) - before - ours), file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert ran.stderr.splitlines()[-1] == "True ['plait.commands']"
