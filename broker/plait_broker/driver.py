@@ -21,6 +21,10 @@ from .outputs import Close, Fetch, LinkId, LogRecord, Output, Persist, Send
 
 NO_LOG: Final = "this broker keeps no log (start it with --data DIR)"
 
+TURN_BYTES_MAX: Final = 256 * 1024
+"""Bytes read before output is taken, though the turn is not over: libuv reads one busy socket up to 32 times a turn,
+and what all that brings for one subscriber would not fit its connection's burst."""
+
 log: Final = logging.getLogger(__name__)
 
 
@@ -34,6 +38,7 @@ class BrokerDriver:
         self._connections: dict[LinkId, Connection] = {}
         self._links = 0
         self._flush_scheduled = False
+        self._turn_bytes = 0
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
         self._stopped = False
@@ -93,7 +98,10 @@ class BrokerDriver:
             self.broker.receive(link, data, monotonic())
         except Exception:
             self._fail(link)
-        if not self._flush_scheduled:
+        self._turn_bytes += len(data)
+        if self._turn_bytes >= TURN_BYTES_MAX:
+            self._take_output()
+        elif not self._flush_scheduled:
             self._schedule_flush()
 
     def writable(self, link: LinkId, writable: bool) -> None:
@@ -122,8 +130,11 @@ class BrokerDriver:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        if self._stopped:
-            return
+        if not self._stopped:
+            self._take_output()
+
+    def _take_output(self) -> None:
+        self._turn_bytes = 0
         try:
             for output in self.broker.take_output():
                 self._carry_out(output)

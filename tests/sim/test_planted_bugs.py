@@ -10,8 +10,13 @@ from plait_lab.simulation.swarm import play, replay_line
 
 SEEDS_MAX = 1_000
 
+RARE = {"hide_what_a_resume_lost", "close_without_notice", "drop_one_in_10000", "forget_refusals"}
+"""Caught too, after a hundred seeds and more: half a minute each."""
 
-@pytest.mark.parametrize("bug", PLANTED)
+BUGS = [pytest.param(bug, marks=pytest.mark.nightly) if bug in RARE else bug for bug in PLANTED]
+
+
+@pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_caught(bug: str) -> None:
     for seed in range(SEEDS_MAX):
         if play(seed, planted=planted(bug)).complaints:
