@@ -11,44 +11,11 @@ import pytest
 import plait
 import plait.testing
 from plait.testing import Network, VirtualLoop, installed_broker, run
-from plait_broker import Broker, BrokerSettings, Caller, OpenGate, Persist, Send
-from plait_broker import Close as CloseLink
-
-
-class InMemory:
-    """The broker protocol as `plait.testing` wants it; its log stores everything at once, in nothing."""
-
-    def __init__(self, *, name: str, randomness: Any, now: float, wall_us: int) -> None:
-        self.broker = Broker(BrokerSettings(name=name), randomness, OpenGate(), now=now, wall_us=wall_us)
-
-    def connected(self, link: int, now: float) -> None:
-        self.broker.connected(link, Caller("memory"), now)
-
-    def receive(self, link: int, data: bytes, now: float) -> None:
-        self.broker.receive(link, data, now)
-
-    def disconnected(self, link: int, now: float) -> None:
-        self.broker.disconnected(link, now)
-
-    def tick(self, now: float) -> None:
-        self.broker.tick(now)
-
-    def next_deadline(self) -> float | None:
-        return self.broker.next_deadline()
-
-    def take_output(self, now: float) -> list[tuple[int, bytes | None]]:
-        written: list[tuple[int, bytes | None]] = []
-        while outputs := self.broker.take_output():
-            written += [(o.link, b"".join(o.chunks)) for o in outputs if isinstance(o, Send)]
-            written += [(o.link, None) for o in outputs if isinstance(o, CloseLink)]
-            for output in outputs:
-                if isinstance(output, Persist):
-                    self.broker.persisted(output.ticket, None, now)
-        return written
 
 
 def network(**options: Any) -> Network:
-    return Network(broker=InMemory, **options)
+    """A network with the broker that is installed."""
+    return Network(**options)
 
 
 def test_an_hour_takes_no_time() -> None:
@@ -175,3 +142,16 @@ def test_without_a_broker_it_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(plait.testing, "entry_points", lambda **_: [])
     with pytest.raises(plait.NotAvailable, match="plait-broker"):
         installed_broker()
+
+
+def test_a_durable_subscription_reads_what_was_published_before_it() -> None:
+    async def main() -> None:
+        async with network() as net:
+            client = await net.connect()
+            async with client.subscribe("n >= 0", durable="first"):
+                for n in range(600):  # more than one reading of the log
+                    await client.publish({"n": n}, confirm="broker")
+            async with client.subscribe("n >= 0", durable="second", start="all") as events:
+                assert [(await events.next(10))["n"] for _ in range(600)] == list(range(600))
+
+    run(main())

@@ -1,0 +1,57 @@
+"""The broker that `plait.testing` runs in a user's tests: the production protocol on bytes and a time, its log a list.
+
+Found by the entry point `broker` in the group `plait.testing`, so that the SDK needs no import of this distribution.
+"""
+
+from __future__ import annotations
+
+from plait_core.ids import Randomness
+
+from .access import Caller, OpenGate
+from .broker import Broker
+from .outputs import Close, Fetch, LogRecord, Persist, Send
+from .settings import BrokerSettings
+
+
+class InMemoryBroker:
+    """A broker without a face: everyone may come in, and what it stores is stored at once."""
+
+    def __init__(self, *, name: str, randomness: Randomness, now: float, wall_us: int) -> None:
+        self.protocol = Broker(BrokerSettings(name=name), randomness, OpenGate(), now=now, wall_us=wall_us)
+        self._log: list[LogRecord] = []
+
+    def connected(self, link: int, now: float) -> None:
+        self.protocol.connected(link, Caller("memory"), now)
+
+    def receive(self, link: int, data: bytes, now: float) -> None:
+        self.protocol.receive(link, data, now)
+
+    def disconnected(self, link: int, now: float) -> None:
+        self.protocol.disconnected(link, now)
+
+    def tick(self, now: float) -> None:
+        self.protocol.tick(now)
+
+    def next_deadline(self) -> float:
+        return self.protocol.next_deadline()
+
+    def take_output(self, now: float) -> list[tuple[int, bytes | None]]:
+        """Bytes for links, in order; None closes one. What concerns the log is answered before this returns."""
+        written: list[tuple[int, bytes | None]] = []
+        while outputs := self.protocol.take_output():
+            for output in outputs:
+                match output:
+                    case Send(link, chunks):
+                        written.append((link, b"".join(chunks)))
+                    case Close(link):
+                        written.append((link, None))
+                    case Persist(ticket, records):
+                        self._log.extend(records)
+                        self.protocol.persisted(ticket, None, now)
+                    case Fetch():
+                        self.protocol.fetched(output.ticket, self._read(output), False, None, now)
+        return written
+
+    def _read(self, fetch: Fetch) -> list[LogRecord]:
+        wanted = (r for r in self._log if r.position >= fetch.position and r.logged_us >= fetch.since_us)
+        return [record for record, _ in zip(wanted, range(fetch.count), strict=False)]
