@@ -5,17 +5,25 @@
 #   make demo     the main job, shown
 #   make bench    the benchmarks, each next to its comparison; writes lab/BENCHMARKS.md
 #   make nightly  the slow suites: a million pairs, long fuzzing
+#   make kernel   build the native matching kernel into .venv; needs cargo
 #   make lock     choose new versions of all dependencies
 PYTHON ?= python3
 BIN := .venv/bin
 MEMBERS := core client broker lab
 
-.PHONY: setup test lint format demo bench nightly fuzz lock clean
+.PHONY: setup kernel test lint format demo bench nightly fuzz lock clean
 setup: .venv/.ready
 
 .venv/.ready: requirements.lock scripts/setup.sh $(MEMBERS:%=%/pyproject.toml)
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(MEMBERS)
 	@touch $@
+
+kernel: .venv/.ready
+	@command -v cargo >/dev/null || { echo "kernel: cargo is not here; the Python index serves, with the same answers"; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	@$(BIN)/python -m pip install --quiet 'maturin>=1.9,<2'
+	@cd core/kernel && VIRTUAL_ENV="$(CURDIR)/.venv" "$(CURDIR)/$(BIN)/maturin" develop --release --quiet
+	@$(BIN)/python -c 'import plait_core; print("kernel: the index in use is", plait_core.index_name())'
 
 test: .venv/.ready
 	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)

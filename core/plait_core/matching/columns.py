@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +26,9 @@ MISSING, OTHER, FALSE, TRUE, FIRST_NUMBER = range(5)
 BOUNDS_MAX = 31
 """Bounds of each kind: 32 stretches of numbers and of texts rule out all but a few percent of a band's neighbours."""
 
+FITTED_TO_MAX = 512
+"""Constraints whose ends the quantiles are taken from: more would not move them by a stretch."""
+
 BIT = [np.uint64(1 << i) for i in range(64)]
 CLEAR = [~bit for bit in BIT]
 
@@ -34,7 +38,7 @@ class Column:
 
     def __init__(self, constraints: Mapping[int, Constraint], words: int) -> None:
         """Bounds fitted to `constraints`, which stand at their keys' positions."""
-        numbers, texts = _ends(constraints.values())
+        numbers, texts = _ends(islice(constraints.values(), 0, None, 1 + len(constraints) // FITTED_TO_MAX))
         self._numbers: list[float] = _quantiles([_float(end) for end in numbers])
         self._texts: list[str] = _quantiles(texts)
         self._first_text = FIRST_NUMBER + len(self._numbers) + 1
@@ -126,8 +130,8 @@ class Column:
         return inside
 
     def _painted(self, constraints: Mapping[int, Constraint], words: int) -> Bits:
-        stretches = [(at, *slots) for at, constraint in constraints.items() for slots in self.slots(constraint)]
-        at, start, stop = np.array(stretches, np.intp).reshape(-1, 3).T
+        flat = [n for at, constraint in constraints.items() for slots in self.slots(constraint) for n in (at, *slots)]
+        at, start, stop = np.array(flat, np.intp).reshape(-1, 3).T
         ruled_out = np.zeros((self._slots, words * 64), bool)
         ruled_out[:, list(constraints)] = True
         for slot in range(self._slots):
