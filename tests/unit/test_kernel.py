@@ -105,6 +105,22 @@ def test_kinds_are_told_apart() -> None:
     assert index.match({}) == [4]
 
 
+def test_what_nothing_satisfies_is_kept_all_the_same() -> None:
+    index, filters = kernel.Index(), {}
+    for id in range(1_500):
+        filters[id] = parse(f"x not in [true, false] and y > {id}")
+    filters |= {2_000: parse("x > 1"), 2_001: parse("x not in [true, false] or x == 1"), 2_002: parse("false")}
+    for id, filter in filters.items():
+        index.add(id, filter)
+    asked = filters[3]
+    for _ in range(2):
+        assert index.match({"x": True, "y": 9_999}) == []
+        assert index.match({"x": 1, "y": 9_999}) == [2_001]
+        assert index.covering(asked) == [id for id, filter in filters.items() if filter.covers(asked)]
+        assert index.covered(asked) == [id for id, filter in filters.items() if asked.covers(filter)]
+        index.settle()
+
+
 def test_names_and_texts_come_and_go() -> None:
     """Ids of names and texts are used again; what is left of the old ones must not show."""
     index = kernel.Index()

@@ -8,7 +8,8 @@ use hashbrown::{HashMap, HashTable};
 use crate::class::{Class, Conjunction};
 use crate::hash::hash;
 use crate::matrix::{BLOCK, Matrix, Ordered};
-use crate::segment::{Access, BY_ANY, BY_NUMBER, BY_TEXT, Candidate, Cluster, Segment};
+use crate::ordering::in_order;
+use crate::segment::{Access, BY_ANY, BY_NUMBER, BY_TEXT, Candidate, Cluster, Finer, Segment};
 use crate::slots::{Cuts, Hull, Slotter};
 use crate::test::{Kind, NO_HIGH, NO_LOW, Rich, Test};
 
@@ -28,6 +29,8 @@ const SET_MAX: usize = 16;
 const RUN_MIN: usize = 48;
 /// Candidates of a run that are judged in the time that one line of a matrix takes to come.
 const CANDIDATES_A_LINE: usize = 2;
+/// Clusters from this on have slots of their own.
+const FINER: usize = 2 * BLOCK;
 /// Rows that the matrix of a cluster may have for each block, for each of its members.
 const ROWS_A_MEMBER: usize = 4;
 
@@ -45,7 +48,8 @@ type Hulls = [(u16, Hull)];
 
 /// The segment of the live ones among some classes.
 pub(crate) fn build(classes: Vec<Arc<Class>>) -> Segment {
-    let classes: Vec<Arc<Class>> = classes.into_iter().filter(|class| !class.is_dead()).collect();
+    let mut classes = classes;
+    classes.retain(|class| !class.is_dead());
     let all: Vec<Conjunction> = classes
         .iter()
         .enumerate()
@@ -55,7 +59,8 @@ pub(crate) fn build(classes: Vec<Arc<Class>>) -> Segment {
     let mut chosen = Builder { classes: &classes, slotter: &slotter, all: &all, hulls: Vec::new(), ends: vec![0] };
     chosen.find_hulls();
     let routes = chosen.routes();
-    let (matrix, clusters, candidates) = chosen.lay_out(&routes);
+    let (mut matrix, mut clusters, mut candidates) = chosen.lay_out(&routes);
+    put_in_order_of_use(&mut classes, &mut matrix, &mut clusters, &mut candidates);
     let mut accesses = vec![0; slotter.len()];
     for (access, _) in &clusters {
         accesses[usize::from(access.local())] |= match access {
@@ -66,6 +71,54 @@ pub(crate) fn build(classes: Vec<Arc<Class>>) -> Segment {
     }
     let conjunctions = all.len();
     Segment { slotter, classes, matrix, clusters, candidates, accesses, conjunctions }
+}
+
+/// Puts classes in the order in which scanning comes across them, and the conjunctions' references to them right.
+fn put_in_order_of_use(
+    classes: &mut Vec<Arc<Class>>,
+    matrix: &mut Matrix,
+    clusters: &mut HashTable<(Access, Cluster)>,
+    candidates: &mut [Candidate],
+) {
+    let mut new_of = vec![u32::MAX; classes.len()];
+    let mut used = 0;
+    let mut place = |old: u32| {
+        let new = &mut new_of[old as usize];
+        if *new == u32::MAX {
+            *new = used;
+            used += 1;
+        }
+        *new
+    };
+    let mut renumber = |conjunctions: &mut [Conjunction]| {
+        for conjunction in conjunctions {
+            conjunction.class = place(conjunction.class);
+        }
+    };
+    renumber(&mut matrix.conjunctions);
+    for (_, cluster) in clusters.iter_mut() {
+        match cluster {
+            Cluster::Run { from, to } => {
+                for candidate in &mut candidates[*from as usize..*to as usize] {
+                    renumber(std::slice::from_mut(&mut candidate.conjunction));
+                }
+            }
+            Cluster::Matrix(matrix) => renumber(&mut matrix.conjunctions),
+            Cluster::Finer(own) => renumber(&mut own.matrix.conjunctions),
+        }
+    }
+    let kept = used as usize;
+    for new in new_of.iter_mut().filter(|new| **new == u32::MAX) {
+        (*new, used) = (used, used + 1); // a class without conjunctions comes last, and goes
+    }
+    for at in 0..classes.len() {
+        while new_of[at] as usize != at {
+            let to = new_of[at] as usize;
+            classes.swap(at, to);
+            new_of.swap(at, to);
+        }
+    }
+    classes.truncate(kept);
 }
 
 /// Cuts for all attributes, at quantiles of the bounds that conjunctions name.
@@ -252,7 +305,11 @@ impl Builder<'_> {
             let members = &routes.clusters[&access];
             let cluster = if self.is_better_as_matrix(members) {
                 let budget = budget.min(ROWS_A_MEMBER * members.len() / members.len().div_ceil(BLOCK));
-                Cluster::Matrix(Box::new(self.matrix(members, budget)))
+                if members.len() >= FINER {
+                    Cluster::Finer(Box::new(self.finer(members, budget)))
+                } else {
+                    Cluster::Matrix(Box::new(self.matrix(members, budget)))
+                }
             } else {
                 let from = candidates.len() as u32;
                 candidates.extend(members.iter().map(|&at| self.candidate(at, access.local())));
@@ -276,12 +333,20 @@ impl Builder<'_> {
     }
 
     fn matrix(&self, members: &[u32], rows_max: usize) -> Matrix {
-        let mut order = Vec::with_capacity(members.len());
-        Clustering { builder: self, count: vec![(0, 0); self.slotter.len()], order: &mut order }
-            .cluster(members.to_vec(), &mut Vec::new());
+        let order = in_order(members, |at| self.hulls(at), self.slotter.len());
         let conjunctions = order.iter().map(|&at| self.all[at as usize]).collect();
         let hulls = order.iter().map(|&at| self.hulls(at)).collect();
         Matrix::build(Ordered { conjunctions, hulls }, self.slotter, rows_max)
+    }
+
+    fn finer(&self, members: &[u32], rows_max: usize) -> Finer {
+        let all: Vec<Conjunction> = members.iter().map(|&at| self.all[at as usize]).collect();
+        let slotter = cut(self.classes, &all);
+        let mut own = Builder { classes: self.classes, slotter: &slotter, all: &all, hulls: Vec::new(), ends: vec![0] };
+        own.find_hulls();
+        let every: Vec<u32> = (0..all.len() as u32).collect();
+        let matrix = own.matrix(&every, rows_max);
+        Finer { cuts: slotter.cuts, matrix }
     }
 
     fn candidate(&self, at: u32, access: u16) -> Candidate {
@@ -315,77 +380,3 @@ fn accesses_of(rich: &Rich, local: u16, points: &mut Vec<Access>) {
         }
     }
 }
-
-/// Orders conjunctions: those that share their commonest attribute together, by its low end, cut into cells; within a
-/// cell, the same by the next attribute. So a block of the matrix holds what lies near in two or three attributes.
-struct Clustering<'a> {
-    builder: &'a Builder<'a>,
-    count: Vec<(u32, u32)>,
-    order: &'a mut Vec<u32>,
-}
-
-/// Attributes that conjunctions are ordered by, one within the other.
-const DEPTH: usize = 3;
-
-impl Clustering<'_> {
-    fn cluster(&mut self, mut members: Vec<u32>, used: &mut Vec<u16>) {
-        while members.len() > BLOCK && used.len() < DEPTH {
-            let Some(local) = self.commonest(&members, used) else { break };
-            let hull_of =
-                |at: u32| self.builder.hulls(at).iter().find(|(other, _)| *other == local).map(|(_, hull)| *hull);
-            let (mut with, without): (Vec<(Hull, u32)>, Vec<u32>) = {
-                let mut with = Vec::new();
-                let mut without = Vec::new();
-                for &at in &members {
-                    match hull_of(at) {
-                        Some(hull) => with.push((hull, at)),
-                        None => without.push(at),
-                    }
-                }
-                (with, without)
-            };
-            with.sort_unstable_by_key(|&(hull, at)| (hull.low, hull.high, at));
-            let cells = cells(with.len(), used.len());
-            used.push(local);
-            for cell in with.chunks(with.len().div_ceil(cells)) {
-                self.cluster(cell.iter().map(|&(_, at)| at).collect(), used);
-            }
-            used.pop();
-            members = without;
-        }
-        self.order.append(&mut members);
-    }
-
-    /// The attribute that rules most out: constrained by most of `members`, narrowly.
-    fn commonest(&mut self, members: &[u32], used: &[u16]) -> Option<u16> {
-        let mut seen: Vec<u16> = Vec::new();
-        for &at in members {
-            for &(local, hull) in self.builder.hulls(at) {
-                let count = &mut self.count[usize::from(local)];
-                if count.0 == 0 {
-                    seen.push(local);
-                }
-                count.0 += 1;
-                count.1 += 64_u32.saturating_sub(u32::from(hull.high - hull.low));
-            }
-        }
-        let unused = seen.iter().copied().filter(|local| !used.contains(local));
-        let best = unused.max_by_key(|&local| (self.count[usize::from(local)].1, local));
-        for local in seen {
-            self.count[usize::from(local)] = (0, 0);
-        }
-        best
-    }
-}
-
-/// Into how many cells to cut so many conjunctions along one attribute. Cells of a block each rule most out by this
-/// attribute alone; with many blocks, larger cells leave the next attribute something to order.
-fn cells(count: usize, depth: usize) -> usize {
-    let blocks = count.div_ceil(BLOCK);
-    if depth + 1 < DEPTH && blocks > ONE_LEVEL { blocks / BLOCKS_LEFT } else { blocks }
-}
-
-/// Up to so many blocks are ordered by one attribute.
-const ONE_LEVEL: usize = 128;
-/// Blocks of a cell that is ordered by a further attribute.
-const BLOCKS_LEFT: usize = 20;

@@ -12,7 +12,8 @@ use crate::pool::{NONE, Pool};
 use crate::relation::{Form, Question};
 use crate::segment::{Access, BY_ANY, BY_NUMBER, BY_TEXT, Segment};
 use crate::slab::{Ids, Place, Sharded, Slab};
-use crate::slots::{Hull, Slotter};
+use crate::slots::{Cuts, Hull, Slotter};
+use crate::sorting::sort_ids;
 use crate::test::{ABSENT, Event, Holding, Kind, LAST, Probe, State, Test, test_of};
 use crate::worker::{Parts, Worker};
 
@@ -73,6 +74,7 @@ struct Scratch {
     probes: Vec<Probe>,
     slots: Vec<Hull>,
     accesses: Vec<Access>,
+    finer: Vec<Hull>,
     picked: Vec<u32>,
     maybe: Vec<Conjunction>,
     candidates: usize,
@@ -210,7 +212,7 @@ impl Index {
         for (at, (attr, value)) in event.iter().enumerate() {
             scratch.probes[*attr as usize] = Probe::new(value, at, texts);
         }
-        let Scratch { probes, slots, accesses, picked, maybe, candidates } = scratch;
+        let Scratch { probes, slots, accesses, finer, picked, maybe, candidates } = scratch;
         *candidates = 0;
         let mut several = false;
         let mut decide = |class: &Class, start: u32| {
@@ -237,7 +239,8 @@ impl Index {
             prepare(event, probes, &segment.slotter, slots);
             find_accesses(event, probes, segment, accesses);
             maybe.clear();
-            segment.scan(slots, accesses, picked, maybe);
+            let slot_of = |cuts: &Cuts| cuts.of_probe(&probes[cuts.attr as usize]);
+            segment.scan(slots, accesses, slot_of, finer, picked, maybe);
             forget(event, &segment.slotter, slots);
             *candidates += maybe.len();
             decide_all(&segment.classes, maybe, &mut decide);
@@ -256,7 +259,9 @@ impl Index {
             return self.among_all(found, |_, _| true);
         }
         let from = found.len();
-        let Self { texts, shared, scratch: Scratch { slots, accesses, picked, maybe, .. }, delta, parts, .. } = self;
+        let Self {
+            texts, shared, scratch: Scratch { slots, accesses, finer, picked, maybe, .. }, delta, parts, ..
+        } = self;
         let mut decide = |class: &Class, _: u32| {
             if !class.is_dead() && question.is_covered_by(class, texts) {
                 push_holders(class, shared, found);
@@ -273,7 +278,7 @@ impl Index {
             accesses.clear();
             question.accesses(&segment.slotter, accesses);
             maybe.clear();
-            segment.scan(slots, accesses, picked, maybe);
+            segment.scan(slots, accesses, |cuts| question.slot(cuts), finer, picked, maybe);
             decide_all(&segment.classes, maybe, &mut decide);
         }
         slots.fill(Hull::ABSENT);
@@ -447,7 +452,7 @@ fn push_holders(class: &Class, shared: &Slab<Vec<u64>>, found: &mut Vec<u64>) {
 /// Sorts what was found from `from` on; `several` when ids may have been found twice.
 #[inline]
 fn put_in_order(found: &mut Vec<u64>, from: usize, several: bool) {
-    found[from..].sort_unstable();
+    sort_ids(&mut found[from..]);
     if several {
         let mut kept = from;
         for at in from..found.len() {

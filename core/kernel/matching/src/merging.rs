@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::build::build;
 use crate::class::Class;
 use crate::delta::{DELTA_MAX, Delta};
 use crate::index::Index;
@@ -24,15 +25,22 @@ const DEAD: usize = 4;
 const SCATTERED: usize = 8;
 
 impl Index {
+    /// Conjunctions in segments, those that died since included.
     pub(crate) fn in_segments(&self) -> usize {
         self.parts.segments.iter().map(|segment| segment.conjunctions).sum()
     }
 
+    /// Conjunctions outside them.
     pub(crate) fn waiting(&self) -> usize {
         self.delta.len() + self.parts.deltas.iter().map(|delta| delta.len()).sum::<usize>()
     }
 
+    /// Takes up a new class of so many conjunctions.
     pub(crate) fn place(&mut self, class: &Arc<Class>, conjunctions: usize) {
+        if conjunctions > DELTA_MAX {
+            self.parts.segments.push(Arc::new(build(vec![Arc::clone(class)])));
+            return;
+        }
         let full = (self.in_segments() / 4).clamp(DELTA_MIN, DELTA_MAX);
         if self.delta.len() > 0 && self.delta.len() + conjunctions > full {
             self.freeze();
@@ -42,6 +50,9 @@ impl Index {
 
     /// The delta as one of the parts, and a new one instead.
     pub(crate) fn freeze(&mut self) {
+        if self.worker.as_ref().is_some_and(|worker| !worker.is_here()) {
+            self.finish_merge(None); // this is a fork: what the thread of its parent merges never comes here
+        }
         let largest = self.parts.segments.iter().max_by_key(|segment| segment.conjunctions);
         let delta = std::mem::replace(&mut self.delta, Delta::new(largest.map(|segment| &**segment)));
         if delta.len() > 0 {
@@ -126,12 +137,13 @@ impl Index {
 
     #[cold]
     fn finish_merge(&mut self, merged: Option<Segment>) {
-        let Some(due) = self.merging.take() else { return };
-        let merged = merged.unwrap_or_else(|| {
+        if merged.is_none() {
             self.worker = None; // its thread is gone, but what it was given is still here
-            due.merged()
-        });
-        self.install(due, merged);
+        }
+        if let Some(due) = self.merging.take() {
+            let merged = merged.unwrap_or_else(|| due.merged());
+            self.install(due, merged);
+        }
     }
 
     fn install(&mut self, old: Parts, merged: Segment) {

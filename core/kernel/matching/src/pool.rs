@@ -3,9 +3,8 @@
 //! Equal texts have one id, so an exact comparison of two texts is one of two integers. An id is used again when the
 //! last filter that spoke of its text is gone; whatever still mentions it in the index is dead by then.
 
-use hashbrown::HashTable;
-
 use crate::hash::hash_text;
+use crate::slab::{Sharded, Slab};
 
 /// No text has this id.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -13,9 +12,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// A set of counted texts.
 #[derive(Default)]
 pub(crate) struct Pool {
-    table: HashTable<u32>,
-    texts: Vec<Held>,
-    free: Vec<u32>,
+    table: Sharded<u32>,
+    texts: Slab<Held>,
 }
 
 struct Held {
@@ -32,7 +30,7 @@ impl Pool {
 
     /// The id of a text whose hash is known.
     pub(crate) fn find_hashed(&self, text: &str, hash: u64) -> u32 {
-        let same = |&id: &u32| *self.texts[id as usize].text == *text;
+        let same = |&id: &u32| *self.texts.get(id).text == *text;
         self.table.find(hash, same).copied().unwrap_or(NONE)
     }
 
@@ -41,44 +39,33 @@ impl Pool {
         let hash = hash_text(text);
         let found = self.find_hashed(text, hash);
         if found != NONE {
-            self.texts[found as usize].holders += 1;
+            self.texts.get_mut(found).holders += 1;
             return found;
         }
-        let held = Held { text: text.into(), hash, holders: 1 };
-        let id = if let Some(id) = self.free.pop() {
-            self.texts[id as usize] = held;
-            id
-        } else {
-            self.texts.push(held);
-            u32::try_from(self.texts.len() - 1).expect("fewer than 2^32 texts fit in memory")
-        };
+        let id = self.texts.insert(Held { text: text.into(), hash, holders: 1 });
         let texts = &self.texts;
-        self.table.insert_unique(hash, id, |&id| texts[id as usize].hash);
+        self.table.insert(hash, id, |&id| texts.get(id).hash);
         id
     }
 
     /// One holder less.
     pub(crate) fn release(&mut self, id: u32) {
-        let held = &mut self.texts[id as usize];
+        let held = self.texts.get_mut(id);
         held.holders -= 1;
-        if held.holders > 0 {
-            return;
+        if held.holders == 0 {
+            let hash = held.hash;
+            self.table.remove(hash, |&other| other == id);
+            self.texts.remove(id);
         }
-        held.text = Box::default();
-        let hash = held.hash;
-        if let Ok(entry) = self.table.find_entry(hash, |&other| other == id) {
-            entry.remove();
-        }
-        self.free.push(id);
     }
 
     /// The text that has an id.
     pub(crate) fn text(&self, id: u32) -> &str {
-        &self.texts[id as usize].text
+        &self.texts.get(id).text
     }
 
     /// One more than the greatest id ever given.
     pub(crate) fn ids(&self) -> usize {
-        self.texts.len()
+        self.texts.ids()
     }
 }

@@ -5,7 +5,7 @@ use crate::class::Class;
 use crate::constraint::Constraint;
 use crate::pool::{NONE, Pool};
 use crate::segment::Access;
-use crate::slots::{Hull, Slotter};
+use crate::slots::{Cuts, Hull, Slotter};
 use crate::test::{Kind, Looking, NO_HIGH, NO_LOW, OPEN_HIGH, OPEN_LOW, Rich, Test, test_of};
 
 /// A filter in normal form: its alternatives, each with a constraint on some attributes.
@@ -51,6 +51,12 @@ impl Question {
                 slots[local] = slotter.cuts[local].of_test(&asked.test, &self.rich);
             }
         }
+    }
+
+    /// The same for one attribute.
+    pub(crate) fn slot(&self, cuts: &Cuts) -> Hull {
+        let asked = self.conjunctions[0].iter().find(|asked| asked.attr == cuts.attr);
+        asked.map_or(Hull::UNKNOWN, |asked| cuts.of_test(&asked.test, &self.rich))
     }
 
     /// The accesses behind which filters stand that cover the first alternative.

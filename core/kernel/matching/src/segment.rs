@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use crate::class::{Class, Conjunction};
 use crate::hash::hash;
 use crate::matrix::Matrix;
-use crate::slots::{Hull, Slotter};
+use crate::slots::{Cuts, Hull, Slotter};
 
 /// What leads to a cluster: a value of an attribute, by local number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,6 +54,17 @@ pub(crate) enum Cluster {
     },
     /// Many.
     Matrix(Box<Matrix>),
+    /// So many that they are worth slots of their own: those of the segment are cut for all conjunctions, and the members
+    /// of one cluster may crowd in a few of them.
+    Finer(Box<Finer>),
+}
+
+/// A matrix on slots of its own.
+#[derive(Debug)]
+pub(crate) struct Finer {
+    /// By the local numbers of the matrix.
+    pub(crate) cuts: Vec<Cuts>,
+    pub(crate) matrix: Matrix,
 }
 
 /// Which accesses an attribute has.
@@ -77,12 +88,15 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Finds each conjunction that may match: `slots` by local number, `accesses` of the event.
+    /// Finds each conjunction that may match: `slots` by local number, `accesses` of the event, and how other cuts tell
+    /// the slots of an attribute.
     #[inline]
     pub(crate) fn scan(
         &self,
         slots: &[Hull],
         accesses: &[Access],
+        slot_of: impl Fn(&Cuts) -> Hull,
+        finer: &mut Vec<Hull>,
         picked: &mut Vec<u32>,
         found: &mut Vec<Conjunction>,
     ) {
@@ -92,6 +106,12 @@ impl Segment {
             match entry {
                 None => {}
                 Some((_, Cluster::Matrix(matrix))) => matrix.scan(slots, picked, found),
+                Some((_, Cluster::Finer(own))) => {
+                    finer.clear();
+                    finer.push(Hull::ABSENT);
+                    finer.extend(own.cuts.iter().skip(1).map(&slot_of));
+                    own.matrix.scan(finer, picked, found);
+                }
                 Some(&(_, Cluster::Run { from, to })) => {
                     for candidate in &self.candidates[from as usize..to as usize] {
                         let fits = |&(local, hull): &(u16, Hull)| hull.contains(slots[usize::from(local)]);

@@ -25,7 +25,8 @@ impl<T> Slab<T> {
             return id;
         }
         if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+            let room = if self.chunks.is_empty() { 0 } else { CHUNK };
+            self.chunks.push(Vec::with_capacity(room));
         }
         let full = (self.chunks.len() - 1) * CHUNK;
         let last = self.chunks.last_mut().expect("pushed above");
@@ -46,12 +47,18 @@ impl<T> Slab<T> {
         self.chunks[id as usize / CHUNK][id as usize % CHUNK].take().expect("an id in use")
     }
 
+    /// One more than the greatest id ever given.
+    pub(crate) fn ids(&self) -> usize {
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
+    }
+
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flatten().flatten()
     }
 }
 
-const SHARDS: usize = 256;
+/// So many that growing one of them, with a million entries in all, takes a tenth of a millisecond.
+const SHARDS: usize = 1024;
 
 /// A hash table in shards, each of which grows on its own.
 pub(crate) struct Sharded<T> {

@@ -217,7 +217,9 @@ impl Slotter {
         for test in class.conjunction(start) {
             let local = self.local(test.attr);
             if local != 0 && test.kind != Kind::Always {
-                into.push((local, self.cuts[usize::from(local)].of_test(test, class.rich())));
+                let hull = self.cuts[usize::from(local)].of_test(test, class.rich());
+                // What nothing satisfies may stand anywhere.
+                into.push((local, if hull.low <= hull.high { hull } else { Hull::ABSENT }));
             }
         }
     }

@@ -267,6 +267,28 @@ fn histories_with_clusters() {
 }
 
 #[test]
+fn one_filter_of_very_many_alternatives() {
+    let alternative = |at: i64| {
+        let numbers = Span::of_points(vec![Number::Int(at)]);
+        vec![("a".into(), Constraint { numbers: Some(numbers), ..Constraint::default() })]
+    };
+    let mut checked = Checked { index: Index::new(), known: BTreeMap::new() };
+    for (id, count) in [(1, 5_000), (2, 300), (3, 4_000)] {
+        let form = Form((0..count).map(alternative).collect());
+        checked.index.add(id, &form).expect("a new id");
+        checked.known.insert(id, form);
+    }
+    for at in [0, 299, 300, 3_999, 4_999, 5_000] {
+        checked.matching(&BTreeMap::from([("a", Value::Number(Number::Int(at)))]));
+    }
+    checked.index.settle();
+    checked.matching(&BTreeMap::from([("a", Value::Number(Number::Int(4_500)))]));
+    checked.index.remove(1).expect("a known id");
+    checked.known.remove(&1);
+    checked.matching(&BTreeMap::from([("a", Value::Number(Number::Int(100)))]));
+}
+
+#[test]
 fn misuse() {
     let mut index = Index::new();
     assert_eq!(index.add(1 << 63, &Form::default()), Err(Misuse::OutOfRange));
@@ -275,4 +297,23 @@ fn misuse() {
     index.matches(&[], &mut found);
     assert_eq!(found, [(1 << 63) - 1]);
     assert!(index.contains((1 << 63) - 1) && !index.is_empty());
+}
+
+#[test]
+fn constraints_that_nothing_satisfies() {
+    let mut checked = Checked { index: Index::new(), known: BTreeMap::new() };
+    let never = || ("a".into(), Constraint::default());
+    for id in 0..1_500 {
+        let high = Some(Bound { at: Number::Int(id as i64), open: false });
+        let below = Constraint { numbers: Some(Span { high, ..Span::default() }), ..Constraint::default() };
+        let form = Form(vec![vec![never(), ("b".into(), below)]]);
+        checked.index.add(id, &form).expect("a new id");
+        checked.known.insert(id, form);
+    }
+    for _ in 0..2 {
+        checked.matching(&BTreeMap::from([("a", Value::Number(Number::Int(1))), ("b", Value::Number(Number::Int(1)))]));
+        checked.relations(&Form(vec![vec![never()]]));
+        checked.relations(&checked.known[&700].clone());
+        checked.index.settle();
+    }
 }

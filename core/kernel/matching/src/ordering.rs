@@ -1,0 +1,80 @@
+//! The order of conjunctions in a matrix: those that share their commonest attribute together, by its low end, cut into
+//! cells; within a cell, the same by the next attribute. So a block holds what lies near in two or three attributes, and
+//! an event rules most blocks out whole.
+
+use crate::matrix::BLOCK;
+use crate::slots::Hull;
+
+/// Attributes that conjunctions are ordered by, one within the other.
+const DEPTH: usize = 3;
+/// Up to so many blocks are ordered by one attribute.
+const ONE_LEVEL: usize = 128;
+/// Blocks of a cell that is ordered by a further attribute.
+const BLOCKS_LEFT: usize = 5;
+
+/// These conjunctions in the order of their places in a matrix; `hulls` gives those of each, by local number below `locals`.
+pub(crate) fn in_order<'a>(members: &[u32], hulls: impl Fn(u32) -> &'a [(u16, Hull)], locals: usize) -> Vec<u32> {
+    let mut clustering = Clustering { hulls, count: vec![(0, 0); locals], order: Vec::with_capacity(members.len()) };
+    clustering.cluster(members.to_vec(), &mut Vec::new());
+    clustering.order
+}
+
+struct Clustering<F> {
+    hulls: F,
+    /// How many constrain an attribute, and how narrowly all in all, by local number; zeroes between calls.
+    count: Vec<(u32, u32)>,
+    order: Vec<u32>,
+}
+
+impl<'a, F: Fn(u32) -> &'a [(u16, Hull)]> Clustering<F> {
+    fn cluster(&mut self, mut members: Vec<u32>, used: &mut Vec<u16>) {
+        while members.len() > BLOCK && used.len() < DEPTH {
+            let Some(local) = self.commonest(&members, used) else { break };
+            let hull_of = |at: u32| (self.hulls)(at).iter().find(|(other, _)| *other == local).map(|(_, hull)| *hull);
+            let (mut with, mut without) = (Vec::new(), Vec::new());
+            for &at in &members {
+                match hull_of(at) {
+                    Some(hull) => with.push((hull, at)),
+                    None => without.push(at),
+                }
+            }
+            with.sort_unstable_by_key(|&(hull, at)| (hull.low, hull.high, at));
+            let cells = cells(with.len(), used.len());
+            used.push(local);
+            for cell in with.chunks(with.len().div_ceil(cells)) {
+                self.cluster(cell.iter().map(|&(_, at)| at).collect(), used);
+            }
+            used.pop();
+            members = without;
+        }
+        self.order.append(&mut members);
+    }
+
+    /// The attribute that rules most out: constrained by most of `members`, narrowly.
+    fn commonest(&mut self, members: &[u32], used: &[u16]) -> Option<u16> {
+        let mut seen: Vec<u16> = Vec::new();
+        for &at in members {
+            for &(local, hull) in (self.hulls)(at) {
+                let count = &mut self.count[usize::from(local)];
+                if count.0 == 0 {
+                    seen.push(local);
+                }
+                count.0 += 1;
+                count.1 += 64_u32.saturating_sub(u32::from(hull.high - hull.low));
+            }
+        }
+        let unused = seen.iter().copied().filter(|local| !used.contains(local));
+        let best = unused.max_by_key(|&local| (self.count[usize::from(local)].1, local));
+        for local in seen {
+            self.count[usize::from(local)] = (0, 0);
+        }
+        best
+    }
+}
+
+/// Into how many cells to cut so many conjunctions along one attribute. Cells of a block each rule most out by this
+/// attribute alone; with many blocks, larger cells leave the next attribute something to order.
+fn cells(count: usize, depth: usize) -> usize {
+    let blocks = count.div_ceil(BLOCK);
+    if depth + 1 < DEPTH && blocks > ONE_LEVEL { blocks / BLOCKS_LEFT } else { blocks }
+}

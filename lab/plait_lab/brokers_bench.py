@@ -1,0 +1,252 @@
+"""Plait next to the brokers that a Python user could pick instead, in one run: speed, delay, cost, content filters.
+
+Server, publisher and each subscriber are processes of their own. Every contender has its turn in every repeat, in
+rotating order; figures are medians. What is lost is said next to the figure, and who cannot be measured is named.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+
+from .baselines import WrongAnswer
+from .groups import Group, Session
+from .measures import Spread, spread
+from .reports import Figure, Target
+from .rivals.catalogue import OURS, OURS_IN_PYTHON, RIVALS
+from .rivals.contender import Contender, loop_name
+from .rivals.processes import TrialFailed
+from .rivals.trials import Outcome, Server, churn, crowd, idle, latency, served, throughput
+
+RATE = 1000
+Outcomes = dict[str, list[Outcome]]
+"""By a contender's title."""
+
+
+def run(session: Session) -> Iterator[Figure]:
+    """All figures of the brokers."""
+    missing = {rival.title: reason for rival in RIVALS if (reason := rival.missing())}
+    present = [OURS, *(rival for rival in RIVALS if rival.title not in missing)]
+    session.tell(f"asyncio clients run on {loop_name()}")
+    failed: dict[str, str] = {}
+    yield from _side_by_side(session, present, failed)
+    yield from _selective(session, present, failed)
+    yield from _many_subscriptions(session)
+    yield from _idle(session, present, failed)
+    yield from _churn(session)
+    for title, reason in missing.items():
+        said = f"left out: {title} ({reason}; see python -m plait_lab.rivals install)"
+        yield Figure(said, 0, "runs")
+    for title, reason in failed.items():
+        yield Figure(f"failed: {title} ({reason})", 0, "runs")
+
+
+GROUP = Group("brokers", "Brokers side by side: events of 128 bytes with three attributes", run)
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+def _side_by_side(session: Session, present: list[Contender], failed: dict[str, str]) -> Iterator[Figure]:
+    seed, seconds = _seed(session, "brokers"), session.size(30, 4) / 10
+    one: Outcomes = {}
+    four: Outcomes = {}
+    paced: Outcomes = {}
+
+    def measure(server: Server) -> None:
+        title = server.contender.title
+        one.setdefault(title, []).append(throughput(server, seed, 1, seconds))
+        four.setdefault(title, []).append(throughput(server, seed, 4, seconds))
+        paced.setdefault(title, []).append(latency(server, seed, RATE, seconds * 5 / 3))
+
+    repeats = session.size(3, 1)
+    for repeat in range(repeats):
+        for contender in present[repeat:] + present[:repeat]:
+            session.tell(f"{contender.title}, {repeat + 1} of {repeats}")
+            _attempt(session, contender, measure, failed)
+    yield from _speeds(one, four)
+    yield from _delays(paced)
+    yield from _costs(one, four)
+
+
+def _speeds(one: Outcomes, four: Outcomes) -> Iterator[Figure]:
+    for label, found, least in (("1->1", one, 150_000), ("1->4, all together", four, 350_000)):
+        rates = {title: _median(runs, lambda run: run.delivered_per_s) for title, runs in found.items()}
+        yield _figure(f"{label}: delivered", rates, "/s", Target(">=", least), _losses(found))
+
+
+def _delays(paced: Outcomes) -> Iterator[Figure]:
+    spreads = {title: [spread(run.delays_ns) for run in runs] for title, runs in paced.items()}
+    readings: dict[str, Callable[[Spread], float]] = {
+        "p50": lambda found: found.p50,
+        "p99": lambda found: found.p99,
+        "p99.9": lambda found: found.p999,
+    }
+    peer = next((rival.title for rival in RIVALS if rival.key == "nats"), "")
+    for name, read in readings.items():
+        values = {title: median(map(read, found)) for title, found in spreads.items()}
+        target = Target("<=", values[peer]) if name == "p50" and peer in values else None
+        yield _figure(f"delay at {RATE:,}/s: {name}", values, "us", target, _losses(paced))
+    lags = {title: max(run.lag_ns for run in runs) / 1000 for title, runs in paced.items()}
+    yield _figure("the publisher's own lag, longest", lags, "us")
+
+
+def _costs(one: Outcomes, four: Outcomes) -> Iterator[Figure]:
+    parts: dict[str, Callable[[Outcome], float]] = {
+        "server": lambda run: run.server_cpu_s / run.delivered,
+        "publisher": lambda run: run.publisher_cpu_s / run.sent,
+        "subscriber": lambda run: run.subscribers_cpu_s / run.delivered,
+    }
+    for name, part in parts.items():
+        values = {title: _median(runs, part) * 1e6 for title, runs in one.items()}
+        yield _figure(f"1->1: CPU of the {name}, a million events", values, "s")
+    values = {title: _median(runs, parts["server"]) * 1e6 for title, runs in four.items()}
+    yield _figure("1->4: CPU of the server, a million deliveries", values, "s")
+    memory = {title: _median(runs, lambda run: run.server_mb) for title, runs in four.items()}
+    yield _figure("resident memory of the server after it", memory, "MB")
+
+
+# --- content filters --------------------------------------------------------------------------------------------------
+
+
+def _selective(session: Session, present: list[Contender], failed: dict[str, str]) -> Iterator[Figure]:
+    """A subscriber wants one event in a hundred. Who has topics alone delivers its whole symbol."""
+    subscribers, seconds = session.size(1_000, 50), session.size(30, 4) / 10
+    seed, repeats = _seed(session, "selective"), session.size(3, 1)
+    found: Outcomes = {}
+
+    def measure(server: Server) -> None:
+        outcome = crowd(server, seed, subscribers, subscribers, seconds)
+        found.setdefault(server.contender.title, []).append(outcome)
+
+    taking_part = [contender for contender in present if contender.selects]
+    for repeat in range(repeats):
+        for contender in taking_part[repeat:] + taking_part[:repeat]:
+            session.tell(f"{contender.title}, {subscribers:,} selective subscribers, {repeat + 1} of {repeats}")
+            _attempt(session, contender, measure, failed)
+    label, lost = f"{subscribers:,} subscribers at 1%", _losses(found)
+    rates = {title: _median(runs, lambda run: run.sent_per_s) for title, runs in found.items()}
+    wanted = _median(found[OURS.title], _deliveries_an_event)
+    kept = {title: _median(runs, _deliveries_an_event) for title, runs in found.items()}
+    filtered = {title: rate * (subscribers - kept[title]) for title, rate in rates.items()}
+    needless = {title: rate * (kept[title] - wanted) for title, rate in rates.items()}
+    needless = {title: rate for title, rate in needless.items() if rate > 0.01 * rates[title] * wanted}
+    yield _figure(f"{label}: events in", rates, "/s", None, lost)
+    yield _figure(f"{label}: filtered out by the server", filtered, "/s", None, lost)
+    yield Figure(f"{label}: delivered needlessly", needless.pop(OURS.title, 0.0), "/s", Target("<=", 0), needless)
+    costs = {title: _median(runs, lambda run: run.server_cpu_s / run.sent) * 1e6 for title, runs in found.items()}
+    yield _figure(f"{label}: CPU of the server, an event in", costs, "us")
+    memory = {title: _median(runs, lambda run: run.server_mb) for title, runs in found.items()}
+    yield _figure(f"{label}: resident memory of the server", memory, "MB")
+
+
+def _deliveries_an_event(run: Outcome) -> float:
+    return (run.delivered + run.lost) / run.sent
+
+
+def _many_subscriptions(session: Session) -> Iterator[Figure]:
+    """On ten connections: each event is for a hundred subscriptions, in one frame for each connection."""
+    count, seconds = session.size(10_000, 200), session.size(30, 4) / 10
+    seed, repeats = _seed(session, "subscriptions"), session.size(3, 1)
+    native = importlib.util.find_spec("plait_kernel") is not None
+    if not native:
+        session.tell("the native kernel is not installed: the Python index alone")
+    contenders = [OURS_IN_PYTHON, OURS] if native else [OURS_IN_PYTHON]
+    found: Outcomes = {}
+    for repeat in range(repeats):
+        for contender in contenders:
+            session.tell(f"{contender.title}, {count:,} subscriptions, {repeat + 1} of {repeats}")
+            with served(contender) as server:
+                found.setdefault(contender.title, []).append(crowd(server, seed, count, 10, seconds))
+    for contender in contenders:
+        runs = found[contender.title]
+        name = "Python index" if contender is OURS_IN_PYTHON else "native kernel"
+        beside = {
+            "deliveries/s": _median(runs, lambda run: run.delivered_per_s),
+            "us of the broker's CPU, an event": _median(runs, lambda run: run.server_cpu_s / run.sent) * 1e6,
+            "MB resident": _median(runs, lambda run: run.server_mb),
+        }
+        label = f"{count:,} subscriptions at 1%, {name}: events in{_lost_text(runs)}"
+        rate = _median(runs, lambda run: run.sent_per_s)
+        yield Figure(label, rate, "/s", Target(">=", 5_000), beside)
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def _idle(session: Session, present: list[Contender], failed: dict[str, str]) -> Iterator[Figure]:
+    connections = session.size(5_000, 50)
+    found: dict[str, float] = {}
+
+    def measure(server: Server) -> None:
+        found[server.contender.title] = idle(server, connections, session.size(20, 2) / 10)
+
+    for contender in present:
+        if contender.selects:
+            session.tell(f"{contender.title}, {connections:,} idle connections")
+            _attempt(session, contender, measure, failed)
+    yield _figure(f"{connections:,} idle connections: server memory each", found, "KB", Target("<=", 60))
+
+
+def _churn(session: Session) -> Iterator[Figure]:
+    """Memory is flat when what it grows by is within a twentieth; the nightly run takes ten minutes for the same."""
+    seconds, live = session.size(30, 1), session.size(1_000, 50)
+    session.tell(f"{seconds} s of subscribing and unsubscribing")
+    with served(OURS) as server:
+        memory, changes = churn(server, _seed(session, "churn"), live, seconds)
+    third = max(1, len(memory) // 3)
+    first, last = median(memory[:third]), median(memory[-third:])
+    beside = {"MB in the first third": first, "subscriptions come and gone/s": changes}
+    label = f"{seconds} s of churn over {live:,} subscriptions: growth of the broker"
+    yield Figure(label, last - first, "MB", Target("<=", first / 20), beside)
+
+
+# --- telling ----------------------------------------------------------------------------------------------------------
+
+
+def _attempt(session: Session, contender: Contender, measure: Callable[[Server], None], failed: dict[str, str]) -> None:
+    """A rival that cannot be measured is told and done with; Plait has to be."""
+    if contender.title in failed:
+        return
+    try:
+        with served(contender) as server:
+            measure(server)
+    except TrialFailed as error:
+        if contender is OURS:
+            raise WrongAnswer(f"{contender.title}: {error}") from error
+        session.tell(f"{contender.title} failed: {error}")
+        failed[contender.title] = str(error).partition(":")[0]
+
+
+def _seed(session: Session, purpose: str) -> int:
+    return int(session.rng(purpose).integers(2**31))
+
+
+def _median(runs: list[Outcome], read: Callable[[Outcome], float]) -> float:
+    return median(map(read, runs))
+
+
+def _losses(found: Outcomes) -> dict[str, str]:
+    return {title: _lost_text(runs) for title, runs in found.items()}
+
+
+def _lost_text(runs: list[Outcome]) -> str:
+    """What a table says of runs that lost something; nothing of others."""
+    lost = sum(run.lost for run in runs)
+    if not lost:
+        return ""
+    return f" (lost {lost / (lost + sum(run.delivered for run in runs)):.2%})"
+
+
+def _figure(
+    measure: str,
+    values: Mapping[str, float],
+    unit: str,
+    target: Target | None = None,
+    notes: Mapping[str, str] | None = None,
+) -> Figure:
+    """Plait's value with the others' beside it."""
+    notes = notes or {}
+    beside = {f"{title}{notes.get(title, '')}": value for title, value in values.items() if title != OURS.title}
+    return Figure(f"{measure}{notes.get(OURS.title, '')}", values[OURS.title], unit, target, beside)

@@ -1,0 +1,19 @@
+"""Everything that can be measured, by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .activemq import ActiveMq
+from .contender import Contender
+from .mosquitto import Mosquitto
+from .nats import Nats
+from .plait_sdk import Plait, PlaitDurable, PlaitInPython
+from .zenoh import Zenoh
+from .zeromq import ZeroMq
+
+OURS: Final = Plait()
+OURS_IN_PYTHON: Final = PlaitInPython()
+OURS_DURABLE: Final = PlaitDurable()
+RIVALS: Final[tuple[Contender, ...]] = (Nats(), Mosquitto(), Zenoh(), ZeroMq(), ActiveMq())
+CONTENDERS: Final = {contender.key: contender for contender in (OURS, OURS_IN_PYTHON, OURS_DURABLE, *RIVALS)}

@@ -1,0 +1,71 @@
+"""One child process of a trial: `python -m plait_lab.rivals.child ERRAND`. It never outlives who started it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from pathlib import Path
+
+from .board import Board
+from .catalogue import CONTENDERS
+from .contender import HOST, Contender, Listener, run
+from .crowd import gather_crowd
+from .errands import Errand
+from .publishing import Stream
+from .quotes import interests, quotes
+
+
+def main(text: str) -> None:
+    """Do the errand."""
+    errand = Errand.parse(text)
+    contender = CONTENDERS[errand.contender]
+    if errand.role == "server":
+        contender.serve(errand.port)
+        return
+    board = Board(Path(errand.board))
+    if errand.role == "publisher":
+        contender.publish(errand.port, _stream(contender, errand, board))
+    elif errand.role == "subscriber":
+        contender.subscribe(errand.port, Listener(board, errand.slot, measure=errand.measure))
+    elif errand.role == "crowd":
+        run(_crowd(contender, errand, board))
+    else:
+        _churn(contender, errand, board)
+
+
+def _stream(contender: Contender, errand: Errand, board: Board) -> Stream:
+    assert errand.plan is not None, "a publisher has a plan"
+    if not errand.subscriptions:
+        return Stream(errand.plan, board, contender.arguments)
+    wanted = interests(errand.seed, errand.subscriptions)
+    weights = contender.deliveries(quotes(errand.plan.seed), wanted)
+    return Stream(errand.plan, board, contender.crowd_arguments, weights)
+
+
+def _churn(contender: Contender, errand: Errand, board: Board) -> None:
+    """For ever: the parent says when it is enough. Ready after the first turnover."""
+    gone = 0
+
+    def count() -> None:
+        nonlocal gone
+        gone += 1
+        board.counts[0] = gone
+        if gone == errand.subscriptions:
+            board.ready[0] = 1
+
+    endless = itertools.chain.from_iterable(
+        interests(seed, errand.subscriptions) for seed in itertools.count(errand.seed)
+    )
+    contender.churn(errand.port, endless, errand.subscriptions, count)
+
+
+async def _crowd(contender: Contender, errand: Errand, board: Board) -> None:
+    wanted = interests(errand.seed, errand.subscriptions)
+    members = [contender.member(wanted[first :: errand.connections]) for first in range(errand.connections)]
+    await gather_crowd(HOST, errand.port, members, board)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,86 @@
+"""NATS: the server that PyPI packages, and nats-py. For a crowd a subject for each symbol: the best topics can do."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from .contender import HOST, Contender, Listener, Selects, find_program, run
+from .crowd import Member
+from .publishing import Arguments, Stream, publish_all
+from .quotes import Interest, Quote, same_symbol
+
+SUBJECT = "quotes"
+
+
+class Nats(Contender):
+    """nats-server with nats-py."""
+
+    key = "nats"
+    title = "nats-server + nats-py"
+    modules: ClassVar[tuple[str, ...]] = ("nats",)
+    programs: ClassVar[tuple[str, ...]] = ("nats-server",)
+    selects: ClassVar[Selects] = "topics"
+
+    def command(self, port: int, place: Path) -> list[str]:
+        program = find_program("nats-server")
+        assert program is not None
+        return [program, "--addr", HOST, "--port", str(port)]
+
+    def subscribe(self, port: int, listener: Listener) -> None:
+        async def main() -> None:
+            heard = listener.heard
+
+            async def on_message(message: Any) -> None:
+                heard(message.data)
+
+            client = await self._connect(port)
+            await client.subscribe(SUBJECT, cb=on_message)
+            await client.flush()
+            listener.subscribed()
+            await asyncio.Event().wait()
+
+        run(main())
+
+    def publish(self, port: int, stream: Stream) -> None:
+        async def main() -> None:
+            client = await self._connect(port)
+            await publish_all(stream, client.publish)
+            await client.close()
+
+        run(main())
+
+    def arguments(self, event: Quote, stamp: bytes) -> Arguments:
+        return SUBJECT, event.body(stamp)
+
+    def crowd_arguments(self, event: Quote, stamp: bytes) -> Arguments:
+        return f"{SUBJECT}.{event.symbol}", event.text()
+
+    def member(self, interests: list[Interest]) -> Member:
+        return _NatsMember(interests)
+
+    def deliveries(self, events: list[Quote], interests: list[Interest]) -> list[int]:
+        return same_symbol(events, interests)
+
+    async def _connect(self, port: int) -> Any:
+        return await importlib.import_module("nats").connect(f"nats://{HOST}:{port}")
+
+
+class _NatsMember(Member):
+    def __init__(self, interests: Sequence[Interest]) -> None:
+        super().__init__()
+        self._interests = interests
+
+    def opening(self) -> bytes:
+        wanted = (f"SUB {SUBJECT}.{interest.symbol} {id}\r\n" for id, interest in enumerate(self._interests, 1))
+        return f'CONNECT {{"verbose":false}}\r\n{"".join(wanted)}PING\r\n'.encode()
+
+    def receive(self, data: bytes) -> int:
+        if not self.joined.done() and b"PONG" in data:
+            self.join()
+        if b"\r\nPING\r\n" in data or data == b"PING\r\n":
+            self.transport.write(b"PONG\r\n")
+        return data.count(b"\0")
