@@ -129,14 +129,31 @@ class Column:
             inside[start:stop] = True
         return inside
 
+    def _band_stretches(self, bands: Mapping[int, Span | None]) -> NDArray[np.intp]:
+        """Position, first slot and slot after the last of each, as `slots` would place them."""
+        low = np.array([-np.inf if band is None or band.low is None else _float(band.low) for band in bands.values()])
+        high = np.array([np.inf if band is None or band.high is None else _float(band.high) for band in bands.values()])
+        start = FIRST_NUMBER + np.searchsorted(self._numbers, low, side="right")
+        stop = FIRST_NUMBER + 1 + np.searchsorted(self._numbers, high, side="right")
+        return np.stack((np.fromiter(bands, np.intp), start, stop), axis=1)
+
     def _painted(self, constraints: Mapping[int, Constraint], words: int) -> Bits:
-        flat = [n for at, constraint in constraints.items() for slots in self.slots(constraint) for n in (at, *slots)]
-        at, start, stop = np.array(flat, np.intp).reshape(-1, 3).T
+        bands = {at: constraint.numbers for at, constraint in constraints.items() if _is_band(constraint)}
+        others = ((at, constraint) for at, constraint in constraints.items() if at not in bands)
+        flat = [n for at, constraint in others for slots in self.slots(constraint) for n in (at, *slots)]
+        stretches = np.array(flat, np.intp).reshape(-1, 3)
+        at, start, stop = np.concatenate((stretches, self._band_stretches(bands))).T
         ruled_out = np.zeros((self._slots, words * 64), bool)
         ruled_out[:, list(constraints)] = True
         for slot in range(self._slots):
             ruled_out[slot, at[(start <= slot) & (slot < stop)]] = False
         return np.packbits(ruled_out, axis=1, bitorder="little").view("<u8").astype(np.uint64, copy=False)
+
+
+def _is_band(constraint: Constraint) -> bool:
+    """Whether it is one stretch of numbers: what most constraints are, and what numpy places all at once."""
+    numbers, texts, bools, others, absent = constraint
+    return numbers is not None and texts is None and numbers.points is None and not (bools or others or absent)
 
 
 def positions(bits: Bits) -> list[int]:
