@@ -50,7 +50,7 @@ class Column:
     @property
     def stale(self) -> bool:
         """Whether so much was written since that the bounds may no longer fit: a constant price per write."""
-        return self.written > 4 * self.fitted + 32
+        return self.written > 6 * self.fitted + 32
 
     def slot(self, value: Value) -> int:
         """The slot of an attribute's value (None: missing)."""
