@@ -1,7 +1,8 @@
 """Plait next to the brokers that a Python user could pick instead, in one run: speed, delay, cost, content filters.
 
-Server, publisher and each subscriber are processes of their own. Every contender has its turn in every repeat, in
-rotating order; figures are medians. What is lost is said next to the figure, and who cannot be measured is named.
+Server, publisher and each subscriber are processes of their own, new for every trial: what a server keeps of those
+that are gone would burden the next. Every contender has its turn in every repeat, in rotating order; figures are
+medians. What is lost is said next to the figure, and who cannot be measured is named.
 """
 
 from __future__ import annotations
@@ -54,17 +55,17 @@ def _side_by_side(session: Session, present: list[Contender], failed: dict[str, 
     four: Outcomes = {}
     paced: Outcomes = {}
 
-    def measure(server: Server) -> None:
-        title = server.contender.title
-        one.setdefault(title, []).append(throughput(server, seed, 1, seconds))
-        four.setdefault(title, []).append(throughput(server, seed, 4, seconds))
-        paced.setdefault(title, []).append(latency(server, seed, RATE, seconds * 5 / 3))
-
+    trials: list[tuple[Outcomes, Callable[[Server], Outcome]]] = [
+        (one, lambda server: throughput(server, seed, 1, seconds)),
+        (four, lambda server: throughput(server, seed, 4, seconds)),
+        (paced, lambda server: latency(server, seed, RATE, seconds * 5 / 3)),
+    ]
     repeats = session.size(3, 1)
     for repeat in range(repeats):
         for contender in present[repeat:] + present[:repeat]:
             session.tell(f"{contender.title}, {repeat + 1} of {repeats}")
-            _attempt(session, contender, measure, failed)
+            for found, trial in trials:
+                _attempt(session, contender, _into(found, trial), failed)
     yield from _speeds(one, four)
     yield from _delays(paced)
     yield from _costs(one, four)
@@ -116,10 +117,7 @@ def _selective(session: Session, present: list[Contender], failed: dict[str, str
     seed, repeats = _seed(session, "selective"), session.size(3, 1)
     found: Outcomes = {}
 
-    def measure(server: Server) -> None:
-        outcome = crowd(server, seed, subscribers, subscribers, seconds)
-        found.setdefault(server.contender.title, []).append(outcome)
-
+    measure = _into(found, lambda server: crowd(server, seed, subscribers, subscribers, seconds))
     taking_part = [contender for contender in present if contender.selects]
     for repeat in range(repeats):
         for contender in taking_part[repeat:] + taking_part[:repeat]:
@@ -217,6 +215,15 @@ def _attempt(session: Session, contender: Contender, measure: Callable[[Server],
             raise WrongAnswer(f"{contender.title}: {error}") from error
         session.tell(f"{contender.title} failed: {error}")
         failed[contender.title] = str(error).partition(":")[0]
+
+
+def _into(found: Outcomes, trial: Callable[[Server], Outcome]) -> Callable[[Server], None]:
+    """The trial, with its outcome kept."""
+
+    def measure(server: Server) -> None:
+        found.setdefault(server.contender.title, []).append(trial(server))
+
+    return measure
 
 
 def _seed(session: Session, purpose: str) -> int:

@@ -184,6 +184,16 @@ def test_a_process_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None
             cast.wait("never", lambda: False, 20)
 
 
+def test_what_is_measured_on_a_stopped_process_does_not_count(tmp_path: Path) -> None:
+    with Cast(tmp_path) as cast:
+        process = cast.start("server", SLEEP)
+        cast.check()
+        os.kill(process, signal.SIGSTOP)
+        with pytest.raises(TrialFailed, match="server was stopped from outside"):
+            cast.wait("never", lambda: False, 20)
+        os.kill(process, signal.SIGCONT)
+
+
 def test_a_wait_has_an_end(tmp_path: Path) -> None:
     with Cast(tmp_path) as cast, pytest.raises(TrialFailed, match=r"rain: not within 0\.02 s"):
         cast.wait("rain", lambda: False, 0.02)

@@ -21,6 +21,8 @@ from .contender import HOST
 LAUNCH: Final = Path(__file__).with_name("launch.py")
 STOP_S: Final = 3.0
 """For a process to end when it is asked to."""
+LOOK_S: Final = 0.05
+"""Between two looks at whether all processes are well: a look costs some microseconds for each."""
 START_S: Final = 30.0
 """For a server to listen, and for clients to be connected."""
 
@@ -40,8 +42,11 @@ class Cost:
 class Cast:
     """The processes of one block."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, outer: Cast | None = None) -> None:
+        """`outer`: the processes of the block around it, which are checked with its own."""
         self._place = place
+        self._outer = outer
+        self._looked_at = 0.0
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
 
     def __enter__(self) -> Cast:
@@ -60,8 +65,16 @@ class Cast:
         return self._processes[-1][1].pid
 
     def check(self) -> None:
-        """Raises when one of them has ended, with the last of what it said."""
+        """Raises when one of them has ended, with the last of what it said; or is held by a signal or a debugger:
+        memory that does not grow would then mean nothing."""
+        if time.monotonic() - self._looked_at < LOOK_S:
+            return
+        self._looked_at = time.monotonic()
+        if self._outer is not None:
+            self._outer.check()
         for name, process in self._processes:
+            if process.poll() is None and _state(process.pid) in "Tt":
+                raise TrialFailed(f"{name} was stopped from outside: nothing is measured by that")
             if process.poll() is not None:
                 last = self._said(name).read_text(errors="replace").strip().splitlines()[-3:]
                 raise TrialFailed(f"{name} ended with {process.returncode}: {' / '.join(last)}")
@@ -85,6 +98,11 @@ def cost(process: int) -> Cost:
     ticks = int(fields[11]) + int(fields[12])
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return Cost(ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
+
+
+def _state(process: int) -> str:
+    """As in ps: R, S, D, T and so on."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def free_port() -> int:

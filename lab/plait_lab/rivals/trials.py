@@ -29,7 +29,8 @@ CONFIRM_WINDOW: Final = 1_000
 """Unconfirmed, or not yet received, at once."""
 CONFIRM_BATCH: Final = 32
 CONFIRM_SAMPLES: Final = 1_000_000
-WARM_S: Final = 0.7
+WARM_S: Final = 1.5
+"""Every trial has a fresh server: a JVM compiles in this time what it runs."""
 SETTLE_S: Final = 0.3
 """After subscribing, for systems that do not say when a subscription stands."""
 QUIET_S: Final = 2.0
@@ -46,6 +47,7 @@ class Server:
     port: int
     process: int
     place: Path
+    cast: Cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def served(contender: Contender, folder: Path | None = None) -> Iterator[Server]
             port = free_port()
             process = cast.start("server", contender.command(port, place))
             cast.wait(f"{contender.title} listens", lambda: listens(port))
-            yield Server(contender, port, process, place)
+            yield Server(contender, port, process, place, cast)
             cast.check()
 
 
@@ -117,7 +119,7 @@ def crowd(server: Server, seed: int, subscriptions: int, connections: int, secon
 
 def idle(server: Server, connections: int, rest_s: float) -> float:
     """KB of the server's memory for each of so many connections that are silent."""
-    with _board(server, 1) as (board, path), Cast(server.place) as cast:
+    with _board(server, 1) as (board, path), Cast(server.place, server.cast) as cast:
         before = cost(server.process).resident_mb
         key = server.contender.key
         asked = Errand(key, "crowd", server.port, str(path), subscriptions=0, connections=connections)
@@ -131,7 +133,7 @@ def idle(server: Server, connections: int, rest_s: float) -> float:
 def churn(server: Server, seed: int, live: int, seconds: float) -> tuple[list[float], float]:
     """One client that subscribes and unsubscribes, `live` subscriptions open at a time: the server's memory in MB,
     read ten times a second, and how many came and went each second."""
-    with _board(server, 1) as (board, path), Cast(server.place) as cast:
+    with _board(server, 1) as (board, path), Cast(server.place, server.cast) as cast:
         asked = Errand(server.contender.key, "churn", server.port, str(path), seed=seed, subscriptions=live)
         cast.start("churn", asked.command())
         cast.wait("the first turnover", lambda: all(board.ready), JOIN_S)
@@ -147,7 +149,7 @@ def confirmed(server: Server, seed: int, seconds: float) -> Outcome:
     """Durable events, each confirmed by the broker, while a durable subscriber acknowledges them. Both count as
     delivered; the delays are from publish to confirmation."""
     plan = Plan(seed, CONFIRM_WINDOW, (Phase("flood", min(WARM_S, seconds)), Phase("flood", seconds)), CONFIRM_BATCH)
-    with _board(server, 2, CONFIRM_SAMPLES) as (board, path), Cast(server.place) as cast:
+    with _board(server, 2, CONFIRM_SAMPLES) as (board, path), Cast(server.place, server.cast) as cast:
         key = server.contender.key
         hearing = cast.start("subscriber", Errand(key, "subscriber", server.port, str(path), 1).command())
         cast.wait("a durable subscriber", lambda: board.ready[1] == 1, JOIN_S)
@@ -186,7 +188,7 @@ def _trial(
     subscriptions: int = 0,
 ) -> Outcome:
     key = server.contender.key
-    with _board(server, counters, samples) as (board, path), Cast(server.place) as cast:
+    with _board(server, counters, samples) as (board, path), Cast(server.place, server.cast) as cast:
         hearing = [cast.start(f"subscriber{number}", errand.command()) for number, errand in enumerate(errands(path))]
         cast.wait("subscribers", lambda: all(board.ready), JOIN_S)
         time.sleep(SETTLE_S)
