@@ -5,28 +5,31 @@
 #   make demo     the main job, shown
 #   make bench    the benchmarks, each next to its comparison; writes lab/BENCHMARKS.md
 #   make nightly  the slow suites: a million pairs, long fuzzing
-#   make kernel   build the native matching kernel into .venv; needs cargo
+#   make kernel   build the native matching kernel into .venv, and say how it goes; make setup does so by itself where
+#                 it can, and PLAIT_NO_KERNEL=1 keeps it from that
 #   make lock     choose new versions of all dependencies
 PYTHON ?= python3
 BIN := .venv/bin
 MEMBERS := core client broker lab
+KERNEL := core/kernel/pyproject.toml $(wildcard $(addprefix core/kernel/,Cargo.toml .cargo/config.toml \
+  matching/Cargo.toml matching/src/*.rs matching/src/*/*.rs binding/Cargo.toml binding/src/*.rs))
 
 .PHONY: setup kernel test lint format demo bench nightly fuzz lock clean
 setup: .venv/.ready
 
-.venv/.ready: requirements.lock scripts/setup.sh $(MEMBERS:%=%/pyproject.toml)
+.venv/.ready: requirements.lock scripts/setup.sh $(MEMBERS:%=%/pyproject.toml) $(KERNEL)
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(MEMBERS)
 	@touch $@
 
 kernel: .venv/.ready
-	@command -v cargo >/dev/null || { echo "kernel: cargo is not here; the Python index serves, with the same answers"; exit 1; }
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
-	@$(BIN)/python -m pip install --quiet 'maturin>=1.9,<2'
-	@cd core/kernel && VIRTUAL_ENV="$(CURDIR)/.venv" "$(CURDIR)/$(BIN)/maturin" develop --release --quiet
-	@$(BIN)/python -c 'import plait_core; print("kernel: the index in use is", plait_core.index_name())'
+	@sh scripts/setup.sh --kernel
 
+WITHOUT_KERNEL := tests/unit/test_wire_event_frames.py tests/unit/test_wire_decoder.py tests/unit/test_wire_attributes.py \
+  tests/unit/test_broker_outbox.py tests/unit/test_client_session.py tests/fuzz tests/sim/test_swarm.py
 test: .venv/.ready
 	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+	@echo "once more without the native kernel: the wire, the protocol, the simulator"
+	@PLAIT_NATIVE=off $(BIN)/python -m pytest -q -n auto --dist worksteal $(WITHOUT_KERNEL)
 
 lint: .venv/.ready
 	@$(BIN)/ruff format --check --quiet . || { echo "run make format"; exit 1; }

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+from plait_core.matching import Index, index_name, new_index
 
-from plait_core.matching import Index, new_index
-
-KINDS = ["python", *(["native"] if importlib.util.find_spec("plait_kernel") else [])]
+KINDS = ["python", *(["native"] if index_name() == "native" else [])]
 
 
 def make(kind: str) -> Index:

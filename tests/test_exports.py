@@ -1,23 +1,46 @@
-"""Packages have one public door: `__all__` names everything public that the door imports, and nothing else."""
+"""Packages have one public door: `__all__` names everything public that the door imports, and nothing else.
+
+The doors of `plait` and `plait_core` open late (PEP 562): what type checkers read there, what `__getattr__` finds and
+what `__all__` says are three lists, and one.
+"""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import plait_core
 
+LATE = ["plait_core", "plait"]
 DOORS = [
-    "plait_core",
+    *LATE,
+    "plait_broker",
     *(f"plait_core.{module.name}" for module in pkgutil.iter_modules(plait_core.__path__) if module.ispkg),
 ]
 
 
-@pytest.mark.parametrize("name", DOORS)
+def imported_for_type_checkers(door: ModuleType) -> dict[str, str]:
+    """What the door imports under TYPE_CHECKING: by name, the module that has it; its own submodules have none."""
+    assert door.__file__ is not None
+    tree = ast.parse(Path(door.__file__).read_text())
+    (guarded,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    found = {}
+    for node in guarded.body:
+        assert isinstance(node, ast.ImportFrom)
+        home = importlib.util.resolve_name("." * node.level + (node.module or ""), door.__name__)
+        found |= {alias.asname or alias.name: home for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("name", sorted({*DOORS} - {*LATE}))
 def test_all_names_what_the_door_imports(name: str) -> None:
     door = importlib.import_module(name)
     public = {
@@ -28,10 +51,44 @@ def test_all_names_what_the_door_imports(name: str) -> None:
     assert sorted(door.__all__) == sorted(public)
 
 
+@pytest.mark.parametrize("name", LATE)
+def test_a_late_door_gives_what_it_tells_type_checkers(name: str) -> None:
+    door = importlib.import_module(name)
+    told = imported_for_type_checkers(door)
+    assert sorted(door.__all__) == sorted(told)
+    for found, home in told.items():
+        here = importlib.import_module(f"{name}.{found}") if home == name else None
+        assert getattr(door, found) is (here or getattr(importlib.import_module(home), found))
+    assert set(door.__all__) <= set(dir(door))
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_late_door_opens_late_and_then_to_everyone(name: str) -> None:
+    """In a process of its own: nothing of the package is there after the import, and all of it after a `*`."""
+    code = (
+        f"import sys, {name} as door\n"
+        f"early = [m for m in sys.modules if m.startswith('{name}.') and m != 'plait_core.doors']\n"
+        "assert not early, early\n"
+        "assert set(door.__all__) <= set(dir(door))\n"
+        f"from {name} import *\n"
+        "assert set(door.__all__) <= set(globals())\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_late_door_has_nothing_else(name: str) -> None:
+    door = importlib.import_module(name)
+    with pytest.raises(AttributeError, match=rf"^module '{name}' has no attribute 'nothing_like_it'$"):
+        _ = door.nothing_like_it
+    with pytest.raises(ImportError):
+        exec(f"from {name} import nothing_like_it", {})
+
+
 @pytest.mark.parametrize("name", DOORS)
 def test_what_is_exported_is_documented(name: str) -> None:
     door = importlib.import_module(name)
     for exported in door.__all__:
         value = getattr(door, exported)
-        if inspect.isclass(value) or inspect.isfunction(value):
+        if inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value):
             assert inspect.getdoc(value), f"{name}.{exported} says nothing about itself"

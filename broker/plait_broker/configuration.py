@@ -9,11 +9,13 @@
     bytes_max = 1_073_741_824
     age_s_max = 604_800
 
-    [tls]                                           # makes `listen` speak TLS; with a `listen` of its own, that one
+    [tls]                                           # makes `listen` and `http` speak TLS
     certificate = "server.pem"
     key = "server.key"
     client_ca = "clients-ca.pem"                    # asks clients for certificates
-    client_certificate = "required"                 # or "optional": a token will do as well
+    client_certificate = "required"                 # or "optional": a token will do as well. HTTP asks for none
+    listen = "0.0.0.0:4690"                         # TLS here, and the broker's own `listen` stays plain
+    plain_http = true                               # HTTP stays plain
 
     [limits]                                        # the fields of BrokerSettings and DoorLimits
     heartbeat_s = 5.0
@@ -87,6 +89,8 @@ class TlsFiles:
     client_certificate_required: bool = True
     listen: Endpoint | None = None
     """A second listener; None makes the broker's own speak TLS."""
+    plain_http: bool = False
+    """Whether the HTTP side stays without TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +269,8 @@ def _tls(section: Section | None) -> TlsFiles | None:
         raise section.error(
             "client_certificate", "needs client_ca", hint="the authority that signs clients' certificates"
         )
-    found = TlsFiles(certificate, key, client_ca, asked != "optional", _endpoint(section, "listen"))
+    listen, plain_http = _endpoint(section, "listen"), section.flag("plain_http")
+    found = TlsFiles(certificate, key, client_ca, asked != "optional", listen, bool(plain_http))
     section.finish()
     return found
 

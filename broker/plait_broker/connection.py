@@ -81,10 +81,13 @@ class Connection(asyncio.Protocol):
             return
         self._close_by = monotonic() + FLUSH_S
         self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._cut)
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-        else:
-            self._transport.close()
+        try:
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            else:
+                self._transport.close()
+        except OSError:  # the other end has reset it: nobody is there to hear the rest
+            self._transport.abort()
 
     def abort(self) -> None:
         """Hang up now."""

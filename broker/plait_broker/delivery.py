@@ -6,10 +6,12 @@ reported to whoever waits for confirmation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Final
 
-from plait_core.wire import ControlFrame, Delivery, EventFrame, deliver_head
+from plait_core.wire import ControlFrame, EventFrame
+from plait_core.wire.delivering import Named
 from plait_core.wire.session_frames import CONFIRM, LATE, Full, Late, Notice, NoticeKind
 
 from .confirmations import Confirmations
@@ -23,9 +25,6 @@ from .subscriptions import Subscription
 
 NOTICE_DELAY_S: Final = 0.05
 """Drops are told of together: at most this long after the first."""
-
-Matched: TypeAlias = tuple[Subscription, int]
-"""A subscription that an event matched, with the token it is to acknowledge it by (0: none)."""
 
 
 class Deliveries:
@@ -50,39 +49,48 @@ class Deliveries:
         self._to_tell: dict[int, Subscription] = {}
         self._tell_at: float | None = None
 
-    def deliver(self, matched: list[Matched], frame: EventFrame, arrived: float, delay_us: int, now: float) -> None:
-        """Hand an event to the subscriptions that it matched: one frame for each session that takes it now."""
-        if len(matched) == 1:
-            subscription, token = matched[0]
+    def deliver(
+        self, subscriptions: list[Subscription], tokens: list[int] | None, frame: EventFrame, delay_us: int, now: float
+    ) -> None:
+        """Hand an event to the subscriptions that it matched: one frame for each session that takes it now. `tokens`
+        are what each is to acknowledge it by."""
+        if len(subscriptions) == 1:
+            subscription = subscriptions[0]
             session = subscription.session
             link = session.link
             if link is not None and not session.backlog and link.takes_data:
-                late = self._late(subscription, delay_us)
+                late = self._late(subscription, delay_us) if subscription.within_us else 0
                 if late is not None:
-                    self._write(
-                        link, session, frame, delay_us, (Delivery(subscription.id, late | _asks(token), token),)
-                    )
+                    token = tokens[0] if tokens else 0
+                    self._write(link, session, frame, delay_us, ((subscription.id, late | _asks(token), token),))
                     subscription.delivered += 1
                     return
-            self._queue(subscription, Queued(frame, arrived, delay_us, 0, token), now)
-            return
-        self._deliver_many(matched, frame, arrived, delay_us, now)
+        self._deliver_many(subscriptions, tokens or repeat(0), frame, delay_us, now)
 
     def _deliver_many(
-        self, matched: list[Matched], frame: EventFrame, arrived: float, delay_us: int, now: float
+        self, subscriptions: list[Subscription], tokens: Iterable[int], frame: EventFrame, delay_us: int, now: float
     ) -> None:
-        direct: dict[Session, list[Delivery]] = {}
-        for subscription, token in matched:
+        direct: dict[Session, list[Named]] = {}
+        for subscription, token in zip(subscriptions, tokens, strict=False):
             session = subscription.session
-            link = session.link
-            late = self._late(subscription, delay_us)
-            if link is None or session.backlog or not link.takes_data or late is None:
-                self._queue(subscription, Queued(frame, arrived, delay_us, 0, token), now)
+            named = direct.get(session)
+            if named is None:  # whoever takes one delivery of an event takes them all
+                link = session.link
+                if link is None or session.backlog or not link.takes_data:
+                    self._queue(subscription, Queued(frame, now, delay_us, 0, token), now)
+                    continue
+                named = direct[session] = []
+            late = self._late(subscription, delay_us) if subscription.within_us else 0
+            if late is None:
+                self._queue(subscription, Queued(frame, now, delay_us, 0, token), now)
                 continue
-            direct.setdefault(session, []).append(Delivery(subscription.id, late | _asks(token), token))
+            named.append((subscription.id, late | _asks(token), token))
             subscription.delivered += 1
         for session, deliveries in direct.items():
             assert session.link is not None, "it took data a moment ago"
+            if len(deliveries) <= _NAMED_MAX:
+                self._write(session.link, session, frame, delay_us, deliveries)
+                continue
             for start in range(0, len(deliveries), _NAMED_MAX):
                 self._write(session.link, session, frame, delay_us, deliveries[start : start + _NAMED_MAX])
 
@@ -153,15 +161,14 @@ class Deliveries:
         session = subscription.session
         assert session.link is not None, "durable deliveries are written to who takes them"
         subscription.delivered += 1
-        self._write(session.link, session, frame, delay_us, (Delivery(subscription.id, flags, position),))
+        self._write(session.link, session, frame, delay_us, ((subscription.id, flags, position),))
 
     def _write(
-        self, link: Link, session: Session, frame: EventFrame, delay_us: int, deliveries: Iterable[Delivery]
+        self, link: Link, session: Session, frame: EventFrame, delay_us: int, deliveries: Sequence[Named]
     ) -> None:
-        named = tuple(deliveries)
-        link.deliver(deliver_head(frame.block, delay_us, 0, self._path, named, link.version), frame.block)
+        link.deliver(frame, delay_us, self._path, deliveries)
         session.delivered += 1
-        self._counters.delivered += len(named)
+        self._counters.delivered += len(deliveries)
 
     def _write_queued(self, link: Link, subscription: Subscription, entry: Queued, now: float) -> None:
         delay_us = entry.delay_us + round((now - entry.arrived) * 1_000_000)
@@ -177,7 +184,7 @@ class Deliveries:
             self.drop(subscription, entry, DropReason.LATE, now)
             return
         subscription.delivered += 1
-        delivery = Delivery(subscription.id, late | _asks(entry.token), entry.token)
+        delivery = (subscription.id, late | _asks(entry.token), entry.token)
         self._write(link, subscription.session, frame, delay_us, (delivery,))
 
     def _late(self, subscription: Subscription, delay_us: int) -> int | None:

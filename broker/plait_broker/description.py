@@ -40,12 +40,8 @@ def counters_facts(counters: Counters) -> Json:
 
 def queue_facts(interest: Interest) -> Json:
     """What waits for subscribers, in all, and for how many of them too long."""
-    subscriptions = interest.subscriptions
-    return {
-        "pending": sum(len(subscription.outbox) for subscription in subscriptions),
-        "pending_bytes": sum(subscription.outbox.bytes for subscription in subscriptions),
-        "slow_consumers": sum(subscription.slow for subscription in subscriptions),
-    }
+    waiting = interest.waiting
+    return {"pending": waiting.items, "pending_bytes": waiting.bytes, "slow_consumers": waiting.slow}
 
 
 def link_facts(link: Link, now: float) -> Json:

@@ -134,9 +134,13 @@ class Durables:
         return self._by_key.get((owner, name))
 
     def add(self, durable: Durable) -> None:
-        """Keep a durable subscription from now on."""
+        """Keep a durable subscription from now on. What is on its way to the log was matched before it was there."""
         assert (durable.owner, durable.name) not in self._by_key
         self._by_key[durable.owner, durable.name] = durable
+        for stage in (*self._pending.values(), self._stage):
+            for at, entry in enumerate(stage.entries):
+                if entry.position > durable.acknowledged and durable.filter.matches(entry.frame.attributes()):
+                    stage.matched[at] = [*stage.matched[at], durable]
 
     def forget(self, durable: Durable, waiting: tuple[int, int]) -> None:
         """Give a durable subscription up; the request waits until that is stored."""

@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 from plait_core.filters import Filter
 from plait_core.matching import Index
-from plait_core.values import Attributes
+from plait_core.wire import EventFrame
 from plait_core.wire.session_frames import Matching
 
 from .durables import Durable
+from .outbox import Waiting
 from .sessions import Advertisement
 from .subscriptions import Subscription
 
@@ -27,6 +28,8 @@ class Interest:
         self._advertisements: dict[int, Advertisement] = {}
         self._doubtful: dict[int, Advertisement] = {}
         self._numbers = 0
+        self.waiting = Waiting()
+        """What waits for all subscriptions together."""
 
     def __len__(self) -> int:
         return len(self._parties)
@@ -72,12 +75,12 @@ class Interest:
         if isinstance(party, Subscription):
             party.awaited.discard(token)
 
-    def match(self, attributes: Attributes) -> tuple[list[Subscription], list[Durable]]:
+    def match(self, frame: EventFrame) -> tuple[list[Subscription], list[Durable]]:
         """Whom an event is for."""
         subscriptions: list[Subscription] = []
         durables: list[Durable] = []
         parties = self._parties
-        for number in self._index.match(attributes):
+        for number in self._index.match_frame(frame):
             party = parties[number]
             if party.__class__ is Subscription:
                 subscriptions.append(party)

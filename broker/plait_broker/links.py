@@ -6,10 +6,21 @@ connection may have us hold is bounded in both lanes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from plait_core.limits import WIRE_LIMITS, WireLimits
-from plait_core.wire import HANDSHAKE_VERSION, ControlFrame, FrameDecoder, Handshake, Hello, encode_frame
+from plait_core.wire import (
+    HANDSHAKE_VERSION,
+    ControlFrame,
+    DeliveryWriter,
+    EventFrame,
+    FrameDecoder,
+    Handshake,
+    Hello,
+    encode_frame,
+)
+from plait_core.wire.delivering import Named
 
 from .access import Caller
 from .outputs import LinkId, Send
@@ -72,7 +83,7 @@ class Link:
         self.data_bytes = 0
         self._outgoing = outgoing
         self._control: list[bytes] = []
-        self._data: list[bytes] = []
+        self._data = DeliveryWriter()
         self._control_waiting = 0
 
     @property
@@ -97,17 +108,19 @@ class Link:
             return
         version = self.version if self.session is not None else HANDSHAKE_VERSION
         data = encode_frame(frame, version)
-        (self._data if behind else self._control).append(data)
         self._outgoing[self.id] = self
+        if behind:
+            self.data_bytes = self._data.append(data)
+        else:
+            self._control.append(data)
         if not self.writable:
             self._control_waiting += len(data)
 
-    def deliver(self, head: bytes, block: bytes) -> None:
-        """Queue a delivery."""
-        self._data.append(head)
-        self._data.append(block)
-        self.data_bytes += len(head) + len(block)
-        self._outgoing[self.id] = self
+    def deliver(self, frame: EventFrame, delay_us: int, path: tuple[int, ...], deliveries: Sequence[Named]) -> None:
+        """Queue an event for these subscriptions of the other end."""
+        if not self.data_bytes:
+            self._outgoing[self.id] = self
+        self.data_bytes = self._data.deliver(frame, delay_us, path, deliveries, self.handshake.version)
 
     def set_writable(self, writable: bool) -> None:
         """The other end takes bytes again, or no more for now."""
@@ -117,8 +130,8 @@ class Link:
 
     def take(self) -> Send | None:
         """Everything queued."""
-        if not self._control and not self._data:
-            return None
-        chunks = self._control + self._data
-        self._control, self._data, self.data_bytes = [], [], 0
-        return Send(self.id, chunks)
+        chunks, self._control = self._control, []
+        if self.data_bytes:
+            chunks.append(self._data.take())
+            self.data_bytes = 0
+        return Send(self.id, chunks) if chunks else None

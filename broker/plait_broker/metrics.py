@@ -6,15 +6,23 @@ Labels are of small closed sets (reasons, codes, faults), never a client, a subs
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import CollectorRegistry, GCCollector, Histogram, PlatformCollector, ProcessCollector
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 
 from plait_core.errors import FrameFault
 
+from .histograms import DelayHistogram
 from .reasons import DropReason
 
 if TYPE_CHECKING:
@@ -24,17 +32,14 @@ if TYPE_CHECKING:
 LAG_INTERVAL_S: Final = 0.1
 """Between two looks at how late the loop runs: a stall of one interval is always seen, at ten wake-ups a second."""
 
-_LAG_BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-
 
 class LoopLag:
     """Measures how much later than asked a timer of the running loop fires."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.last_s = 0.0
-        self._histogram = Histogram(
-            "plait_loop_lag_seconds", "How late the event loop runs.", registry=registry, buckets=_LAG_BUCKETS
-        )
+        self._lags = DelayHistogram()
+        registry.register(self)
         self._loop = asyncio.get_running_loop()
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -51,8 +56,16 @@ class LoopLag:
 
     def _measure(self) -> None:
         self.last_s = max(0.0, monotonic() - self._due)
-        self._histogram.observe(self.last_s)
+        self._lags.observe(int(self.last_s * 1_000_000))
         self.start()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing in advance, as below."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """How late, as it is now."""
+        yield _histogram("plait_loop_lag_seconds", "How late the event loop runs.", self._lags)
 
 
 class BrokerCollector:
@@ -118,14 +131,14 @@ def _counted(broker: Broker) -> Iterator[Metric]:
 
 def _held(broker: Broker) -> Iterator[Metric]:
     sessions = broker.sessions.all()
-    waiting = [subscription for session in sessions for subscription in session.backlog.values()]
+    waiting = broker.interest.waiting
     yield _gauge("plait_connections", "Clients connected.", sum(session.link is not None for session in sessions))
     yield _gauge("plait_sessions", "Sessions, connected or soon back.", len(sessions))
     yield _gauge("plait_subscriptions", "Open subscriptions.", sum(len(session.subscriptions) for session in sessions))
     yield _gauge("plait_advertisements", "Open advertisements.", sum(len(s.advertisements) for s in sessions))
-    yield _gauge("plait_outbox_events", "Deliveries that wait.", sum(len(one.outbox) for one in waiting))
-    yield _gauge("plait_outbox_bytes", "Their size.", sum(one.outbox.bytes for one in waiting))
-    yield _gauge("plait_slow_consumers", "Sessions that fall behind.", len({s.session.id for s in waiting if s.slow}))
+    yield _gauge("plait_outbox_events", "Deliveries that wait.", waiting.items)
+    yield _gauge("plait_outbox_bytes", "Their size.", waiting.bytes)
+    yield _gauge("plait_slow_consumers", "Subscriptions that fall behind.", waiting.slow)
     yield _gauge("plait_unconfirmed_events", "Events that wait for confirmation.", len(broker.confirmations))
     yield _gauge("plait_draining", "1 while the broker stops.", int(broker.draining))
 
@@ -151,6 +164,12 @@ def _counter(name: str, says: str, value: float) -> Metric:
 
 def _gauge(name: str, says: str, value: float) -> Metric:
     return GaugeMetricFamily(name, says, value=value)
+
+
+def _histogram(name: str, says: str, histogram: DelayHistogram) -> Metric:
+    """Its buckets, cumulated, its sum and its count, in seconds."""
+    buckets = [("+Inf" if bound == math.inf else repr(bound), count) for bound, count in histogram.cumulative()]
+    return HistogramMetricFamily(name, says, buckets=buckets, sum_value=histogram.sum_us / 1_000_000)
 
 
 def _labelled(name: str, says: str, label: str, always: Iterable[str], counts: Mapping[Any, int]) -> Metric:

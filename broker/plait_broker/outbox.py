@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from plait_core.limits import PRIORITY_MAX
@@ -34,13 +35,26 @@ class Queued(NamedTuple):
         return len(self.frame.block)
 
 
+@dataclass(slots=True)
+class Waiting:
+    """What waits in all outboxes of a broker together. Running totals: whoever looks walks over no subscriptions."""
+
+    items: int = 0
+    bytes: int = 0
+    slow: int = 0
+    """Subscriptions whose subscriber was told that it is slow."""
+
+
 class Outbox:
     """Deliveries of one subscription, waiting."""
 
-    __slots__ = ("_lanes", "bytes", "bytes_max", "full", "items", "items_max")
+    __slots__ = ("_lanes", "_slow", "_waiting", "bytes", "bytes_max", "full", "items", "items_max")
 
-    def __init__(self, items_max: int, bytes_max: int, full: Full) -> None:
+    def __init__(self, items_max: int, bytes_max: int, full: Full, waiting: Waiting | None = None) -> None:
+        """`waiting`: the totals that it counts into."""
         assert min(items_max, bytes_max) > 0
+        self._waiting = waiting if waiting is not None else Waiting()
+        self._slow = False
         self.items_max = items_max
         self.bytes_max = bytes_max
         self.full = full
@@ -50,6 +64,16 @@ class Outbox:
 
     def __len__(self) -> int:
         return self.items
+
+    @property
+    def slow(self) -> bool:
+        """Whether the subscriber was told so, and its queue has not been empty since."""
+        return self._slow
+
+    @slow.setter
+    def slow(self, slow: bool) -> None:
+        self._waiting.slow += slow - self._slow
+        self._slow = slow
 
     def put(self, entry: Queued, room: int) -> list[tuple[Queued, DropReason]]:
         """Queue a delivery where the client has `room` bytes left; what was dropped for it, or instead of it."""
@@ -62,8 +86,7 @@ class Outbox:
             room += victim.size
             dropped.append((victim, reason))
         self._lanes.setdefault(entry.frame.priority, deque()).append(entry)
-        self.items += 1
-        self.bytes += entry.size
+        self._count(1, entry.size)
         assert self.items <= self.items_max
         assert self.bytes <= self.bytes_max
         return dropped
@@ -77,9 +100,10 @@ class Outbox:
         return None
 
     def clear(self) -> Iterator[Queued]:
-        """Empties it, in the order of sending."""
+        """Empties it, in the order of sending, for good: who is gone is not slow."""
         while (entry := self.pop()) is not None:
             yield entry
+        self.slow = False
 
     def _no_room(self, entry: Queued, room: int) -> DropReason | None:
         if self.items >= self.items_max:
@@ -100,8 +124,13 @@ class Outbox:
         return None
 
     def _taken(self, lane: deque[Queued], entry: Queued) -> Queued:
-        self.items -= 1
-        self.bytes -= entry.size
+        self._count(-1, -entry.size)
         if not lane:
             self._lanes.pop(entry.frame.priority, None)
         return entry
+
+    def _count(self, items: int, bytes: int) -> None:
+        self.items += items
+        self.bytes += bytes
+        self._waiting.items += items
+        self._waiting.bytes += bytes

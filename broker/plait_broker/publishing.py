@@ -16,7 +16,7 @@ from plait_core.wire.session_frames import DURABLE, LATE, REPLAYED, Code, Late
 
 from .confirmations import LOG, Confirmations, Party
 from .counters import Counters
-from .delivery import Deliveries, Matched
+from .delivery import Deliveries
 from .durables import Durable, Durables, Entry
 from .interest import Interest
 from .outbox import Queued
@@ -77,9 +77,11 @@ class Publishing:
         session.published += 1
         if not self._admit(session, frame):
             return
-        subscriptions, durables = self._interest.match(frame.attributes())
-        if subscriptions and not all(s.session.subscribe_open for s in subscriptions):
-            subscriptions = self._permitted(subscriptions, frame)
+        subscriptions, durables = self._interest.match(frame)
+        for subscription in subscriptions:
+            if not subscription.session.subscribe_open:
+                subscriptions = self._permitted(subscriptions, frame)
+                break
         if not subscriptions and not durables:
             self._counters.dropped[DropReason.UNMATCHED] += 1
         self._disseminate(session, frame, subscriptions, durables, now)
@@ -150,30 +152,34 @@ class Publishing:
     def _disseminate(
         self, session: Session, frame: Publish, subscriptions: list[Subscription], durables: list[Durable], now: float
     ) -> None:
-        parties: set[Party] = set()
-        matched = self._with_tokens(subscriptions, parties) if frame.confirm is Confirm.SUBSCRIBERS else None
+        confirm, tokens = frame.confirm, None
+        if confirm or durables or self.log_filter is not None:
+            parties: set[Party] = set()
+            if confirm is Confirm.SUBSCRIBERS:
+                tokens = self._new_tokens(subscriptions, parties)
+            self._log(session, frame, durables, parties, now)
+            if confirm:
+                count = len(subscriptions) + len(durables)
+                self._confirmations.begin(frame.publisher, frame.sequence, count, parties, now)
+        if subscriptions:
+            self._deliveries.deliver(subscriptions, tokens, frame, session.link_delay_us, now)
+
+    def _log(self, session: Session, frame: Publish, durables: list[Durable], parties: set[Party], now: float) -> None:
+        """Log the event if someone wants it logged."""
         if durables or (self.log_filter is not None and self.log_filter.matches(frame.attributes())):
             position = self._durables.log(frame, session.link_delay_us, self.wall_us(now), durables)
             self._counters.logged += 1
             parties.add((LOG, position))
             if frame.confirm is Confirm.SUBSCRIBERS:
                 parties.update((durable.number, position) for durable in durables)
-        if frame.confirm:
-            count = len(subscriptions) + len(durables)
-            self._confirmations.begin(frame.publisher, frame.sequence, count, parties, now)
-        if subscriptions:
-            if matched is None:
-                matched = [(subscription, 0) for subscription in subscriptions]
-            self._deliveries.deliver(matched, frame, now, session.link_delay_us, now)
 
-    def _with_tokens(self, subscriptions: list[Subscription], parties: set[Party]) -> list[Matched]:
-        matched: list[Matched] = []
-        for subscription in subscriptions:
-            self._tokens += 1
-            subscription.awaited.add(self._tokens)
-            parties.add((subscription.number, self._tokens))
-            matched.append((subscription, self._tokens))
-        return matched
+    def _new_tokens(self, subscriptions: list[Subscription], parties: set[Party]) -> list[int]:
+        tokens = list(range(self._tokens + 1, self._tokens + len(subscriptions) + 1))
+        self._tokens += len(tokens)
+        for subscription, token in zip(subscriptions, tokens, strict=True):
+            subscription.awaited.add(token)
+            parties.add((subscription.number, token))
+        return tokens
 
     def _permitted(self, subscriptions: list[Subscription], frame: EventFrame) -> list[Subscription]:
         attributes = frame.attributes()

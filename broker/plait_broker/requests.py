@@ -221,7 +221,7 @@ class Requests:
         del subscription.session.subscriptions[subscription.id]
 
     def _outbox(self, terms: Subscribe) -> Outbox:
-        return Outbox(*self._bounds(terms))
+        return Outbox(*self._bounds(terms), self._interest.waiting)
 
     def _bounds(self, terms: Subscribe) -> tuple[int, int, Full]:
         items_max = min(terms.items_max, self.settings.outbox_items_max)

@@ -11,6 +11,7 @@ import logging
 import random
 import resource
 import socket
+import ssl
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +39,7 @@ from .log import EventLog, LogStats
 from .metrics import BrokerCollector, LoopLag, new_registry
 from .outputs import NOTHING_RECOVERED, Recovered
 from .stream import Feed, Sample
-from .tls import server_context
+from .tls import http_context, server_context
 
 DESCRIPTORS_RESERVED: Final = 64
 """Of open files: for the log, HTTP and whatever libraries open. Connections leave them free."""
@@ -68,6 +69,7 @@ class BrokerServer:
         self._event_log: EventLog | None = None
         self._lag: LoopLag | None = None
         self._listeners: list[Listener] = []
+        self._http_listener: Listener | None = None
         self._door = Doorkeeper(_within_descriptors(configuration.door))
         self._started_at = 0.0
 
@@ -156,12 +158,27 @@ class BrokerServer:
         feed = Feed(self._sample)
         pages = Pages(self, registry, feed)
         server = HttpServer(application(pages, self._may_read, loopback=endpoint.loopback))
-        listener = Listener(sockets, Doorkeeper(HTTP_DOOR), server.protocol, _http_refusal, Counter())
+        context = self._http_context(self.configuration)
+        listener = Listener(
+            sockets,
+            Doorkeeper(HTTP_DOOR),
+            server.protocol,
+            _http_refusal,
+            Counter(),
+            tls=context,
+            cost=1.0 if context is None else TLS_COST,
+        )
+        self._http_listener = listener
         started.push_async_callback(server.stop)
         started.push_async_callback(feed.close)
         started.push_async_callback(listener.close)
         await server.start()
         listener.start()
+
+    @staticmethod
+    def _http_context(configuration: Configuration) -> ssl.SSLContext | None:
+        tls = configuration.tls
+        return http_context(tls) if tls is not None and not tls.plain_http else None
 
     def _listen(self, started: AsyncExitStack, sockets: list[socket.socket], context: Any) -> None:
         driver = self._driver
@@ -191,6 +208,7 @@ class BrokerServer:
         """Go on with other limits, access rules and certificates; ConfigurationError, and nothing has changed."""
         was = self.configuration
         contexts = server_context(configuration.tls) if configuration.tls is not None else None
+        http_contexts = self._http_context(configuration)
         kept: dict[str, Any] = {key: getattr(was, key) for key in ("listen", "http", "data", "retention")}
         merged = replace(configuration, settings=replace(configuration.settings, name=was.name), **kept)
         if self.drawn_token is None and needs_token(merged):
@@ -200,6 +218,8 @@ class BrokerServer:
         for listener in self._listeners:
             if listener.tls is not None and contexts is not None:
                 listener.tls = contexts
+        if self._http_listener is not None and self._http_listener.tls is not None and http_contexts is not None:
+            self._http_listener.tls = http_contexts
         self.configuration = merged
         if self._driver is not None:
             self._driver.broker.reload(merged.settings, self._entrance.gate, time.monotonic())
@@ -313,9 +333,9 @@ def _within_descriptors(limits: DoorLimits) -> DoorLimits:
     return replace(limits, connections_max=possible)
 
 
-def _tls_place(configuration: Configuration) -> tuple[bool, Endpoint | None]:
+def _tls_place(configuration: Configuration) -> tuple[Endpoint | None, bool] | None:
     tls = configuration.tls
-    return (tls is not None, tls.listen if tls is not None else None)
+    return (tls.listen, tls.plain_http) if tls is not None else None
 
 
 def _lasting(link: dict[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,6 @@ class Subscription:
         "number",
         "outbox",
         "session",
-        "slow",
         "terms",
         "within_us",
     )
@@ -60,11 +59,19 @@ class Subscription:
         self.delivered = 0
         self.dropped: Counter[DropReason] = Counter()
         self.gaps: dict[DropReason, Gap] = {}
-        self.slow = False
         self.awaited: set[int] = set()
         """Tokens of deliveries that a publisher waits for."""
         self.ending: int | None = None
         """The request that ended it, to be answered when its queue has been delivered."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether it fell behind so far that its subscriber was told."""
+        return self.outbox.slow
+
+    @slow.setter
+    def slow(self, slow: bool) -> None:
+        self.outbox.slow = slow
 
     def drop(self, entry: Queued, reason: DropReason) -> None:
         """Account for one delivery that will not be."""

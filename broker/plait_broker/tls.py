@@ -10,6 +10,20 @@ from .sections import ConfigurationError
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
     """How this broker proves who it is, and whom it believes; ConfigurationError when a file does not say it."""
+    context = http_context(files)
+    if files.client_ca is not None:
+        try:
+            context.load_verify_locations(files.client_ca)
+        except (ssl.SSLError, OSError) as error:
+            raise ConfigurationError(
+                f"{files.client_ca} holds no certificates: {_why(error)}", key="tls.client_ca", hint="a PEM file"
+            ) from None
+        context.verify_mode = ssl.CERT_REQUIRED if files.client_certificate_required else ssl.CERT_OPTIONAL
+    return context
+
+
+def http_context(files: TlsFiles) -> ssl.SSLContext:
+    """How its HTTP side proves who it is. It asks nobody for a certificate: scrapers and browsers bring tokens."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -20,14 +34,6 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
             key="tls.certificate",
             hint="PEM files, the certificate with its chain, the key without a password",
         ) from None
-    if files.client_ca is not None:
-        try:
-            context.load_verify_locations(files.client_ca)
-        except (ssl.SSLError, OSError) as error:
-            raise ConfigurationError(
-                f"{files.client_ca} holds no certificates: {_why(error)}", key="tls.client_ca", hint="a PEM file"
-            ) from None
-        context.verify_mode = ssl.CERT_REQUIRED if files.client_certificate_required else ssl.CERT_OPTIONAL
     return context
 
 

@@ -9,41 +9,88 @@
 tree of exceptions under `plait.Error`.
 """
 
-from plait_core import EventId, F, Filter, parse
+from typing import TYPE_CHECKING
 
-from .advertisement import Advertisement
-from .client import Client, Receipt, connect
-from .errors import (
-    AddressInvalid,
-    AuthFailed,
-    BufferFull,
-    Closed,
-    ConnectionLost,
-    DeadlineMissed,
-    Draining,
-    DurabilityFailed,
-    Error,
-    EventInvalid,
-    FilterError,
-    FilterRefused,
-    FilterSyntax,
-    FilterTooComplex,
-    FrameError,
-    LimitReached,
-    NameTaken,
-    NotAllowed,
-    NotAvailable,
-    PayloadTooLarge,
-    Refused,
-    Timeout,
-)
-from .event import Event
-from .interest import SubscriptionStats
-from .notices import Gap, Late, Notice, Rerouted, SlowConsumer
-from .opening import Opening
-from .session import SessionStats
-from .settings import Buffer, Outbox, Reconnect
-from .subscription import Subscription
+from plait_core.doors import door
+
+if TYPE_CHECKING:
+    from plait_core import EventId, F, Filter, parse
+
+    from . import sync, testing
+    from .advertisement import Advertisement
+    from .client import Client, Receipt, connect
+    from .errors import (
+        AddressInvalid,
+        AuthFailed,
+        BufferFull,
+        Closed,
+        ConnectionLost,
+        DeadlineMissed,
+        Draining,
+        DurabilityFailed,
+        Error,
+        EventInvalid,
+        FilterError,
+        FilterRefused,
+        FilterSyntax,
+        FilterTooComplex,
+        FrameError,
+        LimitReached,
+        NameTaken,
+        NotAllowed,
+        NotAvailable,
+        PayloadTooLarge,
+        Refused,
+        Timeout,
+    )
+    from .event import Event
+    from .interest import SubscriptionStats
+    from .notices import Gap, Late, Notice, Rerouted, SlowConsumer
+    from .opening import Opening
+    from .session import SessionStats
+    from .settings import Buffer, Outbox, Reconnect
+    from .subscription import Subscription
+else:
+    __getattr__, __dir__ = door(
+        __name__,
+        {
+            "plait_core": ("EventId", "F", "Filter", "parse"),
+            ".advertisement": ("Advertisement",),
+            ".client": ("Client", "Receipt", "connect"),
+            ".errors": (
+                "AddressInvalid",
+                "AuthFailed",
+                "BufferFull",
+                "Closed",
+                "ConnectionLost",
+                "DeadlineMissed",
+                "Draining",
+                "DurabilityFailed",
+                "Error",
+                "EventInvalid",
+                "FilterError",
+                "FilterRefused",
+                "FilterSyntax",
+                "FilterTooComplex",
+                "FrameError",
+                "LimitReached",
+                "NameTaken",
+                "NotAllowed",
+                "NotAvailable",
+                "PayloadTooLarge",
+                "Refused",
+                "Timeout",
+            ),
+            ".event": ("Event",),
+            ".interest": ("SubscriptionStats",),
+            ".notices": ("Gap", "Late", "Notice", "Rerouted", "SlowConsumer"),
+            ".opening": ("Opening",),
+            ".session": ("SessionStats",),
+            ".settings": ("Buffer", "Outbox", "Reconnect"),
+            ".subscription": ("Subscription",),
+        },
+        submodules=("sync", "testing"),
+    )
 
 __all__ = [
     "AddressInvalid",
@@ -89,4 +136,6 @@ __all__ = [
     "Timeout",
     "connect",
     "parse",
+    "sync",
+    "testing",
 ]

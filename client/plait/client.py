@@ -21,11 +21,11 @@ from plait_core.limits import PAYLOAD_BYTES_MAX, PRIORITY_MAX
 from plait_core.wire import Confirm
 from plait_core.wire.session_frames import Late, Start
 
-from . import inbox
+from . import diagnosis, inbox
 from .addresses import DEFAULT_URL, parse_addresses
 from .advertisement import Advertisement
 from .driver import Dial, Driver, logger, tcp_dial
-from .errors import ConnectionLost, DeadlineMissed, NotAvailable, PayloadTooLarge, Timeout
+from .errors import ConnectionLost, DeadlineMissed, FrameError, NotAvailable, PayloadTooLarge, Timeout
 from .event import Event
 from .interest import Terms
 from .opening import Opening
@@ -363,13 +363,19 @@ class Client:
             if isinstance(timeout, Timeout):
                 await self._driver.close()
                 raise
-            last = self._session.line.error
+            last, address = self._session.line.error, self._session.line.address
             await self._driver.close()
             raise ConnectionLost(
-                f"not connected to {self._session.line.address} within {self._timeout_s:g} s"
+                f"not connected to {address} within {self._timeout_s:g} s"
                 + (f": {last.message}" if last is not None else ""),
-                hint="is a broker running there?",
+                hint=diagnosis.NO_BROKER
+                if isinstance(last, FrameError)
+                else diagnosis.hint(address, last.message if last is not None else ""),
             ) from last
+        except ConnectionLost as lost:
+            await self._driver.close()
+            lost.hint = diagnosis.hint(self._session.line.address, lost.message)
+            raise
         except BaseException:
             await self._driver.close()
             raise
@@ -391,10 +397,17 @@ class Client:
         priority: int,
         headers: Mapping[str, str] | None,
         confirm: ConfirmLevel,
-        seal: None,
+        seal: object,
     ) -> int:
         """Check a publish and put it on its way."""
         session, driver = self._session, self._driver
+        sent_once = ttl is None and deadline is None and confirm == "none"
+        if sent_once and not priority and headers is None and seal is None and not session.ended:
+            seq = session.publish_plain(event, payload, time.time_ns() // 1000)
+            if seq:
+                if not driver.flushing:
+                    driver.flush_soon()
+                return seq
         if type(event) is dict:
             attributes = plain_attributes(event)
         else:
@@ -410,7 +423,7 @@ class Client:
         if session.ended:
             driver.check()
         published_us = time.time_ns() // 1000
-        if ttl is None and deadline is None and confirm == "none":
+        if sent_once:
             seq = session.publish(attributes, payload, published_us, priority, checked_headers)
         else:
             seq = session.publish_retained(

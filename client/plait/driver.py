@@ -101,8 +101,12 @@ class Wire(asyncio.Protocol):
             transport.abort()
             return
         transport.resume_reading()
-        if transport.can_write_eof():
-            transport.write_eof()
+        try:
+            if transport.can_write_eof():
+                transport.write_eof()
+        except OSError:  # the other end has reset it: nobody is there to hear the rest
+            transport.abort()
+            return
         self._unwritten = transport.get_write_buffer_size()
         self._reaper = self._loop.call_later(CLOSE_S, self._reap)
 

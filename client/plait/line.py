@@ -36,6 +36,7 @@ from plait_core.wire import (
 )
 from plait_core.wire.session_frames import Code
 
+from . import diagnosis
 from .addresses import Address
 from .backoff import Backoff
 from .errors import ConnectionLost, Timeout, refusal
@@ -81,6 +82,8 @@ class Line:
         """The id that this client's events carry."""
         self.welcome: Welcome | None = None
         """The last broker's welcome."""
+        self.log = 0
+        """The last log that a broker of ours kept; 0 when none did."""
         self.round_trip = RoundTrip()
         self.error: PlaitError | None = None
         """Why the last attempt failed, or the line ended."""
@@ -131,7 +134,7 @@ class Line:
         if self.state in (State.CONNECTING, State.GREETING, State.OPEN):
             what = "lost the connection to" if self.state is State.OPEN else "no connection to"
             said = f"{what} {self._backoff.address}" + (f": {reason}" if reason else "")
-            self._lose(ConnectionLost(said, hint="is a broker running there?"), now, abort=True)
+            self._lose(ConnectionLost(said, hint=diagnosis.hint(self._backoff.address, reason)), now, abort=True)
 
     def feed(self, data: bytes, now: float) -> None:
         """Bytes came in; `take` gives the frames in them."""
@@ -282,13 +285,15 @@ class Line:
             return
         self._decoder.establish(self._handshake.version)
         again = self.welcome is not None
+        other_log = bool(self.log and welcome.log) and welcome.log != self.log
         self._move(State.OPEN)
         self.welcome = welcome
+        self.log = welcome.log or self.log  # while there is none, there are no positions to mistake
         self.round_trip = RoundTrip()
         self._pings.clear()
         self._opened_at = now
         self._heartbeat_s = min(self._settings.heartbeat_s, welcome.heartbeat_s)
-        self._changes.append(Opened(welcome.resumed and again, again))
+        self._changes.append(Opened(welcome.resumed and again, again, other_log))
         self._beat(now)
 
     def _closed(self, close: Close, now: float) -> None:

@@ -52,6 +52,8 @@ class Opened:
     resumed: bool
     again: bool
     """Whether there was a session before."""
+    other_log: bool = False
+    """Whether the broker keeps another log than the one before: its own was wiped, or it is another broker."""
 
 
 @dataclass(frozen=True, slots=True)

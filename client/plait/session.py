@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from plait_core import Attributes, Event, PlaitError, Randomness, new_id
-from plait_core.wire import Confirm, Deliver, Frame, encode_publish
+from plait_core.wire import Confirm, Deliver, Frame, encode_plain_publish, encode_publish
 from plait_core.wire.session_frames import (
     Code,
     Done,
@@ -235,6 +235,16 @@ class Session:
         self._sequence = sequence
         return sequence
 
+    def publish_plain(self, attributes: object, payload: object, published_us: int) -> int:
+        """As `publish`, for unchecked parts of which most are plain; 0, and nothing done, when these are not."""
+        sequence = self._sequence + 1
+        frame = encode_plain_publish(attributes, payload, self.publisher, sequence, published_us)
+        if frame is None:
+            return 0
+        self.outbox.add(frame)
+        self._sequence = sequence
+        return sequence
+
     def publish_retained(
         self,
         attributes: Attributes,
@@ -299,7 +309,7 @@ class Session:
             return  # kept: it goes to whatever broker comes next
         self._refused += 1
         self.outbox.confirmed(frame.sequence)
-        error = refusal(frame.code, frame.message, retryable=frame.retryable)
+        error = refusal(frame.code, frame.message, hint=frame.hint, retryable=frame.retryable)
         self._happenings.append(NotConfirmed(frame.sequence, error))
 
     def _notice(self, frame: Notice, now: float) -> None:
@@ -335,7 +345,7 @@ class Session:
                         self._resumed()
                     else:
                         self._delivered = 0
-                        self.wishes.anew(again=change.again)
+                        self.wishes.anew(other_log=change.other_log)
                 case Lost():
                     self._rewind()
                     self._happenings.append(change)

@@ -55,7 +55,7 @@ def event_parts(given: object, payload: bytes) -> tuple[Mapping[str, object], by
     if dataclasses.is_dataclass(given) and not isinstance(given, type):
         fields: dict[str, object] = {f.name: getattr(given, f.name) for f in dataclasses.fields(given)}
     elif hasattr(given, "model_dump"):
-        fields = dict(given.model_dump())
+        fields = dict(given.model_dump(by_alias=True))  # the names that it is read by
     else:
         raise EventInvalid(
             f"a {type(given).__name__} cannot be published", hint="give a mapping, a dataclass or a pydantic model"

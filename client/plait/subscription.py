@@ -51,6 +51,8 @@ class Subscription(Generic[T]):
         self._manual = manual
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._held: WeakKeyDictionary[asyncio.Task[Any], Event] = WeakKeyDictionary()
+        self._has_held = False
+        """Whether it ever held one: asking that is cheap, asking a weak dictionary is not."""
         self._workers: list[asyncio.Task[None]] = []
         self._turn = YIELD_EVERY
         self._last: Event | None = None
@@ -62,7 +64,7 @@ class Subscription(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        if self._held:
+        if self._has_held and self._held:
             self._settle()
         while True:
             if not self._queue:
@@ -165,6 +167,7 @@ class Subscription(Generic[T]):
         interest, driver = self._interest, self._driver
         if not interest.open or driver.session.ended:
             return
+        self._settle()  # or it would wait for its own caller
         try:
             async with asyncio.timeout(timeout):
                 if interest.terms.durable:
@@ -243,6 +246,7 @@ class Subscription(Generic[T]):
         task = asyncio.current_task()
         if not self._manual and task is not None:
             self._held[task] = event
+            self._has_held = True
 
     def _settle(self) -> None:
         """The reader came back: what it had is dealt with."""

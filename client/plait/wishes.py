@@ -193,8 +193,11 @@ class Wishes:
         for request in self._requests.all():
             self._line.send(request.frame)
 
-    def anew(self, *, again: bool) -> None:
-        """A broker without a session of ours: ask it for everything. `again`: there was a session before."""
+    def anew(self, *, other_log: bool = False) -> None:
+        """A broker without a session of ours: ask it for everything. `other_log`: nor with the log that we knew."""
+        if other_log:
+            for interest in self._signals.kept:
+                interest.new_log()
         for request in self._requests.all():
             if request.again:
                 self._requests.close(request.number)  # it was for the session before; this one is asked below
@@ -209,8 +212,6 @@ class Wishes:
             if interest.id in asking or interest.phase is not Phase.OPEN:
                 continue
             self._subscribe_again(interest)
-            if again and not interest.terms.durable:
-                interest.lost(Gap("reconnected"))
         for offer in self.offers.values():
             if offer.id not in offering:
                 number = self._number()
@@ -273,6 +274,8 @@ class Wishes:
         match request.kind:
             case Kind.SUBSCRIBE if interest is not None and interest.phase is Phase.OPENING:
                 interest.phase = Phase.OPEN
+            case Kind.SUBSCRIBE if interest is not None and request.again and not interest.terms.durable:
+                interest.lost(Gap("reconnected"))  # told when it ends: whoever now looks elsewhere misses nothing more
             case Kind.CHANGE if interest is not None and request.terms is not None:
                 interest.terms = request.terms
             case Kind.UNSUBSCRIBE if interest is not None:

@@ -4,23 +4,51 @@ Everything here is a value or a pure state machine. Time and randomness come in 
 the simulator run the same objects.
 """
 
-from .clock import Clock, ManualClock
-from .errors import (
-    EventInvalid,
-    FilterError,
-    FilterSyntax,
-    FilterTooComplex,
-    FrameError,
-    FrameFault,
-    IndexMisuse,
-    PlaitError,
-    SpaceInvalid,
-)
-from .events import Event, EventId
-from .filters import F, Filter, parse
-from .ids import Randomness, id_text, new_id
-from .matching import Index, PythonIndex, index_name, new_index
-from .values import Attributes, Literal, Scalar, Value
+from typing import TYPE_CHECKING
+
+from .doors import door
+
+if TYPE_CHECKING:
+    from .clock import Clock, ManualClock
+    from .errors import (
+        EventInvalid,
+        FilterError,
+        FilterSyntax,
+        FilterTooComplex,
+        FrameError,
+        FrameFault,
+        IndexMisuse,
+        PlaitError,
+        SpaceInvalid,
+    )
+    from .events import Event, EventId
+    from .filters import F, Filter, parse
+    from .ids import Randomness, id_text, new_id
+    from .matching import Index, PythonIndex, index_name, new_index
+    from .values import Attributes, Literal, Scalar, Value
+else:
+    __getattr__, __dir__ = door(
+        __name__,
+        {
+            ".clock": ("Clock", "ManualClock"),
+            ".errors": (
+                "EventInvalid",
+                "FilterError",
+                "FilterSyntax",
+                "FilterTooComplex",
+                "FrameError",
+                "FrameFault",
+                "IndexMisuse",
+                "PlaitError",
+                "SpaceInvalid",
+            ),
+            ".events": ("Event", "EventId"),
+            ".filters": ("F", "Filter", "parse"),
+            ".ids": ("Randomness", "id_text", "new_id"),
+            ".matching": ("Index", "PythonIndex", "index_name", "new_index"),
+            ".values": ("Attributes", "Literal", "Scalar", "Value"),
+        },
+    )
 
 __all__ = [
     "Attributes",

@@ -8,39 +8,39 @@ medians. What is lost is said next to the figure, and who cannot be measured is 
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterator, Mapping
 from statistics import median
+from typing import Final, TypeAlias
 
-from .baselines import WrongAnswer
+from . import durable_bench
 from .groups import Group, Session
 from .measures import Spread, spread
 from .reports import Figure, Target
 from .rivals.catalogue import OURS, OURS_IN_PYTHON, RIVALS
-from .rivals.contender import Contender, loop_name
-from .rivals.processes import TrialFailed
-from .rivals.trials import Outcome, Server, churn, crowd, idle, latency, served, throughput
+from .rivals.contender import loop_name
+from .rivals.field import Field
+from .rivals.trials import Outcome, Server, churn, crowd, idle, latency, throughput
 
-RATE = 1000
-Outcomes = dict[str, list[Outcome]]
+RATE: Final = 1000
+CHURN_S: Final = 30
+"""PLAIT_BENCH_CHURN_S=600 takes the ten minutes of a release for the same figure."""
+
+Outcomes: TypeAlias = dict[str, list[Outcome]]
 """By a contender's title."""
 
 
 def run(session: Session) -> Iterator[Figure]:
     """All figures of the brokers."""
-    missing = {rival.title: reason for rival in RIVALS if (reason := rival.missing())}
-    present = [OURS, *(rival for rival in RIVALS if rival.title not in missing)]
+    field = Field(session.tell)
     session.tell(f"asyncio clients run on {loop_name()}")
-    failed: dict[str, str] = {}
-    yield from _side_by_side(session, present, failed)
-    yield from _selective(session, present, failed)
-    yield from _many_subscriptions(session)
-    yield from _idle(session, present, failed)
-    yield from _churn(session)
-    for title, reason in missing.items():
-        said = f"left out: {title} ({reason}; see python -m plait_lab.rivals install)"
-        yield Figure(said, 0, "runs")
-    for title, reason in failed.items():
-        yield Figure(f"failed: {title} ({reason})", 0, "runs")
+    yield from _side_by_side(session, field)
+    yield from _selective(session, field)
+    yield from _many_subscriptions(session, field)
+    yield from _idle(session, field)
+    yield from _churn(session, field)
+    yield from durable_bench.figures(session, field)
+    yield from field.figures()
 
 
 GROUP = Group("brokers", "Brokers side by side: events of 128 bytes with three attributes", run)
@@ -49,23 +49,21 @@ GROUP = Group("brokers", "Brokers side by side: events of 128 bytes with three a
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
-def _side_by_side(session: Session, present: list[Contender], failed: dict[str, str]) -> Iterator[Figure]:
-    seed, seconds = _seed(session, "brokers"), session.size(30, 4) / 10
+def _side_by_side(session: Session, field: Field) -> Iterator[Figure]:
+    seed, seconds = _seed(session, "brokers"), session.size(20, 4) / 10
     one: Outcomes = {}
     four: Outcomes = {}
     paced: Outcomes = {}
-
     trials: list[tuple[Outcomes, Callable[[Server], Outcome]]] = [
         (one, lambda server: throughput(server, seed, 1, seconds)),
         (four, lambda server: throughput(server, seed, 4, seconds)),
-        (paced, lambda server: latency(server, seed, RATE, seconds * 5 / 3)),
+        (paced, lambda server: latency(server, seed, RATE, seconds * 2)),
     ]
-    repeats = session.size(3, 1)
-    for repeat in range(repeats):
-        for contender in present[repeat:] + present[:repeat]:
-            session.tell(f"{contender.title}, {repeat + 1} of {repeats}")
-            for found, trial in trials:
-                _attempt(session, contender, _into(found, trial), failed)
+    for contender in field.rounds(session.size(3, 1), field.present, "alone and to four, as fast as it goes and paced"):
+        for found, trial in trials:
+            outcome = field.measure(contender, trial)
+            if outcome is not None:
+                found.setdefault(contender.title, []).append(outcome)
     yield from _speeds(one, four)
     yield from _delays(paced)
     yield from _costs(one, four)
@@ -111,18 +109,15 @@ def _costs(one: Outcomes, four: Outcomes) -> Iterator[Figure]:
 # --- content filters --------------------------------------------------------------------------------------------------
 
 
-def _selective(session: Session, present: list[Contender], failed: dict[str, str]) -> Iterator[Figure]:
+def _selective(session: Session, field: Field) -> Iterator[Figure]:
     """A subscriber wants one event in a hundred. Who has topics alone delivers its whole symbol."""
-    subscribers, seconds = session.size(1_000, 50), session.size(30, 4) / 10
-    seed, repeats = _seed(session, "selective"), session.size(3, 1)
+    subscribers, seconds, seed = session.size(1_000, 50), session.size(20, 4) / 10, _seed(session, "selective")
     found: Outcomes = {}
-
-    measure = _into(found, lambda server: crowd(server, seed, subscribers, subscribers, seconds))
-    taking_part = [contender for contender in present if contender.selects]
-    for repeat in range(repeats):
-        for contender in taking_part[repeat:] + taking_part[:repeat]:
-            session.tell(f"{contender.title}, {subscribers:,} selective subscribers, {repeat + 1} of {repeats}")
-            _attempt(session, contender, measure, failed)
+    able = [contender for contender in field.present if contender.selects]
+    for contender in field.rounds(session.size(2, 1), able, f"{subscribers:,} selective subscribers"):
+        outcome = field.measure(contender, lambda server: crowd(server, seed, subscribers, subscribers, seconds))
+        if outcome is not None:
+            found.setdefault(contender.title, []).append(outcome)
     label, lost = f"{subscribers:,} subscribers at 1%", _losses(found)
     rates = {title: _median(runs, lambda run: run.sent_per_s) for title, runs in found.items()}
     wanted = _median(found[OURS.title], _deliveries_an_event)
@@ -143,20 +138,18 @@ def _deliveries_an_event(run: Outcome) -> float:
     return (run.delivered + run.lost) / run.sent
 
 
-def _many_subscriptions(session: Session) -> Iterator[Figure]:
+def _many_subscriptions(session: Session, field: Field) -> Iterator[Figure]:
     """On ten connections: each event is for a hundred subscriptions, in one frame for each connection."""
-    count, seconds = session.size(10_000, 200), session.size(30, 4) / 10
-    seed, repeats = _seed(session, "subscriptions"), session.size(3, 1)
+    count, seconds, seed = session.size(10_000, 200), session.size(20, 4) / 10, _seed(session, "subscriptions")
     native = importlib.util.find_spec("plait_kernel") is not None
     if not native:
         session.tell("the native kernel is not installed: the Python index alone")
     contenders = [OURS_IN_PYTHON, OURS] if native else [OURS_IN_PYTHON]
     found: Outcomes = {}
-    for repeat in range(repeats):
-        for contender in contenders:
-            session.tell(f"{contender.title}, {count:,} subscriptions, {repeat + 1} of {repeats}")
-            with served(contender) as server:
-                found.setdefault(contender.title, []).append(crowd(server, seed, count, 10, seconds))
+    for contender in field.rounds(session.size(3, 1), contenders, f"{count:,} subscriptions"):
+        outcome = field.measure(contender, lambda server: crowd(server, seed, count, 10, seconds))
+        assert outcome is not None, "Plait is measured, or the run ends"
+        found.setdefault(contender.title, []).append(outcome)
     for contender in contenders:
         runs = found[contender.title]
         name = "Python index" if contender is OURS_IN_PYTHON else "native kernel"
@@ -173,26 +166,25 @@ def _many_subscriptions(session: Session) -> Iterator[Figure]:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def _idle(session: Session, present: list[Contender], failed: dict[str, str]) -> Iterator[Figure]:
-    connections = session.size(5_000, 50)
+def _idle(session: Session, field: Field) -> Iterator[Figure]:
+    connections, rest_s = session.size(5_000, 50), session.size(20, 2) / 10
+    able = [contender for contender in field.present if contender.selects]
     found: dict[str, float] = {}
-
-    def measure(server: Server) -> None:
-        found[server.contender.title] = idle(server, connections, session.size(20, 2) / 10)
-
-    for contender in present:
-        if contender.selects:
-            session.tell(f"{contender.title}, {connections:,} idle connections")
-            _attempt(session, contender, measure, failed)
+    for contender in field.rounds(1, able, f"{connections:,} idle connections"):
+        memory = field.measure(contender, lambda server: idle(server, connections, rest_s))
+        if memory is not None:
+            found[contender.title] = memory
     yield _figure(f"{connections:,} idle connections: server memory each", found, "KB", Target("<=", 60))
 
 
-def _churn(session: Session) -> Iterator[Figure]:
-    """Memory is flat when what it grows by is within a twentieth; the nightly run takes ten minutes for the same."""
-    seconds, live = session.size(30, 1), session.size(1_000, 50)
+def _churn(session: Session, field: Field) -> Iterator[Figure]:
+    """Memory is flat when what it grows by is within a twentieth."""
+    live, seed = session.size(1_000, 50), _seed(session, "churn")
+    seconds = session.size(int(os.environ.get("PLAIT_BENCH_CHURN_S", CHURN_S)), 1)
     session.tell(f"{seconds} s of subscribing and unsubscribing")
-    with served(OURS) as server:
-        memory, changes = churn(server, _seed(session, "churn"), live, seconds)
+    found = field.measure(OURS, lambda server: churn(server, seed, live, seconds))
+    assert found is not None, "Plait is measured, or the run ends"
+    memory, changes = found
     third = max(1, len(memory) // 3)
     first, last = median(memory[:third]), median(memory[-third:])
     beside = {"MB in the first third": first, "subscriptions come and gone/s": changes}
@@ -201,29 +193,6 @@ def _churn(session: Session) -> Iterator[Figure]:
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------
-
-
-def _attempt(session: Session, contender: Contender, measure: Callable[[Server], None], failed: dict[str, str]) -> None:
-    """A rival that cannot be measured is told and done with; Plait has to be."""
-    if contender.title in failed:
-        return
-    try:
-        with served(contender) as server:
-            measure(server)
-    except TrialFailed as error:
-        if contender is OURS:
-            raise WrongAnswer(f"{contender.title}: {error}") from error
-        session.tell(f"{contender.title} failed: {error}")
-        failed[contender.title] = str(error).partition(":")[0]
-
-
-def _into(found: Outcomes, trial: Callable[[Server], Outcome]) -> Callable[[Server], None]:
-    """The trial, with its outcome kept."""
-
-    def measure(server: Server) -> None:
-        found.setdefault(server.contender.title, []).append(trial(server))
-
-    return measure
 
 
 def _seed(session: Session, purpose: str) -> int:

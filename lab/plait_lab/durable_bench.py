@@ -11,25 +11,25 @@ from pathlib import Path
 from statistics import median
 
 from . import log_bench
-from .baselines import WrongAnswer
-from .groups import Group, Session
+from .groups import Session
 from .measures import spread
 from .reports import Figure, Target
 from .rivals.catalogue import OURS_DURABLE
-from .rivals.processes import TrialFailed
-from .rivals.trials import Outcome, confirmed, served
+from .rivals.field import Field
+from .rivals.trials import Outcome, confirmed
 
 
-def run(session: Session) -> Iterator[Figure]:
+def figures(session: Session, field: Field) -> Iterator[Figure]:
     """All figures of durability."""
-    seed, seconds = int(session.rng("durable").integers(2**31)), session.size(40, 5) / 10
+    seed, seconds = int(session.rng("durable").integers(2**31)), session.size(20, 5) / 10
+    disk = Path.cwd()  # a real one: temporary folders may be memory
     runs: list[Outcome] = []
-    repeats = session.size(3, 1)
-    for repeat in range(repeats):
-        session.tell(f"durable publish, {repeat + 1} of {repeats}")
-        runs.append(_measure(seed, seconds))
+    for contender in field.rounds(session.size(3, 1), [OURS_DURABLE], "confirmed by the broker"):
+        outcome = field.measure(contender, lambda server: confirmed(server, seed, seconds), disk)
+        assert outcome is not None, "Plait is measured, or the run ends"
+        runs.append(outcome)
     session.tell("the log alone")
-    log = log_bench.run(session.size(120, 12) / 10)
+    log = log_bench.run(session.size(60, 12) / 10)
     beside = {"the log alone, in groups": log["records stored/s, in groups"]}
     beside["the log alone, one commit each"] = log["records stored/s, one commit each"]
     rate = median(run.sent / run.seconds for run in runs)
@@ -46,14 +46,3 @@ def run(session: Session) -> Iterator[Figure]:
     broker = median(run.server_cpu_s / run.sent for run in runs) * 1e6
     yield Figure("CPU of the broker, a million events", broker, "s", None, cpu)
     yield Figure("confirmed or delivered too little", sum(run.lost for run in runs), "events", Target("<=", 0))
-
-
-GROUP = Group("durable", "Durable publish, confirmed by the broker", run)
-
-
-def _measure(seed: int, seconds: float) -> Outcome:
-    try:
-        with served(OURS_DURABLE, Path.cwd()) as server:  # a real disk: temporary folders may be memory
-            return confirmed(server, seed, seconds)
-    except TrialFailed as error:
-        raise WrongAnswer(f"durable publish: {error}") from error

@@ -25,6 +25,7 @@ from plait_broker.sessions import Session
 from plait_broker.subscriptions import Subscription
 from plait_core.duplicates import DuplicateWindow, Sighting
 from plait_core.wire import EventFrame
+from plait_core.wire.prefix import DELIVER, PREFIX, PREFIX_BYTES
 from plait_core.wire.session_frames import Unsubscribe
 
 Patch = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -76,12 +77,25 @@ def _last_first(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _forget_priorities_order(right: Callable[..., Any]) -> Callable[..., Any]:
-    def deliver(self: Link, head: bytes, block: bytes) -> None:
-        right(self, head, block)
-        if len(self._data) >= 4:
-            self._data[-4:] = self._data[-2:] + self._data[-4:-2]
+    def take(self: Link) -> Any:
+        send = right(self)
+        if send is not None:
+            send.chunks[-1] = _last_two_swapped(send.chunks[-1])
+        return send
 
-    return deliver
+    return take
+
+
+def _last_two_swapped(data: bytes) -> bytes:
+    """Whole frames, the last two of them in the wrong order if both are deliveries."""
+    frames, at = [], 0
+    while at < len(data):
+        size = PREFIX.unpack_from(data, at)[0] + PREFIX_BYTES
+        frames.append(data[at : at + size])
+        at += size
+    if len(frames) >= 2 and all(PREFIX.unpack_from(frame)[2] == DELIVER for frame in frames[-2:]):
+        frames[-2:] = reversed(frames[-2:])
+    return b"".join(frames)
 
 
 def _confirm_before_stored(right: Callable[..., Any]) -> Callable[..., Any]:
@@ -203,7 +217,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "skip_duplicates": Planted(DuplicateWindow, "see", _see_all_as_new),
     "drop_one_in_10000": Planted(Deliveries, "_write", _drop_one_in(10_000)),
     "queue_last_first": Planted(Outbox, "pop", _last_first),
-    "swap_deliveries": Planted(Link, "deliver", _forget_priorities_order),
+    "swap_deliveries": Planted(Link, "take", _forget_priorities_order),
     "confirm_before_stored": Planted(Confirmations, "begin", _confirm_before_stored),
     "ignore_outbox_limit": Planted(Outbox, "_no_room", _no_limit),
     "deliver_after_unsubscribe": Planted(Requests, "_unsubscribe", _say_done_and_go_on),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from integration.conftest import LOCAL, PATIENCE_S, ScriptedClient, client_of, running
+from scripted import LOCAL, PATIENCE_S, ScriptedClient, client_of, running
 
 from plait_broker import DropReason
 from plait_broker.admission import DoorLimits

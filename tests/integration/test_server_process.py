@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from integration.conftest import ScriptedClient, broker_process
+from processes import broker_process
+from scripted import ScriptedClient
 
 from plait_core.wire import Close, Confirm
 from plait_core.wire.session_frames import Code, Receipt

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
 import socket
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from certificates import Authority
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-from integration.conftest import LOCAL, ScriptedClient, running
+from scripted import LOCAL, ScriptedClient, running
 
 from plait_broker import listener
 from plait_broker.configuration import Configuration, TlsFiles, parse_configuration
@@ -27,61 +24,6 @@ from plait_broker.sections import ConfigurationError
 from plait_broker.server import BrokerServer
 from plait_broker.tls import server_context
 from plait_core.wire.session_frames import Code
-
-
-@dataclass
-class Authority:
-    """Signs certificates; writes each with its key into a folder."""
-
-    folder: Path
-
-    def __post_init__(self) -> None:
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"authority of {self.folder.name}")])
-        self.folder.mkdir(exist_ok=True)
-        self.certificate = self._signed(self.name, self.key, authority=True)
-        self.file = self.folder / "ca.pem"
-        self.file.write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
-
-    def sign(self, *names: str) -> tuple[Path, Path]:
-        """A certificate for these common names, and its key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names])
-        certificate, private = self.folder / f"{names[0]}.pem", self.folder / f"{names[0]}.key"
-        certificate.write_bytes(self._signed(subject, key).public_bytes(serialization.Encoding.PEM))
-        private.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        return certificate, private
-
-    def client(self, *names: str) -> ssl.SSLContext:
-        """How a client of this authority speaks TLS, with a certificate if it is given a name."""
-        context = ssl.create_default_context(cafile=str(self.file))
-        if names:
-            context.load_cert_chain(*self.sign(*names))
-        return context
-
-    def _signed(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, authority: bool = False
-    ) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
-        where = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self.name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName(where), critical=False)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
-            .sign(self.key, hashes.SHA256())
-        )
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ from plait_core.wire import (  # noqa: E402
     forward_head,
     publish_head,
 )
-from plait_core.wire.event_block import EventFrame  # noqa: E402
+from plait_core.wire.event_block import EventFrame  # noqa: E402 - the one in Python
 
 NIGHTLY = bool(os.environ.get("PLAIT_NIGHTLY"))
 PAIRS = 10_000_000 if NIGHTLY else 100_000
@@ -206,7 +206,7 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
 
 
 def reference_split(data: bytes, limits: WireLimits = WIRE_LIMITS) -> tuple[list[Any], FrameError | None]:
-    decoder = FrameDecoder(limits, version=VERSION)
+    decoder = FrameDecoder(limits, version=VERSION, native=False)
     decoder.feed(data)
     frames: list[Any] = []
     try:

@@ -689,7 +689,8 @@ async def test_models_with_pydantics_interface(town: Town) -> None:
         def model_validate(cls, given: dict[str, Any]) -> Model:
             return cls(int(given["x"]))
 
-        def model_dump(self) -> dict[str, Any]:
+        def model_dump(self, *, by_alias: bool) -> dict[str, Any]:
+            assert by_alias
             return {"x": self.x}
 
     async with plait.connect(town.url) as client, client.subscribe("true", as_=Model) as models:

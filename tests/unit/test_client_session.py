@@ -624,10 +624,11 @@ def test_a_new_session_is_asked_for_everything_and_the_gap_is_told() -> None:
     story.again(session=6)
     assert [(s.subscription, s.filter) for s in story.heard(Subscribe)] == [(1, "a == 1"), (2, "b == 2")]
     assert [(a.filter, a.rate) for a in story.heard(Advertise)] == [("c == 3", 7.0)]
+    assert not interest.notices.items, "the gap has not ended yet"
+    story.say(*[Done(s.request) for s in story.heard(Subscribe)])
     assert list(interest.notices.items) == [Gap("reconnected")]
     assert interest.gaps == 1
     assert not durable.notices.items  # the log will replay
-    story.say(*[Done(s.request) for s in story.heard(Subscribe)])
     assert not story.happened(Answered)  # nobody asked
 
 

@@ -30,7 +30,17 @@ def test_durations_that_are_none(written: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.0000004, "0 µs"), (0.000844, "844 µs"), (0.0123, "12.3 ms"), (0.5, "500 ms"), (2, "2.0 s")]
+    ("seconds", "text"),
+    [
+        (0.0000004, "0 µs"),
+        (0.000844, "844 µs"),
+        (0.0123, "12.3 ms"),
+        (0.5, "500 ms"),
+        (2, "2.0 s"),
+        (200, "3m 20s"),
+        (3720, "1h 2m"),
+        (271_000, "3d 3h"),
+    ],
 )
 def test_durations_for_people(seconds: float, text: str) -> None:
     assert shown(seconds) == text

@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
-from integration.conftest import LOCAL, ScriptedClient, client_of, running
 from prometheus_client.parser import text_string_to_metric_families
+from scripted import LOCAL, ScriptedClient, client_of, running
 
 from plait_broker import DropReason, http_server, stream
 from plait_broker.configuration import Configuration, parse_configuration

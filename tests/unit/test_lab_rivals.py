@@ -17,17 +17,19 @@ import pytest
 from plait_core.filters import parse
 from plait_lab import brokers_bench
 from plait_lab.baselines import WrongAnswer
-from plait_lab.groups import Session, find_groups
+from plait_lab.groups import find_groups
 from plait_lab.rivals import board as boards
 from plait_lab.rivals import installation, trials
 from plait_lab.rivals.board import Board, Window
 from plait_lab.rivals.catalogue import CONTENDERS, OURS, RIVALS
-from plait_lab.rivals.contender import Listener
 from plait_lab.rivals.errands import Errand
-from plait_lab.rivals.processes import Cast, TrialFailed, cost, free_port
+from plait_lab.rivals.field import Field
+from plait_lab.rivals.listening import Listener
+from plait_lab.rivals.processes import Cast, Disturbed, TrialFailed, cost, free_port
 from plait_lab.rivals.publishing import Phase, Plan, Stream, publish_all, publish_all_blocking
-from plait_lab.rivals.quotes import EVENT_BYTES, EVERYTHING, interests, matches, quotes, same_symbol, stamp
-from plait_lab.rivals.trials import Outcome
+from plait_lab.rivals.quotes import EVENT_BYTES, EVERYTHING, interests, matches, quotes, same_symbol
+from plait_lab.rivals.stamps import CYCLE, MEASURED, WARM, age_ns, closing, phase_of, restamp, stamp
+from plait_lab.rivals.trials import Outcome, Run
 
 ROOT = Path(__file__).parents[2]
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -52,33 +54,79 @@ def test_a_board_is_seen_by_all_who_open_it(tmp_path: Path) -> None:
     one = Board.create(tmp_path / "board", subscribers=2, samples=3)
     other = Board(tmp_path / "board")
     assert (other.subscribers, other.samples) == (2, 3)
-    one.cells[boards.SENT] = 7
-    one.counts[1] = 5
+    one.sent[WARM] = 7
+    one.received[MEASURED][1] = 5
     one.delays(1)[2] = 99
-    assert (other.cells[boards.SENT], other.counts[1], list(other.delays(1))) == (7, 5, [0, 0, 99])
+    assert (other.sent[WARM], other.received[MEASURED][1], list(other.delays(1))) == (7, 5, [0, 0, 99])
     assert list(other.delays(0)) == [0, 0, 0]
-    assert list(other.ready) == [0, 0]
+    assert [*other.ready, *other.received[WARM], *other.breaks[MEASURED]] == [0] * 6
 
 
-def test_a_listener_counts_and_notes_delays_while_there_is_room(tmp_path: Path) -> None:
+def test_a_stamp_holds_phase_number_and_moment() -> None:
+    moment = time.monotonic_ns()
+    data = stamp(MEASURED, CYCLE + 3, moment) + b"rest"
+    assert phase_of(data) == MEASURED
+    assert 0 <= age_ns(data) < 10**10
+    assert data[:8] == stamp(MEASURED, 3, moment)
+    assert restamp(data, moment + 5) == stamp(MEASURED, 3, moment + 5)
+
+
+def hear(listener: Listener, phase: int, numbers: list[int]) -> None:
+    for number in numbers:
+        listener.heard(stamp(phase, number, time.monotonic_ns()) + b"rest")
+
+
+def heard_by(board: Board) -> tuple[int, int, int]:
+    """Warm, measured, breaks of the measured."""
+    return board.received[WARM][0], board.received[MEASURED][0], board.breaks[MEASURED][0]
+
+
+@pytest.mark.parametrize("measure", [False, True])
+def test_a_listener_tells_phases_apart_however_late_an_event_comes(tmp_path: Path, measure: bool) -> None:
     board = Board.create(tmp_path / "board", subscribers=1, samples=2)
-    listener = Listener(board, 0, measure=True)
-    for _ in range(3):
-        listener.heard(stamp(time.monotonic_ns()) + b"rest")
-    assert board.counts[0] == 3
-    assert all(0 < delay < 10**9 for delay in board.delays(0))
+    listener = Listener(board, 0, measure=measure)
+    hear(listener, WARM, [0, 1])
+    hear(listener, MEASURED, [0, 1])
+    hear(listener, WARM, [2])
+    hear(listener, MEASURED, [2])
+    assert heard_by(board) == (3, 3, 0)
+    assert board.breaks[WARM][0] == 0
+    assert all((delay > 0) == measure for delay in board.delays(0))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "breaks"),
+    [
+        (list(range(CYCLE)) * 2, 0),
+        ([0, 1, 1, 2], 1),
+        ([0, 2, 3], 1),
+        ([0, 2, 1, 3], 3),
+        ([1, 2], 1),
+        ([*range(8), *range(8)], 1),
+    ],
+    ids=["in order", "twice", "one lost", "overtaken", "the first lost", "a batch twice"],
+)
+def test_a_listener_notices_what_is_not_next(tmp_path: Path, numbers: list[int], breaks: int) -> None:
+    board = Board.create(tmp_path / "board", subscribers=1)
+    hear(Listener(board, 0, measure=False), MEASURED, numbers)
+    assert heard_by(board) == (0, len(numbers), breaks)
 
 
 def test_a_window_waits_for_the_slowest_but_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     board = Board.create(tmp_path / "board", subscribers=2)
-    window = Window(board, width=10)
-    board.counts[0] = 20
-    assert not window.full(10)
-    assert window.full(11)
+    window = Window(board, WARM, width=10)
+
+    def full(expected: int) -> bool:
+        board.expected[WARM] = expected
+        return window.full()
+
+    board.received[WARM][0] = 20
+    assert not full(10)
+    assert full(11)
     monkeypatch.setattr(Window, "STALL_S", 0.0)
     time.sleep(0.001)
-    assert window.full(11)  # and given up
-    assert not window.full(21)
+    assert full(11)  # and given up
+    assert not full(21)
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -86,9 +134,11 @@ def test_a_window_waits_for_the_slowest_but_not_for_ever(tmp_path: Path, monkeyp
 
 def test_events_are_of_one_size_in_every_form() -> None:
     for quote in quotes(3, 50):
-        assert len(quote.body()) == len(quote.text()) == EVENT_BYTES
-        assert quote.text().count(b"\0") == 1
-        assert quote.payload(stamp(5)).startswith(stamp(5))
+        text, mark = quote.text(MEASURED), stamp(MEASURED, 5)
+        assert len(quote.body(mark)) == len(text) == EVENT_BYTES
+        assert text.count(closing(MEASURED)) == 1
+        assert text.count(closing(WARM)) == 0
+        assert quote.payload(mark).startswith(mark)
         assert parse(EVERYTHING).matches(quote.attributes)
 
 
@@ -115,14 +165,15 @@ async def test_a_schedule_is_kept_and_every_event_carries_its_moment(tmp_path: P
     moments: list[int] = []
 
     async def publish(body: bytes) -> None:
-        moments.append(int.from_bytes(body[:8], "little"))
+        moments.append(int.from_bytes(body[:6], "little"))
+        assert body.startswith(stamp(WARM, len(moments) - 1, moments[-1]))
         if len(moments) == 20:
             board.cells[boards.PHASE] = boards.STOP
 
     with pytest.raises(SystemExit):
         await publish_all(one_phase(board, "paced", 0.02, 1000), publish)
     assert {after - before for before, after in itertools.pairwise(moments)} == {1_000_000}
-    assert board.cells[boards.SENT] == board.cells[boards.EXPECTED] == 20
+    assert board.sent[WARM] == board.expected[WARM] == 20
     assert board.cells[boards.DONE] == 1
 
 
@@ -133,13 +184,13 @@ def test_a_flood_is_counted_and_ends_by_itself(tmp_path: Path) -> None:
     def publish(body: bytes) -> None:
         nonlocal published
         published += 1
-        board.counts[0] = published
+        board.received[WARM][0] = published
         if published == 512:
             board.cells[boards.PHASE] = boards.STOP
 
     with pytest.raises(SystemExit):
         publish_all_blocking(one_phase(board, "flood", 0.05), publish)
-    assert board.cells[boards.SENT] == published >= 512
+    assert board.sent[WARM] == published >= 512
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
@@ -199,8 +250,53 @@ def test_a_wait_has_an_end(tmp_path: Path) -> None:
         cast.wait("rain", lambda: False, 0.02)
 
 
+def test_a_machine_that_stood_still_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    Cast.rest(0.001)
+    now = iter((0.0, 3.0))
+    monkeypatch.setattr("plait_lab.rivals.processes.time.monotonic", lambda: next(now))
+    with pytest.raises(Disturbed, match=r"stood still for 3\.0 s"):
+        Cast.rest(0.001)
+
+
 def test_two_ports_in_a_row_are_free() -> None:
     assert 1024 < free_port() < 65_535
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def judge(place: Path, numbers: list[int], *, expected: int, warm: int = 0) -> tuple[int, int]:
+    """What a trial says of these events, after so many of the warm-up came late."""
+    board = Board.create(place / "board", subscribers=1)
+    listener = Listener(board, 0, measure=False)
+    hear(listener, MEASURED, numbers[:1])
+    hear(listener, WARM, list(range(warm)))
+    hear(listener, MEASURED, numbers[1:])
+    board.sent[MEASURED] = board.expected[MEASURED] = expected
+    board.cells[boards.DONE] = MEASURED
+    board.received[WARM][0] += 1
+    with Cast(place) as cast:
+        found = Run(cast, board, Plan(1, 1, (Phase("flood", 0.0), Phase("flood", 0.0))), (os.getpid(),) * 3).measure()
+    return found.delivered, found.lost
+
+
+def test_what_is_late_from_the_warm_up_is_not_counted_as_measured(tmp_path: Path) -> None:
+    assert judge(tmp_path, list(range(512)), expected=512, warm=256) == (512, 0)
+
+
+def test_more_than_was_sent_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrialFailed, match="768 deliveries where 512 match"):
+        judge(tmp_path, [*range(512), *range(256)], expected=512)
+
+
+def test_one_lost_and_another_twice_is_refused_though_the_count_is_right(tmp_path: Path) -> None:
+    with pytest.raises(TrialFailed, match="twice or out of their order, with 0 lost"):
+        judge(tmp_path, [0, 1, 1, 3], expected=4)
+
+
+def test_what_is_lost_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "QUIET_S", 0.01)
+    assert judge(tmp_path, [0, 1, 3], expected=4) == (3, 1)
 
 
 # --- what is measured -------------------------------------------------------------------------------------------------
@@ -222,8 +318,8 @@ def test_what_is_installed_is_the_extra_and_no_registry_is_named() -> None:
     assert not [word for word in command if "://" in word or "index" in word]
 
 
-def test_the_groups_are_found() -> None:
-    assert {"brokers", "durable"} <= {group.name for group in find_groups(lambda step: None)}
+def test_the_group_is_found() -> None:
+    assert "brokers" in {group.name for group in find_groups(lambda step: None)}
 
 
 def test_losses_stand_next_to_their_figures() -> None:
@@ -234,25 +330,60 @@ def test_losses_stand_next_to_their_figures() -> None:
     assert four.target is not None
 
 
-def test_who_cannot_be_measured_is_told_and_plait_has_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    failed: dict[str, str] = {}
-    session = Session(1, True, told.append)
+class Unserved:
+    """Stands where a server would, for trials that look at none."""
 
+    def __init__(self, contender: object, folder: object) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
+
+
+@pytest.fixture
+def field(monkeypatch: pytest.MonkeyPatch) -> Field:
+    monkeypatch.setattr("plait_lab.rivals.field.served", Unserved)
+    monkeypatch.setattr("plait_lab.rivals.contender.Contender.missing", lambda self: None)
+    return Field(lambda step: None)
+
+
+def test_who_cannot_be_measured_is_told_and_plait_has_to_be(field: Field) -> None:
     def fail(server: object) -> None:
         raise TrialFailed("server ended with 1: why")
 
-    class Served:
-        def __init__(self, contender: object) -> None: ...
-        def __enter__(self) -> None: ...
-        def __exit__(self, *error: object) -> None: ...
-
-    monkeypatch.setattr(brokers_bench, "served", Served)
-    brokers_bench._attempt(session, RIVALS[0], fail, failed)
-    assert failed == {RIVALS[0].title: "server ended with 1"}
-    assert "why" in told[0]
+    assert field.measure(RIVALS[0], fail) is None
+    assert field.failed == {RIVALS[0].title: "server ended with 1"}
+    assert RIVALS[0] not in list(field.rounds(2, field.present, "again"))
     with pytest.raises(WrongAnswer, match="why"):
-        brokers_bench._attempt(session, OURS, fail, failed)
+        field.measure(OURS, fail)
+
+
+def test_a_trial_that_is_disturbed_is_repeated_but_not_for_ever(field: Field) -> None:
+    tries = 0
+
+    def disturbed(server: object) -> int:
+        nonlocal tries
+        tries += 1
+        if tries != 3:
+            raise Disturbed("the machine stood still")
+        return 7
+
+    assert field.measure(OURS, disturbed) == 7
+    assert tries == 3
+    with pytest.raises(WrongAnswer, match="stood still"):
+        field.measure(OURS, disturbed)
+
+
+def test_everybody_has_a_turn_in_rotating_order(field: Field) -> None:
+    first, second = list(field.present[:2])
+    assert list(field.rounds(2, [first, second], "something")) == [first, second, second, first]
+
+
+def test_who_takes_part_is_told_with_versions_and_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait_lab.rivals.field.RIVALS", RIVALS[:1])
+    monkeypatch.setattr(type(RIVALS[0]), "missing", lambda self: "no program")
+    ours, absent = Field(lambda step: None).figures()
+    assert ours.measure == "taken part: Plait"
+    assert "content" in next(iter(ours.beside))
+    assert absent.measure.startswith(f"left out: {RIVALS[0].title} (no program; ")
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="what processes cost is read from /proc")

@@ -14,6 +14,7 @@ import click
 
 from .contexts import load_contexts
 from .failures import WrongUse
+from .trust import SYSTEM, Trust
 
 if TYPE_CHECKING:
     from ..addresses import Address
@@ -32,6 +33,11 @@ class Target:
     source: str
     token: str | None = field(default=None, repr=False)
     http: str | None = None
+    trust: Trust = SYSTEM
+
+    @property
+    def tls(self) -> bool:
+        return self.url.startswith("plaits://")
 
 
 def url_option(command: C) -> C:
@@ -51,24 +57,39 @@ def find_target(url: str | None) -> Target:
     contexts = load_contexts()
     if context := contexts.in_use:
         target = _target(parse_address(context.url), f"context {contexts.current}")
-        return replace(target, http=context.http, token=context.token or target.token)
+        trust = Trust(context.ca, context.certificate, context.key)
+        return replace(target, http=context.http, token=context.token or target.token, trust=trust)
     return _target(parse_address(DEFAULT_URL), "default")
 
 
 def http_address(target: Target, given: str | None = None) -> str:
-    """Where the broker's HTTP side is: `http://HOST:PORT`."""
+    """Where the broker's HTTP side is: `http://HOST:PORT`, or https where the broker speaks TLS."""
     from ..addresses import parse_address
 
     written = given or target.http
     if written is None:
         address = parse_address(target.url)
         host = f"[{address.host}]" if ":" in address.host else address.host
-        return f"http://{host}:{address.port + 1}"
+        return f"{_scheme(target)}://{host}:{address.port + 1}"
     if "://" not in written:
-        written = f"http://{written}"
-    if not written.startswith(("http://", "https://")):
+        written = f"{_scheme(target)}://{written}"
+    if not _names_a_host(written):
         raise WrongUse(f"{written!r} is no HTTP address", hint="like 127.0.0.1:4681")
     return written.rstrip("/")
+
+
+def _names_a_host(url: str) -> bool:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        return False
+
+
+def _scheme(target: Target) -> str:
+    return "https" if target.tls else "http"
 
 
 def _target(address: Address, source: str) -> Target:

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from .. import connect
+from .. import AuthFailed, Error, connect, diagnosis
 from ..addresses import parse_address
-from .failures import Failure
+from .failures import Failure, as_failure
 from .output import printable
 
 if TYPE_CHECKING:
-    from .. import Client
+    from .. import Client, Opening
     from .addressing import Target
 
 TIMEOUT_S: Final = 5.0
+
+_WITHOUT_ENTRY: Final = "give the broker's token: --url plait://TOKEN@HOST, or `plait context add NAME URL --token -`"
+
+_AT_A_PROMPT: Final = {
+    diagnosis.NOBODY: "`plait up` starts a broker here; --url says where else to look",
+    diagnosis.NOT_TRUSTED: (
+        "`plait context add NAME URL --ca FILE` says whom to trust, SSL_CERT_FILE=FILE does so for once"
+    ),
+    diagnosis.WANTS_CERTIFICATE: (
+        "the broker may ask for a certificate: `plait context add NAME URL --certificate FILE --key FILE`"
+    ),
+}
+"""What to do about it, where the SDK speaks of arguments."""
 
 
 @asynccontextmanager
@@ -28,7 +43,8 @@ async def connected(target: Target, role: str) -> AsyncIterator[Client]:
     """A client of this broker, closed at the end. What happens to its connection is told on stderr."""
     await _somebody_listens(target)
     name = f"plait-{role}-{secrets.token_hex(4)}"
-    async with connect(target.url, name=name, auth=target.token, timeout=TIMEOUT_S) as client:
+    opening = connect(target.url, name=name, auth=target.token, tls=_context(target), timeout=TIMEOUT_S)
+    async with _told_at_a_prompt(opening) as client:
         teller = _Teller()
         logger = logging.getLogger("plait")
         before = logger.level, logger.propagate
@@ -42,18 +58,41 @@ async def connected(target: Target, role: str) -> AsyncIterator[Client]:
             logger.level, logger.propagate = before
 
 
+def _context(target: Target) -> ssl.SSLContext | None:
+    return target.trust.context() if target.tls else None
+
+
 async def _somebody_listens(target: Target) -> None:
     """The SDK would try again for a while; at a prompt a wrong address is to be told now."""
     address = parse_address(target.url)
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            _, writer = await asyncio.open_connection(address.host, address.port)
-    except OSError as error:  # TimeoutError is one
-        reason = error.strerror or str(error) or f"no answer within {TIMEOUT_S:g} s"
+            _, writer = await asyncio.open_connection(address.host, address.port, ssl=_context(target))
+    except OSError as error:  # TimeoutError is one, and so is what TLS raises
+        reason = (None if isinstance(error, ssl.SSLError) else error.strerror) or str(error)
         where = "" if target.source == "default" else f" (from {target.source})"
-        hint = "`plait up` starts a broker here; --url says where else to look"
-        raise Failure(f"no broker at {target.url}{where}: {reason}", hint=hint) from None
+        said = f"no broker at {target.url}{where}: {reason or f'no answer within {TIMEOUT_S:g} s'}"
+        raise Failure(said, hint=_at_a_prompt(diagnosis.hint(address, reason))) from None
     writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+@asynccontextmanager
+async def _told_at_a_prompt(opening: Opening[Client]) -> AsyncIterator[Client]:
+    """Hints speak of the command line, not of arguments of functions."""
+    try:
+        client = await opening
+    except Error as error:
+        failure = as_failure(error)
+        failure.hint = _WITHOUT_ENTRY if isinstance(error, AuthFailed) else _at_a_prompt(error.hint)
+        raise failure from error
+    async with client:
+        yield client
+
+
+def _at_a_prompt(hint: str) -> str:
+    return _AT_A_PROMPT.get(hint, hint)
 
 
 class _Teller(logging.Handler):

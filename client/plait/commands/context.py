@@ -10,9 +10,12 @@ import click
 
 from .contexts import Context, Contexts, load_contexts, save_contexts
 from .failures import WrongUse
-from .output import json_option, print_json, print_table
+from .output import json_option, print_json
+from .tables import print_table
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+
+_FILE: Final = click.Path(exists=True, dir_okay=False, resolve_path=True)
 
 
 @click.group(epilog="\b\nExample: plait context add lab plait://broker.lab:4680 --use")
@@ -29,18 +32,31 @@ def context() -> None:
 @click.argument("url")
 @click.option("--http", metavar="HOST:PORT", help="The broker's HTTP side, if it is not one port above URL's.")
 @click.option("--token", metavar="TOKEN", help="What the broker knows you by; - reads it from standard input.")
+@click.option("--ca", type=_FILE, help="The authority of its certificate, if the system does not trust it.")
+@click.option("--certificate", type=_FILE, help="Your own certificate, if the broker asks for one.")
+@click.option("--key", type=_FILE, help="The key of your certificate.")
 @click.option("--use", "use_it", is_flag=True, help="Use it from now on.")
-def add(name: str, url: str, http: str | None, token: str | None, use_it: bool) -> None:
-    """Save an address; an existing NAME is replaced."""
+def add(name: str, url: str, http: str | None, token: str | None, use_it: bool, **files: str | None) -> None:
+    """Save an address; an existing NAME is replaced.
+
+    Certificates and keys are PEM files; their names are saved, not what they hold.
+    """
     from ..addresses import parse_address
+    from .trust import Trust
 
     if not _NAME.match(name):
         raise WrongUse(f"{name[:80]!r} is no name for a context", hint="letters, digits and _ . - in it")
     address = parse_address(url)
     if token == "-":  # noqa: S105 (a dash, not a password)
         token = sys.stdin.readline().strip()
+    if any(files.values()):
+        if not address.tls:
+            raise WrongUse("certificates are for plaits:// addresses", hint=f"plaits{str(address)[5:]} speaks TLS")
+        if files["key"] and not files["certificate"]:
+            raise WrongUse("--key is of no use without --certificate")
+        Trust(**files).context()  # what cannot be used is told now
     contexts = load_contexts()
-    contexts.saved[name] = Context(str(address), http, token or address.token)
+    contexts.saved[name] = Context(str(address), http, token or address.token, **files)
     if use_it:
         contexts.current = name
     save_contexts(contexts)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .failures import Failure
+from .interrupts import interruptible
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,10 @@ class Context:
     url: str
     http: str | None = None
     token: str | None = field(default=None, repr=False)
+    ca: str | None = None
+    """A file with the authority of its certificate."""
+    certificate: str | None = None
+    key: str | None = None
 
 
 @dataclass(slots=True)
@@ -67,6 +72,7 @@ def save_contexts(contexts: Contexts) -> None:
             for name, context in sorted(contexts.saved.items())
         },
     }
+    interruptible()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".contexts-")  # mode 0600 from the start
@@ -85,8 +91,8 @@ def save_contexts(contexts: Contexts) -> None:
 def _read(written: Any) -> Contexts:
     saved = {str(name): Context(**fields) for name, fields in written["contexts"].items()}
     for name, context in saved.items():
-        for value in (context.url, context.http or "", context.token or ""):
-            if not isinstance(value, str):
+        for value in asdict(context).values():
+            if not isinstance(value, str | None) or context.url is None:
                 raise TypeError(f"the context {name} has a value that is no text")
     current = written.get("current")
     return Contexts(saved, current if current in saved else None)

@@ -39,4 +39,9 @@ def shown(seconds: float) -> str:
         return f"{seconds * 1e6:.0f} µs"
     if seconds < 1:
         return f"{seconds * 1000:.{1 if seconds < 0.1 else 0}f} ms"
-    return f"{seconds:.1f} s"
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"{days}d {hours}h" if days else f"{hours}h {minutes}m" if hours else f"{minutes}m {rest}s"

@@ -9,29 +9,40 @@ import urllib.request
 from typing import Any, Final
 
 from .failures import Failure
+from .output import printable
+from .trust import SYSTEM, Trust
 
 TIMEOUT_S: Final = 5.0
+REASON_MAX: Final = 200
+"""Characters of what went wrong: something else than a broker may answer, with anything."""
+
+_UNKNOWN: Final = "give its token: --url plait://TOKEN@HOST"
+_RESTRICTED: Final = "it takes a token that may subscribe to everything, or the broker's access.http_token"
 ANSWER_BYTES_MAX: Final = 256 << 20
 """A million subscriptions, listed."""
 
 
-def get_json(address: str, path: str, token: str | None = None) -> Any:
+def get_json(address: str, path: str, token: str | None = None, trust: Trust = SYSTEM) -> Any:
     """What the broker at `http://HOST:PORT` answers to GET `path`; Failure when it does not."""
     assert address.startswith(("http://", "https://")), "addressing.py makes no others"
     request = urllib.request.Request(f"{address}{path}", headers={"Accept": "application/json"})  # noqa: S310
     if token:
         request.add_header("Authorization", f"Bearer {token}")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    if address.startswith("https://"):
+        handlers.append(urllib.request.HTTPSHandler(context=trust.context()))
+    opener = urllib.request.build_opener(*handlers)
     try:
         with opener.open(request, timeout=TIMEOUT_S) as answer:
             body = answer.read(ANSWER_BYTES_MAX + 1)
     except urllib.error.HTTPError as error:
         with error:
-            hint = "give its token: --url plait://TOKEN@HOST" if error.code in (401, 403) else ""
+            hint = "" if error.code not in (401, 403) else _UNKNOWN if not token else _RESTRICTED
             raise Failure(f"{address}{path} answered {error.code} {error.reason}", hint=hint) from None
     except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        hint = "is a broker running there? `plait up` starts one; --http says where else to look"
+        cause = getattr(error, "reason", error)
+        reason = printable(str(getattr(cause, "strerror", None) or cause)[:REASON_MAX])
+        hint = _hint(address, str(cause))
         raise Failure(f"no answer from {address}: {reason}", hint=hint) from None
     if len(body) > ANSWER_BYTES_MAX:
         raise Failure(f"{address}{path} answered with over {ANSWER_BYTES_MAX} bytes")
@@ -39,3 +50,11 @@ def get_json(address: str, path: str, token: str | None = None) -> Any:
         return json.loads(body)
     except ValueError:
         raise Failure(f"{address}{path} did not answer with JSON", hint="is that a Plait broker?") from None
+
+
+def _hint(address: str, reason: str) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in reason:
+        return "`plait context add NAME URL --ca FILE` says whom to trust, SSL_CERT_FILE=FILE does so for once"
+    if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason:
+        return f"no TLS is spoken there: --http http://{address.partition('://')[2]}"
+    return "is a broker running there? `plait up` starts one; --http says where else to look"

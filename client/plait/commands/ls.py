@@ -7,9 +7,11 @@ from typing import Any, Final
 
 import click
 
-from .addressing import find_target, http_address, url_option
+from .addressing import Target, find_target, http_address, url_option
 from .failures import Failure
-from .output import json_option, json_text, print_json, print_table
+from .listings import LISTINGS
+from .output import json_option, print_json
+from .tables import print_table
 
 PAGE: Final = 10_000
 """Items asked for at once: the most that a broker gives."""
@@ -25,11 +27,11 @@ _PATHS: Final = {"links": "links", "clients": "clients", "subs": "subscriptions"
 def ls(what: str, http: str | None, url: str | None, as_json: bool) -> None:
     """List what a running broker has.
 
-    With --json, one object a line, as the broker describes it. The table leaves out what is nested deeper.
+    The table shows what fits the terminal; with --json, one object a line, as the broker describes it.
     """
     target = find_target(url)
     address = http_address(target, http)
-    items = _brokers(address, target.token) if what == "brokers" else _items(address, _PATHS[what], target.token)
+    items = _brokers(target, address) if what == "brokers" else _items(target, address, _PATHS[what])
     if as_json:
         for item in items:
             print_json(item)
@@ -38,24 +40,24 @@ def ls(what: str, http: str | None, url: str | None, as_json: bool) -> None:
     if not rows:
         click.echo(f"no {what}", err=True)
         return
-    columns = list(dict.fromkeys(name for row in rows for name, value in row.items() if not isinstance(value, dict)))
-    numbers = [name for name in columns if all(isinstance(row.get(name, 0), int | float) for row in rows)]
+    columns = LISTINGS[what]
     print_table(
-        [_title(name) for name in columns],
-        [[_cell(row.get(name)) for name in columns] for row in rows],
-        right=[_title(name) for name in numbers],
+        [column.title for column in columns],
+        [[column.cell(row) for column in columns] for row in rows],
+        right=[column.title for column in columns if column.right],
+        spare={column.title: column.spare for column in columns},
     )
 
 
-def _brokers(address: str, token: str | None) -> Iterator[Mapping[str, Any]]:
-    yield from _objects(_get(address, "topology", token), "brokers")
+def _brokers(target: Target, address: str) -> Iterator[Mapping[str, Any]]:
+    yield from _objects(_get(target, address, "topology"), "brokers")
 
 
-def _items(address: str, name: str, token: str | None) -> Iterator[Mapping[str, Any]]:
+def _items(target: Target, address: str, name: str) -> Iterator[Mapping[str, Any]]:
     """All items of a list, page by page; what changes meanwhile may be missed or come twice."""
     offset = 0
     while True:
-        page = _get(address, f"{name}?limit={PAGE}&offset={offset}", token)
+        page = _get(target, address, f"{name}?limit={PAGE}&offset={offset}")
         items = list(_objects(page, "items"))
         yield from items
         offset += len(items)
@@ -63,10 +65,10 @@ def _items(address: str, name: str, token: str | None) -> Iterator[Mapping[str, 
             return
 
 
-def _get(address: str, path: str, token: str | None) -> dict[str, Any]:
+def _get(target: Target, address: str, path: str) -> dict[str, Any]:
     from .http_api import get_json
 
-    answer = get_json(address, f"/api/v1/{path}", token)
+    answer = get_json(address, f"/api/v1/{path}", target.token, target.trust)
     if not isinstance(answer, dict):
         raise Failure(f"{address} did not answer as a broker does", hint="is that a Plait broker?")
     return answer
@@ -77,17 +79,3 @@ def _objects(answer: dict[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise Failure("the broker did not answer with a list", hint="is that a Plait broker?")
     yield from items
-
-
-def _title(name: str) -> str:
-    return name.upper().replace("_", " ")
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return " ".join(value)
-    return json_text(value)

@@ -1,4 +1,4 @@
-"""What commands print: one JSON object a line where a program reads, tables and colour where a terminal does.
+"""What commands print: one JSON object a line where a program reads, text where a person does.
 
 Text from the network is shown with its control characters escaped: an event must not be able to draw on a terminal.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -42,30 +41,6 @@ def printable(text: str) -> str:
 def attributes_text(attributes: Mapping[str, object]) -> str:
     """Attributes as `plait pub` takes them: `symbol=IBM price=99.5`."""
     return " ".join(f"{name}={_value_text(value)}" for name, value in attributes.items())
-
-
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """A table: drawn by rich for a terminal, aligned by spaces otherwise. `right`: columns of numbers."""
-    shown = [[printable(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in columns:
-            table.add_column(column, justify="right" if column in right else "left")
-        for row in shown:
-            table.add_row(*(Text(cell) for cell in row))
-        Console().print(table)
-        return
-    widths = [max(map(len, cells)) for cells in zip(columns, *shown, strict=True)]
-    for row in [list(columns), *shown]:
-        cells = [
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, cell, width in zip(columns, row, widths, strict=True)
-        ]
-        click.echo("  ".join(cells).rstrip())
 
 
 def _value_text(value: object) -> str:

@@ -6,16 +6,19 @@ the two together.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
 import click
 
 from . import plugins
-from .failures import DONE, INTERRUPTED, as_failure
+from .failures import DONE, INTERRUPTED, Failure, as_failure
+from .interrupts import interruptible
 
 SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Publish and subscribe": {
@@ -44,6 +47,10 @@ _PLUGINS: Final = "Brokers"
 """Where commands of other distributions are listed."""
 
 
+_UNWRITABLE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
+"""What writing to a full or broken disk says."""
+
+
 class Root(click.Group):
     """The group of all commands."""
 
@@ -52,6 +59,7 @@ class Root(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _BUILT_IN:
+            interruptible()  # foreign code may end as it likes
             return plugins.load(cmd_name)
         command = getattr(import_module(f"{__package__}.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
@@ -63,17 +71,20 @@ class Root(click.Group):
             with formatter.section(section):
                 formatter.write_dl(list((others | commands if section == _PLUGINS else commands).items()))
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _stream_trouble():  # help is printed here
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         from plait_core import PlaitError
 
         try:
-            return super().invoke(ctx)
+            with _stream_trouble():
+                return super().invoke(ctx)
         except PlaitError as error:
             raise as_failure(error) from error
-        except BrokenPipeError:
-            # Whoever read us has enough: `plait sub ... | head -1`. Python would complain once more when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return DONE
 
     def main(
         self,
@@ -94,6 +105,27 @@ class Root(click.Group):
         if standalone_mode:
             sys.exit(result if isinstance(result, int) else 0)
         return result
+
+
+@contextmanager
+def _stream_trouble() -> Iterator[None]:
+    """What becomes of output that nobody takes."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Whoever read us has enough: `plait sub ... | head -1`.
+        _say_no_more()
+        raise click.exceptions.Exit(DONE) from None
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        _say_no_more()
+        raise Failure(f"standard output cannot be written: {error.strerror}") from error
+
+
+def _say_no_more() -> None:
+    """Python flushes once more when it ends, and would complain then."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from .interrupts import interruptible
+
 T = TypeVar("T")
 
 _ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -16,6 +18,7 @@ _ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") i
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """The result of `main`. KeyboardInterrupt after a Ctrl-C, SystemExit(128 + n) after another signal to end."""
+    interruptible()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_ended_by_signals(main))
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from .connecting import connected
+from .failures import Failure
 
 if TYPE_CHECKING:
     from plait_core import Attributes, EventId
@@ -73,6 +74,7 @@ async def send(target: Target, events: AsyncIterator[Attributes], wanted: Wanted
         try:
             await _Sender(client, wanted, sent).send_all(events)
             await client.flush(timeout=None)
+            _check_taken(client.stats.refused)
         except BaseException:
             if sent.published:
                 click.echo(f"ended after {sent.published} events", err=True)
@@ -82,6 +84,12 @@ async def send(target: Target, events: AsyncIterator[Attributes], wanted: Wanted
             progress.cancel()
             await asyncio.gather(progress, return_exceptions=True)
     return sent
+
+
+def _check_taken(refused: int) -> None:
+    """Nobody waited for single answers, but they have come: what was said before the flush was answered before it."""
+    if refused:
+        raise Failure(f"the broker refused {refused} of them", hint="--confirm broker says why, one by one")
 
 
 class _Sender:

@@ -6,7 +6,8 @@ from typing import Final
 
 import click
 
-from .output import json_option, print_json, print_table
+from .output import json_option, print_json
+from .tables import print_table
 
 DISTRIBUTIONS: Final = (
     "plait", "plait-core", "plait-kernel", "plait-broker", "plait-crypto", "plait-peer", "plait-analytics",

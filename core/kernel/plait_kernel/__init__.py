@@ -11,8 +11,6 @@ from typing import TypeAlias
 
 from plait_core.errors import FrameError, FrameFault
 from plait_core.limits import WIRE_LIMITS, WireLimits
-from plait_core.wire import VERSION_MAX, Close
-from plait_core.wire.schema import SCHEMAS
 
 from ._kernel import Index, Splitter
 
@@ -23,13 +21,20 @@ Frame: TypeAlias = tuple[int, int, int, int]
 
 
 @lru_cache(maxsize=16)
-def splitter_for(limits: WireLimits = WIRE_LIMITS, version: int = VERSION_MAX) -> Splitter:
-    """The splitter for connections with these limits that are past the handshake."""
-    return Splitter(limits, version, [(n, schema.opening, schema.frame is Close) for n, schema in SCHEMAS.items()])
+def splitter_for(limits: WireLimits = WIRE_LIMITS, version: int | None = None) -> Splitter:
+    """The splitter for connections with these limits that are past the handshake; of the newest version, if of none."""
+    from plait_core.wire import VERSION_MAX, Close  # which uses the kernel itself
+    from plait_core.wire.schema import SCHEMAS
+
+    return Splitter(
+        limits,
+        VERSION_MAX if version is None else version,
+        [(n, schema.opening, schema.frame is Close) for n, schema in SCHEMAS.items()],
+    )
 
 
 def split_frames(
-    buffer: bytes | bytearray | memoryview, limits: WireLimits = WIRE_LIMITS, version: int = VERSION_MAX
+    buffer: bytes | bytearray | memoryview, limits: WireLimits = WIRE_LIMITS, version: int | None = None
 ) -> tuple[list[Frame], int, FrameError | None]:
     """The whole frames at the start of a buffer, the bytes that they take up, and the error that comes next, if any.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 
+from ..native import kernel
 from .index import Index
 from .python_index import PythonIndex
 
 
 def new_index(*, native: bool | None = None) -> Index:
     """An empty index. `native`: True insists on the kernel, False on Python, None takes what there is."""
-    if native is False or (native is None and not _kernel_installed()):
+    if native is False or (native is None and kernel is None):
         return PythonIndex()
     index: Index = importlib.import_module("plait_kernel").Index()
     return index
@@ -19,8 +19,4 @@ def new_index(*, native: bool | None = None) -> Index:
 
 def index_name() -> str:
     """What `new_index()` gives, for people: "native" or "python"."""
-    return "native" if _kernel_installed() else "python"
-
-
-def _kernel_installed() -> bool:
-    return importlib.util.find_spec("plait_kernel") is not None
+    return "python" if kernel is None else "native"

@@ -12,6 +12,12 @@ from ..filters import Filter
 from ..values import Attributes
 
 
+class Frame(Protocol):
+    """What has attributes that may not be unpacked yet."""
+
+    def attributes(self) -> Attributes: ...
+
+
 class Index(Protocol):
     """Filters under ids (0 to 2**63 - 1). Answers are exact, free of duplicates, and ordered by past calls only."""
 
@@ -25,6 +31,10 @@ class Index(Protocol):
 
     def match(self, attributes: Attributes) -> list[int]:
         """The ids whose filters are true of plain attributes."""
+        ...
+
+    def match_frame(self, frame: Frame) -> list[int]:
+        """As `match`, for what a frame from the network says; FrameError when its attributes are none."""
         ...
 
     def covering(self, filter: Filter) -> list[int]:

@@ -11,6 +11,7 @@ from ..errors import IndexMisuse
 from ..filters import Conjunction, Filter
 from ..filters.relations import conjunction_covers, conjunctions_meet
 from ..values import Attributes
+from .index import Frame
 from .postings import Place, Postings
 from .table import Table
 
@@ -75,6 +76,9 @@ class PythonIndex:
             del self._owners[at]
             if place is not None:
                 self._postings.unfile(at, place)
+
+    def match_frame(self, frame: Frame) -> list[int]:
+        return self.match(frame.attributes())
 
     def match(self, attributes: Attributes) -> list[int]:
         drawers = self._postings.look_up(attributes)

@@ -7,14 +7,17 @@ frames into bytes. ARCHITECTURE.md has the layout; `prefix.py`, `event_block.py`
 from . import session_frames as session_frames  # registers its frames with every decoder
 from .control_frames import Close, CloseCode, Hello, Ping, Pong, Role, Welcome
 from .decoder import FrameDecoder
-from .event_block import EventFrame, encode_block
+from .delivering import DeliveryWriter
+from .event_block import encode_block
 from .event_frames import (
     Confirm,
     Deliver,
     Delivery,
+    EventFrame,
     Forward,
     Publish,
     deliver_head,
+    encode_plain_publish,
     encode_publish,
     forward_head,
     publish_head,
@@ -37,6 +40,7 @@ __all__ = [
     "ControlFrame",
     "Deliver",
     "Delivery",
+    "DeliveryWriter",
     "EventFrame",
     "Forward",
     "Frame",
@@ -54,6 +58,7 @@ __all__ = [
     "deliver_head",
     "encode_block",
     "encode_frame",
+    "encode_plain_publish",
     "encode_publish",
     "forward_head",
     "publish_head",

@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ..errors import EventInvalid, FrameError, FrameFault
-from ..limits import EventLimits
+from ..limits import EventLimits, WireLimits
+from ..native import kernel
 from ..values import Attributes, is_name
 from .nesting import check_nesting
 from .packing import FOREIGN, ExtType, foreign_fault, pack, unpacker
@@ -66,9 +67,10 @@ def _least_length(value: int) -> int:
 class AttributeReader:
     """Unpacks attributes and headers within limits. Share one (`reader_for`): it remembers names that it has seen."""
 
-    __slots__ = ("_attributes", "_headers", "_names", "_plain", "limits")
+    __slots__ = ("_attributes", "_headers", "_names", "_plain", "limits", "native")
 
-    def __init__(self, limits: EventLimits) -> None:
+    def __init__(self, limits: EventLimits, *, native: bool = True) -> None:
+        """`native=False`: without the kernel, to hold it against this."""
         self.limits = limits
         self._attributes = unpacker(
             ext_hook=self._big_int,
@@ -88,9 +90,15 @@ class AttributeReader:
         # Names repeat from event to event: one subset test of known names replaces a regular expression for each.
         self._names: set[str] = set()
         self._plain = _needing_no_look(limits)
+        self.native = kernel.AttributeReader(WireLimits(event=limits)) if native and kernel is not None else None
+        """Reads what is plain, and leaves the rest, faults among it, to this reader."""
 
     def attributes(self, packed: bytes) -> Attributes:
         """The attributes, or FrameError."""
+        if self.native is not None:
+            found: Attributes | None = self.native.attributes(packed)
+            if found is not None:
+                return found
         if packed.count(b"\xdc") + packed.count(b"\xdd") > _LONG_LISTS_UNSCANNED:
             # As many bytes may be lists nested to claim megabytes; in truth they are nearly always parts of numbers.
             check_nesting(packed, depth_max=2, items_max=len(packed))

@@ -76,6 +76,8 @@ class Welcome(ControlFrame):
     """Whether the session of `Hello.resume` goes on; else this one is new."""
     delivered: U64 = 0
     """Deliver frames that were sent on this session so far: what did not arrive of them was lost on the way."""
+    log: U64 = 0
+    """Which log the broker keeps, 0 for none: positions of one log say nothing of another."""
 
 
 @control(CLOSE)

@@ -8,10 +8,12 @@ with one protocol version after `establish`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ..errors import FrameError, FrameFault
 from ..limits import WIRE_LIMITS, WireLimits
+from ..native import kernel
+from .attributes import reader_for
 from .control_frames import CLOSE, HELLO, WELCOME
 from .event_frames import EventFrameReader
 from .frames import Frame
@@ -38,7 +40,9 @@ class FrameDecoder:
         "_at",
         "_body_bytes_max",
         "_error",
+        "_hot",
         "_limits",
+        "_native",
         "_need",
         "_pending",
         "_read",
@@ -47,8 +51,9 @@ class FrameDecoder:
         "_version",
     )
 
-    def __init__(self, limits: WireLimits = WIRE_LIMITS, version: int | None = None) -> None:
-        """With a `version`, a decoder that is past the handshake."""
+    def __init__(self, limits: WireLimits = WIRE_LIMITS, version: int | None = None, *, native: bool = True) -> None:
+        """With a `version`, a decoder that is past the handshake. `native=False`: without the kernel, to hold it
+        against this."""
         self._limits = limits
         self._read = b""  # whole frames, probably: the part from `_at` on is not decoded yet
         self._at = 0
@@ -57,6 +62,8 @@ class FrameDecoder:
         self._error: FrameError | None = None
         self._version = HANDSHAKE_VERSION
         self._body_bytes_max = min(limits.hello_bytes_max, limits.frame_bytes_max) - PREFIX_BYTES
+        self._native = native
+        self._hot: Any = None  # the kernel's reader of hot frames
         self._take = 1  # what follows a handshake frame has other rules, which the frame's receiver sets
         self._readers = {number: self._control(SCHEMAS[number]) for number in (HELLO, WELCOME, CLOSE)}
         if version is not None:
@@ -68,7 +75,9 @@ class FrameDecoder:
         self._version = version
         self._body_bytes_max = self._limits.frame_bytes_max - PREFIX_BYTES
         self._take = _ALL_THERE_ARE
-        events = EventFrameReader(self._limits)
+        events = EventFrameReader(self._limits, native=self._native)
+        if self._native and kernel is not None:
+            self._hot = kernel.EventFrameReader(self._limits, version, reader_for(self._limits.event))
         self._readers = {number: self._control(schema) for number, schema in SCHEMAS.items() if not schema.opening}
         self._readers |= {PUBLISH: events.publish, FORWARD: events.forward, DELIVER: events.deliver}
 
@@ -117,8 +126,13 @@ class FrameDecoder:
     def _decode_read(self, frames: list[Frame], most: int) -> None:
         read, readers, version, body_bytes_max = self._read, self._readers, self._version, self._body_bytes_max
         at, end = self._at, len(self._read)
+        hot = self._hot if most == _ALL_THERE_ARE else None
         need = PREFIX_BYTES
-        while len(frames) < most and end - at >= PREFIX_BYTES:
+        while len(frames) < most:
+            if hot is not None:
+                at = hot.read(read, at, frames)  # up to a control frame, a part of a frame, or a fault
+            if end - at < PREFIX_BYTES:
+                break
             size, frame_version, number, route_bytes = PREFIX.unpack_from(read, at)
             reader = readers.get(number)
             if size > body_bytes_max or frame_version != version or reader is None:

@@ -136,10 +136,13 @@ class Handshake:
         heartbeat_s: float,
         resumed: bool = False,
         delivered: int = 0,
+        log: int = 0,
     ) -> Welcome:
         """The acceptor's yes, to be sent; the handshake is then done."""
         self._step(Step.SEND_WELCOME)
-        return Welcome(self._agreed, self.capabilities, broker_name, broker, session, heartbeat_s, resumed, delivered)
+        return Welcome(
+            self._agreed, self.capabilities, broker_name, broker, session, heartbeat_s, resumed, delivered, log
+        )
 
     def refuse(self, code: str, message: str, *, retryable: bool = False) -> Close:
         """Either side's no, to be sent in the version of the handshake; the connection is then to be closed."""

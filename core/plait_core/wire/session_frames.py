@@ -170,6 +170,7 @@ class Refusal(ControlFrame):
     code: Name
     message: Sentence = ""
     retryable: bool = False
+    hint: Sentence = ""
 
 
 @control(0x28)

@@ -8,14 +8,18 @@ has one.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Final, cast
+from zipfile import ZipFile
 
-from .contender import HOST, Contender, Listener, Selects, find_program, run
+from .contender import HOST, Contender, Selects, find_program, program_version, run
 from .crowd import Member
+from .listening import Listener
 from .publishing import Arguments, Stream, publish_all
 from .quotes import EVENT_BYTES, Interest, Quote
+from .stamps import STAMP_BYTES, closing, phase_of
 
 HOME: Final = Path("/usr/share/activemq")
 TOPIC: Final = "/topic/quotes"
@@ -30,7 +34,14 @@ class ActiveMq(Contender):
     key = "activemq"
     title = "ActiveMQ selectors + STOMP"
     programs: ClassVar[tuple[str, ...]] = ("java",)
+    terms: ClassVar[str] = "topic without persistence, acknowledged by itself; its server selects by JMS selectors"
     selects: ClassVar[Selects] = "content"
+
+    def versions(self) -> str:
+        with ZipFile(next((HOME / "lib").glob("activemq-broker*.jar"))) as jar:
+            told = re.search(rb"Implementation-Version: (\S+)", jar.read("META-INF/MANIFEST.MF"))
+        version = told[1].decode() if told else "(of unknown version)"
+        return f"activemq {version} on {program_version('java', '-version')} + a bare STOMP client"
 
     def missing(self) -> str | None:
         found = super().missing()
@@ -76,7 +87,7 @@ class ActiveMq(Contender):
 
     def arguments(self, event: Quote, stamp: bytes) -> Arguments:
         headers = f"symbol:{event.symbol}\nprice:{event.price}\nvolume:{event.volume}"
-        body = stamp.hex().ljust(EVENT_BYTES - len(headers), "x")
+        body = stamp.hex().ljust(EVENT_BYTES - len(headers) - 1, "x") + closing(phase_of(stamp)).decode()
         return (f"SEND\ndestination:{TOPIC}\n{headers}\n\n{body}\0".encode(),)
 
     def member(self, interests: list[Interest]) -> Member:
@@ -99,20 +110,19 @@ class _Reader(asyncio.Protocol):
         self.lost = asyncio.Event()
         self._listener = listener
         self._rest = b""
-        self._stamps = listener.wants_stamps
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).write(CONNECT + _subscribe(1, EVERYTHING, "stands"))
 
     def data_received(self, data: bytes) -> None:
         *frames, self._rest = (self._rest + data).split(b"\0")
-        heard, stamps = self._listener.heard, self._stamps
+        heard = self._listener.heard
         for frame in frames:
             head, _, body = frame.partition(b"\n\n")
             if not head.lstrip().startswith(b"MESSAGE"):
                 self._other(head)
             else:
-                heard(bytes.fromhex(body[:16].decode()) if stamps else body)
+                heard(bytes.fromhex(body[: 2 * STAMP_BYTES].decode()))
 
     def _other(self, head: bytes) -> None:
         if b"RECEIPT" in head:
@@ -136,10 +146,8 @@ class _StompMember(Member):
         ]
         return CONNECT + b"".join(wanted)
 
-    def receive(self, data: bytes) -> int:
-        frames = data.count(b"\0")
+    def receive(self, data: bytes) -> None:
         if self.joined.done():
-            return frames
-        if (b"receipt-id:stands" if self._interests else b"CONNECTED") in data:
+            self.note_closed(data)
+        elif (b"receipt-id:stands" if self._interests else b"CONNECTED") in data:
             self.join()  # and nothing is published before all have joined
-        return 0

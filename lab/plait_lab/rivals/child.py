@@ -9,9 +9,10 @@ from pathlib import Path
 
 from .board import Board
 from .catalogue import CONTENDERS
-from .contender import HOST, Contender, Listener, run
+from .contender import HOST, Contender, run
 from .crowd import gather_crowd
 from .errands import Errand
+from .listening import Listener
 from .publishing import Stream
 from .quotes import interests, quotes
 
@@ -50,7 +51,7 @@ def _churn(contender: Contender, errand: Errand, board: Board) -> None:
     def count() -> None:
         nonlocal gone
         gone += 1
-        board.counts[0] = gone
+        board.received[0][0] = gone
         if gone == errand.subscriptions:
             board.ready[0] = 1
 
@@ -63,7 +64,7 @@ def _churn(contender: Contender, errand: Errand, board: Board) -> None:
 async def _crowd(contender: Contender, errand: Errand, board: Board) -> None:
     wanted = interests(errand.seed, errand.subscriptions)
     members = [contender.member(wanted[first :: errand.connections]) for first in range(errand.connections)]
-    await gather_crowd(HOST, errand.port, members, board)
+    await gather_crowd(HOST, contender.door(errand.port), members, board)
     await asyncio.Event().wait()
 
 

@@ -1,4 +1,4 @@
-"""What the harness asks of a contender, and what it gives to a contender's subscribers.
+"""What the harness asks of a contender.
 
 An adapter says how its server is started and how its own Python client publishes and subscribes; everything else
 (schedules, counting, clocks, processes) is the same for all.
@@ -7,63 +7,27 @@ An adapter says how its server is started and how its own Python client publishe
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
+import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-from .board import Board
 from .crowd import Member
+from .listening import Listener
 from .publishing import Arguments, Stream
-from .quotes import Interest, Quote, age_ns, matches
+from .quotes import Interest, Quote, matches
 
 HOST: Final = "127.0.0.1"
-Heard: TypeAlias = Callable[[bytes], None]
+TELL_S: Final = 20
+"""For a program to tell its version."""
 Selects: TypeAlias = Literal["content", "topics"] | None
-
-
-class Listener:
-    """One subscriber's place on the board."""
-
-    def __init__(self, board: Board, slot: int, *, measure: bool) -> None:
-        self._board = board
-        self._slot = slot
-        self.wants_stamps = measure
-        """Whether it looks at what it is given."""
-        self.heard: Heard = self._measure() if measure else self._count()
-        """To be called with the bytes of every event, its stamp first."""
-
-    def subscribed(self) -> None:
-        """Events may come from now on."""
-        self._board.ready[self._slot] = 1
-
-    def _count(self) -> Heard:
-        counts, slot, count = self._board.counts, self._slot, 0
-
-        def heard(data: bytes) -> None:
-            nonlocal count
-            count += 1
-            counts[slot] = count
-
-        return heard
-
-    def _measure(self) -> Heard:
-        counts, slot, count = self._board.counts, self._slot, 0
-        delays = self._board.delays(slot)
-        room = len(delays)
-
-        def heard(data: bytes) -> None:
-            nonlocal count
-            if count < room:
-                delays[count] = age_ns(data)
-            count += 1
-            counts[slot] = count
-
-        return heard
 
 
 class Contender(ABC):
@@ -74,6 +38,8 @@ class Contender(ABC):
     modules: ClassVar[tuple[str, ...]] = ()
     """Python modules that it needs."""
     programs: ClassVar[tuple[str, ...]] = ()
+    terms: ClassVar[str]
+    """On what terms it is measured: what it promises to deliver, and who selects."""
     selects: ClassVar[Selects] = None
     """What its server can select by for a crowd of subscribers; None where no crowd is measured."""
 
@@ -86,6 +52,10 @@ class Contender(ABC):
             if find_program(program) is None:
                 return f"no program {program}"
         return None
+
+    @abstractmethod
+    def versions(self) -> str:
+        """Of its server and its client, for people; asked for when nothing is missing."""
 
     @abstractmethod
     def command(self, port: int, place: Path) -> list[str]:
@@ -111,6 +81,10 @@ class Contender(ABC):
         """The same, where they differ for a crowd."""
         return self.arguments(event, stamp)
 
+    def door(self, port: int) -> int:
+        """The port that subscribers come to."""
+        return port
+
     def member(self, interests: list[Interest]) -> Member:
         """One connection of a crowd, with these interests."""
         raise NotImplementedError(f"no crowd for {self.key}")
@@ -128,6 +102,20 @@ def find_program(name: str) -> str | None:
     """Beside this Python, on the path, or where a system keeps its servers."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin"])
     return shutil.which(name, path=places)
+
+
+def package_version(*names: str) -> str:
+    """Python packages with their versions."""
+    return " + ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+
+
+def program_version(name: str, option: str) -> str:
+    """A program with the version that it tells."""
+    path = find_program(name)
+    assert path is not None, "nothing is missing"
+    told = subprocess.run([path, option], capture_output=True, text=True, timeout=TELL_S, check=False)
+    found = re.search(r"\d+(\.\d+)+", told.stdout + told.stderr)
+    return f"{name} {found[0] if found else '(of unknown version)'}"
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from typing import Final, cast
 
 from .board import Board
+from .stamps import PHASES, closing
 
 CONNECTING: Final = 64
 """Connections that are being opened at once: a backlog of the kernel holds that many anywhere."""
@@ -19,7 +20,7 @@ JOIN_S: Final = 60.0
 
 
 class Member(asyncio.Protocol):
-    """One connection. An adapter says what opens it, when it is served, and how many deliveries bytes hold."""
+    """One connection. An adapter says what opens it, when it is served, and what bytes deliver."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
@@ -31,22 +32,31 @@ class Member(asyncio.Protocol):
         """What to say first."""
 
     @abstractmethod
-    def receive(self, data: bytes) -> int:
-        """How many deliveries these bytes complete; calls `join` when the last subscription stands."""
+    def receive(self, data: bytes) -> None:
+        """Bytes came: calls `note` with the deliveries in them, and `join` when the last subscription stands."""
 
     def join(self) -> None:
         """It is served now."""
         if not self.joined.done():
             self.joined.set_result(None)
 
+    def note(self, phase: int, deliveries: int) -> None:
+        """So many deliveries of a phase."""
+        assert self.board is not None, "it has entered"
+        self.board.received[phase][0] += deliveries
+
+    def note_closed(self, data: bytes) -> None:
+        """The same for events that are closed by their phase."""
+        for phase in PHASES:
+            if found := data.count(closing(phase)):
+                self.note(phase, found)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
         self.transport.write(self.opening())
 
     def data_received(self, data: bytes) -> None:
-        count = self.receive(data)
-        if count and self.board is not None:
-            self.board.counts[0] += count
+        self.receive(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.joined.done():

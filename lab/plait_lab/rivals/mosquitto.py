@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import getpass
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from .contender import HOST, Contender, Listener, find_program, run
+from .contender import HOST, Contender, Selects, find_program, package_version, program_version, run
+from .crowd import Member
+from .listening import Listener
 from .publishing import Arguments, Stream, publish_all
-from .quotes import Quote
+from .quotes import Interest, Quote, same_symbol
+from .stamps import phase_of
 
 TOPIC = "quotes"
+CONNECT: Final = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00"
+"""MQTT 3.1.1: a clean session, no keep-alive, a name of the server's choice."""
+CONNACK: Final = b"\x20\x02"
+SUBACK: Final = b"\x90\x03\x00\x01"
 
 
 class Mosquitto(Contender):
@@ -21,6 +29,11 @@ class Mosquitto(Contender):
     title = "mosquitto + aiomqtt"
     modules: ClassVar[tuple[str, ...]] = ("aiomqtt",)
     programs: ClassVar[tuple[str, ...]] = ("mosquitto",)
+    terms: ClassVar[str] = "QoS 0, nothing kept; its server selects by topic, one for each symbol"
+    selects: ClassVar[Selects] = "topics"
+
+    def versions(self) -> str:
+        return f"{program_version('mosquitto', '-h')} + {package_version('aiomqtt', 'paho-mqtt')}"
 
     def command(self, port: int, place: Path) -> list[str]:
         program = find_program("mosquitto")
@@ -59,5 +72,34 @@ class Mosquitto(Contender):
     def arguments(self, event: Quote, stamp: bytes) -> Arguments:
         return TOPIC, event.body(stamp)
 
+    def crowd_arguments(self, event: Quote, stamp: bytes) -> Arguments:
+        return f"{TOPIC}/{event.symbol}", event.text(phase_of(stamp))
+
+    def member(self, interests: list[Interest]) -> Member:
+        return _MqttMember(interests)
+
+    def deliveries(self, events: list[Quote], interests: list[Interest]) -> list[int]:
+        return same_symbol(events, interests)
+
     def _client(self, port: int) -> Any:
         return importlib.import_module("aiomqtt").Client(HOST, port)
+
+
+class _MqttMember(Member):
+    def __init__(self, interests: Sequence[Interest]) -> None:
+        super().__init__()
+        topics = sorted({f"{TOPIC}/{interest.symbol}".encode() for interest in interests})
+        assert len(topics) <= 1, "one symbol a connection: MQTT delivers overlapping interests of one client once"
+        self._topic = topics[0] if topics else b""
+
+    def opening(self) -> bytes:
+        if not self._topic:
+            return CONNECT
+        asked = b"\x00\x01" + len(self._topic).to_bytes(2, "big") + self._topic + b"\x00"
+        return CONNECT + bytes((0x82, len(asked))) + asked
+
+    def receive(self, data: bytes) -> None:
+        if self.joined.done():
+            self.note_closed(data)
+        elif (SUBACK if self._topic else CONNACK) in data:
+            self.join()  # and nothing is published before all have joined

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .contender import HOST, Contender, Listener, Selects, find_program, run
+from .contender import HOST, Contender, Selects, find_program, package_version, program_version, run
 from .crowd import Member
+from .listening import Listener
 from .publishing import Arguments, Stream, publish_all
 from .quotes import Interest, Quote, same_symbol
+from .stamps import phase_of
 
 SUBJECT = "quotes"
 
@@ -23,7 +25,11 @@ class Nats(Contender):
     title = "nats-server + nats-py"
     modules: ClassVar[tuple[str, ...]] = ("nats",)
     programs: ClassVar[tuple[str, ...]] = ("nats-server",)
+    terms: ClassVar[str] = "core NATS, at most once; its server selects by subject, one for each symbol"
     selects: ClassVar[Selects] = "topics"
+
+    def versions(self) -> str:
+        return f"{program_version('nats-server', '--version')} + {package_version('nats-py')}"
 
     def command(self, port: int, place: Path) -> list[str]:
         program = find_program("nats-server")
@@ -57,7 +63,7 @@ class Nats(Contender):
         return SUBJECT, event.body(stamp)
 
     def crowd_arguments(self, event: Quote, stamp: bytes) -> Arguments:
-        return f"{SUBJECT}.{event.symbol}", event.text()
+        return f"{SUBJECT}.{event.symbol}", event.text(phase_of(stamp))
 
     def member(self, interests: list[Interest]) -> Member:
         return _NatsMember(interests)
@@ -78,9 +84,9 @@ class _NatsMember(Member):
         wanted = (f"SUB {SUBJECT}.{interest.symbol} {id}\r\n" for id, interest in enumerate(self._interests, 1))
         return f'CONNECT {{"verbose":false}}\r\n{"".join(wanted)}PING\r\n'.encode()
 
-    def receive(self, data: bytes) -> int:
+    def receive(self, data: bytes) -> None:
         if not self.joined.done() and b"PONG" in data:
             self.join()
         if b"\r\nPING\r\n" in data or data == b"PING\r\n":
             self.transport.write(b"PONG\r\n")
-        return data.count(b"\0")
+        self.note_closed(data)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import plait
+from plait_core import index_name
 from plait_core.ids import new_id
 from plait_core.wire import (
     HANDSHAKE_VERSION,
@@ -32,11 +33,13 @@ from plait_core.wire import (
 )
 from plait_core.wire.session_frames import Done, Failed, Subscribe
 
-from .contender import HOST, Contender, Listener, Selects, run
+from .contender import HOST, Contender, Selects, package_version, run
 from .crowd import Member
 from .errands import server_command
+from .listening import Listener
 from .publishing import Arguments, Stream, publish_all
-from .quotes import EVERYTHING, STAMP_BYTES, Attributes, Interest, Quote
+from .quotes import EVERYTHING, Attributes, Interest, Quote
+from .stamps import phase_of, restamp
 
 
 class Plait(Contender):
@@ -44,7 +47,11 @@ class Plait(Contender):
 
     key = "plait"
     title = "Plait"
+    terms: ClassVar[str] = "at most once unless durable; its broker selects by content, every subscription is a filter"
     selects: ClassVar[Selects] = "content"
+
+    def versions(self) -> str:
+        return f"{package_version('plait-broker', 'plait')}, {index_name()} index"
 
     def command(self, port: int, place: Path) -> list[str]:
         return [sys.executable, "-m", "plait_broker", *broker_options(port)]
@@ -128,9 +135,9 @@ class PlaitDurable(Plait):
             confirmed, going = Listener(stream.board, 0, measure=True), set[asyncio.Task[None]]()
 
             async def confirm(attributes: Attributes, payload: bytes) -> None:
-                stamp = time.monotonic_ns().to_bytes(STAMP_BYTES, "little")
+                said_ns = time.monotonic_ns()
                 await client.publish(attributes, payload, confirm="broker")
-                confirmed.heard(stamp)
+                confirmed.heard(restamp(payload, said_ns))
 
             async def publish(attributes: Attributes, payload: bytes) -> None:
                 task = asyncio.create_task(confirm(attributes, payload))
@@ -162,16 +169,14 @@ class PlaitMember(Member):
         hello = Hello(VERSION_MIN, VERSION_MAX, Role.CLIENT, f"crowd-{id}", id)
         return encode_frame(hello, HANDSHAKE_VERSION)
 
-    def receive(self, data: bytes) -> int:
+    def receive(self, data: bytes) -> None:
         self._decoder.feed(data)
-        count = 0
         while frames := self._decoder.take():
             for frame in frames:
                 if type(frame) is Deliver:
-                    count += len(frame.deliveries)
+                    self.note(phase_of(frame.payload), len(frame.deliveries))
                 else:
                     self._control(frame)
-        return count
 
     def _control(self, frame: Frame) -> None:
         match frame:

@@ -27,8 +27,16 @@ START_S: Final = 30.0
 """For a server to listen, and for clients to be connected."""
 
 
+STILL_S: Final = 0.5
+"""By so much a sleep may be too long: more, and the machine itself was held, or so busy that times mean nothing."""
+
+
 class TrialFailed(Exception):
     """A contender could not be measured; the text says why."""
+
+
+class Disturbed(TrialFailed):
+    """The trial was disturbed from outside, which says nothing of the contender: it is worth another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,7 @@ class Cast:
             self._outer.check()
         for name, process in self._processes:
             if process.poll() is None and _state(process.pid) in "Tt":
-                raise TrialFailed(f"{name} was stopped from outside: nothing is measured by that")
+                raise Disturbed(f"{name} was stopped from outside: nothing is measured by that")
             if process.poll() is not None:
                 last = self._said(name).read_text(errors="replace").strip().splitlines()[-3:]
                 raise TrialFailed(f"{name} ended with {process.returncode}: {' / '.join(last)}")
@@ -87,6 +95,14 @@ class Cast:
             if time.monotonic() > end:
                 raise TrialFailed(f"{what}: not within {seconds:g} s")
             time.sleep(0.005)
+
+    @staticmethod
+    def rest(seconds: float) -> None:
+        """Between two looks at a trial; raises when it took so long that the machine must have stood still."""
+        end = time.monotonic() + seconds
+        time.sleep(seconds)
+        if (late_s := time.monotonic() - end) > STILL_S:
+            raise Disturbed(f"the machine stood still for {late_s:.1f} s")
 
     def _said(self, name: str) -> Path:
         return self._place / f"{name}.log"

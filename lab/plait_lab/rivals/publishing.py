@@ -12,11 +12,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, islice
 from typing import Any, Final, Literal, TypeAlias
 
-from .board import DONE, EXPECTED, LAG_NS, PHASE, READY, SENT, STOP, Board, Window
-from .quotes import Quote, quotes, stamp
+from .board import DONE, LAG_NS, PHASE, READY, STOP, Board, Window
+from .quotes import Quote, quotes
+from .stamps import stamp
 
 Arguments: TypeAlias = tuple[Any, ...]
 MakeArguments: TypeAlias = Callable[[Quote, bytes], Arguments]
@@ -60,44 +61,38 @@ class Stream:
         self.board = board
         self.make = make
         self.events = quotes(plan.seed)
-        self.window = Window(board, plan.window)
-        self._expected = 0
-        self._sent = 0
         self._weights = weights or (1,) * len(self.events)
-        self._batches = cycle(self._batched())
-        self._paced = cycle(zip(self.events, self._weights, strict=True))
 
-    def _batched(self) -> list[tuple[list[Arguments], int]]:
+    def batches(self, phase: int) -> Iterator[list[Arguments]]:
+        """The events of a phase, over and over; a batch counts as sent when it is taken."""
         size = self.plan.batch
-        arguments = [self.make(event, stamp(0)) for event in self.events]
+        arguments = [self.make(event, stamp(phase, number)) for number, event in enumerate(self.events)]
         starts = range(0, len(arguments), size)
-        return [(arguments[at : at + size], sum(self._weights[at : at + size])) for at in starts]
+        ready = [(arguments[at : at + size], sum(self._weights[at : at + size])) for at in starts]
+        return self._counted(ready, phase)
 
-    def next_batch(self) -> list[Arguments]:
-        """Counted as sent when it is taken."""
-        batch, weight = next(self._batches)
-        self._count(len(batch), weight)
-        return batch
+    def _counted(self, ready: list[tuple[list[Arguments], int]], phase: int) -> Iterator[list[Arguments]]:
+        sent, expected = self.board.sent, self.board.expected
+        for batch, weight in cycle(ready):
+            sent[phase] += len(batch)
+            expected[phase] += weight
+            yield batch
 
-    def full(self) -> bool:
-        """Whether to wait before the next batch."""
-        return self.window.full(self._expected)
+    def window(self, phase: int) -> Window:
+        """What says whether to wait before the next batch."""
+        return Window(self.board, phase, self.plan.window)
 
-    def schedule(self, phase: Phase) -> Iterator[tuple[int, Arguments]]:
+    def schedule(self, number: int, phase: Phase) -> Iterator[tuple[int, Arguments]]:
         """Moments and the events that are due then, each stamped with its moment."""
         period_ns = 1_000_000_000 // phase.rate
+        self.board.cells[LAG_NS] = 0
         first_ns = time.monotonic_ns() + 1_000_000
-        for number in range(round(phase.seconds * phase.rate)):
-            event, weight = next(self._paced)
-            due_ns = first_ns + number * period_ns
-            self._count(1, weight)
-            yield due_ns, self.make(event, stamp(due_ns))
-
-    def _count(self, events: int, weight: int) -> None:
-        self._sent += events
-        self._expected += weight
-        self.board.cells[SENT] = self._sent
-        self.board.cells[EXPECTED] = self._expected
+        chosen = cycle(zip(self.events, self._weights, strict=True))
+        for count, (event, weight) in enumerate(islice(chosen, round(phase.seconds * phase.rate))):
+            due_ns = first_ns + count * period_ns
+            self.board.sent[number] += 1
+            self.board.expected[number] += weight
+            yield due_ns, self.make(event, stamp(number, count, due_ns))
 
     def phases(self) -> Iterator[tuple[int, Phase]]:
         """The phases with their numbers, from 1."""
@@ -124,29 +119,32 @@ class Stream:
 async def publish_all(stream: Stream, publish: Callable[..., Awaitable[object]]) -> None:
     """Carry out a plan with a contender whose publish call is awaited."""
     for number, phase in stream.phases():
+        batches = stream.batches(number)
         while not stream.may_begin(number):
             await asyncio.sleep(0.002)
         if phase.kind == "flood":
-            await _flood(stream, publish, phase.seconds)
+            await _flood(batches, stream.window(number), publish, phase.seconds)
         else:
-            await _pace(stream, publish, phase)
+            await _pace(stream, publish, number, phase)
         stream.finish(number)
     while not stream.may_begin(len(stream.plan.phases) + 1):
         await asyncio.sleep(0.01)
 
 
-async def _flood(stream: Stream, publish: Callable[..., Awaitable[object]], seconds: float) -> None:
+async def _flood(
+    batches: Iterator[list[Arguments]], window: Window, publish: Callable[..., Awaitable[object]], seconds: float
+) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        for arguments in stream.next_batch():
+        for arguments in next(batches):
             await publish(*arguments)
         await asyncio.sleep(0)
-        while stream.full():
+        while window.full():
             await asyncio.sleep(POLL_S)
 
 
-async def _pace(stream: Stream, publish: Callable[..., Awaitable[object]], phase: Phase) -> None:
-    for due_ns, arguments in stream.schedule(phase):
+async def _pace(stream: Stream, publish: Callable[..., Awaitable[object]], number: int, phase: Phase) -> None:
+    for due_ns, arguments in stream.schedule(number, phase):
         _sleep_until(due_ns)
         await publish(*arguments)
         for _ in range(TURNS):
@@ -157,12 +155,13 @@ async def _pace(stream: Stream, publish: Callable[..., Awaitable[object]], phase
 def publish_all_blocking(stream: Stream, publish: Callable[..., object]) -> None:
     """Carry out a plan with a contender whose publish call blocks, and which writes on threads of its own."""
     for number, phase in stream.phases():
+        batches = stream.batches(number)
         while not stream.may_begin(number):
             time.sleep(0.002)
         if phase.kind == "flood":
-            _flood_blocking(stream, publish, phase.seconds)
+            _flood_blocking(batches, stream.window(number), publish, phase.seconds)
         else:
-            for due_ns, arguments in stream.schedule(phase):
+            for due_ns, arguments in stream.schedule(number, phase):
                 _sleep_until(due_ns)
                 publish(*arguments)
                 stream.note_lag(due_ns)
@@ -171,12 +170,14 @@ def publish_all_blocking(stream: Stream, publish: Callable[..., object]) -> None
         time.sleep(0.01)
 
 
-def _flood_blocking(stream: Stream, publish: Callable[..., object], seconds: float) -> None:
+def _flood_blocking(
+    batches: Iterator[list[Arguments]], window: Window, publish: Callable[..., object], seconds: float
+) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        for arguments in stream.next_batch():
+        for arguments in next(batches):
             publish(*arguments)
-        while stream.full():
+        while window.full():
             time.sleep(POLL_S)
 
 

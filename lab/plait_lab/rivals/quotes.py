@@ -7,7 +7,6 @@ them, packed beforehand, and nobody unpacks them: what that costs an application
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -16,14 +15,13 @@ import msgpack  # type: ignore[import-untyped]
 import numpy as np
 from numpy.typing import NDArray
 
+from .stamps import CYCLE, closing
+
 EVENT_BYTES: Final = 128
-STAMP_BYTES: Final = 8
 SYMBOLS: Final = tuple(f"S{number}" for number in range(10))
 PRICE_MAX: Final = 1000.0
 PRICE_WIDTH: Final = 100.0
 """Of a selective interest: with its symbol, one event in a hundred."""
-CYCLE: Final = 1024
-"""Different events, published over and over."""
 
 EVERYTHING: Final = "symbol startswith 'S' and 0.0 <= price < 1000.0 and volume >= 100"
 """A filter that looks at all three attributes of every event, and matches."""
@@ -43,17 +41,17 @@ class Quote:
     def attributes(self) -> Attributes:
         return {"symbol": self.symbol, "price": self.price, "volume": self.volume}
 
-    def payload(self, stamp: bytes = bytes(STAMP_BYTES)) -> bytes:
+    def payload(self, stamp: bytes) -> bytes:
         """What goes beside the attributes where a contender has attributes."""
         return stamp.ljust(EVENT_BYTES - len(self._packed()), b"x")
 
-    def body(self, stamp: bytes = bytes(STAMP_BYTES)) -> bytes:
+    def body(self, stamp: bytes) -> bytes:
         """The whole event where a contender has no attributes."""
         return (stamp + self._packed()).ljust(EVENT_BYTES, b"x")
 
-    def text(self) -> bytes:
-        """The same size in printable characters, and one NUL at its end: to be counted without being parsed."""
-        return f"{self.symbol} {self.price} {self.volume}".ljust(EVENT_BYTES - 1, "x").encode() + b"\0"
+    def text(self, phase: int) -> bytes:
+        """The same size in printable characters, closed by its phase: to be counted without being parsed."""
+        return f"{self.symbol} {self.price} {self.volume}".ljust(EVENT_BYTES - 1, "x").encode() + closing(phase)
 
     def _packed(self) -> bytes:
         packed: bytes = msgpack.packb(self.attributes)
@@ -112,16 +110,6 @@ def same_symbol(events: Sequence[Quote], wanted: Sequence[Interest]) -> list[int
     """For each event, how many interests are in its symbol: what a topic for each symbol would deliver."""
     lengths = {symbol: len(_lows(wanted, symbol)) for symbol in SYMBOLS}
     return [lengths[event.symbol] for event in events]
-
-
-def stamp(nanoseconds: int) -> bytes:
-    """A moment, as the first bytes of an event."""
-    return nanoseconds.to_bytes(STAMP_BYTES, "little")
-
-
-def age_ns(data: bytes | memoryview) -> int:
-    """How long ago the event that begins with these bytes was due to be published."""
-    return time.monotonic_ns() - int.from_bytes(data[:STAMP_BYTES], "little")
 
 
 def _lows(wanted: Sequence[Interest], symbol: str) -> NDArray[np.float64]:

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from .board import DONE, EXPECTED, LAG_NS, PHASE, READY, SENT, STOP, Board
+from .board import DONE, LAG_NS, PHASE, READY, STOP, Board
 from .contender import Contender
 from .errands import Errand
 from .processes import Cast, Cost, TrialFailed, cost, free_port, listens
 from .publishing import Phase, Plan
+from .stamps import MEASURED, WARM
 
 WINDOW: Final = 16_384
 """Events on their way at once: more than any of them needs, less than any of them drops."""
@@ -29,7 +30,7 @@ CONFIRM_WINDOW: Final = 1_000
 """Unconfirmed, or not yet received, at once."""
 CONFIRM_BATCH: Final = 32
 CONFIRM_SAMPLES: Final = 1_000_000
-WARM_S: Final = 1.5
+WARM_S: Final = 1.0
 """Every trial has a fresh server: a JVM compiles in this time what it runs."""
 SETTLE_S: Final = 0.3
 """After subscribing, for systems that do not say when a subscription stands."""
@@ -102,7 +103,7 @@ def latency(server: Server, seed: int, rate: int, seconds: float) -> Outcome:
     """One subscriber, so many events a second on a schedule that waits for nobody."""
     warm = min(WARM_S, seconds)
     plan = Plan(seed, WINDOW, (Phase("paced", warm, rate), Phase("paced", seconds, rate)))
-    return _trial(server, plan, _subscribers(server, 1, measure=True), 1, round((warm + seconds) * rate))
+    return _trial(server, plan, _subscribers(server, 1, measure=True), 1, round(seconds * rate))
 
 
 def crowd(server: Server, seed: int, subscriptions: int, connections: int, seconds: float) -> Outcome:
@@ -137,12 +138,13 @@ def churn(server: Server, seed: int, live: int, seconds: float) -> tuple[list[fl
         asked = Errand(server.contender.key, "churn", server.port, str(path), seed=seed, subscriptions=live)
         cast.start("churn", asked.command())
         cast.wait("the first turnover", lambda: all(board.ready), JOIN_S)
-        first, started, memory = board.counts[0], time.monotonic(), []
+        gone, started, memory = board.received[0], time.monotonic(), []
+        first = gone[0]
         while time.monotonic() - started < seconds:
             memory.append(cost(server.process).resident_mb)
             time.sleep(0.1)
             cast.check()
-        return memory, (board.counts[0] - first) / (time.monotonic() - started)
+        return memory, (gone[0] - first) / (time.monotonic() - started)
 
 
 def confirmed(server: Server, seed: int, seconds: float) -> Outcome:
@@ -210,21 +212,17 @@ class Run:
     def measure(self) -> Outcome:
         """Warm up, then measure."""
         board = self._board
-        self._phase(1)
-        if not any(board.counts):
+        self._phase(WARM)
+        if not any(board.received[WARM]):
             raise TrialFailed("not one event was received")
-        sent, expected, counts = board.cells[SENT], board.cells[EXPECTED], list(board.counts)
-        board.cells[LAG_NS] = 0
         before = self._costs()
-        seconds = self._phase(2)
+        seconds = self._phase(MEASURED)
         after = self._costs()
-        delivered = sum(board.counts) - sum(counts)
-        due = (board.cells[EXPECTED] - expected) * len(counts)
-        if delivered > due:
-            raise TrialFailed(f"{delivered:,} deliveries where {due:,} match")
+        delivered, due = sum(board.received[MEASURED]), board.expected[MEASURED] * board.subscribers
+        self._judge(delivered, due)
         cpu = [now.cpu_s - then.cpu_s for now, then in zip(after, before, strict=True)]
         outcome = Outcome(
-            sent=board.cells[SENT] - sent,
+            sent=board.sent[MEASURED],
             delivered=delivered,
             lost=due - delivered,
             seconds=seconds,
@@ -232,45 +230,48 @@ class Run:
             server_mb=after[0].resident_mb,
             publisher_cpu_s=cpu[1],
             subscribers_cpu_s=sum(cpu[2:]),
-            delays_ns=self._delays(counts),
+            delays_ns=self._delays(),
             lag_ns=board.cells[LAG_NS],
         )
         board.cells[PHASE] = STOP
         return outcome
 
+    def _judge(self, delivered: int, due: int) -> None:
+        """Every subscriber has everything once and in order, or lacks some of it; nothing else is let pass."""
+        if delivered > due:
+            raise TrialFailed(f"{delivered:,} deliveries where {due:,} match")
+        breaks = sum(self._board.breaks[MEASURED])
+        if breaks > due - delivered:
+            raise TrialFailed(f"{breaks:,} events came twice or out of their order, with {due - delivered:,} lost")
+
     def _phase(self, number: int) -> float:
         """Let the publisher do it and wait for everything to be received; the seconds that took."""
         board, phase = self._board, self._plan.phases[number - 1]
+        received = board.received[number]
         started = time.monotonic()
         latest = started + phase.seconds * 3 + 30
         board.cells[PHASE] = number
-        seen, seen_at = sum(board.counts), started
+        seen, seen_at = 0, started
         while True:
-            now = time.monotonic()
-            received = sum(board.counts)
-            if received != seen:
-                seen, seen_at = received, now
-            if board.cells[DONE] >= number and self._all_in():
-                return seen_at - started
-            if board.cells[DONE] >= number and now - seen_at > QUIET_S:
+            now, count = time.monotonic(), sum(received)
+            if count != seen:
+                seen, seen_at = count, now
+            if board.cells[DONE] >= number and (board.all_in(number) or now - seen_at > QUIET_S):
                 return seen_at - started
             self._cast.check()
             if now > latest:
                 raise TrialFailed(f"phase {number} took longer than {latest - started:.0f} s")
-            time.sleep(0.002)
-
-    def _all_in(self) -> bool:
-        return min(self._board.counts) >= self._board.cells[EXPECTED]
+            self._cast.rest(0.002)
 
     def _costs(self) -> list[Cost]:
         return [cost(process) for process in self._processes]
 
-    def _delays(self, counts: list[int]) -> list[int]:
+    def _delays(self) -> list[int]:
         board = self._board
         if not board.samples:
             return []
         found: list[int] = []
-        for slot, first in enumerate(counts):
+        for slot in range(board.subscribers):
             with board.delays(slot) as delays:
-                found += filter(None, delays[first : board.counts[slot]].tolist())  # who measures nothing leaves 0
+                found += filter(None, delays[: board.received[MEASURED][slot]].tolist())  # who measures none leaves 0
         return found

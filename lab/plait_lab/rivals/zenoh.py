@@ -8,8 +8,9 @@ import signal
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .contender import HOST, Contender, Listener
+from .contender import HOST, Contender, package_version
 from .errands import server_command
+from .listening import Listener
 from .publishing import Arguments, Stream, publish_all_blocking
 from .quotes import Quote
 
@@ -22,6 +23,10 @@ class Zenoh(Contender):
     key = "zenoh"
     title = "Zenoh router + eclipse-zenoh"
     modules: ClassVar[tuple[str, ...]] = ("zenoh",)
+    terms: ClassVar[str] = "a publisher that blocks rather than drops; no crowd: its wire is spoken by its own library"
+
+    def versions(self) -> str:
+        return package_version("eclipse-zenoh")
 
     def command(self, port: int, place: Path) -> list[str]:
         return server_command(self.key, port)

@@ -12,7 +12,8 @@ from ..addressing import Target
 from ..connecting import connected
 from ..durations import shown
 from ..local_broker import LocalBroker
-from ..output import print_json, print_table
+from ..output import print_json
+from ..tables import print_table
 from .listening import SHARES, listen
 from .load import Load, publish
 from .workers import subscribers

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..durations import shown
-from ..output import attributes_text, print_json, print_table
+from ..output import attributes_text, print_json
 from ..percentiles import percentile
+from ..tables import print_table
 from .record import key_of
 
 if TYPE_CHECKING:

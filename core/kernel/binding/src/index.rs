@@ -1,4 +1,5 @@
-//! The index, behind a lock that is taken without ever waiting while Python is held up.
+//! The index, behind a lock. Nobody waits for it while holding up Python, and nothing of Python is made or called while it
+//! is held: making an object may collect garbage, whose finalisers may ask this very index.
 
 // The documentation of the methods is Python's: its names stand there as Python's readers know them.
 #![expect(clippy::doc_markdown, reason = "docstrings")]
@@ -10,10 +11,12 @@ use plait_matching::constraint::Value;
 use plait_matching::wire::frames::{FORWARD, PUBLISH};
 use plait_matching::{IDS_MAX, Index as Matching, Matches, Misuse};
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyDict, PyInt, PyList, PyString};
 
+use crate::event_frames::EventFrame;
 use crate::forms::form_of;
 use crate::splitter::{Split, Splitter, told, with_bytes};
 use crate::values::value_of;
@@ -23,53 +26,72 @@ pyo3::import_exception!(plait_core.errors, IndexMisuse);
 /// Filters under ids (0 to 2**63 - 1). Answers are exact, free of duplicates, and in ascending order.
 #[pyclass(frozen, module = "plait_kernel")]
 pub(crate) struct Index {
-    state: Mutex<State>,
+    matching: Mutex<Matching>,
 }
 
-#[derive(Default)]
-pub(crate) struct State {
-    pub(crate) matching: Matching,
-    pub(crate) found: Vec<u64>,
-}
-
-/// Attributes that filters speak of, with their values, which are kept alive here.
-pub(crate) type Known<'py> = Vec<(u32, Bound<'py, PyAny>)>;
+/// An event of Python's: names and values, which are kept alive here.
+pub(crate) type Attributes<'py> = Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)>;
 
 #[pymethods]
 impl Index {
     #[new]
     fn new() -> Self {
-        Self { state: Mutex::default() }
+        Self { matching: Mutex::default() }
     }
 
     /// Keep `filter` under `id`; IndexMisuse when the id is taken, FilterTooComplex as the filter says.
     fn add(&self, id: &Bound<'_, PyInt>, filter: &Bound<'_, PyAny>) -> PyResult<()> {
         let number = id.extract::<u64>().unwrap_or(IDS_MAX);
-        if self.lock(id.py()).matching.contains(number) {
+        if self.lock(id.py()).contains(number) {
             return Err(misuse(Misuse::Taken, id));
         }
         let form = form_of(filter)?;
-        let done = self.lock(id.py()).matching.add(number, &form);
+        let done = self.lock(id.py()).add(number, &form);
         done.map_err(|what| misuse(what, id))
     }
 
     /// Forget `id`; IndexMisuse when it is not here.
     fn remove(&self, id: &Bound<'_, PyInt>) -> PyResult<()> {
         let number = id.extract::<u64>().unwrap_or(IDS_MAX);
-        let done = self.lock(id.py()).matching.remove(number);
+        let done = self.lock(id.py()).remove(number);
         done.map_err(|what| misuse(what, id))
     }
 
     /// The ids whose filters are true of plain attributes.
     #[pyo3(name = "match")]
     fn matches<'py>(&self, py: Python<'py>, attributes: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyList>> {
-        let mut state = self.lock(py);
-        let State { matching, found } = &mut *state;
-        let known = known(matching, attributes)?;
-        let event = event(&known)?;
-        found.clear();
-        matching.matches(&event, found);
-        PyList::new(py, &*found)
+        let attributes = attributes_of(attributes)?;
+        let values = values_of(&attributes)?;
+        let mut found = Vec::new();
+        {
+            let mut matching = self.lock(py);
+            let event = event_of(&matching, values);
+            matching.matches(&event, &mut found);
+        }
+        PyList::new(py, found)
+    }
+
+    /// As `match`, for the attributes of a frame, without unpacking them for Python; FrameError when they are none.
+    fn match_frame<'py>(&self, frame: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let py = frame.py();
+        let Ok(event_frame) = frame.cast::<EventFrame>().map(Bound::get) else {
+            let attributes = frame.call_method0(intern!(py, "attributes"))?;
+            return self.matches(py, attributes.cast::<PyDict>()?);
+        };
+        let mut event = Vec::with_capacity(8);
+        let mut found = Vec::new();
+        let read = {
+            let mut matching = self.lock(py);
+            let read = matching.read_event(event_frame.packed(py), &event_frame.limits, &mut event);
+            if read.is_ok() {
+                matching.matches(&event, &mut found);
+            }
+            read
+        };
+        match read {
+            Ok(()) => PyList::new(py, found),
+            Err(_) => self.matches(py, &event_frame.attributes(py)?),
+        }
     }
 
     /// The ids whose filters cover `filter` (as `Filter.covers` decides).
@@ -99,9 +121,8 @@ impl Index {
         splitter: &Bound<'py, Splitter>,
     ) -> PyResult<Split<'py>> {
         let frames = &splitter.get().frames;
-        let Matches { frames, ids, taken, refusal } = with_bytes(buffer, |bytes| {
-            py.detach(|| self.state.lock().expect("no call has panicked").matching.match_many(bytes, frames))
-        })?;
+        let Matches { frames, ids, taken, refusal } =
+            with_bytes(buffer, |bytes| py.detach(|| self.lock_detached().match_many(bytes, frames)))?;
         let mut from = 0;
         let rows = frames.iter().map(|&(frame, to)| {
             let of_frame = &ids[std::mem::replace(&mut from, to)..to];
@@ -115,13 +136,13 @@ impl Index {
 
     /// Wait until everything that was added is laid out for good. Answers do not depend on it.
     fn settle(&self, py: Python<'_>) {
-        py.detach(|| self.state.lock().expect("no call has panicked").matching.settle());
+        py.detach(|| self.lock_detached().settle());
     }
 
     /// How the index is doing: filters, classes of equal ones, segments, conjunctions in and outside them, merges, and
     /// candidates that the last match looked at.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.lock(py).matching.stats();
+        let stats = self.lock(py).stats();
         let told = PyDict::new(py);
         told.set_item("filters", stats.filters)?;
         told.set_item("classes", stats.classes)?;
@@ -134,17 +155,21 @@ impl Index {
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
-        self.lock(py).matching.len()
+        self.lock(py).len()
     }
 
     fn __contains__(&self, id: &Bound<'_, PyAny>) -> bool {
-        id.extract::<u64>().is_ok_and(|number| self.lock(id.py()).matching.contains(number))
+        id.extract::<u64>().is_ok_and(|number| self.lock(id.py()).contains(number))
     }
 }
 
 impl Index {
-    pub(crate) fn lock(&self, py: Python<'_>) -> MutexGuard<'_, State> {
-        self.state.lock_py_attached(py).expect("no call has panicked")
+    pub(crate) fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Matching> {
+        self.matching.lock_py_attached(py).expect("no call has panicked")
+    }
+
+    fn lock_detached(&self) -> MutexGuard<'_, Matching> {
+        self.matching.lock().expect("no call has panicked")
     }
 
     fn ask<'py>(
@@ -154,28 +179,29 @@ impl Index {
     ) -> PyResult<Bound<'py, PyList>> {
         let found = py.detach(|| {
             let mut found = Vec::new();
-            question(&mut self.state.lock().expect("no call has panicked").matching, &mut found);
+            question(&mut self.lock_detached(), &mut found);
             found
         });
         PyList::new(py, found)
     }
 }
 
-pub(crate) fn known<'py>(matching: &Matching, attributes: &Bound<'py, PyDict>) -> PyResult<Known<'py>> {
-    let mut known = Vec::with_capacity(attributes.len());
-    for (name, value) in attributes.iter() {
-        let Ok(name) = name.cast::<PyString>() else {
-            return Err(PyTypeError::new_err("names of attributes are texts"));
-        };
-        if let Some(attribute) = matching.attribute(name.to_str()?) {
-            known.push((attribute, value));
-        }
+pub(crate) fn attributes_of<'py>(given: &Bound<'py, PyDict>) -> PyResult<Attributes<'py>> {
+    let mut attributes = Vec::with_capacity(given.len());
+    for (name, value) in given.iter() {
+        let name = name.cast_into::<PyString>().map_err(|_| PyTypeError::new_err("names of attributes are texts"))?;
+        attributes.push((name, value));
     }
-    Ok(known)
+    Ok(attributes)
 }
 
-pub(crate) fn event<'a>(known: &'a Known<'_>) -> PyResult<Vec<(u32, Value<'a>)>> {
-    known.iter().map(|(attribute, value)| Ok((*attribute, value_of(value)?))).collect()
+pub(crate) fn values_of<'a>(attributes: &'a Attributes<'_>) -> PyResult<Vec<(&'a str, Value<'a>)>> {
+    attributes.iter().map(|(name, value)| Ok((name.to_str()?, value_of(value)?))).collect()
+}
+
+/// What of an event filters speak of.
+pub(crate) fn event_of<'a>(matching: &Matching, values: Vec<(&str, Value<'a>)>) -> Vec<(u32, Value<'a>)> {
+    values.into_iter().filter_map(|(name, value)| Some((matching.attribute(name)?, value))).collect()
 }
 
 pub(crate) fn misuse(what: Misuse, id: impl Display) -> PyErr {

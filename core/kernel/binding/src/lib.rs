@@ -2,15 +2,24 @@
 
 #![forbid(unsafe_code)]
 
+mod delivering;
+mod event_frames;
 mod forms;
 mod index;
 mod measuring;
+mod plain;
 mod splitter;
 mod values;
 
 /// The native module.
 #[pyo3::pymodule(gil_used = false)]
 mod _kernel {
+    #[pymodule_export]
+    use super::delivering::DeliveryWriter;
+    #[pymodule_export]
+    use super::event_frames::{
+        AttributeReader, Deliver, EventFrame, EventFrameReader, Forward, Publish, encode_publish,
+    };
     #[pymodule_export]
     use super::index::Index;
     #[pymodule_export]

@@ -9,19 +9,20 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::forms::form_of;
-use crate::index::{Index, Known, State, event, known, misuse};
+use crate::index::{Attributes, Index, attributes_of, event_of, misuse, values_of};
 use crate::splitter::{Splitter, with_bytes};
 
 /// Nanoseconds that matching each event takes, Python and its objects left out, and how many ids are found.
 #[pyfunction]
 pub(crate) fn measure_match(index: &Bound<'_, Index>, events: Vec<Bound<'_, PyDict>>) -> PyResult<Vec<(u64, usize)>> {
-    let mut state = index.get().lock(index.py());
-    let State { matching, found } = &mut *state;
-    let known: Vec<Known<'_>> = events.iter().map(|attributes| known(matching, attributes)).collect::<PyResult<_>>()?;
-    let events: Vec<Vec<(u32, Value<'_>)>> = known.iter().map(|known| event(known)).collect::<PyResult<_>>()?;
+    let attributes: Vec<Attributes<'_>> = events.iter().map(attributes_of).collect::<PyResult<_>>()?;
+    let values: Vec<_> = attributes.iter().map(values_of).collect::<PyResult<_>>()?;
+    let mut matching = index.get().lock(index.py());
+    let events: Vec<Vec<(u32, Value<'_>)>> = values.into_iter().map(|values| event_of(&matching, values)).collect();
+    let mut found = Vec::new();
     let measured = events.iter().map(|event| {
         found.clear();
-        let took = nanoseconds(|| matching.matches(event, found));
+        let took = nanoseconds(|| matching.matches(event, &mut found));
         (took.1, found.len())
     });
     Ok(measured.collect())
@@ -34,11 +35,11 @@ pub(crate) fn measure_covering(
     filters: Vec<Bound<'_, PyAny>>,
 ) -> PyResult<Vec<(u64, usize)>> {
     let forms = filters.iter().map(form_of).collect::<PyResult<Vec<_>>>()?;
-    let mut state = index.get().lock(index.py());
-    let State { matching, found } = &mut *state;
+    let mut matching = index.get().lock(index.py());
+    let mut found = Vec::new();
     let measured = forms.iter().map(|form| {
         found.clear();
-        let took = nanoseconds(|| matching.covering(form, found));
+        let took = nanoseconds(|| matching.covering(form, &mut found));
         (took.1, found.len())
     });
     Ok(measured.collect())
@@ -52,9 +53,9 @@ pub(crate) fn measure_add(
     filters: Vec<Bound<'_, PyAny>>,
 ) -> PyResult<Vec<u64>> {
     let forms = filters.iter().map(form_of).collect::<PyResult<Vec<_>>>()?;
-    let mut state = index.get().lock(index.py());
+    let mut matching = index.get().lock(index.py());
     let measured = ids.iter().zip(&forms).map(|(&id, form)| {
-        let (done, took) = nanoseconds(|| state.matching.add(id, form));
+        let (done, took) = nanoseconds(|| matching.add(id, form));
         done.map(|()| took).map_err(|what| misuse(what, id))
     });
     measured.collect()
@@ -63,9 +64,9 @@ pub(crate) fn measure_add(
 /// Removes ids, and gives back the nanoseconds that each took.
 #[pyfunction]
 pub(crate) fn measure_remove(index: &Bound<'_, Index>, ids: Vec<u64>) -> PyResult<Vec<u64>> {
-    let mut state = index.get().lock(index.py());
+    let mut matching = index.get().lock(index.py());
     let measured = ids.iter().map(|&id| {
-        let (done, took) = nanoseconds(|| state.matching.remove(id));
+        let (done, took) = nanoseconds(|| matching.remove(id));
         done.map(|()| took).map_err(|what| misuse(what, id))
     });
     measured.collect()
@@ -78,9 +79,9 @@ pub(crate) fn measure_match_many(
     buffer: &Bound<'_, PyAny>,
     splitter: &Bound<'_, Splitter>,
 ) -> PyResult<(u64, usize)> {
-    let mut state = index.get().lock(index.py());
+    let mut matching = index.get().lock(index.py());
     with_bytes(buffer, |bytes| {
-        let (matches, took) = nanoseconds(|| state.matching.match_many(bytes, &splitter.get().frames));
+        let (matches, took) = nanoseconds(|| matching.match_many(bytes, &splitter.get().frames));
         (took, matches.frames.len())
     })
 }

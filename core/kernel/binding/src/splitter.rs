@@ -72,7 +72,7 @@ pub(crate) fn with_bytes<R>(buffer: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) 
 }
 
 /// `plait_core.limits.WireLimits`.
-fn limits_of(given: &Bound<'_, PyAny>) -> PyResult<Limits> {
+pub(crate) fn limits_of(given: &Bound<'_, PyAny>) -> PyResult<Limits> {
     let py = given.py();
     let event = given.getattr(intern!(py, "event"))?;
     let frame = |name: &str| given.getattr(name)?.extract::<usize>();

@@ -7,9 +7,10 @@ use hashbrown::{HashMap, HashTable};
 
 use crate::class::{Class, Conjunction};
 use crate::hash::hash;
-use crate::matrix::{BLOCK, Matrix, Ordered};
+use crate::matrix::{BLOCK, Matrix};
 use crate::ordering::in_order;
-use crate::segment::{Access, BY_ANY, BY_NUMBER, BY_TEXT, Candidate, Cluster, Finer, Segment};
+use crate::runs::Runs;
+use crate::segment::{Access, BY_ANY, BY_NUMBER, BY_TEXT, Cluster, Finer, Segment};
 use crate::slots::{Cuts, Hull, Slotter};
 use crate::test::{Kind, NO_HIGH, NO_LOW, Rich, Test};
 
@@ -28,7 +29,7 @@ const SET_MAX: usize = 16;
 /// Clusters up to this never become matrices.
 const RUN_MIN: usize = 48;
 /// Candidates of a run that are judged in the time that one line of a matrix takes to come.
-const CANDIDATES_A_LINE: usize = 2;
+const CANDIDATES_A_LINE: usize = 8;
 /// Clusters from this on have slots of their own.
 const FINER: usize = 2 * BLOCK;
 /// Rows that the matrix of a cluster may have for each block, for each of its members.
@@ -59,8 +60,8 @@ pub(crate) fn build(classes: Vec<Arc<Class>>) -> Segment {
     let mut chosen = Builder { classes: &classes, slotter: &slotter, all: &all, hulls: Vec::new(), ends: vec![0] };
     chosen.find_hulls();
     let routes = chosen.routes();
-    let (mut matrix, mut clusters, mut candidates) = chosen.lay_out(&routes);
-    put_in_order_of_use(&mut classes, &mut matrix, &mut clusters, &mut candidates);
+    let (mut matrix, mut clusters, mut runs) = chosen.lay_out(&routes);
+    put_in_order_of_use(&mut classes, &mut matrix, &mut clusters, &mut runs);
     let mut accesses = vec![0; slotter.len()];
     for (access, _) in &clusters {
         accesses[usize::from(access.local())] |= match access {
@@ -70,7 +71,7 @@ pub(crate) fn build(classes: Vec<Arc<Class>>) -> Segment {
         };
     }
     let conjunctions = all.len();
-    Segment { slotter, classes, matrix, clusters, candidates, accesses, conjunctions }
+    Segment { slotter, classes, matrix, clusters, runs, accesses, conjunctions }
 }
 
 /// Puts classes in the order in which scanning comes across them, and the conjunctions' references to them right.
@@ -78,7 +79,7 @@ fn put_in_order_of_use(
     classes: &mut Vec<Arc<Class>>,
     matrix: &mut Matrix,
     clusters: &mut HashTable<(Access, Cluster)>,
-    candidates: &mut [Candidate],
+    runs: &mut Runs,
 ) {
     let mut new_of = vec![u32::MAX; classes.len()];
     let mut used = 0;
@@ -98,11 +99,7 @@ fn put_in_order_of_use(
     renumber(&mut matrix.conjunctions);
     for (_, cluster) in clusters.iter_mut() {
         match cluster {
-            Cluster::Run { from, to } => {
-                for candidate in &mut candidates[*from as usize..*to as usize] {
-                    renumber(std::slice::from_mut(&mut candidate.conjunction));
-                }
-            }
+            Cluster::Run(run) => renumber(runs.members_mut(*run)),
             Cluster::Matrix(matrix) => renumber(&mut matrix.conjunctions),
             Cluster::Finer(own) => renumber(&mut own.matrix.conjunctions),
         }
@@ -293,14 +290,14 @@ impl Builder<'_> {
         }
     }
 
-    fn lay_out(&self, routes: &Routes) -> (Matrix, HashTable<(Access, Cluster)>, Vec<Candidate>) {
+    fn lay_out(&self, routes: &Routes) -> (Matrix, HashTable<(Access, Cluster)>, Runs) {
         let budget = if self.all.len() <= CACHED { ROWS_SMALL } else { ROWS };
         let spare = self.all.len() / routes.matrix.len().max(1);
         let matrix = self.matrix(&routes.matrix, budget * spare.clamp(1, 4));
         let mut accesses: Vec<Access> = routes.clusters.keys().copied().collect();
         accesses.sort_unstable();
         let mut clusters = HashTable::with_capacity(accesses.len());
-        let mut candidates = Vec::new();
+        let mut runs = Runs::default();
         for access in accesses {
             let members = &routes.clusters[&access];
             let cluster = if self.is_better_as_matrix(members) {
@@ -311,14 +308,13 @@ impl Builder<'_> {
                     Cluster::Matrix(Box::new(self.matrix(members, budget)))
                 }
             } else {
-                let from = candidates.len() as u32;
-                candidates.extend(members.iter().map(|&at| self.candidate(at, access.local())));
-                Cluster::Run { from, to: candidates.len() as u32 }
+                let conjunctions = members.iter().map(|&at| self.all[at as usize]);
+                Cluster::Run(runs.push(conjunctions, |at| self.hulls(members[at]), access.local()))
             };
             clusters.insert_unique(hash(access), (access, cluster), |(access, _)| hash(*access));
         }
-        candidates.shrink_to_fit();
-        (matrix, clusters, candidates)
+        runs.shrink();
+        (matrix, clusters, runs)
     }
 
     /// Whether walking the matrix of a cluster costs less than judging its members one by one.
@@ -335,8 +331,7 @@ impl Builder<'_> {
     fn matrix(&self, members: &[u32], rows_max: usize) -> Matrix {
         let order = in_order(members, |at| self.hulls(at), self.slotter.len());
         let conjunctions = order.iter().map(|&at| self.all[at as usize]).collect();
-        let hulls = order.iter().map(|&at| self.hulls(at)).collect();
-        Matrix::build(Ordered { conjunctions, hulls }, self.slotter, rows_max)
+        Matrix::build(conjunctions, |place| self.hulls(order[place]), self.slotter, rows_max)
     }
 
     fn finer(&self, members: &[u32], rows_max: usize) -> Finer {
@@ -347,15 +342,6 @@ impl Builder<'_> {
         let every: Vec<u32> = (0..all.len() as u32).collect();
         let matrix = own.matrix(&every, rows_max);
         Finer { cuts: slotter.cuts, matrix }
-    }
-
-    fn candidate(&self, at: u32, access: u16) -> Candidate {
-        let mut narrow: Vec<(u16, Hull)> =
-            self.hulls(at).iter().copied().filter(|(local, _)| *local != access).collect();
-        narrow.sort_by_key(|(_, hull)| hull.high - hull.low);
-        let none = (0, Hull { low: 0, high: 255 });
-        let hulls = std::array::from_fn(|at| narrow.get(at).copied().unwrap_or(none));
-        Candidate { conjunction: self.all[at as usize], hulls }
     }
 }
 

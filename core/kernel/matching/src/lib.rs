@@ -22,6 +22,7 @@ mod ordering;
 mod pool;
 mod relation;
 mod routing;
+mod runs;
 mod segment;
 pub mod shape;
 mod slab;

@@ -43,18 +43,16 @@ pub(crate) struct Matrix {
     weight: Vec<u32>,
 }
 
-/// Conjunctions in their final order, with the hulls of their tests.
-pub(crate) struct Ordered<'a> {
-    pub(crate) conjunctions: Vec<Conjunction>,
-    /// The hulls of each, in the same order.
-    pub(crate) hulls: Vec<&'a [(u16, Hull)]>,
-}
-
 impl Matrix {
-    /// The matrix of some conjunctions, with about `rows_max` rows at most.
-    pub(crate) fn build(ordered: Ordered<'_>, slotter: &Slotter, rows_max: usize) -> Self {
-        let Ordered { conjunctions, hulls } = ordered;
-        let (columns, shift, rows) = columns(&hulls, slotter, rows_max);
+    /// The matrix of some conjunctions in their final order, with about `rows_max` rows at most; `hulls` gives those of
+    /// the tests of each, by its place.
+    pub(crate) fn build<'a>(
+        conjunctions: Vec<Conjunction>,
+        hulls: impl Fn(usize) -> &'a [(u16, Hull)],
+        slotter: &Slotter,
+        rows_max: usize,
+    ) -> Self {
+        let (columns, shift, rows) = columns((0..conjunctions.len()).map(&hulls), slotter, rows_max);
         let blocks = conjunctions.len().div_ceil(BLOCK);
         let summary_words = blocks.div_ceil(64);
         let mut matrix = Self {
@@ -68,8 +66,8 @@ impl Matrix {
             weight: vec![0; rows],
         };
         let column_of = matrix.column_of(slotter);
-        for (position, hulls) in hulls.iter().enumerate() {
-            matrix.mark(position, hulls, &column_of);
+        for position in 0..matrix.conjunctions.len() {
+            matrix.mark(position, hulls(position), &column_of);
         }
         matrix.summarise();
         matrix
@@ -259,9 +257,13 @@ fn shift_for(slotter: &Slotter, locals: &[u16], rows_max: usize) -> u32 {
 }
 
 /// The columns that fit into so many rows: those that most conjunctions speak of; how coarse; and how many rows.
-fn columns(hulls: &[&[(u16, Hull)]], slotter: &Slotter, rows_max: usize) -> (Vec<Column>, u32, usize) {
+fn columns<'a>(
+    hulls: impl Iterator<Item = &'a [(u16, Hull)]>,
+    slotter: &Slotter,
+    rows_max: usize,
+) -> (Vec<Column>, u32, usize) {
     let mut count = vec![0_u32; slotter.len()];
-    for &(local, _) in hulls.iter().copied().flatten() {
+    for &(local, _) in hulls.flatten() {
         count[usize::from(local)] += 1;
     }
     let mut locals: Vec<u16> = (1..slotter.len() as u16).filter(|&local| count[usize::from(local)] > 0).collect();

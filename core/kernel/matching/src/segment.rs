@@ -1,7 +1,7 @@
 //! A segment: an immutable part of the index, laid out for the conjunctions that it was built from.
 //!
-//! A conjunction with a selective equality is reached through it: (attribute, value) leads to a cluster, a run of
-//! candidates that carry the hulls of up to four other tests, or a matrix of its own where there are many. One whose
+//! A conjunction with a selective equality is reached through it: (attribute, value) leads to a cluster, a run whose
+//! members are judged by the hulls of their other tests, or a matrix of its own where there are many. One whose
 //! attributes are all rare is reached through the presence of its rarest. All others stand in one matrix.
 
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use hashbrown::HashTable;
 use crate::class::{Class, Conjunction};
 use crate::hash::hash;
 use crate::matrix::Matrix;
+use crate::runs::{Run, Runs};
 use crate::slots::{Cuts, Hull, Slotter};
 
 /// What leads to a cluster: a value of an attribute, by local number.
@@ -32,26 +33,11 @@ impl Access {
     }
 }
 
-/// Tests of a candidate that are judged by their hulls before it is looked at.
-pub(crate) const HULLS: usize = 4;
-
-/// A member of a cluster.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
-    pub(crate) conjunction: Conjunction,
-    pub(crate) hulls: [(u16, Hull); HULLS],
-}
-
 /// The members behind one access.
 #[derive(Debug)]
 pub(crate) enum Cluster {
-    /// A run of the segment's candidates.
-    Run {
-        /// Where it starts.
-        from: u32,
-        /// Where it ends.
-        to: u32,
-    },
+    /// Few, or such as one look at each tells apart well.
+    Run(Run),
     /// Many.
     Matrix(Box<Matrix>),
     /// So many that they are worth slots of their own: those of the segment are cut for all conjunctions, and the members
@@ -80,7 +66,7 @@ pub(crate) struct Segment {
     pub(crate) classes: Vec<Arc<Class>>,
     pub(crate) matrix: Matrix,
     pub(crate) clusters: HashTable<(Access, Cluster)>,
-    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) runs: Runs,
     /// Which accesses each attribute has, by local number.
     pub(crate) accesses: Vec<u8>,
     /// How many conjunctions it was built from.
@@ -112,14 +98,7 @@ impl Segment {
                     finer.extend(own.cuts.iter().skip(1).map(&slot_of));
                     own.matrix.scan(finer, picked, found);
                 }
-                Some(&(_, Cluster::Run { from, to })) => {
-                    for candidate in &self.candidates[from as usize..to as usize] {
-                        let fits = |&(local, hull): &(u16, Hull)| hull.contains(slots[usize::from(local)]);
-                        if candidate.hulls.iter().all(fits) {
-                            found.push(candidate.conjunction);
-                        }
-                    }
-                }
+                Some(&(_, Cluster::Run(run))) => self.runs.scan(run, slots, found),
             }
         }
     }

@@ -57,8 +57,9 @@ impl<T> Slab<T> {
     }
 }
 
-/// So many that growing one of them, with a million entries in all, takes a tenth of a millisecond.
-const SHARDS: usize = 1024;
+/// So many that growing one of them, with a million entries in all, takes a tenth of a millisecond; and no power of two,
+/// since tables grow by doubling: a round number of entries then finds none of them just grown.
+const SHARDS: usize = 1280;
 
 /// A hash table in shards, each of which grows on its own.
 pub(crate) struct Sharded<T> {

@@ -399,7 +399,8 @@ impl<'a> Names<'a> {
 }
 
 /// Whether a text is an attribute name: identifiers joined by dots; a leading `$` marks Plait's own.
-fn is_name(name: &str) -> bool {
+#[must_use]
+pub fn is_name(name: &str) -> bool {
     let name = name.strip_prefix('$').unwrap_or(name);
     name.split('.').all(|part| {
         let mut bytes = part.bytes();

@@ -174,12 +174,16 @@ impl Splitter {
     }
 
     /// Checks an event block up to its attributes, and tells how many bytes those are.
-    fn check_block(&self, block: &[u8]) -> Result<usize, Refusal> {
+    ///
+    /// # Errors
+    /// It breaks the protocol.
+    pub fn check_block(&self, block: &[u8]) -> Result<usize, Refusal> {
         let Some((fixed, rest)) = block.split_first_chunk::<BLOCK_BYTES>() else {
             return refuse(Fault::Truncated, format!("an event block of {} bytes", block.len()));
         };
-        let number = |at: usize| i64::from_be_bytes(fixed[at..at + 8].try_into().expect("eight bytes"));
-        let (published_us, lifetime_us, flags, priority) = (number(16), number(24), fixed[32], fixed[33]);
+        let (numbers, _) = fixed.as_chunks::<8>();
+        let (published_us, lifetime_us) = (i64::from_be_bytes(numbers[2]), i64::from_be_bytes(numbers[3]));
+        let (flags, priority) = (fixed[32], fixed[33]);
         let headers_bytes = usize::from(u16::from_be_bytes([fixed[34], fixed[35]]));
         let attributes_bytes = u32::from_be_bytes([fixed[36], fixed[37], fixed[38], fixed[39]]) as usize;
         let limits = &self.limits;

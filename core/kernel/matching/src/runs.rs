@@ -1,0 +1,180 @@
+//! Runs: clusters too small for a matrix. The hulls of their members stand attribute by attribute, a byte for each low
+//! end and one for each high end, so that an event is held against sixteen members at once.
+
+use crate::class::Conjunction;
+use crate::slots::Hull;
+
+/// Attributes that a run judges by; what it says of others is left to the tests.
+const COLUMNS_MAX: usize = 8;
+
+/// Members that are judged at once.
+const LANES: usize = 16;
+
+/// The ends of a hull that rules nothing out.
+const OPEN: Hull = Hull { low: 0, high: 255 };
+
+/// The runs of a segment.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    members: Vec<Conjunction>,
+    /// For each run: how many columns it has; their local numbers, two bytes each, least first; and column by column all
+    /// low ends, then all high ends.
+    hulls: Vec<u8>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    from: u32,
+    to: u32,
+    hulls: u32,
+}
+
+/// The hulls of a column, and the slots that they are held against.
+type Column<'a> = (Hull, &'a [u8], &'a [u8]);
+
+impl Runs {
+    /// One more run, of these conjunctions with these hulls, none of which is that of `access`.
+    pub(crate) fn push<'a>(
+        &mut self,
+        members: impl ExactSizeIterator<Item = Conjunction>,
+        hulls: impl Fn(usize) -> &'a [(u16, Hull)],
+        access: u16,
+    ) -> Run {
+        let count = members.len();
+        let columns = columns(count, &hulls, access);
+        let (from, at) = (self.members.len() as u32, self.hulls.len());
+        self.members.extend(members);
+        self.hulls.push(columns.len() as u8);
+        self.hulls.extend(columns.iter().flat_map(|local| local.to_le_bytes()));
+        for &local in &columns {
+            let of_member =
+                |at: usize| hulls(at).iter().find(|(other, _)| *other == local).map_or(OPEN, |(_, hull)| *hull);
+            self.hulls.extend((0..count).map(|at| of_member(at).low));
+            self.hulls.extend((0..count).map(|at| of_member(at).high));
+        }
+        let hulls = u32::try_from(at).expect("less than 4 GiB of hulls");
+        Run { from, to: self.members.len() as u32, hulls }
+    }
+
+    /// Gives back memory that was held in reserve.
+    pub(crate) fn shrink(&mut self) {
+        self.members.shrink_to_fit();
+        self.hulls.shrink_to_fit();
+    }
+
+    /// The members of a run.
+    pub(crate) fn members_mut(&mut self, run: Run) -> &mut [Conjunction] {
+        &mut self.members[run.from as usize..run.to as usize]
+    }
+
+    /// Finds each member that may match when attributes are in these slots.
+    #[inline]
+    pub(crate) fn scan(&self, run: Run, slots: &[Hull], found: &mut Vec<Conjunction>) {
+        let members = &self.members[run.from as usize..run.to as usize];
+        let hulls = &self.hulls[run.hulls as usize..];
+        let (locals, hulls) = hulls[1..].split_at(2 * usize::from(hulls[0]));
+        let columns = locals.chunks_exact(2).zip(hulls.chunks_exact(2 * members.len())).map(|(local, ends)| {
+            let (lows, highs) = ends.split_at(members.len());
+            (slots[usize::from(u16::from_le_bytes([local[0], local[1]]))], lows, highs)
+        });
+        if members.len() < LANES {
+            let fits = |at: usize| columns.clone().all(|(slot, lows, highs)| fits(slot, lows[at], highs[at]));
+            found.extend(members.iter().enumerate().filter(|(at, _)| fits(*at)).map(|(_, member)| *member));
+            return;
+        }
+        for at in (0..members.len()).step_by(LANES) {
+            // The last look goes back to where it is a whole one, and past those that were judged already.
+            let start = at.min(members.len() - LANES);
+            let passed = judge(start, columns.clone()) >> (8 * (at - start)) << (8 * (at - start));
+            push_passed(passed, &members[start..start + LANES], found);
+        }
+    }
+}
+
+#[inline]
+fn fits(slot: Hull, low: u8, high: u8) -> bool {
+    Hull { low, high }.contains(slot)
+}
+
+/// Ones in the bytes of those of the members from `start` on whose hulls contain all slots.
+#[inline]
+fn judge<'a>(start: usize, columns: impl Iterator<Item = Column<'a>>) -> u128 {
+    let mut failed = [0_u8; LANES];
+    for (slot, lows, highs) in columns {
+        let (lows, highs) = (&lows[start..start + LANES], &highs[start..start + LANES]);
+        for ((failed, low), high) in failed.iter_mut().zip(lows).zip(highs) {
+            *failed |= u8::from(slot.low < *low) | u8::from(*high < slot.high);
+        }
+    }
+    !u128::from_le_bytes(failed) & (u128::MAX / 255)
+}
+
+#[inline]
+fn push_passed(passed: u128, members: &[Conjunction], found: &mut Vec<Conjunction>) {
+    let mut passed = passed;
+    while passed != 0 {
+        found.push(members[passed.trailing_zeros() as usize / 8]);
+        passed &= passed - 1;
+    }
+}
+
+/// The attributes that rule most out, by how many members constrain them how narrowly.
+fn columns<'a>(count: usize, hulls: &impl Fn(usize) -> &'a [(u16, Hull)], access: u16) -> Vec<u16> {
+    let mut narrow: Vec<(u16, u32)> = (0..count)
+        .flat_map(hulls)
+        .filter(|(local, _)| *local != access)
+        .map(|(local, hull)| (*local, 64_u32.saturating_sub(u32::from(hull.high - hull.low))))
+        .collect();
+    narrow.sort_unstable();
+    narrow.dedup_by(|next, sum| {
+        let same = next.0 == sum.0;
+        sum.1 += if same { next.1 } else { 0 };
+        same
+    });
+    narrow.sort_unstable_by_key(|&(local, sum)| (std::cmp::Reverse(sum), local));
+    narrow.into_iter().take(COLUMNS_MAX).map(|(local, _)| local).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_any_size() {
+        let mut state = 1_u64;
+        let mut draw = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for count in (1..70).chain([300]) {
+            let hulls: Vec<Vec<(u16, Hull)>> = (0..count)
+                .map(|_| {
+                    let mut hull = || {
+                        let (a, b) = (draw(20) as u8, draw(20) as u8);
+                        Hull { low: a.min(b), high: a.max(b) }
+                    };
+                    (1..=COLUMNS_MAX as u16).map(|local| (local, hull())).filter(|(local, _)| local % 3 > 0).collect()
+                })
+                .collect();
+            let mut runs = Runs::default();
+            runs.push(std::iter::once(Conjunction { class: 9, start: 9 }), |_| &[], 0);
+            let members = (0..count).map(|class| Conjunction { class, start: 0 });
+            let run = runs.push(members, |at| &hulls[at], 1);
+            for _ in 0..50 {
+                let mut slots = vec![Hull::ANY; COLUMNS_MAX + 1];
+                for slot in &mut slots[1..3] {
+                    let at = draw(20) as u8;
+                    *slot = Hull { low: at, high: at };
+                }
+                let mut found = Vec::new();
+                runs.scan(run, &slots, &mut found);
+                let fits = |hulls: &[(u16, Hull)]| {
+                    hulls.iter().all(|(local, hull)| *local == 1 || hull.contains(slots[usize::from(*local)]))
+                };
+                let expected: Vec<u32> = (0..count).filter(|&at| fits(&hulls[at as usize])).collect();
+                assert_eq!(found.iter().map(|member| member.class).collect::<Vec<_>>(), expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+"""The words that tests of the broker as a process are written in: start it, kill it, start it again in the same place,
+and ask the kernel what it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import resource
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from plait import Client
+
+NIGHTLY = bool(os.environ.get("PLAIT_NIGHTLY"))
+
+
+def drawn_chance() -> random.Random:
+    """Chance for one test: the same in every `make test`, another every night. PLAIT_SEED=... replays a night's."""
+    given = os.environ.get("PLAIT_SEED")
+    seed = int(given) if given else random.SystemRandom().randrange(2**32) if NIGHTLY else 1
+    print(f"PLAIT_SEED={seed}")
+    return random.Random(seed)
+
+
+def port_to_keep(chance: random.Random) -> int:
+    """A free port for a broker that comes back to it. Below those that outgoing connections get: while nobody listens,
+    a client that tries one of these again and again may be connected with itself, and then holds it."""
+    while True:
+        port = chance.randrange(10_000, 32_768)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+
+
+def transport_of(client: Client) -> asyncio.Transport:
+    """A connected client's connection, to do it harm."""
+    wire = client._driver._wire
+    assert wire is not None, "it is connected"
+    assert wire.transport is not None, "and so there is a transport"
+    return wire.transport
+
+
+class BrokerProcess:
+    """A broker as its operator sees it: a process with a ready line, a log and an exit code."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.name = self.listen = self.http = ""
+        self.ready_line = ""
+
+    @property
+    def port(self) -> int:
+        return int(self.listen.rpartition(":")[2])
+
+    async def ready(self) -> None:
+        """Wait until it serves."""
+        if self.ready_line:
+            return
+        assert self.process.stdout is not None
+        self.ready_line = (await asyncio.wait_for(self.process.stdout.readline(), 20)).decode()
+        if not self.ready_line:
+            _, said = await self.process.communicate()
+            raise AssertionError(f"it ended: {said.decode()}")
+        match = re.fullmatch(r"ready name=(\S+) listen=(\S+) http=(\S+)\n", self.ready_line)
+        assert match is not None, self.ready_line
+        self.name, self.listen, self.http = match.groups()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    async def kill(self) -> None:
+        """As a power cut would: it hears nothing of it and finishes nothing."""
+        self.process.kill()
+        await self.process.wait()
+
+    @property
+    def resident_bytes(self) -> int:
+        """Its memory that is in RAM, by the kernel's count."""
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * resource.getpagesize()
+
+    @property
+    def descriptors(self) -> int:
+        """Its open files and sockets."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    async def lets_go_of(self, descriptors_max: int, patience_s: float = 30.0) -> None:
+        """Wait until it holds no more descriptors than that; the kernel tells nobody when they are closed."""
+        async with asyncio.timeout(patience_s):
+            while self.descriptors > descriptors_max:  # noqa: ASYNC110 - there is nothing to await
+                await asyncio.sleep(0.05)
+
+    async def ended(self) -> tuple[int, str, str]:
+        """Its exit code, and what else it wrote to stdout and stderr."""
+        out, err = await asyncio.wait_for(self.process.communicate(), 20)
+        assert self.process.returncode is not None
+        return self.process.returncode, out.decode(), err.decode()
+
+
+@asynccontextmanager
+async def broker_process(
+    *arguments: str | Path, environment: Mapping[str, str] | None = None, prelude: str = ""
+) -> AsyncIterator[BrokerProcess]:
+    """`plait broker` with these arguments; `prelude` is Python to run before it."""
+    program = f"{prelude}\nfrom plait_broker.command import broker\nbroker(prog_name='plait broker')"
+    variables = {**os.environ, **(environment or {}), "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        program,
+        *map(str, arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=variables,
+    )
+    try:
+        yield BrokerProcess(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+        process._transport.close()  # type: ignore[attr-defined]  # or its pipes wait for the garbage collector

@@ -1,0 +1,181 @@
+"""The words that tests of a running broker are written in: a broker in this process on real sockets, and a client that
+says one frame at a time and expects one answer at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, TypeVar
+
+import uvloop
+
+from plait_broker.configuration import Configuration
+from plait_broker.endpoints import Endpoint
+from plait_broker.server import BrokerServer
+from plait_core import Event
+from plait_core.wire import (
+    VERSION_MAX,
+    VERSION_MIN,
+    Close,
+    Confirm,
+    ControlFrame,
+    Deliver,
+    Frame,
+    FrameDecoder,
+    Handshake,
+    Hello,
+    Ping,
+    Pong,
+    Role,
+    State,
+    Welcome,
+    encode_frame,
+    encode_publish,
+)
+from plait_core.wire.session_frames import Done, Subscribe
+
+PATIENCE_S = 5.0
+
+uvloop.new_event_loop().close()  # the first one of a process opens a pipe for signals and keeps it
+
+_F = TypeVar("_F", bound=Frame)
+
+
+class ScriptedClient:
+    """One end of a connection, frame by frame. Answers pings by itself."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.decoder = FrameDecoder()
+        self.welcome: Welcome | None = None
+        self._frames: list[Frame] = []
+        self._sequence = 0
+        self.publisher = 0
+
+    @classmethod
+    async def connect(cls, port: int, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> ScriptedClient:
+        name = "localhost" if tls is not None else None
+        return cls(*await asyncio.open_connection(host, port, ssl=tls, server_hostname=name))
+
+    async def hello(
+        self, name: str = "client", publisher: int = 1, *, token: str | None = None, resume: int | None = None
+    ) -> Welcome:
+        """Be welcomed; fails the test when refused."""
+        await self.say_hello(name, publisher, token=token, resume=resume)
+        self.welcome = await self.expect(Welcome)
+        self.decoder.establish(self.welcome.version)
+        return self.welcome
+
+    async def say_hello(
+        self, name: str = "client", publisher: int = 1, *, token: str | None = None, resume: int | None = None
+    ) -> None:
+        """Say hello and leave it at that."""
+        self.publisher = publisher
+        hello = Hello(VERSION_MIN, VERSION_MAX, Role.CLIENT, name, publisher, ("resume",), token, resume)
+        handshake = Handshake.initiator(hello)
+        await self.send(handshake.start())
+        assert handshake.state is State.HELLO_SENT
+
+    async def send(self, frame: ControlFrame) -> None:
+        """One control frame."""
+        await self.send_bytes(encode_frame(frame, self.welcome.version if self.welcome else VERSION_MIN))
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Whatever one likes."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def subscribe(self, filter: str, number: int = 1, **terms: Any) -> None:
+        """Subscribe, and wait until it is done; what a durable one replays meanwhile is kept."""
+        await self.send(Subscribe(number, number, filter, **terms))
+        replayed = []
+        while isinstance(frame := await self.next_frame(), Deliver):
+            replayed.append(frame)
+        assert frame == Done(number)
+        self._frames[:0] = replayed
+
+    async def publish(self, attributes: dict[str, Any], payload: bytes = b"", confirm: Confirm = Confirm.NONE) -> int:
+        """Publish one event; its sequence number."""
+        await self.send_bytes(self.published(attributes, payload, confirm))
+        return self._sequence
+
+    def published(self, attributes: dict[str, Any], payload: bytes = b"", confirm: Confirm = Confirm.NONE) -> bytes:
+        """The frame that publishes the next event."""
+        self._sequence += 1
+        event = Event.checked(attributes, payload, publisher=self.publisher, sequence=self._sequence)
+        return encode_publish(event, confirm)
+
+    async def expect(self, kind: type[_F]) -> _F:
+        """The next frame, which is of this kind."""
+        frame = await self.next_frame()
+        assert isinstance(frame, kind), f"{frame} came, and a {kind.__name__} was expected"
+        return frame
+
+    async def delivered(self) -> dict[str, Any]:
+        """The attributes of the next event."""
+        return dict((await self.expect(Deliver)).attributes())
+
+    async def next_frame(self) -> Frame:
+        """The next frame, pings aside."""
+        while True:
+            self._frames = self._frames or self.decoder.take()
+            if not self._frames:
+                data = await asyncio.wait_for(self.reader.read(1 << 16), PATIENCE_S)
+                assert data, "the broker hung up"
+                self.decoder.feed(data)
+            elif isinstance(frame := self._frames.pop(0), Ping):
+                await self.send(Pong(frame.nonce))
+            else:
+                return frame
+
+    async def refused(self) -> Close:
+        """The broker says why it hangs up, and does."""
+        closed = await self.expect(Close)
+        await self.hung_up()
+        return closed
+
+    async def hung_up(self) -> bytes:
+        """What comes until the broker hangs up."""
+        heard = b""
+        try:
+            while data := await asyncio.wait_for(self.reader.read(1 << 16), PATIENCE_S):
+                heard += data
+        except ConnectionError:
+            pass
+        return heard
+
+    async def __aenter__(self) -> ScriptedClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except (OSError, ssl.SSLError):
+            pass  # the broker was first
+
+
+LOCAL = Configuration(listen=Endpoint("127.0.0.1", 0), http=None)
+
+
+@asynccontextmanager
+async def running(configuration: Configuration = LOCAL, **settings: Any) -> AsyncIterator[BrokerServer]:
+    """A broker on any port, with some of its settings."""
+    changed = replace(configuration, settings=replace(configuration.settings, **settings))
+    async with BrokerServer(changed) as server:
+        yield server
+
+
+@asynccontextmanager
+async def client_of(server: BrokerServer, name: str = "client", publisher: int = 1) -> AsyncIterator[ScriptedClient]:
+    """A client that is welcome."""
+    async with await ScriptedClient.connect(server.port) as client:
+        await client.hello(name, publisher)
+        yield client

@@ -1,0 +1,93 @@
+"""What waits in all queues together: running totals are what a walk over every subscription finds, at all times."""
+
+from __future__ import annotations
+
+import pytest
+
+from plait_broker import Broker, BrokerSettings
+from plait_core.wire.session_frames import Full, Unsubscribe
+from plait_lab.simulation.network import Path
+from plait_lab.simulation.raw_clients import RawClient
+from plait_lab.simulation.stage import Stage
+from plait_lab.simulation.swarm import Run
+
+NARROW = Path(bytes_per_s=20_000.0, buffer_bytes=2_000)
+SMALL = BrokerSettings(outbox_items_max=50, resume_s=5.0)
+
+
+def walked(broker: Broker) -> dict[str, int]:
+    """As it was found before there were totals. What is ended and still drains is in its session only."""
+    found = [subscription for session in broker.sessions.all() for subscription in session.subscriptions.values()]
+    return {
+        "pending": sum(len(subscription.outbox) for subscription in found),
+        "pending_bytes": sum(subscription.outbox.bytes for subscription in found),
+        "slow_consumers": sum(subscription.slow for subscription in found),
+    }
+
+
+def told(broker: Broker) -> dict[str, int]:
+    described = broker.describe()
+    return {key: described[key] for key in ("pending", "pending_bytes", "slow_consumers")}
+
+
+def crowded(settings: BrokerSettings = SMALL) -> tuple[Stage, RawClient, RawClient]:
+    """A publisher, and one behind a narrow path whose two queues have just filled."""
+    stage = Stage(settings)
+    slow, publisher = stage.raw("slow", path=NARROW), stage.raw("publisher")
+    slow.subscribe(1, items_max=30)
+    slow.subscribe(2, items_max=40, full=Full.DROP_NEWEST)
+    stage.run(0.2)
+    for n in range(60):
+        publisher.publish(n=n, payload=bytes(1000))
+    stage.run(0.05)
+    return stage, slow, publisher
+
+
+NOTHING = {"pending": 0, "pending_bytes": 0, "slow_consumers": 0}
+
+
+def test_queues_that_fill_and_empty() -> None:
+    stage, _, _ = crowded()
+    assert told(stage.broker) == walked(stage.broker)
+    assert told(stage.broker)["slow_consumers"] == 2
+    assert told(stage.broker)["pending"] > 60
+    stage.run(30)
+    assert told(stage.broker) == walked(stage.broker) == NOTHING
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_subscription_that_ends_takes_its_own_with_it(drain: bool) -> None:
+    stage, slow, _ = crowded()
+    slow.send(Unsubscribe(slow.next_request(), 1, drain=drain))
+    stage.run(0.05)
+    assert told(stage.broker) == walked(stage.broker)
+    assert told(stage.broker)["slow_consumers"] == (2 if drain else 1)
+    stage.run(30)
+    assert told(stage.broker) == walked(stage.broker) == NOTHING
+
+
+def test_a_session_that_ends_takes_its_own_with_it() -> None:
+    stage, slow, _ = crowded()
+    assert slow.connection is not None
+    slow.connection.reset()
+    stage.run(0.1)
+    assert told(stage.broker) == walked(stage.broker) != NOTHING
+    stage.run(10)
+    assert told(stage.broker) == walked(stage.broker) == NOTHING
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_the_totals_are_what_a_walk_finds(seed: int) -> None:
+    run = Run(seed)
+    most: list[int] = []
+
+    def compare() -> None:
+        broker = run.cast.broker.broker
+        if broker is not None:
+            assert told(broker) == walked(broker)
+            most.append(told(broker)["pending"])
+
+    for moment in range(300):
+        run.timeline.at(moment * 0.05, compare)
+    assert run.play() == []
+    assert len(most) > 100
