@@ -11,35 +11,29 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from plait_core.errors import FrameError, FrameFault
-from plait_core.events import EventId
 from plait_core.filters import parse
 from plait_core.ids import Randomness, id_text, new_id
-from plait_core.limits import ACKNOWLEDGED_MAX, CLOSE_TEXT_MAX
+from plait_core.limits import CLOSE_TEXT_MAX
 from plait_core.matching import Index, new_index
-from plait_core.wire import Close, CloseCode, ControlFrame, Frame, Hello, Ping, Pong, Publish
-from plait_core.wire.session_frames import Code, Done, Failed, Matching, Notice, NoticeKind, Receipt, Refusal
+from plait_core.wire import Close, CloseCode, ControlFrame, Frame, Hello, Ping, Pong, Publish, Role
+from plait_core.wire.session_frames import Code, Done, Failed, Matching, Notice, NoticeKind
 
 from .access import Caller, Gate, Principal
-from .confirmations import Confirmations, Outcome
+from .confirmations import Confirmations
 from .counters import Counters
 from .delivery import Deliveries
-from .description import (
-    Json,
-    absent_durable_facts,
-    advertisement_facts,
-    client_facts,
-    counters_facts,
-    link_facts,
-    queue_facts,
-    subscription_facts,
-)
-from .durables import Durable, Durables, entry_of
+from .description import Json, counters_facts, queue_facts
+from .durables import Durables
 from .interest import Interest
+from .joining import Asked, Joining, overlay_settings
 from .links import Link
+from .neighbourhood import Neighbourhood
 from .outputs import NOTHING_RECOVERED, LinkId, LogRecord, Output, Recovered
 from .outputs import Close as CloseLink
 from .publishing import Publishing, Refused
 from .reasons import DropReason
+from .receipts import Receipts, refusal_of
+from .recovery import recover
 from .requests import Requests
 from .sessions import Session, Sessions
 from .settings import BrokerSettings
@@ -47,6 +41,10 @@ from .subscriptions import Subscription
 
 SWEEPS_PER_HEARTBEAT: Final = 4
 """How often silence is looked for: a dead connection is found at most a quarter of a heartbeat late."""
+
+SWEEP_GAP_S: Final = 0.05
+"""Between two looks at all connections, and so how late a deadline of one may be found: in a crowd of slow ones each
+has a deadline of its own."""
 
 DEAD_AFTER_HEARTBEATS: Final = 3
 
@@ -66,6 +64,7 @@ class Broker:
         index: Callable[[], Index] = new_index,
     ) -> None:
         self.id = new_id(randomness)
+        self.log = recovered.log
         self.settings = settings
         self.counters = Counters()
         self.started_at = now
@@ -104,16 +103,50 @@ class Broker:
             self.confirmations,
             self._publishing,
         )
-        self._recover(recovered)
+        self._receipts = Receipts(
+            self.counters,
+            self.interest,
+            self.sessions,
+            self.confirmations,
+            self._publishing,
+            lambda outcome: self.joining.settled(outcome, self._now),
+        )
+        self.joining = self._joined(randomness, wall_us, index)
+        self.neighbourhood = Neighbourhood(self.id, settings, self.joining, self._close, self._refuse)
+        self.interest.joining = self.joining
+        self._publishing.join(self.joining)
+        recover(recovered, self.interest, self.durables, self._publishing)
         self.reload(settings, gate, now)
+
+    def _joined(self, randomness: Randomness, wall_us: int, index: Callable[[], Index]) -> Joining:
+        return Joining(
+            self.id,
+            overlay_settings(self.settings),
+            self._links,
+            self.counters,
+            self.confirmations,
+            randomness,
+            self._now,
+            index,
+            arrive=lambda arrival: self._publishing.arrive(arrival, self._now),
+            close=lambda link, reason: self._close(self._links[link], Code.TIMEOUT, reason),
+            done=self._done,
+            interest_changed=self.interest.doubt_all,
+            clock=lambda: self._now,
+            log=self.log,
+            born=wall_us,
+            expected=self.settings.overlay_links,
+        )
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def connected(self, link: LinkId, caller: Caller, now: float) -> None:
-        """Someone opened a connection."""
+    def connected(self, link: LinkId, caller: Caller, now: float, *, dialled: bool = False) -> None:
+        """Someone opened a connection; or we did, to another broker."""
         self._now = now
         self.counters.connections += 1
-        self._links[link] = Link(link, caller, self.settings.capabilities, self._outgoing, now)
+        opened = self._links[link] = Link(link, caller, self.settings.capabilities, self._outgoing, now)
+        if dialled:
+            self.neighbourhood.greet(opened)
 
     def receive(self, link: LinkId, data: bytes, now: float) -> None:
         """Bytes came in."""
@@ -125,11 +158,17 @@ class Broker:
         known.heard_at = now
         try:
             known.decoder.feed(data)
+            complete = False
             while frames := known.decoder.take():
+                complete = True
                 for frame in frames:
                     self._handle(known, frame, now)
                     if known.closing:
                         return
+            if not known.decoder.held_bytes:
+                known.frame_since = None
+            elif complete or known.frame_since is None:  # what is held began in this read
+                known.frame_since = now
         except FrameError as error:
             self.counters.faults[error.fault] += 1
             if error.fault is FrameFault.BODY and known.session is not None:
@@ -151,6 +190,8 @@ class Broker:
         known = self._links.pop(link, None)
         self._outgoing.pop(link, None)
         self._more.pop(link, None)
+        if known is not None and known.neighbour:
+            self.neighbourhood.down(known, now)
         if known is None or known.session is None or known.session.link is not known:
             return
         session = known.session
@@ -170,12 +211,15 @@ class Broker:
         if error is None:
             self._publishing.stored(stage.entries, stage.matched, now)
         else:
-            self._publishing.lost(stage.entries, stage.matched)
-        for session_id, request in stage.waiting:
+            self._publishing.lost(stage.entries, stage.matched, error)
+        for session_id, request, undo in stage.waiting:
+            if error is not None and undo is not None:
+                undo(now)
             session = self.sessions.get(session_id)
             if session is not None and session.link is not None and request:
                 failed = Failed(request, Code.DURABILITY, (error or "")[:CLOSE_TEXT_MAX], retryable=True)
-                session.link.send(Done(request) if error is None else failed)
+                if error is not None or self.joining.may_answer((session_id, request)):
+                    session.link.send(Done(request) if error is None else failed)
 
     def fetched(self, ticket: int, records: Sequence[LogRecord], lost: bool, error: str | None, now: float) -> None:
         """What a Fetch asked for."""
@@ -202,26 +246,32 @@ class Broker:
         for link in more.values():
             self._go_on(link, now)
         self._deliveries.tick(now)
+        if now >= self.joining.overlay.next_deadline():
+            self.joining.overlay.tick(now)
         for durable in self.durables.due_again(now):
             self._publishing.pump(durable, now)
         for number, token in self.confirmations.expire(now):
             self.interest.forget_token(number, token)
         if now >= self._sweep_at:
-            self._sweep_at = now + self.settings.heartbeat_s / SWEEPS_PER_HEARTBEAT
-            self._sweep(now)
+            self._sweep_at = max(self._sweep(now), now + SWEEP_GAP_S)
 
     def next_deadline(self) -> float:
         """When `tick` is to be called, at the latest."""
         if self._more:
             return self._now
-        due = [self._sweep_at]
+        due = [self._sweep_at, self.joining.next_deadline(self._now)]
         timed = (self._deliveries, self.confirmations, self.durables)
         due.extend(deadline for part in timed if (deadline := part.next_deadline()) is not None)
         return min(due)
 
     def take_output(self) -> list[Output]:
         """What the face is to do, in order."""
-        self._tell_publishers()
+        self.joining.overlay.settle(self._now)
+        for early, hello in self.joining.take_early(self._now):
+            if not early.closing and early.id in self._links:
+                self._admit(early, hello, self._now)
+        self._receipts.send()
+        self._deliveries.count()
         outputs: list[Output] = []
         outputs.extend(self.durables.take(self._now))
         outgoing = self._outgoing.copy()
@@ -249,6 +299,7 @@ class Broker:
             self._end(session, now)
         for link in list(self._links.values()):
             self._close_when_drained(link, now)
+        self.durables.hurry(now)
 
     @property
     def draining(self) -> bool:
@@ -256,14 +307,14 @@ class Broker:
 
     @property
     def drained(self) -> bool:
-        """Whether nobody is connected any more and everything is stored."""
+        """Whether nobody is connected any more and everything is stored that can be."""
         return self._draining and not self._links and self.durables.idle
 
     def reload(self, settings: BrokerSettings, gate: Gate, now: float) -> None:
         """Other settings from now on; sessions keep the permissions that they were opened with until they reconnect."""
         self._now = now
         self.settings = self._deliveries.settings = self._publishing.settings = settings
-        self._requests.settings = self.durables.settings = settings
+        self._requests.settings = self.durables.settings = self.neighbourhood.settings = settings
         self._publishing.log_filter = parse(settings.log_filter) if settings.log_filter else None
         self._gate = gate
 
@@ -280,35 +331,26 @@ class Broker:
             "durables": len(self.durables),
             "advertisements": len(self.interest.advertisements),
             "awaiting_confirmation": len(self.confirmations),
+            "neighbours": len(self.neighbourhood),
+            "brokers": len(self.joining.overlay.map),
             **queue_facts(self.interest),
             "counters": counters_facts(self.counters),
         }
 
-    def describe_links(self) -> list[Json]:
-        """Its connections."""
-        return [link_facts(link, self._now) for link in self._links.values()]
-
-    def describe_clients(self) -> list[Json]:
-        """Its clients, connected or expected back."""
-        return [client_facts(session) for session in self.sessions.all()]
-
-    def describe_subscriptions(self) -> list[Json]:
-        """Its subscriptions, those included that are durable and away."""
-        away = [durable for durable in self.durables.all() if durable.subscription is None]
-        return [subscription_facts(open) for open in self.interest.subscriptions] + list(
-            map(absent_durable_facts, away)
-        )
-
-    def describe_advertisements(self) -> list[Json]:
-        """Its publishers' advertisements."""
-        return [advertisement_facts(advertisement) for advertisement in self.interest.advertisements]
+    @property
+    def links(self) -> list[tuple[Link, float]]:
+        """All connections, and the time."""
+        return [(link, self._now) for link in self._links.values()]
 
     # --- frames -------------------------------------------------------------------------------------------------------
 
     def _handle(self, link: Link, frame: Frame, now: float) -> None:
         session = link.session
         if session is None:
-            self._handshake(link, frame, now)
+            if link.neighbour:
+                self.neighbourhood.hear(link, frame, now)
+            else:
+                self._handshake(link, frame, now)
         elif isinstance(frame, Publish):
             self._publish(link, session, frame, now)
         elif isinstance(frame, Ping):
@@ -329,7 +371,13 @@ class Broker:
             self.counters.refused += 1
             self.counters.dropped[refused.reason] += 1
             if frame.confirm or not refused.retryable:
-                link.send(Refusal(frame.sequence, refused.code, refused.message, refused.retryable))
+                link.send(refusal_of(frame.sequence, refused))
+
+    def _done(self, asked: Asked) -> None:
+        """What a request asked for is so."""
+        session = self.sessions.get(asked[0])
+        if session is not None and session.link is not None:
+            session.link.send(Done(asked[1]))
 
     def _pong(self, link: Link, session: Session, now: float) -> None:
         if link.pinged_at is not None:
@@ -347,12 +395,25 @@ class Broker:
     # --- handshake ----------------------------------------------------------------------------------------------------
 
     def _handshake(self, link: Link, frame: Frame, now: float) -> None:
+        if link.dialled:
+            reason = self.neighbourhood.welcomed(link, frame, now)
+            if reason:
+                self._closed(link, reason)
+            return
         refusal = link.handshake.receive(frame)
         if refusal is not None or not isinstance(frame, Hello):
             if refusal is not None:
                 link.send(refusal)
             self._closed(link, link.handshake.refusal.message if link.handshake.refusal else "closed")
             return
+        if frame.role is Role.BROKER:
+            self.neighbourhood.admit(link, frame, now)
+        elif self.joining.look_joined(now):
+            self._admit(link, frame, now)
+        else:
+            self.joining.early[link] = frame
+
+    def _admit(self, link: Link, frame: Hello, now: float) -> None:
         principal = self._principal(frame, link.caller)
         if principal is None:
             self._refuse(link, Code.AUTH, "who you are is not known here", retryable=False)
@@ -390,12 +451,14 @@ class Broker:
             heartbeat_s=self.settings.heartbeat_s,
             resumed=resumed,
             delivered=session.delivered,
+            log=self.log,
         )
         link.send(welcome)
         link.session = session
         link.hello = hello
         link.decoder.establish(link.version)
         self._ping(link, now)
+        self.joining.introduce(link)
         if resumed:
             self._resume(session, link)
         self._go_on(link, now)
@@ -421,7 +484,7 @@ class Broker:
             return False
         return True
 
-    def _refuse(self, link: Link, code: Code, message: str, *, retryable: bool) -> None:
+    def _refuse(self, link: Link, code: Code, message: str, *, retryable: bool = True) -> None:
         self.counters.rejected[code] += 1
         link.send(link.handshake.refuse(code, message, retryable=retryable))
         self._closed(link, message)
@@ -464,6 +527,9 @@ class Broker:
     def _go_on(self, link: Link, now: float) -> None:
         """Write what waits for this connection."""
         session = link.session
+        if link.neighbour:
+            self.joining.pump(link)
+            self._note_more(link)
         if session is None or session.link is not link:
             return
         self._deliveries.pump(session, now)
@@ -474,40 +540,28 @@ class Broker:
     def _note_more(self, link: Link) -> None:
         """Remember a connection that could take more than one burst."""
         session = link.session
+        if link.neighbour and link.takes_data and self.joining.holds(link.id):
+            self._more[link.id] = link
         if session is None or not link.takes_data or session.link is not link:
             return
-        if session.backlog or any(_reads_on(durable, self.settings.durable_window) for durable in session.durables):
+        if session.backlog or any(durable.reads_on(self.settings.durable_window) for durable in session.durables):
             self._more[link.id] = link
 
-    def _tell_publishers(self) -> None:
-        receipts: dict[Session, list[tuple[int, int]]] = {}
-        for outcome in self.confirmations.take():
-            session = self.sessions.of_publisher(outcome.publisher)
-            refused = _refused(outcome) if outcome.code else None
-            if refused is not None:
-                self._publishing.remember(EventId(outcome.publisher, outcome.sequence), refused)
-            if session is None or session.link is None:
-                continue  # it will ask again
-            if refused is not None:
-                session.link.send(Refusal(outcome.sequence, refused.code, refused.message, refused.retryable))
-            else:
-                self.counters.confirmed += 1
-                receipts.setdefault(session, []).append((outcome.sequence, outcome.matched))
-        for session, confirmed in receipts.items():
-            assert session.link is not None
-            for start in range(0, len(confirmed), ACKNOWLEDGED_MAX):
-                sequences, matched = zip(*confirmed[start : start + ACKNOWLEDGED_MAX], strict=True)
-                session.link.send(Receipt(sequences, matched))
-
-    def _sweep(self, now: float) -> None:
-        """Look for silence: strangers without a hello, peers that died, sessions that nobody came back to."""
+    def _sweep(self, now: float) -> float:
+        """Look for silence: hellos and frames that do not come or end, peers that died, sessions that nobody came back
+        to. When to look again: often enough that whatever begins in between is found in time."""
+        settings = self.settings
+        hello_s, frame_s = settings.hello_timeout_s, settings.frame_timeout_s
+        again_at = now + min(settings.heartbeat_s / SWEEPS_PER_HEARTBEAT, hello_s, frame_s)
         for link in list(self._links.values()):
-            if link.closing:
+            if link.closing or link.neighbour:
                 continue
-            if link.session is None:
-                if now - link.opened_at >= self.settings.hello_timeout_s:
-                    self._close(link, Code.TIMEOUT, "no hello")
-            else:
+            cut_at = link.cut_at(hello_s, frame_s)
+            if cut_at <= now:
+                self._cut_short(link)
+                continue
+            again_at = min(again_at, cut_at)
+            if link.session is not None:
                 self._check_alive(link, now)
                 if self._draining:
                     self._close_when_drained(link, now)
@@ -516,47 +570,28 @@ class Broker:
                 self._end(session, now)
         if self.interest.doubtful:
             self.interest.review()
+        if self.joining.names_changed():
+            for session in self.sessions.all():
+                self.joining.introduce(session.link)
+        return again_at
+
+    def _cut_short(self, link: Link) -> None:
+        if link.session is None:
+            self._close(link, Code.TIMEOUT, "no hello")
+        else:
+            unfinished = f"a frame was not complete within {self.settings.frame_timeout_s:g} s"
+            self._close(link, Code.TIMEOUT, unfinished, retryable=True)
 
     def _check_alive(self, link: Link, now: float) -> None:
         silent_s = now - link.heard_at
         if silent_s >= DEAD_AFTER_HEARTBEATS * self.settings.heartbeat_s:
             self._close(link, Code.TIMEOUT, f"silent for {silent_s:.1f} s", retryable=True)
-        elif link.pinged_at is None and (silent_s >= self.settings.heartbeat_s or _has_news(link)):
+        elif link.pinged_at is None and (silent_s >= self.settings.heartbeat_s or link.has_news):
             self._ping(link, now)
 
     def _ping(self, link: Link, now: float) -> None:
         link.pinged_at = now
-        proves = _has_news(link)  # then it overtakes nothing
+        proves = link.has_news  # then it overtakes nothing
         if link.session is not None:
             link.session.begin_proof()
         link.send(Ping(new_id(self._randomness)), behind=proves)
-
-    def _recover(self, recovered: Recovered) -> None:
-        """Take up durable subscriptions and the memory of duplicates where the log left them."""
-        for cursor in recovered.cursors:
-            durable = Durable(
-                self.interest.new_number(),
-                cursor.owner,
-                cursor.name,
-                parse(cursor.filter),
-                cursor.acknowledged,
-                set(cursor.beyond),
-            )
-            self.durables.add(durable)
-            self.interest.add(durable)
-        for record in recovered.recent:
-            self._publishing.recover(entry_of(record).frame.id)
-
-
-def _has_news(link: Link) -> bool:
-    return link.session is not None and bool(link.session.news)
-
-
-def _refused(outcome: Outcome) -> Refused:
-    """What a publisher hears when it repeats an event that could not be confirmed."""
-    retryable = outcome.code == Code.DURABILITY
-    return Refused(DropReason.DUPLICATE, outcome.code, outcome.message, retryable=retryable)
-
-
-def _reads_on(durable: Durable, window: int) -> bool:
-    return not durable.keeps_up and not durable.fetching and durable.pending < window

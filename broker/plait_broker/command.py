@@ -38,13 +38,16 @@ def _not_available(context: click.Context, parameter: click.Parameter, value: ob
         raise click.UsageError(f"{parameter.opts[0]} is not available yet in this version", context)
 
 
-def _options(given: dict[str, str | None]) -> Options:
+def _options(given: dict[str, str | None], links: tuple[str, ...]) -> Options:
     keys = {"token_file": "access.token_file"}
-    return {
+    found: dict[str, tuple[str, object]] = {
         keys.get(name, name): (f"--{name.replace('_', '-')}", value)
         for name, value in given.items()
         if value is not None
     }
+    if links:
+        found["overlay.links"] = ("--link", list(links))
+    return found
 
 
 @click.command("broker", short_help="Run a broker.")
@@ -54,18 +57,25 @@ def _options(given: dict[str, str | None]) -> Options:
 @click.option("--http", metavar="H:P|off", help="Where HTTP is served; 127.0.0.1:4681 unless told otherwise.")
 @click.option("--data", metavar="DIR", help="Where events for durable subscriptions are kept; without it nowhere.")
 @click.option("--token-file", metavar="FILE", help="Holds a token; who has it may do everything.")
-@click.option("--link", multiple=True, metavar="H:P", callback=_not_available, expose_value=False, hidden=True)
+@click.option("--link", "links", multiple=True, metavar="H:P", help="Another broker to link to; as often as there are.")
 @click.option("--telemetry", metavar="DIR", callback=_not_available, expose_value=False, hidden=True)
 @click.option("--check-config", is_flag=True, help="Say whether the configuration is right, and end.")
 @click.option("--json", "as_json", is_flag=True, help="The ready line and the log as one JSON object a line.")
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_default=True)
-def broker(config: Path | None, check_config: bool, as_json: bool, log_level: str, **given: str | None) -> None:
+def broker(
+    config: Path | None,
+    check_config: bool,
+    as_json: bool,
+    log_level: str,
+    links: tuple[str, ...],
+    **given: str | None,
+) -> None:
     """Run one broker until SIGTERM or Ctrl+C.
 
     What is not given comes from PLAIT_BROKER__... variables (PLAIT_BROKER__LISTEN=0.0.0.0:4680), then from --config,
     then from defaults.
     """
-    options = _options(given)
+    options = _options(given, links)
 
     def read() -> Configuration:
         return read_configuration(config, options)

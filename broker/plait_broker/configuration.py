@@ -5,6 +5,11 @@
     http = "127.0.0.1:4681"                         # or "off"
     data = "/var/lib/plait"                         # without it nothing is durable
 
+    [overlay]                                       # other brokers
+    links = ["10.0.0.2:4680"]                       # to connect to; they may connect as well
+    secret_file = "overlay-secret"                  # what all brokers know (or secret, or secret_env); without one,
+                                                    # only brokers on this machine are let in
+
     [retention]                                     # of the log in `data`
     bytes_max = 1_073_741_824
     age_s_max = 604_800
@@ -19,6 +24,7 @@
 
     [limits]                                        # the fields of BrokerSettings and DoorLimits
     heartbeat_s = 5.0
+    frame_timeout_s = 10.0                          # for one frame, once it has begun
 
     [access]
     token_file = "token"                            # whoever has it may do everything (or token, or token_env)
@@ -47,6 +53,7 @@ from typing import Any, Final, TypeAlias
 
 from plait_core.errors import FilterError
 from plait_core.filters import Filter, parse
+from plait_core.limits import NEIGHBOURS_MAX
 
 from .access import ALL, Keyring, Principal, Rules, digest
 from .admission import DoorLimits
@@ -60,7 +67,7 @@ __all__ = ["Access", "Configuration", "ConfigurationError", "TlsFiles", "parse_c
 LISTEN: Final = Endpoint("127.0.0.1", 4680)
 HTTP: Final = Endpoint("127.0.0.1", 4681)
 
-Options: TypeAlias = Mapping[str, tuple[str, str]]
+Options: TypeAlias = Mapping[str, tuple[str, object]]
 """What the command line says: by dotted key, the option's name and its value."""
 
 VARIABLE_PREFIX: Final = "PLAIT_BROKER__"
@@ -76,7 +83,7 @@ _SECONDS: Final = (0.001, 86_400.0)
 _COUNT: Final = (1, 2**40)
 _FRACTIONS: Final = {"slow_fraction"}
 _WINDOW_MAX: Final = 2**20
-_NOT_LIMITS: Final = {"name", "capabilities", "log_filter"}
+_NOT_LIMITS: Final = {"name", "capabilities", "log_filter", "overlay_secret", "overlay_links"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,8 @@ class Configuration:
     data: Path | None = None
     retention: Retention = field(default_factory=Retention)
     tls: TlsFiles | None = None
+    links: tuple[Endpoint, ...] = ()
+    """Other brokers to connect to."""
     door: DoorLimits = field(default_factory=DoorLimits)
     access: Access = field(default_factory=Access)
 
@@ -150,8 +159,8 @@ def parse_configuration(
         if variable.startswith(VARIABLE_PREFIX):
             path = tuple(variable.removeprefix(VARIABLE_PREFIX).lower().split("__"))
             _override(table, origin, path, variable, _as_toml(path, value))
-    for key, (option, value) in (options or {}).items():
-        _override(table, origin, tuple(key.split(".")), option, value)
+    for key, (option, given) in (options or {}).items():
+        _override(table, origin, tuple(key.split(".")), option, given)
     return _configuration(Section(table, origin))
 
 
@@ -193,6 +202,7 @@ def _override(table: Table, origin: Origin, path: KeyPath, by: str, value: objec
 _SECRET_KEYS: Final = {name: (name, f"{name}_file", f"{name}_env") for name in ("token", "http_token")}
 _TEXT_KEYS: Final = {
     *("name", "listen", "http", "data", "certificate", "key", "client_ca", "client_certificate", "log_filter"),
+    *("secret", "secret_file", "secret_env"),
     *(key for keys in _SECRET_KEYS.values() for key in keys),
 }
 
@@ -219,13 +229,15 @@ def _configuration(root: Section) -> Configuration:
     listen = _endpoint(root, "listen") or base.listen
     http = None if root.text("http") == "off" else _endpoint(root, "http") or base.http
     settings, door = _limits(root.section("limits"))
+    links, secret = _overlay(root.section("overlay"))
     found = Configuration(
-        settings=replace(settings, name=name),
+        settings=replace(settings, name=name, overlay_secret=secret, overlay_links=len(links)),
         listen=listen,
         http=http,
         data=root.path("data"),
         retention=_retention(root.section("retention")),
         tls=_tls(root.section("tls")),
+        links=links,
         door=door,
         access=_access(root.section("access")),
     )
@@ -241,6 +253,25 @@ def _endpoint(section: Section, key: str) -> Endpoint | None:
         return None if text is None else Endpoint.parse(text)
     except ValueError as error:
         raise section.error(key, str(error)) from None
+
+
+def _overlay(section: Section | None) -> tuple[tuple[Endpoint, ...], str]:
+    """Where other brokers are, and what they must know."""
+    if section is None:
+        return (), ""
+    links: list[Endpoint] = []
+    for text in section.texts("links") or ():
+        try:
+            links.append(Endpoint.parse(text))
+        except ValueError as error:
+            raise section.error("links", str(error)) from None
+    if len(set(links)) != len(links) or any(not link.port for link in links):
+        raise section.error("links", "names an address twice, or a port 0", hint="each is another broker's HOST:PORT")
+    if len(links) > NEIGHBOURS_MAX:
+        raise section.error("links", f"names more than {NEIGHBOURS_MAX} brokers")
+    secret = section.secret("secret") or ""
+    section.finish()
+    return tuple(links), secret
 
 
 def _retention(section: Section | None) -> Retention:

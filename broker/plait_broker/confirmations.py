@@ -26,10 +26,12 @@ class Outcome(NamedTuple):
     code: str
     """Why it is not confirmed; empty when it is."""
     message: str = ""
+    silent: tuple[Party, ...] = ()
+    """Who had not answered when time was up, ascending."""
 
 
 class _Awaited:
-    __slots__ = ("code", "deadline", "failed", "matched", "parties", "publisher", "sequence")
+    __slots__ = ("code", "deadline", "failed", "matched", "parties", "publisher", "sequence", "why")
 
     def __init__(self, publisher: int, sequence: int, matched: int, parties: set[Party], deadline: float) -> None:
         self.publisher = publisher
@@ -38,14 +40,14 @@ class _Awaited:
         self.parties = parties
         self.deadline = deadline
         self.failed = 0
-        self.code = ""
+        self.code = self.why = ""
 
 
 class Confirmations:
     """Events that wait, and outcomes that are ready."""
 
     def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._waiting: dict[tuple[int, int], _Awaited] = {}  # by (publisher, sequence), in order of deadline
         self._by_party: dict[Party, _Awaited] = {}
         self._pending: Counter[int] = Counter()
@@ -60,7 +62,7 @@ class Confirmations:
             self._ready.append(Outcome(publisher, sequence, matched, ""))
             return
         assert (publisher, sequence) not in self._waiting, "an event is admitted once"
-        awaited = _Awaited(publisher, sequence, matched, parties, now + self._timeout_s)
+        awaited = _Awaited(publisher, sequence, matched, parties, now + self.timeout_s)
         self._waiting[publisher, sequence] = awaited
         self._pending[publisher] += 1
         for party in parties:
@@ -74,18 +76,21 @@ class Confirmations:
         """Whether an event's outcome is still open."""
         return (publisher, sequence) in self._waiting
 
-    def acknowledge(self, party: Party) -> None:
-        """A party has the event. Those that nobody waits for are ignored."""
+    def acknowledge(self, party: Party, matched: int = 0) -> None:
+        """A party has the event, and so have as many subscriptions that were not counted before. Parties that nobody
+        waits for are ignored."""
         awaited = self._by_party.pop(party, None)
         if awaited is not None:
+            awaited.matched += matched
             self._settle(awaited, party)
 
-    def fail(self, party: Party, code: str) -> None:
-        """A party will not have the event."""
+    def fail(self, party: Party, code: str, why: str = "") -> None:
+        """A party will not have the event; `why` is a sentence for its publisher, who hears the first."""
         awaited = self._by_party.pop(party, None)
         if awaited is not None:
             awaited.failed += 1
             awaited.code = awaited.code or code
+            awaited.why = awaited.why or why
             self._settle(awaited, party)
 
     def next_deadline(self) -> float | None:
@@ -97,12 +102,13 @@ class Confirmations:
         silent: list[Party] = []
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             awaited = next(iter(self._waiting.values()))
-            for party in awaited.parties:
+            unanswered = tuple(sorted(awaited.parties))
+            for party in unanswered:
                 del self._by_party[party]
-            silent.extend(awaited.parties)
-            awaited.failed += len(awaited.parties)
+            silent.extend(unanswered)
+            awaited.failed += len(unanswered)
             awaited.code = awaited.code or Code.TIMEOUT
-            self._finish(awaited)
+            self._finish(awaited, unanswered)
         return silent
 
     def take(self) -> list[Outcome]:
@@ -115,10 +121,10 @@ class Confirmations:
         if not awaited.parties:
             self._finish(awaited)
 
-    def _finish(self, awaited: _Awaited) -> None:
+    def _finish(self, awaited: _Awaited, silent: tuple[Party, ...] = ()) -> None:
         del self._waiting[awaited.publisher, awaited.sequence]
         self._pending[awaited.publisher] -= 1
         if not self._pending[awaited.publisher]:
             del self._pending[awaited.publisher]
-        message = f"{awaited.failed} of those it was for did not get it" if awaited.failed else ""
-        self._ready.append(Outcome(awaited.publisher, awaited.sequence, awaited.matched, awaited.code, message))
+        message = awaited.why or (f"{awaited.failed} of those it was for did not get it" if awaited.failed else "")
+        self._ready.append(Outcome(awaited.publisher, awaited.sequence, awaited.matched, awaited.code, message, silent))

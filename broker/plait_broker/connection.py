@@ -24,7 +24,7 @@ FLUSH_S: Final = 5.0
 class Driver(Protocol):
     """What a connection tells of itself."""
 
-    def opened(self, connection: Connection, caller: Caller) -> LinkId: ...
+    def opened(self, connection: Connection, caller: Caller, *, dialled: bool = False) -> LinkId: ...
     def received(self, link: LinkId, data: bytes) -> None: ...
     def writable(self, link: LinkId, writable: bool) -> None: ...
     def lost(self, link: LinkId) -> None: ...
@@ -33,15 +33,16 @@ class Driver(Protocol):
 class Connection(asyncio.Protocol):
     """Between a transport and the driver."""
 
-    __slots__ = ("_close_by", "_driver", "_left", "_link", "_timer", "_transport")
+    __slots__ = ("_close_by", "_dialled", "_driver", "_left", "_link", "_timer", "_transport")
 
     _transport: asyncio.Transport
     _link: LinkId
 
-    def __init__(self, driver: Driver, left: Callable[[], None]) -> None:
-        """`left` is called when the connection is gone."""
+    def __init__(self, driver: Driver, left: Callable[[], None], *, dialled: bool = False) -> None:
+        """`left` is called when the connection is gone; `dialled`: to another broker, by this one."""
         self._driver = driver
         self._left = left
+        self._dialled = dialled
         self._close_by: float | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -51,7 +52,7 @@ class Connection(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)  # which uvloop's is by its methods, not by its class
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._transport = transport
-        self._link = self._driver.opened(self, _caller(transport))
+        self._link = self._driver.opened(self, _caller(transport), dialled=self._dialled)
 
     def data_received(self, data: bytes) -> None:
         if self._close_by is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from .histograms import DelayHistogram
 from .reasons import DropReason
 
 
@@ -18,8 +19,17 @@ class Counters:
     delivered: int = 0
     """Deliveries written: an event for three subscriptions counts three."""
     logged: int = 0
+    forwarded: int = 0
+    """Copies of events handed on for other brokers."""
+    arrived: int = 0
+    """Events that came from other brokers for subscribers of this one."""
     confirmed: int = 0
     refused: int = 0
+    delivery_delays: DelayHistogram = field(default_factory=DelayHistogram)
+    """Of deliveries written: how long each event had been under way, by what its frame says."""
+    matching_times: DelayHistogram = field(default_factory=DelayHistogram)
+    """Of events that arrived: from the read that brought them until all of that read was matched. The face counts
+    these, for it has the clock."""
     bytes_in: int = 0
     bytes_out: int = 0
     connections: int = 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Final
 
-from plait_core.wire import ControlFrame, EventFrame
+from plait_core.wire import ControlFrame, EventFrame, Forward
 from plait_core.wire.delivering import Named
 from plait_core.wire.session_frames import CONFIRM, LATE, Full, Late, Notice, NoticeKind
 
@@ -43,6 +43,7 @@ class Deliveries:
         self.settings = settings
         self._path = (broker,)
         self._counters = counters
+        self._run = self._run_us = 0
         self._confirmations = confirmations
         self._close = close
         self._ended = ended
@@ -166,9 +167,21 @@ class Deliveries:
     def _write(
         self, link: Link, session: Session, frame: EventFrame, delay_us: int, deliveries: Sequence[Named]
     ) -> None:
-        link.deliver(frame, delay_us, self._path, deliveries)
+        path = self._path if type(frame) is not Forward else frame.path + self._path
+        link.deliver(frame, delay_us, path, deliveries)
         session.delivered += 1
-        self._counters.delivered += len(deliveries)
+        if delay_us != self._run_us:
+            self.count()
+            self._run_us = delay_us
+        self._run += len(deliveries)
+
+    def count(self) -> None:
+        """Account for what was written. Deliveries in a row are mostly of one publisher and have one delay, so they are
+        counted together: when another delay comes, and before output is taken."""
+        run, self._run = self._run, 0
+        if run:
+            self._counters.delivered += run
+            self._counters.delivery_delays.observe(self._run_us, run)
 
     def _write_queued(self, link: Link, subscription: Subscription, entry: Queued, now: float) -> None:
         delay_us = entry.delay_us + round((now - entry.arrived) * 1_000_000)

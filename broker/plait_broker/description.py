@@ -6,16 +6,20 @@ name that they gave, their publisher id and their address.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plait_core.ids import id_text
 
 from .counters import Counters
 from .durables import Durable
+from .histograms import DelayHistogram
 from .interest import Interest
 from .links import Link
 from .sessions import Advertisement, Session
 from .subscriptions import Subscription
+
+if TYPE_CHECKING:
+    from .broker import Broker
 
 Json: TypeAlias = dict[str, Any]
 
@@ -27,8 +31,12 @@ def counters_facts(counters: Counters) -> Json:
         "admitted": counters.admitted,
         "delivered": counters.delivered,
         "logged": counters.logged,
+        "forwarded": counters.forwarded,
+        "arrived": counters.arrived,
         "confirmed": counters.confirmed,
         "refused": counters.refused,
+        "delivery_delay_ms": _percentiles_ms(counters.delivery_delays),
+        "matching_ms": _percentiles_ms(counters.matching_times),
         "bytes_in": counters.bytes_in,
         "bytes_out": counters.bytes_out,
         "connections": counters.connections,
@@ -36,6 +44,12 @@ def counters_facts(counters: Counters) -> Json:
         "faults": dict(sorted(counters.faults.items())),
         "rejected": dict(sorted(counters.rejected.items())),
     }
+
+
+def _percentiles_ms(times: DelayHistogram) -> Json:
+    """None of each while nothing was measured."""
+    found = {f"p{percent}": times.percentile_us(percent / 100) for percent in (50, 90, 99)}
+    return {name: None if us is None else round(us / 1000, 3) for name, us in found.items()}
 
 
 def queue_facts(interest: Interest) -> Json:
@@ -126,4 +140,70 @@ def advertisement_facts(advertisement: Advertisement) -> Json:
         "filter": advertisement.filter.text,
         "rate": advertisement.rate or None,
         "matching": advertisement.matching,
+    }
+
+
+# --- of a whole broker ------------------------------------------------------------------------------------------------
+
+
+def describe_links(broker: Broker) -> list[Json]:
+    """Its connections: clients, and other brokers."""
+    return [
+        link_facts(link, now) | (neighbour_facts(link, broker) if link.neighbour else {}) for link, now in broker.links
+    ]
+
+
+def describe_clients(broker: Broker) -> list[Json]:
+    """Its clients, connected or expected back."""
+    return [client_facts(session) for session in broker.sessions.all()]
+
+
+def describe_subscriptions(broker: Broker) -> list[Json]:
+    """Its subscriptions, those included that are durable and away."""
+    away = [durable for durable in broker.durables.all() if durable.subscription is None]
+    return [subscription_facts(open) for open in broker.interest.subscriptions] + list(map(absent_durable_facts, away))
+
+
+def describe_advertisements(broker: Broker) -> list[Json]:
+    """Its publishers' advertisements."""
+    return [advertisement_facts(advertisement) for advertisement in broker.interest.advertisements]
+
+
+def describe_topology(broker: Broker) -> Json:
+    """The overlay as this broker knows it: the same from every broker, once it has settled. Of itself it tells all."""
+    overlay = broker.joining.overlay
+    distances = overlay.map.distances(broker.id)
+    sheets = overlay.map.sheets
+    return {
+        "brokers": [
+            {
+                "name": sheet.name,
+                "id": id_text(sheet.origin),
+                "reachable": sheet.origin in distances,
+                "distance_ms": distances.get(sheet.origin, 0) / 1000,
+                "neighbours": len(sheet.neighbours),
+                **(broker.describe() if sheet.origin == broker.id else {}),
+            }
+            for sheet in sorted(sheets, key=lambda sheet: (sheet.origin != broker.id, sheet.name, sheet.origin))
+        ],
+        "links": [
+            {"from": id_text(sheet.origin), "to": id_text(far), "delay_ms": delay_us / 1000}
+            for sheet in sheets
+            for far, delay_us in zip(sheet.neighbours, sheet.delays_us, strict=True)
+        ],
+    }
+
+
+def neighbour_facts(link: Link, broker: Broker) -> Json:
+    """A link to another broker."""
+    neighbour = broker.joining.overlay.neighbours.get(link.neighbour)
+    if neighbour is None:
+        return {"role": "broker"}
+    return {
+        "role": "broker",
+        "name": neighbour.name,
+        "broker": id_text(neighbour.id),
+        "delay_ms": round(neighbour.delay_us / 1000, 3),
+        "jitter_ms": round(neighbour.jitter_us / 1000, 3),
+        "events": neighbour.sent,
     }

@@ -64,8 +64,7 @@ class BrokerDriver:
 
     @property
     def _finished(self) -> bool:
-        """Nobody is connected, and nothing is left to store that can be stored."""
-        return self.broker.drained or (self._log is None and self.broker.draining and not self._connections)
+        return self.broker.drained and not self._connections
 
     async def stop(self) -> None:
         """Cut what is still connected, and do nothing more."""
@@ -84,20 +83,24 @@ class BrokerDriver:
 
     # --- from connections ---------------------------------------------------------------------------------------------
 
-    def opened(self, connection: Connection, caller: Caller) -> LinkId:
+    def opened(self, connection: Connection, caller: Caller, *, dialled: bool = False) -> LinkId:
         """A connection is there."""
         self._links += 1
         self._connections[self._links] = connection
-        self.broker.connected(self._links, caller, monotonic())
+        self.broker.connected(self._links, caller, monotonic(), dialled=dialled)
         self._schedule_flush()
         return self._links
 
     def received(self, link: LinkId, data: bytes) -> None:
         """Bytes came in."""
+        began, counters = monotonic(), self.broker.counters
+        published = counters.published
         try:
-            self.broker.receive(link, data, monotonic())
+            self.broker.receive(link, data, began)
         except Exception:
             self._fail(link)
+        if published := counters.published - published:
+            counters.matching_times.observe(int((monotonic() - began) * 1_000_000), published)
         self._turn_bytes += len(data)
         if self._turn_bytes >= TURN_BYTES_MAX:
             self._take_output()

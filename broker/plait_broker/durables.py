@@ -8,7 +8,7 @@ place on. What is sent but not acknowledged is bounded by a window, so nothing i
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -57,6 +57,12 @@ class Durable:
     keeps_up: bool = False
     """Everything stored was sent or did not match, so that new entries go straight to it."""
     fetching: bool = False
+    kept: bool = False
+    """Whether the log knows of it: one that it never stored is undone when storing it fails."""
+
+    def reads_on(self, window: int) -> bool:
+        """Whether more of the log could be sent to it now."""
+        return not self.keeps_up and not self.fetching and self.pending < window
 
     @property
     def pending(self) -> int:
@@ -82,14 +88,22 @@ class Durable:
             self.beyond = {p for p in self.beyond if p > place}
 
 
+class Asked(NamedTuple):
+    """A request that is done when something is stored."""
+
+    session: int
+    request: int
+    undo: Callable[[float], None] | None = None
+    """Takes back what the request has done already, should that not be stored."""
+
+
 class Staged(NamedTuple):
     """What one ticket stores."""
 
     entries: list[Entry]
     matched: list[list[Durable]]
     durables: list[Durable]
-    waiting: list[tuple[int, int]]
-    """Requests (session id, number) that are done when this is stored."""
+    waiting: list[Asked]
     forgotten: list[tuple[str, str]]
 
 
@@ -118,14 +132,23 @@ class Durables:
         self._again: dict[Durable, float] = {}
         """When to read again for those that could not be served."""
         self._to_fetch: list[Fetch] = []
+        self._failing = False
 
     def __len__(self) -> int:
         return len(self._by_key)
 
     @property
     def idle(self) -> bool:
-        """Whether everything given is stored."""
-        return not self._pending and not self._stage.entries and not self._dirty and not self._stage.waiting
+        """Whether everything given is stored, but for places that the log has just failed to store."""
+        if self._pending or self._stage.entries or self._stage.waiting:
+            return False
+        return self._failing or not self._dirty
+
+    def hurry(self, now: float) -> None:
+        """The broker is stopping: what could not be stored is tried once more, now."""
+        self._failing = False
+        if self._flush_at is not None:
+            self._flush_at = now
 
     def all(self) -> list[Durable]:
         return list(self._by_key.values())
@@ -142,12 +165,24 @@ class Durables:
                 if entry.position > durable.acknowledged and durable.filter.matches(entry.frame.attributes()):
                     stage.matched[at] = [*stage.matched[at], durable]
 
-    def forget(self, durable: Durable, waiting: tuple[int, int]) -> None:
+    def forget(self, durable: Durable, waiting: Asked) -> None:
         """Give a durable subscription up; the request waits until that is stored."""
-        del self._by_key[durable.owner, durable.name]
-        self._dirty.pop(durable, None)
+        self._drop(durable)
         self._stage.forgotten.append((durable.owner, durable.name))
         self._stage.waiting.append(waiting)
+
+    def withdraw(self, durable: Durable, now: float) -> None:
+        """One that could not be stored was never there; what may still be stored of it is deleted again."""
+        assert durable.subscription is None, "whoever has taken it up is told first"
+        self._drop(durable)
+        if any(durable in stage.durables for stage in self._pending.values()):
+            self._stage.forgotten.append((durable.owner, durable.name))
+            self._flush_at = self._flush_at or now + CURSOR_DELAY_S
+
+    def _drop(self, durable: Durable) -> None:
+        del self._by_key[durable.owner, durable.name]
+        self._dirty.pop(durable, None)
+        self._again.pop(durable, None)
 
     def attach(self, durable: Durable, subscription: Subscription) -> None:
         """A client takes it up."""
@@ -169,7 +204,7 @@ class Durables:
         durable.keeps_up = False
         self.touch(durable, now)
 
-    def touch(self, durable: Durable, now: float, waiting: tuple[int, int] | None = None) -> None:
+    def touch(self, durable: Durable, now: float, waiting: Asked | None = None) -> None:
         """Its place is to be stored: soon, or now if a request waits for that."""
         self._dirty[durable] = None
         if waiting is not None:
@@ -215,9 +250,12 @@ class Durables:
     def persisted(self, ticket: int, stored: bool, now: float) -> Staged:
         """A ticket came back. Its entries are in the tail when they are stored, and are nowhere when not."""
         stage = self._pending.pop(ticket)
+        self._failing = not stored
         if stage.entries:
             self.stored = stage.entries[-1].position
         if stored:
+            for durable in stage.durables:
+                durable.kept = True
             for entry in stage.entries:
                 self._tail[entry.position] = entry
             while len(self._tail) > self.settings.durable_tail:

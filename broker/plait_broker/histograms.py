@@ -30,14 +30,26 @@ class DelayHistogram:
         `sum_us += us`."""
         self.sum_us = 0
 
-    def observe(self, delay_us: int) -> None:
-        """Count one time."""
+    def observe(self, delay_us: int, times: int = 1) -> None:
+        """Count a time, that many times."""
         assert delay_us >= 0
-        self.counts[delay_us.bit_length()] += 1
-        self.sum_us += delay_us
+        self.counts[delay_us.bit_length()] += times
+        self.sum_us += delay_us * times
 
     def __len__(self) -> int:
         return sum(self.counts)
+
+    def percentile_us(self, fraction: float) -> float | None:
+        """What that fraction of the times is not above, read off within its bucket as if times were even there; None
+        while there are none."""
+        assert 0 < fraction <= 1
+        wanted, below = fraction * len(self), 0
+        for bits, count in enumerate(self.counts):
+            if count and below + count >= wanted:
+                least = (1 << bits) >> 1
+                return least + (wanted - below) / count * ((1 << bits) - least)
+            below += count
+        return None
 
     def cumulative(self) -> Iterator[tuple[float, int]]:
         """Bounds in seconds, and how many times were below each; the last bound is infinite.

@@ -24,6 +24,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from plait_core.errors import PlaitError
 
 from .broker import Broker
+from .description import (
+    describe_advertisements,
+    describe_clients,
+    describe_links,
+    describe_subscriptions,
+    describe_topology,
+)
 from .stream import Feed
 
 PATH_CHARACTERS_MAX: Final = 1024
@@ -87,10 +94,10 @@ class Pages:
     def routes(self) -> list[Route]:
         """Everything that is served."""
         lists: dict[str, Callable[[Broker], list[Json]]] = {
-            "links": Broker.describe_links,
-            "clients": Broker.describe_clients,
-            "subscriptions": Broker.describe_subscriptions,
-            "advertisements": Broker.describe_advertisements,
+            "links": describe_links,
+            "clients": describe_clients,
+            "subscriptions": describe_subscriptions,
+            "advertisements": describe_advertisements,
         }
         return [
             Route("/", self.index),
@@ -128,9 +135,9 @@ class Pages:
 
     async def topology(self, request: Request) -> Response:
         """Brokers, and the links between them."""
-        broker = _present(self._watched)
-        between = [link for link in broker.describe_links() if link.get("role") == "broker"]
-        return JSONResponse({"brokers": [broker_facts(self._watched)], "links": between})
+        found = describe_topology(_present(self._watched))
+        found["brokers"][0] |= broker_facts(self._watched)
+        return JSONResponse(found)
 
     async def stream(self, request: Request) -> Response:
         """A snapshot, then what changes, as server-sent events."""

@@ -13,6 +13,7 @@ from plait_core.wire import EventFrame
 from plait_core.wire.session_frames import Matching
 
 from .durables import Durable
+from .joining import Joining
 from .outbox import Waiting
 from .sessions import Advertisement
 from .subscriptions import Subscription
@@ -28,6 +29,8 @@ class Interest:
         self._advertisements: dict[int, Advertisement] = {}
         self._doubtful: dict[int, Advertisement] = {}
         self._numbers = 0
+        self.joining: Joining | None = None
+        """The way to other brokers' publishers, which are told of what is wanted here."""
         self.waiting = Waiting()
         """What waits for all subscriptions together."""
 
@@ -51,6 +54,11 @@ class Interest:
 
     def add(self, party: Subscription | Durable) -> None:
         """Events that match its filter go to it from now on."""
+        self._file(party)
+        if self.joining is not None:
+            self.joining.want(party.number, party.filter)
+
+    def _file(self, party: Subscription | Durable) -> None:
         self._index.add(party.number, party.filter)
         self._parties[party.number] = party
         for number in self._advertised.intersecting(party.filter):
@@ -58,16 +66,25 @@ class Interest:
 
     def change(self, party: Subscription | Durable, filter: Filter) -> None:
         """Another filter for the same party, between two events."""
-        self.remove(party)
+        self._unfile(party)
         party.filter = filter
         self.add(party)
 
     def remove(self, party: Subscription | Durable) -> None:
         """No more events for it."""
+        self._unfile(party)
+        if self.joining is not None:
+            self.joining.unwant(party.number)
+
+    def _unfile(self, party: Subscription | Durable) -> None:
         self._index.remove(party.number)
         del self._parties[party.number]
         for number in self._advertised.intersecting(party.filter):
             self._doubtful[number] = self._advertisements[number]
+
+    def party(self, number: int) -> Subscription | Durable | None:
+        """Who has this number; None when it has ended."""
+        return self._parties.get(number)
 
     def forget_token(self, number: int, token: int) -> None:
         """Nobody waits any more for this acknowledgement of a subscription."""
@@ -93,10 +110,14 @@ class Interest:
         """Its publisher is told whether anyone is interested, now and whenever that changes."""
         self._advertised.add(advertisement.number, advertisement.filter)
         self._advertisements[advertisement.number] = advertisement
-        self._set_matching(advertisement, bool(self._index.intersecting(advertisement.filter)))
+        self._set_matching(advertisement, self._someone_wants(advertisement.filter))
+        if self.joining is not None:
+            self.joining.overlay.offer(advertisement.number, advertisement.filter)
 
     def unadvertise(self, advertisement: Advertisement) -> None:
         self._advertised.remove(advertisement.number)
+        if self.joining is not None:
+            self.joining.overlay.withdraw(advertisement.number)
         del self._advertisements[advertisement.number]
         self._doubtful.pop(advertisement.number, None)
 
@@ -109,7 +130,15 @@ class Interest:
         """Look at doubtful advertisements again: once in a while, however many subscriptions came and went."""
         doubtful, self._doubtful = self._doubtful, {}
         for advertisement in doubtful.values():
-            self._set_matching(advertisement, bool(self._index.intersecting(advertisement.filter)))
+            self._set_matching(advertisement, self._someone_wants(advertisement.filter))
+
+    def doubt_all(self) -> None:
+        """What other brokers want has changed."""
+        self._doubtful.update(self._advertisements)
+
+    def _someone_wants(self, filter: Filter) -> bool:
+        elsewhere = self.joining is not None and self.joining.overlay.wanted.meets(filter)
+        return elsewhere or bool(self._index.intersecting(filter))
 
     def _set_matching(self, advertisement: Advertisement, matching: bool) -> None:
         if advertisement.matching is not matching:

@@ -7,6 +7,7 @@ connection may have us hold is bounded in both lanes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from plait_core.limits import WIRE_LIMITS, WireLimits
@@ -14,6 +15,7 @@ from plait_core.wire import (
     HANDSHAKE_VERSION,
     ControlFrame,
     DeliveryWriter,
+    Destination,
     EventFrame,
     FrameDecoder,
     Handshake,
@@ -47,10 +49,13 @@ class Link:
         "closing",
         "data_bytes",
         "decoder",
+        "dialled",
+        "frame_since",
         "handshake",
         "heard_at",
         "hello",
         "id",
+        "neighbour",
         "opened_at",
         "pinged_at",
         "session",
@@ -72,9 +77,14 @@ class Link:
         self.decoder = FrameDecoder(limits)
         self.handshake = Handshake.acceptor(capabilities)
         self.session: Session | None = None
+        self.dialled = False
+        self.neighbour = 0
+        """The broker at the other end, if it is one and has been let in."""
         self.hello: Hello | None = None
         self.opened_at = now
         self.heard_at = now
+        self.frame_since: float | None = None
+        """Since when a frame has been coming in that is not complete."""
         self.pinged_at: float | None = None
         """When a ping went out that was not answered yet."""
         self.writable = True
@@ -97,16 +107,27 @@ class Link:
         return self.writable and self.data_bytes < BURST_BYTES_MAX and not self.closing
 
     @property
+    def has_news(self) -> bool:
+        """Whether its client has been told something that may not have arrived."""
+        return self.session is not None and bool(self.session.news)
+
+    @property
     def overdue(self) -> bool:
         """Whether the other end has left too much control unread."""
         return self._control_waiting > CONTROL_BYTES_MAX
+
+    def cut_at(self, hello_timeout_s: float, frame_timeout_s: float) -> float:
+        """When the other end is out of time for the hello or the frame that it owes; infinite when it owes neither."""
+        if self.session is None:
+            return self.opened_at + hello_timeout_s
+        return self.frame_since + frame_timeout_s if self.frame_since is not None else inf
 
     def send(self, frame: ControlFrame, *, behind: bool = False) -> None:
         """Queue a control frame; a Close is the last. `behind` lets it overtake no delivery: the end of a subscription
         must not arrive before what was sent to it."""
         if self.closing:
             return
-        version = self.version if self.session is not None else HANDSHAKE_VERSION
+        version = self.version if self.session is not None or self.neighbour else HANDSHAKE_VERSION
         data = encode_frame(frame, version)
         self._outgoing[self.id] = self
         if behind:
@@ -121,6 +142,21 @@ class Link:
         if not self.data_bytes:
             self._outgoing[self.id] = self
         self.data_bytes = self._data.deliver(frame, delay_us, path, deliveries, self.handshake.version)
+
+    def forward(
+        self,
+        frame: EventFrame,
+        tid: int,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        destinations: Sequence[Destination],
+    ) -> None:
+        """Queue an event for the broker at the other end, which is to bring it to these."""
+        if not self.data_bytes:
+            self._outgoing[self.id] = self
+        version = self.handshake.version
+        self.data_bytes = self._data.forward(frame, tid, delay_us, flags, path, destinations, version)
 
     def set_writable(self, writable: bool) -> None:
         """The other end takes bytes again, or no more for now."""

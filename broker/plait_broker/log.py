@@ -158,7 +158,7 @@ class EventLog:
             self.notices += (f"{damaged} durable subscriptions were damaged and are forgotten",)
         # A position whose Persist failed may have been acknowledged all the same: it is not given out again either.
         highest = max([last, *(max((cursor.acknowledged, *cursor.beyond)) for cursor in cursors)])
-        return Recovered(highest + 1, tuple(cursors), tuple(records))
+        return Recovered(highest + 1, tuple(cursors), tuple(records), self._store.identity)
 
     def persist(self, persist: Persist, done: Stored) -> None:
         """Store all of it or none, then call `done(ticket, error)`; in the order of the asking, failed ones too."""

@@ -19,7 +19,7 @@ from .log_errors import is_cut, is_damage, is_garbled
 from .log_mark import Marked
 from .log_reader import RecordReader, Walk
 from .log_records import Kept
-from .log_store import Batch, Store, connect, read_cursors
+from .log_store import Batch, Store, connect, read_cursors, read_identity
 from .outputs import Persist
 
 DATABASE: Final = "log.db"
@@ -114,6 +114,7 @@ def _repair(directory: Path) -> str:
     try:
         with closing(Store(directory / REPAIRED, fsync=True)) as store:
             cursors, records = (_attempt(directory / DATABASE, store, copy) for copy in (_copy_cursors, _copy_records))
+            _attempt(directory / DATABASE, store, _copy_identity)
         if (directory / f"{REPAIRED}-wal").exists():
             raise OSError(ENOSPC, os.strerror(ENOSPC))  # closing folds it into the database, if there is room
     except BaseException:
@@ -152,6 +153,14 @@ def _attempt(damaged: Path, store: Store, copy: Callable[[sqlite3.Connection, St
         if not _is_broken(error):
             raise
         return 0
+
+
+def _copy_identity(connection: sqlite3.Connection, store: Store) -> int:
+    """If it cannot be read, the log is another one from now on: clients are told once too often that it was lost."""
+    identity = read_identity(connection)
+    if identity is not None:
+        store.set_identity(identity)
+    return 1
 
 
 def _copy_cursors(connection: sqlite3.Connection, store: Store) -> int:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from secrets import randbelow
 from struct import error as struct_error
 from typing import Final
 
-from .log_errors import LogError, LogTooNew, damage, is_unreadable
+from .log_errors import LogError, LogTooNew, damage, is_garbled, is_unreadable
 from .log_reader import SELECT_RECORDS
 from .log_records import (
     ROW_BYTES,
@@ -34,6 +35,9 @@ from .outputs import Cursor, Persist
 
 SCHEMA_VERSION: Final = 1
 
+IDENTITY_MAX: Final = 2**63 - 1
+"""What fits an integer of the database."""
+
 BUSY_S: Final = 5.0
 """How long SQLite waits for a lock; only a person with a SQLite shell can hold one."""
 
@@ -46,6 +50,7 @@ FREE_PAGES_KEPT: Final = 256
 VACUUM_PAGES: Final = 128
 """Pages given back at once: each may have to be moved, so this is half a megabyte of writing between two commits."""
 
+_CREATE_IDENTITY: Final = "CREATE TABLE IF NOT EXISTS identity (log INTEGER NOT NULL, checksum INTEGER NOT NULL)"
 _SCHEMA: Final = (
     "CREATE TABLE version (version INTEGER NOT NULL, checksum INTEGER NOT NULL)",
     """CREATE TABLE record (position INTEGER PRIMARY KEY, step INTEGER NOT NULL, logged_us INTEGER NOT NULL,
@@ -53,6 +58,7 @@ _SCHEMA: Final = (
     """CREATE TABLE cursor (owner BLOB NOT NULL, name BLOB NOT NULL, filter BLOB NOT NULL,
         acknowledged INTEGER NOT NULL, beyond BLOB NOT NULL, checksum INTEGER NOT NULL,
         PRIMARY KEY (owner, name)) WITHOUT ROWID""",
+    _CREATE_IDENTITY,
     """CREATE TABLE tally (last_position INTEGER NOT NULL, latest_us INTEGER NOT NULL, records INTEGER NOT NULL,
         bytes INTEGER NOT NULL, checksum INTEGER NOT NULL)""",
 )
@@ -113,6 +119,7 @@ class Store:
         try:
             self._prepare(fsync)
             self.tally = self._read_tally()
+            self.identity = read_identity(self.connection) or self._draw_identity()
         except BaseException:
             self.connection.close()
             raise
@@ -162,6 +169,21 @@ class Store:
                 break
         records, size = self.connection.execute(_COUNT).fetchone()
         return Tally(0, 0, records, size + records * ROW_BYTES)
+
+    def _draw_identity(self) -> int:
+        drawn = 1 + randbelow(IDENTITY_MAX)
+        self.set_identity(drawn)
+        return drawn
+
+    def set_identity(self, identity: int) -> None:
+        """This log is the one of that identity: its positions mean what they meant there."""
+        with self._transaction():
+            self.connection.execute(_CREATE_IDENTITY)
+            self.connection.execute(
+                "INSERT OR REPLACE INTO identity (rowid, log, checksum) VALUES (1, ?, ?)",
+                (identity, numbers_checksum(identity)),
+            )
+        self.identity = identity
 
     def check_form(self) -> None:
         """Raises sqlite3.Error when a table or a column that is used is not there."""
@@ -255,6 +277,20 @@ def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
     if reading:
         connection.execute("PRAGMA query_only=ON")
     return connection
+
+
+def read_identity(connection: sqlite3.Connection) -> int | None:
+    """Which log this is; None when that is not there, or damaged."""
+    try:
+        rows = connection.execute("SELECT log, checksum FROM identity WHERE rowid = 1").fetchall()
+    except sqlite3.DatabaseError as error:
+        if not (is_unreadable(error) or is_garbled(error)):
+            raise
+        return None
+    for log, checksum in rows:
+        if isinstance(log, int) and numbers_checksum(log) == checksum and 0 < log <= IDENTITY_MAX:
+            return log
+    return None
 
 
 def read_cursors(connection: sqlite3.Connection) -> tuple[list[Cursor], int]:

@@ -120,6 +120,12 @@ def _counted(broker: Broker) -> Iterator[Metric]:
     yield _labelled(
         "plait_events_dropped", "Events and deliveries dropped.", "reason", list(DropReason), counters.dropped
     )
+    yield _histogram(
+        "plait_delivery_delay_seconds", "How long delivered events had been under way.", counters.delivery_delays
+    )
+    yield _histogram(
+        "plait_matching_seconds", "From the read that brought an event until it was matched.", counters.matching_times
+    )
     yield _counter("plait_received_bytes", "Bytes from connections.", counters.bytes_in)
     yield _counter("plait_sent_bytes", "Bytes to connections.", counters.bytes_out)
     yield _counter("plait_connections_opened", "Connections taken.", counters.connections)

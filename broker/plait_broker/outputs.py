@@ -87,6 +87,8 @@ class Recovered:
     cursors: tuple[Cursor, ...] = ()
     recent: tuple[LogRecord, ...] = ()
     """The newest records, ascending: they refill the memory of duplicates."""
+    log: int = 0
+    """The log's identity, drawn when it was made: a wiped one comes back as another. 0: there is no log."""
 
 
 NOTHING_RECOVERED = Recovered()

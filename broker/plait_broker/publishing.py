@@ -11,7 +11,9 @@ from typing import Final
 from plait_core.duplicates import DuplicateWindow, Sighting
 from plait_core.events import EventId
 from plait_core.filters import Filter
+from plait_core.limits import CLOSE_TEXT_MAX
 from plait_core.wire import Confirm, EventFrame, Publish
+from plait_core.wire.overlay_frames import CONFIRM, LOGGED
 from plait_core.wire.session_frames import DURABLE, LATE, REPLAYED, Code, Late
 
 from .confirmations import LOG, Confirmations, Party
@@ -19,7 +21,9 @@ from .counters import Counters
 from .delivery import Deliveries
 from .durables import Durable, Durables, Entry
 from .interest import Interest
+from .joining import Joining
 from .outbox import Queued
+from .overlay import Arrival
 from .reasons import DropReason
 from .sessions import Session
 from .settings import BrokerSettings
@@ -32,16 +36,17 @@ REFUSALS_MAX: Final = 65_536
 class Refused(Exception):
     """An event that is not admitted: what its publisher hears, and what it is counted as."""
 
-    def __init__(self, reason: DropReason, code: str, message: str, *, retryable: bool = False) -> None:
+    def __init__(self, reason: DropReason, code: str, message: str, hint: str = "", *, retryable: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
         self.code = code
-        self.message = message
+        self.message = message[:CLOSE_TEXT_MAX]
+        self.hint = hint[:CLOSE_TEXT_MAX]
         self.retryable = retryable
 
     def anew(self) -> Refused:
         """The same without a traceback, which would keep the refused event alive."""
-        return Refused(self.reason, self.code, self.message, retryable=self.retryable)
+        return Refused(self.reason, self.code, self.message, self.hint, retryable=self.retryable)
 
 
 class Publishing:
@@ -68,8 +73,13 @@ class Publishing:
         self._wall_offset_us = wall_offset_us
         self._tokens = 0
         self._refusals: OrderedDict[EventId, Refused] = OrderedDict()
+        self._joining: Joining | None = None
         self._recovered: dict[int, int] = {}
         """By publisher, the highest sequence number logged before this broker started."""
+
+    def join(self, joining: Joining) -> None:
+        """There are other brokers."""
+        self._joining = joining
 
     def publish(self, session: Session, frame: Publish, now: float) -> None:
         """One event from its publisher; Refused when it goes nowhere."""
@@ -78,13 +88,14 @@ class Publishing:
         if not self._admit(session, frame):
             return
         subscriptions, durables = self._interest.match(frame)
+        homes = self._joining.destinations(frame) if self._joining is not None else []
         for subscription in subscriptions:
             if not subscription.session.subscribe_open:
                 subscriptions = self._permitted(subscriptions, frame)
                 break
-        if not subscriptions and not durables:
+        if not subscriptions and not durables and not homes:
             self._counters.dropped[DropReason.UNMATCHED] += 1
-        self._disseminate(session, frame, subscriptions, durables, now)
+        self._disseminate(session, frame, subscriptions, durables, homes, now)
 
     # --- admit --------------------------------------------------------------------------------------------------------
 
@@ -150,27 +161,71 @@ class Publishing:
     # --- disseminate and deliver --------------------------------------------------------------------------------------
 
     def _disseminate(
-        self, session: Session, frame: Publish, subscriptions: list[Subscription], durables: list[Durable], now: float
+        self,
+        session: Session,
+        frame: Publish,
+        subscriptions: list[Subscription],
+        durables: list[Durable],
+        homes: list[int],
+        now: float,
     ) -> None:
-        confirm, tokens = frame.confirm, None
+        confirm, tokens, delay_us = frame.confirm, None, session.link_delay_us
+        parties: set[Party] = set()
         if confirm or durables or self.log_filter is not None:
-            parties: set[Party] = set()
-            if confirm is Confirm.SUBSCRIBERS:
+            subscribers = confirm is Confirm.SUBSCRIBERS
+            if subscribers:
                 tokens = self._new_tokens(subscriptions, parties)
-            self._log(session, frame, durables, parties, now)
-            if confirm:
-                count = len(subscriptions) + len(durables)
-                self._confirmations.begin(frame.publisher, frame.sequence, count, parties, now)
+            self._log(frame, durables, parties, delay_us, now, subscribers=subscribers)
+        if homes:
+            assert self._joining is not None, "other brokers are known through it"
+            parties.update(self._joining.publish(frame, homes, delay_us, now, confirm))
+        if confirm:
+            count = len(subscriptions) + len(durables)
+            self._confirmations.begin(frame.publisher, frame.sequence, count, parties, now)
         if subscriptions:
-            self._deliveries.deliver(subscriptions, tokens, frame, session.link_delay_us, now)
+            self._deliveries.deliver(subscriptions, tokens, frame, delay_us, now)
 
-    def _log(self, session: Session, frame: Publish, durables: list[Durable], parties: set[Party], now: float) -> None:
+    def arrive(self, arrival: Arrival, now: float) -> None:
+        """One event from another broker's publisher, for whoever it matches here."""
+        frame, joining = arrival.frame, self._joining
+        assert joining is not None, "events come through it"
+        asked = bool(arrival.flags & CONFIRM)
+        if self.duplicates.see(frame.publisher, frame.sequence) is not Sighting.NEW:
+            self._counters.dropped[DropReason.DUPLICATE] += 1
+            joining.in_charge(arrival, now)
+            if asked:
+                joining.answered(arrival, 0, "")
+            return
+        self._counters.arrived += 1
+        subscriptions, durables = self._interest.match(frame)
+        if arrival.flags & LOGGED:
+            subscriptions = []
+        if not all(subscription.session.subscribe_open for subscription in subscriptions):
+            subscriptions = self._permitted(subscriptions, frame)
+        delay_us = arrival.delay_us + max(0, round((now - arrival.at) * 1_000_000))
+        parties: set[Party] = set()
+        tokens = self._new_tokens(subscriptions, parties) if asked else None
+        self._log(frame, durables, parties, delay_us, now, subscribers=asked)
+        joining.wait_for(arrival, parties, len(subscriptions) + len(durables), now)
+        if subscriptions:
+            self._deliveries.deliver(subscriptions, tokens, frame, delay_us, now)
+
+    def _log(
+        self,
+        frame: EventFrame,
+        durables: list[Durable],
+        parties: set[Party],
+        delay_us: int,
+        now: float,
+        *,
+        subscribers: bool,
+    ) -> None:
         """Log the event if someone wants it logged."""
         if durables or (self.log_filter is not None and self.log_filter.matches(frame.attributes())):
-            position = self._durables.log(frame, session.link_delay_us, self.wall_us(now), durables)
+            position = self._durables.log(frame, delay_us, self.wall_us(now), durables)
             self._counters.logged += 1
             parties.add((LOG, position))
-            if frame.confirm is Confirm.SUBSCRIBERS:
+            if subscribers:
                 parties.update((durable.number, position) for durable in durables)
 
     def _new_tokens(self, subscriptions: list[Subscription], parties: set[Party]) -> list[int]:
@@ -207,13 +262,14 @@ class Publishing:
                         durable.keeps_up = False
                         durable.next_position = entry.position
 
-    def lost(self, entries: list[Entry], matched: list[list[Durable]]) -> None:
+    def lost(self, entries: list[Entry], matched: list[list[Durable]], error: str) -> None:
         """Entries could not be stored: no durable subscription gets them, and their publishers hear so."""
         self._counters.dropped[DropReason.DURABILITY] += len(entries)
+        why = f"it could not be stored: {error}"
         for entry, durables in zip(entries, matched, strict=True):
             for durable in durables:
-                self._confirmations.fail((durable.number, entry.position), Code.DURABILITY)
-            self._confirmations.fail((LOG, entry.position), Code.DURABILITY)
+                self._confirmations.fail((durable.number, entry.position), Code.DURABILITY, why)
+            self._confirmations.fail((LOG, entry.position), Code.DURABILITY, why)
 
     def pump(self, durable: Durable, now: float) -> None:
         """Go on reading the log for a durable subscription, as far as its window and its connection allow."""

@@ -23,4 +23,6 @@ class DropReason(StrEnum):
     OUTBOX_BYTES = "outbox_bytes"  # the subscription's queue was full by size
     FORBIDDEN = "forbidden"  # the subscriber may not hear this
     GONE = "gone"  # the subscriber's session ended with events queued
+    UNREACHABLE = "unreachable"  # the broker that it was for could not be reached for too long
+    OVERLAY_FULL = "overlay_full"  # too much waited for the broker that it was for
     RETENTION = "retention"  # a durable subscription came back after the log had let it go, or it was damaged

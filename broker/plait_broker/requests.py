@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from plait_core.errors import FilterError
@@ -28,7 +29,7 @@ from .access import Rules
 from .confirmations import Confirmations
 from .counters import Counters
 from .delivery import Deliveries
-from .durables import Durable, Durables
+from .durables import Asked, Durable, Durables
 from .interest import Interest
 from .outbox import Outbox
 from .publishing import Publishing
@@ -117,7 +118,12 @@ class Requests:
         subscription = Subscription(self._interest.new_number(), session, terms, filter, self._outbox(terms))
         session.subscriptions[subscription.id] = subscription
         self._interest.add(subscription)
-        return True
+        return self._installed(subscription.number, session, terms)
+
+    def _installed(self, number: int, session: Session, terms: Subscribe, *, stored: bool = True) -> bool:
+        """Whether every publisher's broker knows of a subscription; else it is answered when they do."""
+        joining, asked = self._interest.joining, (session.id, terms.request)
+        return joining is None or joining.answer_when_installed(number, asked, stored=stored)
 
     def _change(self, session: Session, known: Subscription, terms: Subscribe, filter: Filter, now: float) -> bool:
         """Another filter or other terms: in one step, so that no event falls between the old and the new."""
@@ -126,16 +132,25 @@ class Requests:
             raise RequestFailed(Code.TAKEN, f"subscription {known.id} is still being drained", retryable=True)
         if terms.durable != known.terms.durable:
             raise RequestFailed(Code.TAKEN, "a subscription cannot become durable, or another one", "open a new one")
+        before, filter_before = known.terms, known.filter
+        self._set_terms(known, terms, filter)
+        if durable is None:
+            return self._installed(known.number, session, terms)
+
+        def undo(now: float) -> None:
+            if _is_open(known) and known.terms is terms:
+                self._set_terms(known, before, filter_before)
+
+        self._durables.touch(durable, now, Asked(session.id, terms.request, undo))
+        return False
+
+    def _set_terms(self, known: Subscription, terms: Subscribe, filter: Filter) -> None:
         known.terms = terms
         known.within_us = terms.within_us
         known.outbox.items_max, known.outbox.bytes_max, known.outbox.full = self._bounds(terms)
         if filter != known.filter:
-            self._interest.change(durable if durable is not None else known, filter)
+            self._interest.change(known.durable if known.durable is not None else known, filter)
             known.filter = filter
-        if durable is None:
-            return True
-        self._durables.touch(durable, now, (session.id, terms.request))
-        return False
 
     def _subscribe_durable(self, session: Session, terms: Subscribe, filter: Filter, now: float) -> bool:
         owner = session.principal.name
@@ -144,16 +159,32 @@ class Requests:
             durable = self._new_durable(owner, terms, filter)
         elif durable.subscription is not None:
             raise RequestFailed(Code.TAKEN, f"durable subscription {terms.durable!r} is in use", retryable=True)
-        elif durable.filter != filter:
+        filter_before = durable.filter
+        if durable.filter != filter:
             self._interest.change(durable, filter)
         subscription = Subscription(durable.number, session, terms, filter, self._outbox(terms))
         subscription.durable = durable
         session.subscriptions[subscription.id] = subscription
         session.durables.append(durable)
         self._durables.attach(durable, subscription)
-        self._durables.touch(durable, now, (session.id, terms.request))
+        self._installed(durable.number, session, terms, stored=False)
+        undo = partial(self._undo_durable, subscription, durable, filter_before)
+        self._durables.touch(durable, now, Asked(session.id, terms.request, undo))
         self._publishing.pump(durable, now)
         return False
+
+    def _undo_durable(self, subscription: Subscription, durable: Durable, filter_before: Filter, now: float) -> None:
+        """It could not be stored: what the request opened ends, and if it is nowhere in the log it never was."""
+        if _is_open(subscription):
+            self._end_durable(subscription, durable, now)
+        known = self._durables.find(durable.owner, durable.name) is durable
+        if not known or durable.subscription is not None:
+            return  # forgotten, or taken up by another since, whose own request decides
+        if not durable.kept:
+            self._interest.remove(durable)
+            self._durables.withdraw(durable, now)
+        elif durable.filter != filter_before:
+            self._interest.change(durable, filter_before)
 
     def _new_durable(self, owner: str, terms: Subscribe, filter: Filter) -> Durable:
         if len(self._durables) >= self.settings.durables_max:
@@ -175,7 +206,7 @@ class Requests:
         durable = subscription.durable
         if durable is not None:
             self._end_durable(subscription, durable, now)
-            waiting = (session.id, frame.request)
+            waiting = Asked(session.id, frame.request)
             if frame.forget:
                 self._interest.remove(durable)
                 self._durables.forget(durable, waiting)
@@ -245,7 +276,7 @@ class Requests:
             return True
         for position in durable.settle(frame.positions, frame.up_to, self._durables.sent_up_to(durable)):
             self._confirmations.acknowledge((durable.number, position))
-        self._durables.touch(durable, now, (session.id, frame.request) if frame.request else None)
+        self._durables.touch(durable, now, Asked(session.id, frame.request) if frame.request else None)
         self._publishing.pump(durable, now)
         return False
 
@@ -271,6 +302,10 @@ class Requests:
             raise RequestFailed(Code.UNKNOWN, f"there is no advertisement {frame.advertisement}")
         self._interest.unadvertise(advertisement)
         return True
+
+
+def _is_open(subscription: Subscription) -> bool:
+    return subscription.session.subscriptions.get(subscription.id) is subscription
 
 
 def _usable(text: str, rules: Rules) -> Filter:

@@ -29,6 +29,8 @@ from .admission import TLS_COST, Doorkeeper, DoorLimits
 from .broker import Broker
 from .configuration import Configuration
 from .connection import Connection
+from .description import describe_clients, describe_links
+from .dialling import Dialler
 from .driver import BrokerDriver
 from .endpoints import Endpoint, bind, port_of
 from .entrance import Entrance, draw_token, entrance, needs_token
@@ -39,7 +41,7 @@ from .log import EventLog, LogStats
 from .metrics import BrokerCollector, LoopLag, new_registry
 from .outputs import NOTHING_RECOVERED, Recovered
 from .stream import Feed, Sample
-from .tls import http_context, server_context
+from .tls import http_context, link_context, server_context
 
 DESCRIPTORS_RESERVED: Final = 64
 """Of open files: for the log, HTTP and whatever libraries open. Connections leave them free."""
@@ -47,7 +49,7 @@ DESCRIPTORS_RESERVED: Final = 64
 STREAMED_MAX: Final = 200
 """Connections and clients that the stream follows one by one: some milliseconds to describe, twice a second."""
 
-_AT_START_ONLY: Final = ("name", "listen", "http", "data", "retention")
+_AT_START_ONLY: Final = ("name", "listen", "http", "data", "retention", "links")
 
 log: Final = logging.getLogger(__name__)
 
@@ -114,6 +116,10 @@ class BrokerServer:
         self._listen(started, sockets, context if second is None else None)
         for listener in self._listeners:
             listener.start()
+        for endpoint in config.links:
+            dialler = Dialler(endpoint, driver, link_context(config.tls) if config.tls is not None else None)
+            started.push_async_callback(dialler.close)
+            dialler.start()
         self._started_at = time.monotonic()
         log.info("broker %s listens on %s, http on %s", config.name, self.listen, self.http or "off")
 
@@ -209,7 +215,7 @@ class BrokerServer:
         was = self.configuration
         contexts = server_context(configuration.tls) if configuration.tls is not None else None
         http_contexts = self._http_context(configuration)
-        kept: dict[str, Any] = {key: getattr(was, key) for key in ("listen", "http", "data", "retention")}
+        kept: dict[str, Any] = {key: getattr(was, key) for key in ("listen", "http", "data", "retention", "links")}
         merged = replace(configuration, settings=replace(configuration.settings, name=was.name), **kept)
         if self.drawn_token is None and needs_token(merged):
             self.drawn_token = draw_token()
@@ -288,8 +294,8 @@ class BrokerServer:
         crowded = self._door.connections > STREAMED_MAX or len(broker.sessions) > STREAMED_MAX
         return {
             "broker": broker_facts(self),
-            "links": {} if crowded else {str(link["id"]): link for link in map(_lasting, broker.describe_links())},
-            "clients": {} if crowded else {client["publisher"]: client for client in broker.describe_clients()},
+            "links": {} if crowded else {str(link["id"]): link for link in map(_lasting, describe_links(broker))},
+            "clients": {} if crowded else {client["publisher"]: client for client in describe_clients(broker)},
         }
 
     def _may_read(self, token: str, address: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from plait_core.limits import DUPLICATE_WINDOW, UNCONFIRMED_MAX
 
@@ -15,6 +15,9 @@ class BrokerSettings:
     capabilities: tuple[str, ...] = ("resume", "durable")
     hello_timeout_s: float = 5.0
     """A connection that has not said hello by then is closed: slowloris costs five seconds."""
+    frame_timeout_s: float = 10.0
+    """A frame that has begun is to be complete by then, or its connection is closed: whoever dribbles bytes for ever
+    holds one of few connections. The largest frame, 1.2 MB, asks for 120 KB/s; raise it for slower lines."""
     heartbeat_s: float = 5.0
     """Silence after which a side pings; after three of them the other is taken for dead. 5,000 idle: 1,000 pings/s."""
     resume_s: float = 10.0
@@ -45,5 +48,18 @@ class BrokerSettings:
     """Log records kept in memory, so that who keeps up is never served from disk."""
     log_filter: str = ""
     """Events that are logged though no durable subscription wants them yet, for `start=all`; empty for none."""
+    overlay_links: int = 0
+    """Other brokers that it is to connect to: it waits for them before it serves clients."""
+    overlay_secret: str = field(default="", repr=False)
+    """What other brokers must know to be linked; without one, only those on this machine may be."""
+    overlay_heartbeat_s: float = 0.5
+    """Between two pings of a link to a broker: a tenfold delay is told within two of them."""
+    overlay_detect_s: float = 3.0
+    """A link to a broker of which nothing is heard, or nothing is answered, for so long is dead."""
+    overlay_gone_s: float = 60.0
+    """A broker that cannot be reached for so long is forgotten, with what was kept for it."""
+    overlay_stream_items_max: int = 65_536
+    overlay_stream_bytes_max: int = 64 << 20
+    """What is kept for one other broker that does not take it; beyond, the oldest is dropped, counted and told."""
     slow_fraction: float = 0.5
     """How full a subscription's queue is when its subscriber is told that it is slow."""

@@ -5,11 +5,11 @@ Found by the entry point `broker` in the group `plait.testing`, so that the SDK 
 
 from __future__ import annotations
 
-from plait_core.ids import Randomness
+from plait_core.ids import Randomness, new_id
 
 from .access import Caller, OpenGate
 from .broker import Broker
-from .outputs import Close, Fetch, LogRecord, Persist, Send
+from .outputs import Close, Fetch, LogRecord, Persist, Recovered, Send
 from .settings import BrokerSettings
 
 
@@ -17,7 +17,14 @@ class InMemoryBroker:
     """A broker without a face: everyone may come in, and what it stores is stored at once."""
 
     def __init__(self, *, name: str, randomness: Randomness, now: float, wall_us: int) -> None:
-        self.protocol = Broker(BrokerSettings(name=name), randomness, OpenGate(), now=now, wall_us=wall_us)
+        self.protocol = Broker(
+            BrokerSettings(name=name),
+            randomness,
+            OpenGate(),
+            now=now,
+            wall_us=wall_us,
+            recovered=Recovered(log=new_id(randomness)),
+        )
         self._log: list[LogRecord] = []
 
     def connected(self, link: int, now: float) -> None:

@@ -37,6 +37,14 @@ def http_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
+def link_context(files: TlsFiles) -> ssl.SSLContext:
+    """How it connects to other brokers: with its own certificate, and believing the authority that signs clients'."""
+    context = ssl.create_default_context(cafile=str(files.client_ca) if files.client_ca is not None else None)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(files.certificate, files.key, password=_no_password)
+    return context
+
+
 def _no_password() -> str:
     raise ValueError("the key has a password")
 

@@ -308,7 +308,9 @@ class Client:
     def broker_name(self, broker: int) -> str | None:
         """The name of a broker by its id, where it is known."""
         welcome = self._session.line.welcome
-        return welcome.broker_name if welcome is not None and welcome.broker == broker else None
+        if welcome is not None and welcome.broker == broker:
+            return welcome.broker_name
+        return self._session.brokers.get(broker)
 
     # --- ending -------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from plait_core import EventId, Value, id_text
 from plait_core.wire.session_frames import LATE, REPLAYED
 
-from .interest import Arrival
+from .interest import POSITION_MASK, Arrival
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -131,7 +131,7 @@ class Event(Mapping[str, Value]):
     @property
     def position(self) -> int:
         """Its place in a durable subscription's log; 0 when there is none."""
-        return self._arrival[2]
+        return self._arrival[2] & POSITION_MASK
 
     def ack(self) -> None:
         """It has been dealt with (`ack="manual"`). Again: nothing happens. Sent with the next write."""

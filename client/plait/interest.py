@@ -25,6 +25,9 @@ Arrival: TypeAlias = tuple[Deliver, int, int, float]
 """A delivery in the queue: frame, flags, position, and half the round trip to the broker when it came. A plain tuple:
 one is made for every event."""
 
+POSITION_MASK: Final = 2**64 - 1
+"""The part of a position that the broker knows."""
+
 _NOTED: Final = LATE | CONFIRM | DURABLE
 """Flags that make more work of a delivery."""
 
@@ -111,6 +114,7 @@ class Interest:
     """One subscription."""
 
     __slots__ = (
+        "_base",
         "_buffer",
         "_bytes",
         "_bytes_max",
@@ -129,6 +133,7 @@ class Interest:
         "gaps",
         "id",
         "late",
+        "log_lost",
         "max_delay_us",
         "notices",
         "phase",
@@ -152,7 +157,12 @@ class Interest:
         self.acknowledged: list[int] = []
         """Positions dealt with that the broker is to be told of."""
         self.unacknowledged: dict[int, None] = {}
-        """Positions in the queue or in the application's hands."""
+        """Positions in the queue or in the application's hands, each on top of `_base`."""
+        self.log_lost = False
+        """Whether the application is to be told, once it is subscribed again, that the broker's log is another one."""
+        self._base = 0
+        """Tells positions of one log, or tokens of one session, from those before. An event in the application's hands
+        must not settle a later one that happens to have its number."""
         self.received = self.delivered = self.dropped = self.duplicates = self.late = self.gaps = self.errors = 0
         self.max_delay_us = 0
         self._signals = signals
@@ -194,7 +204,7 @@ class Interest:
             self._rerouted(publisher, frame.path)
         self.received += 1
         if flags & _NOTED:
-            self._note(flags, position)
+            position = self._note(flags, position)
         queue, size = self.queue, len(frame.block)
         if len(queue) >= self._items_max or self._bytes + size > self._bytes_max:
             if not self._make_room(frame, position, size):
@@ -232,7 +242,7 @@ class Interest:
         if position not in self.unacknowledged:
             return
         del self.unacknowledged[position]
-        self._acknowledge(position)
+        self._acknowledge(position & POSITION_MASK)
 
     def deal_with_all_up_to(self, position: int) -> None:
         """The application has dealt with a delivery and all before it."""
@@ -271,11 +281,14 @@ class Interest:
         self.delivered -= 1
         self.lost(Gap("not_convertible", 1, frame.publisher, frame.sequence, frame.sequence))
 
-    def new_session(self) -> None:
-        """The broker has no memory of the session before: its confirmations are void, what it logged is not."""
-        if not self.terms.durable:
+    def new_session(self, *, other_log: bool = False) -> None:
+        """The broker has no memory of the session before: its confirmations are void, what it logged is not, unless it
+        keeps another log now."""
+        if not self.terms.durable or other_log:
             self.unacknowledged.clear()
             self.acknowledged.clear()
+            self._base += POSITION_MASK + 1
+            self.log_lost = bool(self.terms.durable) and (self.log_lost or self.phase is Phase.OPEN)
 
     def end(self, error: PlaitError | None) -> None:
         """Nothing more comes."""
@@ -289,7 +302,7 @@ class Interest:
 
     def _repeated(self, position: int) -> None:
         self.duplicates += 1
-        if position and position not in self.unacknowledged:
+        if position and position + self._base not in self.unacknowledged:
             self._acknowledge(position)  # dealt with, and the broker did not hear of it
 
     def _rerouted(self, publisher: int, path: tuple[int, ...]) -> None:
@@ -306,11 +319,14 @@ class Interest:
         self.acknowledged.append(position)
         self._signals.dirty = True
 
-    def _note(self, flags: int, position: int) -> None:
+    def _note(self, flags: int, position: int) -> int:
+        """Remember what is to be acknowledged; its position as it is known here."""
         if flags & LATE:
             self.came_late(Late(1, dropped=False))
         if flags & (CONFIRM | DURABLE):
+            position += self._base
             self.unacknowledged[position] = None
+        return position
 
     def _make_room(self, frame: Deliver, position: int, size: int) -> bool:
         """The queue is full: acts by the policy; whether the delivery is to be queued all the same."""

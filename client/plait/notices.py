@@ -15,7 +15,8 @@ class Gap:
 
     reason: str
     """`queue_full`: dropped here; `reconnected`: published while there was no session; `connection_lost`: on their way
-    when a resumed connection broke; `not_convertible`: not what `as_` needs; or the broker's reason."""
+    when a resumed connection broke; `log_lost`: the broker keeps another log than before, and what a durable
+    subscription had not had of the old one is gone; `not_convertible`: not what `as_` needs; or the broker's reason."""
     count: int = 0
     """How many; 0 when that is not known. After `connection_lost`: of all the client's subscriptions together."""
     publisher: int = 0

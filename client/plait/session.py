@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from plait_core import Attributes, Event, PlaitError, Randomness, new_id
 from plait_core.wire import Confirm, Deliver, Frame, encode_plain_publish, encode_publish
 from plait_core.wire.session_frames import (
+    Brokers,
     Code,
     Done,
     Failed,
@@ -90,6 +91,8 @@ class Session:
         self.writable = True
         """Whether the transport takes publishes; control frames go out regardless."""
         self.settings = settings
+        self.brokers: dict[int, str] = {}
+        """Names of brokers, as far as the home broker has told them."""
         self._randomness = randomness
         self._happenings: list[Happening] = []
         self.wishes = Wishes(self.line, settings, self.signals, self._happenings)
@@ -104,6 +107,7 @@ class Session:
             Refusal: self._refusal,
             Notice: self._notice,
             Matching: self._matching,
+            Brokers: self._introduced,
         }
 
     # --- the connection -----------------------------------------------------------------------------------------------
@@ -325,6 +329,9 @@ class Session:
                 interest.tell(SlowConsumer("broker", frame.count))
             case NoticeKind.CLOSED:
                 self.wishes.end(interest, _closed_by_broker(frame))
+
+    def _introduced(self, frame: Brokers, now: float) -> None:
+        self.brokers = dict(zip(frame.ids, frame.names, strict=True))
 
     def _matching(self, frame: Matching, now: float) -> None:
         offer = self.wishes.offers.get(frame.advertisement)

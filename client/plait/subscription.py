@@ -158,7 +158,7 @@ class Subscription(Generic[T]):
 
     def ack_up_to(self, event: Event) -> None:
         """This event and all before it have been dealt with."""
-        self._interest.deal_with_all_up_to(event.position)
+        self._interest.deal_with_all_up_to(event._arrival[2])
         self._driver.pump()
 
     async def drain(self, timeout: float = 30.0) -> None:
@@ -184,7 +184,7 @@ class Subscription(Generic[T]):
     async def close(self, *, forget: bool = False) -> None:
         """End it now; what is queued is not handed out. `forget`: give up a durable subscription's place as well."""
         for event in list(self._held.values()):
-            self._interest.deal_with(event.position)
+            self._interest.deal_with(event._arrival[2])
         await self._close(forget=forget)
 
     async def __aenter__(self) -> Subscription[T]:
@@ -206,7 +206,7 @@ class Subscription(Generic[T]):
 
     def acknowledge(self, event: Event) -> None:
         """One event has been dealt with."""
-        self._interest.deal_with(event.position)
+        self._interest.deal_with(event._arrival[2])
         if self._signals.dirty:
             self._driver.pump()
         if self._interest.phase is Phase.DRAINING:

@@ -14,7 +14,7 @@ from plait_core.wire import ControlFrame, encode_frame
 from plait_core.wire.session_frames import Acknowledge, Advertise, Code, Done, Failed, Unadvertise, Unsubscribe
 
 from .deadlines import Deadlines
-from .errors import Closed, ConnectionLost, Timeout, refusal
+from .errors import Closed, ConnectionLost, DurabilityFailed, Timeout, refusal
 from .interest import Interest, Phase, Signals, Terms
 from .limits import RETRY_REFUSED_S
 from .line import Line, State
@@ -195,9 +195,6 @@ class Wishes:
 
     def anew(self, *, other_log: bool = False) -> None:
         """A broker without a session of ours: ask it for everything. `other_log`: nor with the log that we knew."""
-        if other_log:
-            for interest in self._signals.kept:
-                interest.new_log()
         for request in self._requests.all():
             if request.again:
                 self._requests.close(request.number)  # it was for the session before; this one is asked below
@@ -207,7 +204,7 @@ class Wishes:
             if request.kind in (Kind.SUBSCRIBE, Kind.ADVERTISE):
                 self._line.send(request.frame)
         for interest in list(self.interests.values()):
-            interest.new_session()
+            interest.new_session(other_log=other_log)
             self._retries.discard(interest.id)
             if interest.id in asking or interest.phase is not Phase.OPEN:
                 continue
@@ -216,7 +213,7 @@ class Wishes:
             if offer.id not in offering:
                 number = self._number()
                 self._ask(Request(number, Kind.ADVERTISE, offer.id, offer.frame(number), again=True), None)
-        self._ask_the_rest()
+        self._ask_the_rest(other_log=other_log)
 
     def wind_up(self, error: PlaitError | None) -> None:
         """There will be no other connection."""
@@ -249,10 +246,14 @@ class Wishes:
         frame = interest.terms.frame(number, interest.id)
         self._ask(Request(number, Kind.SUBSCRIBE, interest.id, frame, again=True), None)
 
-    def _ask_the_rest(self) -> None:
+    def _ask_the_rest(self, *, other_log: bool) -> None:
         """Open requests that a new session does not answer by being empty."""
         for request in self._requests.all():
             match request.kind:
+                case Kind.ACKNOWLEDGE if other_log:
+                    self._requests.close(request.number)
+                    said = "the broker keeps another log now: what was acknowledged is not stored there"
+                    self._answer(request, DurabilityFailed(said, code=Code.DURABILITY))
                 case Kind.CHANGE | Kind.ACKNOWLEDGE:
                     self._line.send(request.frame)
                 case Kind.UNADVERTISE:
@@ -276,6 +277,9 @@ class Wishes:
                 interest.phase = Phase.OPEN
             case Kind.SUBSCRIBE if interest is not None and request.again and not interest.terms.durable:
                 interest.lost(Gap("reconnected"))  # told when it ends: whoever now looks elsewhere misses nothing more
+            case Kind.SUBSCRIBE if interest is not None and interest.log_lost:
+                interest.log_lost = False
+                interest.lost(Gap("log_lost"))
             case Kind.CHANGE if interest is not None and request.terms is not None:
                 interest.terms = request.terms
             case Kind.UNSUBSCRIBE if interest is not None:

@@ -81,6 +81,21 @@ HELLO_BYTES_MAX = 4 * 1024
 FRAME_BYTES_MAX = 1024 * 1024 + 160 * 1024
 """A frame after authentication: the largest payload, all attributes and headers, and a route."""
 
+BROKERS_MAX = 1024
+"""Brokers of one overlay: each knows the map of all, and a change of it costs each a walk over it."""
+
+NEIGHBOURS_MAX = 256
+"""Links that one broker has to others."""
+
+DIGEST_MAX = 10_000
+"""Documents that one digest names; several make a longer one."""
+
+WANTS_MAX = 1024
+"""Filters that one change of interest adds or removes; more go into the next."""
+
+MISSING_MAX = 1024
+"""Events that one report names as missing; the others are asked for when these have come."""
+
 DESTINATIONS_MAX = 1024
 """Destinations that one copy of an event names; beyond it brokers match hop by hop."""
 

@@ -115,7 +115,7 @@ class _Form(NamedTuple):
 
 
 def _in_normal_form(workload: Workload) -> Iterator[tuple[int, _Form]]:
-    """Ids with their filters as the kernel reads them: making millions of whole ones would take longer than the rest."""
+    """Ids with their filters as the kernel reads them: to make millions of whole ones takes longer than the rest."""
     dimensions, rows = workload.dimensions, workload.rows
     for start in range(0, len(rows), _CHUNK):
         part = slice(start, start + _CHUNK)

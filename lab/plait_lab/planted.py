@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Final
 from zlib import crc32
 
-from plait_broker.broker import Broker
+from plait.interest import Interest as Handle
+from plait_broker import broker
 from plait_broker.confirmations import Confirmations
 from plait_broker.delivery import Deliveries
 from plait_broker.durables import Durable, Durables
@@ -36,9 +38,11 @@ Patch = Callable[[Callable[..., Any]], Callable[..., Any]]
 class Planted:
     """One bug: which method it is in, and what becomes of it."""
 
-    owner: type
+    owner: type | ModuleType
     method: str
     patch: Patch
+    scenario: str = "any"
+    """In which it shows."""
 
     @contextmanager
     def plant(self) -> Iterator[None]:
@@ -131,10 +135,10 @@ def _all_may_hear(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _forget_places(right: Callable[..., Any]) -> Callable[..., Any]:
-    def recover(self: Broker, recovered: Any) -> None:
-        right(self, recovered)
-        for durable in self.durables.all():
-            durable.acknowledged = self.durables.stored
+    def recover(recovered: Any, interest: Any, durables: Durables, publishing: Any) -> None:
+        right(recovered, interest, durables, publishing)
+        for durable in durables.all():
+            durable.acknowledged = durables.stored
             durable.beyond.clear()
 
     return recover
@@ -182,7 +186,7 @@ def _never_late(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _deliver_before_stored(right: Callable[..., Any]) -> Callable[..., Any]:
-    def lost(self: Publishing, entries: Any, matched: Any) -> None:
+    def lost(self: Publishing, entries: Any, matched: Any, error: str) -> None:
         self._counters.dropped.clear()
         for entry in entries:
             self._confirmations.acknowledge((-1, entry.position))
@@ -195,7 +199,11 @@ def _done_overtakes(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fail_silently(right: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, party, code: self.acknowledge(party)
+    return lambda self, party, code, why="": self.acknowledge(party)
+
+
+def _keep_positions(right: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, *, other_log=False: right(self)
 
 
 def _keep_what_it_had(right: Callable[..., Any]) -> Callable[..., Any]:
@@ -222,7 +230,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "ignore_outbox_limit": Planted(Outbox, "_no_room", _no_limit),
     "deliver_after_unsubscribe": Planted(Requests, "_unsubscribe", _say_done_and_go_on),
     "skip_permissions_on_replay": Planted(Publishing, "_offer", _all_may_hear),
-    "forget_places_on_restart": Planted(Broker, "_recover", _forget_places),
+    "forget_places_on_restart": Planted(broker, "recover", _forget_places),
     "settle_one_too_far": Planted(Durable, "advance", _one_too_far),
     "no_rewind_on_resume": Planted(Durables, "rewind", _nothing),
     "hide_what_a_resume_lost": Planted(Deliveries, "_write", _uncounted),
@@ -235,6 +243,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "ignore_durable_window": Planted(Publishing, "_takes", _window_open),
     "forget_refusals": Planted(Publishing, "remember", _nothing),
     "close_without_notice": Planted(Requests, "close_full", _close_quietly),
+    "keep_positions_of_a_lost_log": Planted(Handle, "new_session", _keep_positions, "lost log"),
 }
 """Every bug, by name."""
 

@@ -16,13 +16,18 @@ from processes import NIGHTLY, broker_process
 
 import plait
 from plait_broker import BrokerSettings
-from plait_core.limits import HELLO_BYTES_MAX
-from plait_core.wire import Hello, Role, encode_frame
+from plait_core import Event
+from plait_core.limits import HELLO_BYTES_MAX, PAYLOAD_BYTES_MAX
+from plait_core.wire import Close, Hello, Ping, Role, encode_frame, encode_publish
 from plait_core.wire.session_frames import Code
+from plait_lab.simulation.raw_clients import RawClient
 from plait_lab.simulation.stage import Stage
 
 CLOSED_WITHIN_S = 10.0
 """Of the scorecard, on the clock of the simulator."""
+
+FOUND_WITHIN_S = 0.1
+"""How late a deadline may be found, and the way there and back."""
 
 HELLO = encode_frame(Hello(1, 1, Role.CLIENT, "slow", 1, ("resume",), token="t" * 200))
 
@@ -71,6 +76,82 @@ def test_two_thousand_of_them_hold_little_and_go_and_the_honest_one_stays() -> N
     assert len(stage.broker._links) == 1
     assert honest.sequences(1) == [1, 2, 3]
     assert honest.closed_for is None
+
+
+def an_event(publisher: int, size: int) -> bytes:
+    return encode_publish(Event.checked({"slow": True}, bytes(size), publisher=publisher, sequence=1))
+
+
+def a_slow_client(stage: Stage) -> RawClient:
+    slow = stage.raw("slow")
+    slow.answers_pings = False  # a pong in the middle of a frame would be part of it
+    return slow
+
+
+def test_a_welcome_client_cannot_take_for_ever_over_one_frame() -> None:
+    stage = Stage(BrokerSettings())
+    honest, slow = stage.raw("honest"), a_slow_client(stage)
+    honest.subscribe(1)
+    stage.run(0.1)
+    for byte in an_event(slow.publisher, 1000)[: round(CLOSED_WITHIN_S)]:
+        slow.send_bytes(bytes([byte]))
+        stage.run(1.0)
+    stage.run(FOUND_WITHIN_S)
+    assert slow.closed_for == Code.TIMEOUT
+    assert honest.closed_for is None
+
+
+@pytest.mark.parametrize("heartbeat_s", [5.0, 600.0])
+def test_half_a_frame_and_silence_is_cut_short(heartbeat_s: float) -> None:
+    stage = Stage(BrokerSettings(heartbeat_s=heartbeat_s))
+    slow = a_slow_client(stage)
+    slow.send_bytes(an_event(slow.publisher, 1000)[:500])
+    stage.run(CLOSED_WITHIN_S - FOUND_WITHIN_S)
+    assert slow.closed_for is None
+    stage.run(2 * FOUND_WITHIN_S)
+    assert slow.closed_for == Code.TIMEOUT
+    (farewell,) = slow.of(Close)
+    assert farewell.retryable
+    assert farewell.message == "a frame was not complete within 10 s"
+
+
+def test_a_frame_that_begins_behind_a_whole_one_has_time_of_its_own() -> None:
+    stage = Stage(BrokerSettings())
+    slow = a_slow_client(stage)
+    frame = an_event(slow.publisher, 1000)
+    slow.send_bytes(frame[:500])
+    stage.run(CLOSED_WITHIN_S - 1)
+    slow.send_bytes(frame[500:] + encode_frame(Ping(1))[:3])
+    stage.run(CLOSED_WITHIN_S - 1)
+    assert slow.closed_for is None
+    stage.run(1 + FOUND_WITHIN_S)
+    assert slow.closed_for == Code.TIMEOUT
+
+
+def test_whole_frames_in_slow_pieces_are_no_reason() -> None:
+    """A slow but honest client: each frame is whole within seconds, and never is there nothing of the next one."""
+    stage = Stage(BrokerSettings())
+    slow = a_slow_client(stage)
+    ping = encode_frame(Ping(7))
+    stream, half = ping * 20, len(ping) // 2
+    for start in range(0, len(stream), half):
+        slow.send_bytes(stream[start : start + half])
+        stage.run(1.0)
+    assert slow.closed_for is None
+
+
+def test_the_largest_frame_at_a_modest_rate_gets_through() -> None:
+    stage = Stage(BrokerSettings())
+    slow, honest = a_slow_client(stage), stage.raw("honest")
+    honest.subscribe(1)
+    stage.run(0.1)
+    frame = an_event(slow.publisher, PAYLOAD_BYTES_MAX)
+    part = len(frame) // 9 + 1
+    for start in range(0, len(frame), part):
+        slow.send_bytes(frame[start : start + part])
+        stage.run(1.0)
+    assert honest.sequences(1) == [1]
+    assert slow.closed_for is None
 
 
 # --- what they cost ---------------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ async def test_wrong_use_is_exit_code_2(tmp_path: Path) -> None:
         (["--listen", "nowhere"], "plait broker: --listen: listen: is written HOST:PORT"),
         (["--config", tmp_path / "none.toml"], "No such file"),
         (["--token-file", "/dev/null"], "plait broker: --token-file: access.token_file: a token is 8 to"),
-        (["--link", "h:1"], "--link is not available yet"),
+        (["--link", "h"], "plait broker: --link: overlay.links: is written HOST:PORT"),
         (["--no-such"], "No such option"),
     ]
     for arguments, says in cases:

@@ -19,6 +19,7 @@ from scripted import LOCAL, ScriptedClient, running
 from plait_broker import listener
 from plait_broker.configuration import Configuration, TlsFiles, parse_configuration
 from plait_broker.connection import common_name
+from plait_broker.description import describe_clients
 from plait_broker.endpoints import Endpoint
 from plait_broker.sections import ConfigurationError
 from plait_broker.server import BrokerServer
@@ -120,7 +121,7 @@ async def test_a_certificate_says_who_one_is(authority: Authority, served: Serve
         async with await ScriptedClient.connect(server.port, authority.client("gw.example")) as gateway:
             await gateway.hello()
             assert server.broker is not None
-            assert [client["principal"] for client in server.broker.describe_clients()] == ["gateway"]
+            assert [client["principal"] for client in describe_clients(server.broker)] == ["gateway"]
         for context in (authority.client("other.example"), authority.client("gw.example", "other"), authority.client()):
             async with await ScriptedClient.connect(server.port, context) as stranger:
                 await stranger.say_hello()

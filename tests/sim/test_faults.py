@@ -242,7 +242,7 @@ def test_a_full_disk_refuses_and_recovers_by_itself() -> None:
 
 
 def test_a_log_that_cannot_be_read_is_read_again_later() -> None:
-    settings = BrokerSettings(durable_tail=1, durable_fetch=2)
+    settings = BrokerSettings(durable_tail=1, durable_fetch=2, durable_window=2)
     stage = Stage(settings)
     publisher, client = stage.raw("publisher"), stage.raw("client")
     client.subscribe(1, durable="d")
@@ -251,14 +251,18 @@ def test_a_log_that_cannot_be_read_is_read_again_later() -> None:
     for number in range(6):
         publisher.publish(n=number)
     stage.run(0.1)
-    stage.disk.terms.failing = 1.0
     client.frames.clear()
     client.subscribe(2, durable="d")
+    stage.run(0.1)
+    assert client.sequences(2) == [1, 2], "its window is full"
+    stage.disk.terms.failing = 1.0
+    client.send(Acknowledge(2, up_to=client.positions(2)[-1]))
     stage.run(5.0)
-    assert client.sequences(2) == []
+    assert client.sequences(2) == [1, 2]
     assert stage.timeline.steps < 2_000, "it does not try all the time"
     stage.disk.terms.failing = 0.0
-    stage.run(2.0)
+    client.acknowledges = True
+    stage.run(5.0)
     assert client.sequences(2) == [1, 2, 3, 4, 5, 6]
     assert gaps(client) == [], "nothing was lost"
 

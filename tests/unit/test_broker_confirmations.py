@@ -37,6 +37,16 @@ def test_one_failure_spoils_it_and_the_first_reason_is_told() -> None:
     assert (outcome.code, outcome.message) == ("late", "2 of those it was for did not get it")
 
 
+def test_who_fails_may_say_why_and_the_first_sentence_is_told() -> None:
+    confirmations = Confirmations(30.0)
+    confirmations.begin(1, 7, 3, {(5, 1), (6, 1), (7, 1)}, 0.0)
+    confirmations.fail((5, 1), "durability")
+    confirmations.fail((6, 1), "durability", "the disk is full")
+    confirmations.fail((7, 1), "durability", "the disk reports an I/O error")
+    (outcome,) = confirmations.take()
+    assert (outcome.code, outcome.message) == ("durability", "the disk is full")
+
+
 def test_silence_is_a_failure_and_its_parties_are_named() -> None:
     confirmations = Confirmations(30.0)
     confirmations.begin(1, 7, 2, {(5, 1), (6, 1)}, 0.0)
@@ -45,7 +55,8 @@ def test_silence_is_a_failure_and_its_parties_are_named() -> None:
     assert confirmations.next_deadline() == 30.0
     assert confirmations.expire(29.9) == []
     assert confirmations.expire(30.0) == [(5, 1)]
-    assert outcomes(confirmations) == [(7, 2, Code.TIMEOUT)]
+    (outcome,) = confirmations.take()
+    assert (outcome.sequence, outcome.matched, outcome.code, outcome.silent) == (7, 2, Code.TIMEOUT, ((5, 1),))
     assert confirmations.next_deadline() == 40.0
     confirmations.acknowledge((5, 1))  # too late: nothing happens
     assert outcomes(confirmations) == []

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from plait import diagnosis
 from plait.addresses import Address
 from plait.backoff import Backoff
 from plait.errors import (
@@ -115,10 +116,12 @@ class Story:
         self.turn()
         return self
 
-    def open(self, *, session: int = 5, resumed: bool = False, delivered: int = 0, heartbeat_s: float = 5.0) -> Story:
+    def open(
+        self, *, session: int = 5, resumed: bool = False, delivered: int = 0, heartbeat_s: float = 5.0, log: int = 0
+    ) -> Story:
         """Connected and welcome."""
         self.connect()
-        return self.say(Welcome(1, (), "hub", HOME, session, heartbeat_s, resumed, delivered))
+        return self.say(Welcome(1, (), "hub", HOME, session, heartbeat_s, resumed, delivered, log))
 
     def say(self, *frames: Any) -> Story:
         self.session.receive(b"".join(encode_frame(frame) for frame in frames), self.now)
@@ -938,6 +941,88 @@ def test_an_acknowledgement_may_ask_for_an_answer_over_reconnects() -> None:
     assert Acknowledge(1, (), 0, request) in story.said
     story.say(Done(request))
     assert story.happened(Answered) == [Answered(request, None)]
+
+
+def test_positions_of_another_log_are_void_and_the_loss_is_told_once_subscribed_again() -> None:
+    story = Story().open(log=1)
+    interest = story.subscribe(durable="me")
+    story.deliver(1, flags=DURABLE, position=1).deliver(2, flags=DURABLE, position=2)
+    held = [interest.take()[2], interest.take()[2]]
+    interest.deal_with(held[0])  # and the connection breaks before that is sent
+    story.forget().lose()
+    story.until_connect()
+    story.open(session=6, log=2)
+    assert story.happened(Opened) == [Opened(resumed=False, again=True, other_log=True)]
+    assert not interest.notices.items, "it is not subscribed yet"
+    story.deliver(3, flags=DURABLE, position=2)
+    story.say(Done(story.heard(Subscribe)[-1].request))
+    assert list(interest.notices.items) == [Gap("log_lost")]
+    assert interest.gaps == 1
+    interest.deal_with(held[1])
+    story.turn()
+    assert not story.heard(Acknowledge), "neither is of this log"
+    interest.deal_with_all_up_to(interest.take()[2])
+    story.turn()
+    assert story.heard(Acknowledge) == [Acknowledge(1, (2,))]
+    story.forget().deliver(3, flags=DURABLE, position=2)
+    assert story.heard(Acknowledge) == [Acknowledge(1, (2,))], "again: the broker did not hear of it"
+
+
+@pytest.mark.parametrize(
+    ("logs", "lost"),
+    [((1, 1), 0), ((1, 2), 1), ((1, 2, 3), 2), ((0, 1), 0), ((1, 0), 0), ((1, 0, 1), 0), ((1, 0, 2), 1)],
+)
+def test_a_broker_without_a_log_takes_none_away(logs: tuple[int, ...], lost: int) -> None:
+    story = Story().open(log=logs[0])
+    interest = story.subscribe(durable="me")
+    for session, log in enumerate(logs[1:], 6):
+        story.again(session=session, log=log)
+        story.say(Done(story.heard(Subscribe)[-1].request))
+    assert [notice for notice in interest.notices.items if notice == Gap("log_lost")] == [Gap("log_lost")] * bool(lost)
+    assert interest.gaps == lost
+
+
+def test_an_acknowledgement_that_waits_fails_when_the_log_is_another_one() -> None:
+    story = Story(timeout_s=60).open(log=1)
+    interest = story.subscribe(durable="me")
+    story.deliver(1, flags=DURABLE, position=1)
+    interest.deal_with(1)
+    request = story.session.wishes.acknowledge(interest, story.now)
+    story.forget().again(session=6, log=2)
+    (answered,) = story.happened(Answered)
+    assert answered.request == request
+    assert isinstance(answered.error, DurabilityFailed)
+    assert not story.heard(Acknowledge)
+
+
+def test_a_token_of_a_session_that_is_no_more_settles_none_of_the_next() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    story.deliver(1, flags=CONFIRM, position=7)
+    before = interest.take()[2]
+    story.forget().again(session=6).deliver(2, flags=CONFIRM, position=7)
+    interest.deal_with(before)
+    story.turn()
+    assert not story.heard(Acknowledge)
+    interest.deal_with(interest.take()[2])
+    assert story.turn() == [Acknowledge(1, (7,))]
+
+
+def test_a_refused_publish_says_what_can_be_done() -> None:
+    story = Story().open()
+    sequence = story.publish(Confirm.SUBSCRIBERS)
+    story.turn()
+    story.say(Refusal(sequence, "timeout", "not confirmed within 30 s", hint="it is stored"))
+    ((said, error),) = [(piece.sequence, piece.error) for piece in story.happened(NotConfirmed)]
+    assert said == sequence
+    assert (str(error), error.hint) == ("not confirmed within 30 s (it is stored)", "it is stored")
+
+
+@pytest.mark.parametrize("reason", ["Connection refused", "closed by the other end", "certificate has expired"])
+def test_what_can_be_done_about_a_lost_connection_depends_on_why(reason: str) -> None:
+    story = Story().open().lose(reason)
+    (lost,) = story.happened(Lost)
+    assert lost.error.hint == diagnosis.hint(A, reason)
 
 
 def test_what_is_put_back_comes_again_after_the_others() -> None:

@@ -16,6 +16,12 @@ from rich.cells import cell_len
 
 from plait.commands.listings import LISTINGS, SHORT_FROM, short
 from plait.commands.tables import fitted, print_table
+from plait_broker.description import (
+    describe_advertisements,
+    describe_clients,
+    describe_links,
+    describe_subscriptions,
+)
 from plait_core.wire.session_frames import Advertise
 from plait_lab.simulation.stage import Stage
 
@@ -36,10 +42,10 @@ def described() -> dict[str, list[dict[str, Any]]]:
     addressed: dict[str, object] = {"address": ADDRESS}
     return {
         "brokers": [broker.describe() | face],
-        "links": [link | addressed for link in broker.describe_links()],
-        "clients": [client | addressed for client in broker.describe_clients()],
-        "subs": list(broker.describe_subscriptions()),
-        "advs": list(broker.describe_advertisements()),
+        "links": [link | addressed for link in describe_links(broker)],
+        "clients": [client | addressed for client in describe_clients(broker)],
+        "subs": list(describe_subscriptions(broker)),
+        "advs": list(describe_advertisements(broker)),
     }
 
 

@@ -423,8 +423,29 @@ def test_certificates_are_checked_too(tmp_path: Path) -> None:
     assert "are no certificate and its key" in bad.stderr
 
 
-@pytest.mark.parametrize("option", [["--link", "h:1"], ["--telemetry", "d"]])
+@pytest.mark.parametrize("option", [["--telemetry", "d"]])
 def test_what_is_not_built_yet_says_so(option: list[str]) -> None:
     refused = CliRunner().invoke(broker, option)
     assert refused.exit_code == 2
     assert f"{option[0]} is not available yet" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("links", "said"),
+    [(["h"], "HOST:PORT"), (["h:0"], "port 0"), (["h:1", "h:1"], "twice"), (["h:99999"], "the port is a number")],
+)
+def test_links_that_lead_nowhere(links: list[str], said: str) -> None:
+    options = [part for link in links for part in ("--link", link)]
+    refused = CliRunner().invoke(broker, [*options, "--check-config"])
+    assert refused.exit_code == 2
+    assert "--link" in refused.output
+    assert said in refused.output
+
+
+def test_links_and_their_secret_come_from_the_file_too(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("open-sesame-42\n")
+    document = b'[overlay]\nlinks = ["north:4680", "[::1]:4681"]\nsecret_file = "secret"'
+    found = parse_configuration(document, tmp_path / "plait.toml")
+    assert [str(link) for link in found.links] == ["north:4680", "[::1]:4681"]
+    assert found.settings.overlay_secret == "open-sesame-42"
+    assert "sesame" not in repr(found)

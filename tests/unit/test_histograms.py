@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -56,6 +57,27 @@ def test_the_extremes_are_counted_somewhere() -> None:
     assert (counts[0], counts[-1]) == (2, 3)
     with pytest.raises(AssertionError):
         histogram.observe(-1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("fraction", [0.5, 0.9, 0.99, 1.0])
+def test_a_percentile_lies_in_the_bucket_of_the_true_one(seed: int, fraction: float) -> None:
+    times_us = sorted(drawn(seed))
+    true_us = times_us[max(0, math.ceil(fraction * len(times_us)) - 1)]
+    found_us = filled(times_us).percentile_us(fraction)
+    assert found_us is not None
+    bits = true_us.bit_length()
+    assert (1 << bits) >> 1 <= found_us <= 1 << bits
+
+
+def test_of_nothing_there_is_no_percentile() -> None:
+    assert DelayHistogram().percentile_us(0.5) is None
+
+
+def test_a_weight_counts_as_often() -> None:
+    histogram, one_by_one = DelayHistogram(), filled([100] * 7)
+    histogram.observe(100, 7)
+    assert (histogram.counts, histogram.sum_us) == (one_by_one.counts, one_by_one.sum_us)
 
 
 class _Page:

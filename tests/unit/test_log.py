@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import stat
 import threading
@@ -512,6 +513,55 @@ def test_a_directory_that_is_none_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(LogError, match="cannot be opened"):
         EventLog.open(tmp_path / "file")
+
+
+# --- which log it is --------------------------------------------------------------------------------------------------
+
+
+def identity(directory: Path) -> int:
+    """What a broker that starts there learns."""
+    with story(directory) as user:
+        return user.log.recover().log
+
+
+def test_a_log_keeps_its_identity_and_another_has_another(tmp_path: Path) -> None:
+    first = identity(tmp_path / "a")
+    assert 0 < first < 2**63
+    assert identity(tmp_path / "a") == first
+    assert identity(tmp_path / "b") != first
+
+
+def test_a_log_that_was_wiped_or_lost_is_another(tmp_path: Path) -> None:
+    home = tmp_path / "log"
+    seen = {identity(home)}
+    shutil.rmtree(home)
+    seen.add(identity(home))
+    for path in home.glob("log.db*"):
+        path.unlink()  # and the mark stays
+    seen.add(identity(home))
+    assert len(seen) == 3
+
+
+def test_a_repaired_log_is_the_one_that_it_was(tmp_path: Path) -> None:
+    with story(tmp_path) as user:
+        before = user.log.recover().log
+        user.store(*records(1, 400, 500))
+    with (tmp_path / "log.db").open("r+b") as file:
+        file.seek(20 * 4096)
+        file.write(b"\xff" * 4096)
+    with story(tmp_path) as user:
+        assert "were saved from it" in user.log.notices[0]
+        assert user.log.recover().log == before
+
+
+@pytest.mark.parametrize("change", ["UPDATE identity SET log = log + 1", "DELETE FROM identity", "DROP TABLE identity"])
+def test_an_identity_that_is_damaged_or_missing_is_drawn_anew_and_kept(tmp_path: Path, change: str) -> None:
+    before = identity(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "log.db")) as connection, connection:
+        connection.execute(change)
+    after = identity(tmp_path)
+    assert after not in (before, before + 1)
+    assert identity(tmp_path) == after
 
 
 # --- retention --------------------------------------------------------------------------------------------------------

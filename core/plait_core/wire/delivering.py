@@ -1,4 +1,4 @@
-"""What goes out to one client: deliver frames, written behind each other and handed over as one piece."""
+"""What goes out over one connection: events for a client or for the next broker, handed over as one piece."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..native import kernel
-from .event_frames import EventFrame, deliver_head
+from .event_frames import EventFrame, deliver_head, forward_head
 
 Named: TypeAlias = tuple[int, int, int]
 """What a `Delivery` says, as the plain tuple that costs half of it."""
@@ -26,6 +26,20 @@ class DeliveryWriter:
     ) -> int:
         """Write a deliver frame: an event for these. Counts within WireLimits are up to the caller."""
         self.append(deliver_head(frame.block, delay_us, 0, path, deliveries, version))
+        return self.append(frame.block)
+
+    def forward(
+        self,
+        frame: EventFrame,
+        tid: int,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        destinations: Sequence[tuple[int, int]],
+        version: int,
+    ) -> int:
+        """Write a forward frame: an event on its way to these. Counts within WireLimits are up to the caller."""
+        self.append(forward_head(frame.block, tid, delay_us, flags, path, destinations, version))
         return self.append(frame.block)
 
     def append(self, data: bytes) -> int:

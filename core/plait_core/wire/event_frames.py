@@ -26,6 +26,7 @@ from .prefix import DELIVER, FORWARD, PREFIX, PUBLISH, VERSION_MAX
 _PUBLISH_ROUTE: Final = Struct(">BB")
 _FORWARD_ROUTE: Final = Struct(">QQBBH")
 _DELIVER_ROUTE: Final = Struct(">QBBH")
+_DESTINATION: Final = Struct(">QQ")
 _DELIVERY: Final = Struct(">IIQ")
 
 
@@ -47,6 +48,14 @@ class Delivery(NamedTuple):
     flags: int
     position: int
     """Its place in the subscription's durable log; 0 when there is none."""
+
+
+class Destination(NamedTuple):
+    """One home broker that a copy of an event is for."""
+
+    broker: int
+    position: int
+    """The event's place in what its publisher's broker has for this one: consecutive, for order and loss to show."""
 
 
 class Publish(EventFrame):
@@ -73,7 +82,7 @@ class Forward(EventFrame):
         delay_us: int,
         flags: int,
         path: tuple[int, ...],
-        destinations: tuple[int, ...],
+        destinations: tuple[Destination, ...],
         block: bytes,
         reader: AttributeReader = DEFAULT_READER,
     ) -> None:
@@ -82,7 +91,7 @@ class Forward(EventFrame):
         self.delay_us = delay_us  # measured so far, hop by hop
         self.flags = flags
         self.path = path  # brokers that it has passed
-        self.destinations = destinations  # home brokers that this copy is responsible for
+        self.destinations = destinations  # that this copy, and no other, is responsible for
 
     def _route(self) -> tuple[object, ...]:
         return (self.tid, self.delay_us, self.flags, self.path, self.destinations)
@@ -132,12 +141,12 @@ def forward_head(
     delay_us: int,
     flags: int,
     path: Sequence[int],
-    destinations: Sequence[int],
+    destinations: Sequence[tuple[int, int]],
     version: int = VERSION_MAX,
 ) -> bytes:
     """What goes before `block` to send it to the next broker. Counts within WireLimits are up to the caller."""
     route = _FORWARD_ROUTE.pack(tid, delay_us, len(path), flags, len(destinations))
-    route += struct.pack(f">{len(path) + len(destinations)}Q", *path, *destinations)
+    route += struct.pack(f">{len(path) + 2 * len(destinations)}Q", *path, *chain.from_iterable(destinations))
     return PREFIX.pack(len(route) + len(block), version, FORWARD, len(route)) + route
 
 
@@ -233,9 +242,11 @@ class EventFrameReader:
         _check_route_holds(_FORWARD_ROUTE, route, block, end)
         tid, delay_us, path_count, flags, count = _FORWARD_ROUTE.unpack_from(read, route)
         _check_counts(path_count, self._limits.path_max, count, self._limits.destinations_max)
-        _check_route_length(block - route, _FORWARD_ROUTE.size + 8 * (path_count + count))
-        numbers = struct.unpack_from(f">{path_count + count}Q", read, route + _FORWARD_ROUTE.size)
-        path, destinations = numbers[:path_count], numbers[path_count:]
+        _check_route_length(block - route, _FORWARD_ROUTE.size + 8 * path_count + _DESTINATION.size * count)
+        path_start = route + _FORWARD_ROUTE.size
+        path = struct.unpack_from(f">{path_count}Q", read, path_start)
+        named = _DESTINATION.iter_unpack(read[path_start + 8 * path_count : block])
+        destinations = tuple(map(Destination._make, named))
         return self._forward(tid, delay_us, flags, path, destinations, read[block:end], self._reader)
 
     def deliver(self, read: bytes, route: int, block: int, end: int) -> Deliver:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
-from ..limits import ACKNOWLEDGED_MAX, CLOSE_TEXT_MAX, FILTER_TEXT_MAX, NAME_BYTES_MAX
+from ..limits import ACKNOWLEDGED_MAX, BROKERS_MAX, CLOSE_TEXT_MAX, FILTER_TEXT_MAX, NAME_BYTES_MAX
 from .schema import U64, AtMost, Between, ControlFrame, control
 
 U32: TypeAlias = Annotated[int, Between(0, 2**32 - 1)]
@@ -207,3 +207,15 @@ class Matching(ControlFrame):
 
     advertisement: U32
     matching: bool
+
+
+@control(0x2B)
+@dataclass(frozen=True, slots=True)
+class Brokers(ControlFrame):
+    """What the brokers are called that events may pass on their way to a client."""
+
+    ids: Annotated[tuple[U64, ...], AtMost(BROKERS_MAX)]
+    names: Annotated[tuple[Name, ...], AtMost(BROKERS_MAX)]
+
+    def problem(self) -> str:
+        return "" if len(self.ids) == len(self.names) else "a name for each"

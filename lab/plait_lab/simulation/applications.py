@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final
 
 from plait.addresses import Address
-from plait.errors import NotAllowed
+from plait.errors import BufferFull, NotAllowed
 from plait.interest import Interest as Handle
 from plait.interest import Phase, Terms
 from plait.notices import Gap, Late
@@ -350,6 +350,7 @@ class Application(Process):
                 self.recorder.missed(tenure, "late", notice.count)
         self._read(handle.id)
         if handle.phase is Phase.ENDED and handle.error is not None:
+            tenure.cut_off = isinstance(handle.error, BufferFull)
             self.recorder.closed(tenure, f"{type(handle.error).__name__}: {handle.error}")
 
     def _read(self, number: int) -> None:

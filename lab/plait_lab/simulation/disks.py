@@ -38,11 +38,14 @@ class DiskTerms:
 class Disk:
     """Stable storage of one broker; it outlives the broker's process."""
 
-    def __init__(self, timeline: Timeline, rng: Random, terms: DiskTerms) -> None:
+    def __init__(self, timeline: Timeline, rng: Random, terms: DiskTerms, identity: int = 1) -> None:
+        """`identity`: of the log that is made on it; disks of several brokers differ in it by more than a few."""
         self.terms = terms
         self.damaged: set[int] = set()
         """Positions of records that rotted: they must never be served."""
         self.served_damage = 0
+        self.identity = identity
+        """Of the log that is on it."""
         self._timeline = timeline
         self._rng = rng
         self._rows: dict[int, Row] = {}
@@ -151,6 +154,7 @@ class Disk:
         self._rows.clear()
         self._cursors.clear()
         self._last = self._latest_us = 0
+        self.identity += 1
 
     def rot(self, count: int) -> list[int]:
         """Flip a bit, or tear off the end, of some stored records; which ones."""
@@ -172,4 +176,4 @@ class Disk:
             except Damaged:
                 continue
         cursors: tuple[Cursor, ...] = tuple(checked_cursor(row) for row in self._cursors.values())
-        return Recovered(self._last + 1, cursors, tuple(recent))
+        return Recovered(self._last + 1, cursors, tuple(recent), self.identity)

@@ -130,6 +130,15 @@ def rot(cast: Cast) -> None:
     cast.recorder.fault("rot", f"{cast.broker.name}:{hit}", live=bool(hit))
 
 
+def wipe_disk(cast: Cast) -> None:
+    """The broker dies, and its machine comes back with an empty disk."""
+    if cast.broker.running:
+        cast.broker.kill()
+        cast.broker.disk.wipe()
+        cast.recorder.fault("wipe", cast.broker.name)
+        cast.after(cast.rng.uniform(0.05, 3.0), lambda: start_broker(cast))
+
+
 def set_calendar(cast: Cast) -> None:
     """Someone sets the broker's calendar, by up to an hour."""
     cast.broker.clock.calendar_s += cast.rng.uniform(-3600, 3600)
@@ -178,14 +187,16 @@ FAULTS: Final[dict[str, Callable[[Cast], None]]] = {
     "rot": rot,
     "set_calendar": set_calendar,
     "garbage": garbage,
+    "wipe_disk": wipe_disk,
 }
 
 SCENARIOS: Final[dict[str, tuple[str, ...]]] = {
-    "any": tuple(FAULTS),
+    "any": tuple(name for name in FAULTS if name != "wipe_disk"),  # which excuses much: it has a scenario of its own
     "calm": (),
     "network": ("reset", "cut"),
     "crashes": ("kill_broker", "cut_power", "kill_client"),
     "disk": ("fill_disk", "fail_disk", "slow_disk", "kill_broker", "cut_power"),
+    "lost log": ("wipe_disk", "kill_client", "kill_broker", "cut"),
     "slow": ("get_stuck", "pause_client", "pause_broker"),
 }
 """The kinds of fault that a scenario draws from."""

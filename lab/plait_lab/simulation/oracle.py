@@ -51,6 +51,7 @@ class Oracle:
     def __init__(self, recorder: Recorder, rights: Mapping[str, Rights] | None = None) -> None:
         self._recorder = recorder
         self._rights = rights or {}
+        self._wiped_at = [fault.at for fault in recorder.faults if fault.kind == "wipe"]
         self._rotten = any(fault.kind == "rot" for fault in recorder.faults)
 
     def complaints(self) -> list[Complaint]:
@@ -108,7 +109,7 @@ class Oracle:
         publication = self._recorder.publications.get(reception.id)
         return (
             publication is not None
-            and not tenure.durable
+            and (not tenure.durable or bool(self._wiped_at))
             and any(publication.at < restart < reception.at for restart in self._recorder.restarts)
         )
 
@@ -141,6 +142,7 @@ class Oracle:
             if p.id not in got
             and p.outcome is Outcome.OK
             and not p.lifetime_us
+            and not self._went_with_the_log(tenures, p)
             and all(tenure.wants(p) for tenure in tenures)
         ]
         damaged = self._rotten and any(miss.reason == "retention" for tenure in tenures for miss in tenure.misses)
@@ -154,7 +156,7 @@ class Oracle:
             if publication.confirm is not Confirm.SUBSCRIBERS or publication.outcome is not Outcome.OK:
                 continue
             for tenure in self._recorder.tenures:
-                if tenure.durable or tenure.disturbed or tenure.closing_at <= publication.settled_at:
+                if tenure.durable or tenure.disturbed or tenure.cut_off or tenure.closing_at <= publication.settled_at:
                     continue
                 if self._is_owed(tenure, publication, tenure.installed_at) and not _has([tenure], publication):
                     yield Complaint("I1", f"{tenure.name} does not have {publication.id}, confirmed by subscribers")
@@ -165,6 +167,7 @@ class Oracle:
                     and all(tenure.closed_at == NEVER for tenure in tenures)
                     and not _has(tenures, publication)
                     and not self._rotten
+                    and not self._went_with_the_log(tenures, publication)
                 ):
                     name = f"{tenures[0].owner}/{tenures[0].durable}"
                     yield Complaint("I1", f"{name} does not have {publication.id}, confirmed by subscribers")
@@ -177,6 +180,15 @@ class Oracle:
         for tenure in self._recorder.tenures:
             if tenure.installed_at == tenure.closing_at == NEVER and tenure.asked_at < self._recorder.now - _ANSWER_S:
                 yield Complaint("I8", f"{tenure.name} was never installed")
+
+    def _went_with_the_log(self, tenures: list[Tenure], publication: Publication) -> bool:
+        """Whether an event was published before its durable reader was told of a wiped disk, or came anew after it."""
+        for wiped_at in self._wiped_at:
+            back = [miss.at for tenure in tenures for miss in tenure.misses if miss.reason == "log_lost"]
+            back += [tenure.installed_at for tenure in tenures if tenure.installed_at != NEVER]
+            if publication.at <= min((at for at in back if at > wiped_at), default=0.0):
+                return True
+        return False
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

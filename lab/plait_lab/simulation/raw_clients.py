@@ -24,7 +24,17 @@ from plait_core.wire import (
     encode_frame,
     encode_publish,
 )
-from plait_core.wire.session_frames import Done, Failed, Notice, Receipt, Refusal, Subscribe
+from plait_core.wire.session_frames import (
+    CONFIRM,
+    DURABLE,
+    Acknowledge,
+    Done,
+    Failed,
+    Notice,
+    Receipt,
+    Refusal,
+    Subscribe,
+)
 
 from .network import Connection, Network, Path
 from .nodes import BrokerNode, Process
@@ -46,6 +56,8 @@ class RawClient(Process):
         self.frames: list[Frame] = []
         """Everything that came, but for pings."""
         self.answers_pings = True
+        self.acknowledges = False
+        """Whether it acknowledges at once what asks for it."""
         self.connection: Connection | None = None
         self.welcome: Welcome | None = None
         self.lost_count = 0
@@ -187,3 +199,7 @@ class RawClient(Process):
                 self.send(Pong(frame.nonce))
         else:
             self.frames.append(frame)
+        if isinstance(frame, Deliver) and self.acknowledges:
+            for subscription, flags, position in frame.deliveries:
+                if flags & (CONFIRM | DURABLE):
+                    self.send(Acknowledge(subscription, (position,)))

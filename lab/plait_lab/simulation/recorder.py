@@ -95,6 +95,8 @@ class Tenure:
     misses: list[Miss] = field(default_factory=list)
     refused: bool = False
     """Whether the broker would not have it."""
+    cut_off: bool = False
+    """Whether it ended because a queue was full: at the broker perhaps, some time before its client saw so."""
     disturbed: bool = False
     """Whether a connection of its client ended while it was open."""
 

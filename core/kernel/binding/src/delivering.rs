@@ -1,8 +1,8 @@
-//! What goes out to one client: deliver frames, written behind each other.
+//! What goes out over one connection: events for a client or for the next broker, written behind each other.
 
 use std::sync::Mutex;
 
-use plait_matching::wire::frames::{DELIVER, PREFIX_BYTES};
+use plait_matching::wire::frames::{DELIVER, FORWARD, PREFIX_BYTES};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -34,15 +34,56 @@ impl DeliveryWriter {
         deliveries: &Bound<'_, PyAny>,
         version: u8,
     ) -> PyResult<usize> {
-        let py = frame.py();
         let path = path.iter().map(|broker| broker.extract::<u64>()).collect::<PyResult<Vec<_>>>()?;
         let named = deliveries.try_iter()?.map(|delivery| delivery?.extract::<(u32, u32, u64)>());
         let named = named.collect::<PyResult<Vec<_>>>()?;
-        if let Ok(frame) = frame.cast::<EventFrame>() {
-            return self.write(frame.get().bytes(py), delay_us, &path, &named, version);
+        self.write(block_of(frame)?.as_bytes(), delay_us, &path, &named, version)
+    }
+
+    /// Write a forward frame: an event on its way to these (broker, position); how many bytes wait now.
+    #[expect(clippy::too_many_arguments, reason = "what a forward frame says")]
+    fn forward(
+        &self,
+        frame: &Bound<'_, PyAny>,
+        tid: u64,
+        delay_us: u64,
+        flags: u8,
+        path: &Bound<'_, PyTuple>,
+        destinations: &Bound<'_, PyAny>,
+        version: u8,
+    ) -> PyResult<usize> {
+        let path = path.iter().map(|broker| broker.extract::<u64>()).collect::<PyResult<Vec<_>>>()?;
+        let named = destinations.try_iter()?.map(|destination| destination?.extract::<(u64, u64)>());
+        let named = named.collect::<PyResult<Vec<_>>>()?;
+        let route_bytes = 20 + 8 * path.len() + 16 * named.len();
+        let block = block_of(frame)?;
+        let block = block.as_bytes();
+        let (Ok(route), Ok(brokers), Ok(count), Ok(size)) = (
+            u16::try_from(route_bytes),
+            u8::try_from(path.len()),
+            u16::try_from(named.len()),
+            u32::try_from(route_bytes + block.len()),
+        ) else {
+            return Err(PyTypeError::new_err("more brokers than a route names"));
+        };
+        let mut out = self.out.lock().expect("no call has panicked");
+        out.reserve(PREFIX_BYTES + size as usize);
+        out.extend(size.to_be_bytes());
+        out.extend([version, FORWARD]);
+        out.extend(route.to_be_bytes());
+        out.extend(tid.to_be_bytes());
+        out.extend(delay_us.to_be_bytes());
+        out.extend([brokers, flags]);
+        out.extend(count.to_be_bytes());
+        for broker in path {
+            out.extend(broker.to_be_bytes());
         }
-        let block = frame.getattr(intern!(py, "block"))?;
-        self.write(block.cast::<PyBytes>()?.as_bytes(), delay_us, &path, &named, version)
+        for (broker, position) in named {
+            out.extend(broker.to_be_bytes());
+            out.extend(position.to_be_bytes());
+        }
+        out.extend(block);
+        Ok(out.len())
     }
 
     /// Write bytes as they are; how many wait now.
@@ -57,6 +98,13 @@ impl DeliveryWriter {
         let taken = std::mem::take(&mut *self.out.lock().expect("no call has panicked"));
         PyBytes::new(py, &taken)
     }
+}
+
+fn block_of<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    if let Ok(frame) = frame.cast::<EventFrame>() {
+        return Ok(frame.get().block(frame.py()));
+    }
+    Ok(frame.getattr(intern!(frame.py(), "block"))?.cast_into::<PyBytes>()?)
 }
 
 impl DeliveryWriter {

@@ -81,8 +81,8 @@ impl EventFrame {
         }
     }
 
-    pub(crate) fn bytes<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
-        self.block.bind(py).as_bytes()
+    pub(crate) fn block<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        self.block.bind(py).clone()
     }
 
     /// Where the attributes are in the block.
@@ -383,7 +383,7 @@ impl EventFrameReader {
                     delay_us: delay(8),
                     flags: route[17],
                     path: self.path(py, &route[20..path_end])?,
-                    destinations: numbers(py, &route[path_end..])?.unbind(),
+                    destinations: destinations(py, &route[path_end..])?.unbind(),
                 };
                 Bound::new(py, base.add_subclass(forward))?.into_any()
             }
@@ -417,6 +417,17 @@ impl EventFrameReader {
 fn numbers<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTuple>> {
     let (numbers, _) = bytes.as_chunks::<8>();
     PyTuple::new(py, numbers.iter().map(|number| u64::from_be_bytes(*number)))
+}
+
+/// `>QQ` each: broker, position.
+fn destinations<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTuple>> {
+    static DESTINATION: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let (named, _) = bytes.as_chunks::<8>();
+    let destination = DESTINATION.import(py, "plait_core.wire.event_frames", "Destination")?;
+    let made = named
+        .chunks_exact(2)
+        .map(|fields| destination.call1((u64::from_be_bytes(fields[0]), u64::from_be_bytes(fields[1]))));
+    PyTuple::new(py, made.collect::<PyResult<Vec<_>>>()?)
 }
 
 /// `>IIQ` each: subscription, flags, position.

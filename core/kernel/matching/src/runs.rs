@@ -1,11 +1,24 @@
-//! Runs: clusters too small for a matrix. The hulls of their members stand attribute by attribute, a byte for each low
-//! end and one for each high end, so that an event is held against sixteen members at once.
+//! Runs: clusters too small for a matrix. Where members speak of the same few attributes, their hulls stand attribute by
+//! attribute, a byte for each low end and one for each high end, so that an event is held against sixteen members at once.
+//! Where each speaks of others, the narrowest hulls of each stand together.
 
 use crate::class::Conjunction;
 use crate::slots::Hull;
 
 /// Attributes that a run judges by; what it says of others is left to the tests.
 const COLUMNS_MAX: usize = 8;
+
+/// Attributes that a member is judged by where each speaks of others.
+const OWN: usize = 4;
+
+/// Bytes that these take: local number, low end, high end.
+const OWN_BYTES: usize = OWN * 4;
+
+/// In place of the number of columns: the hulls of each member stand together.
+const MIXED: u8 = u8::MAX;
+
+/// Columns must rule out this much, of ten parts of what all hulls do, to be worth their while.
+const ENOUGH: u32 = 7;
 
 /// Members that are judged at once.
 const LANES: usize = 16;
@@ -18,7 +31,7 @@ const OPEN: Hull = Hull { low: 0, high: 255 };
 pub(crate) struct Runs {
     members: Vec<Conjunction>,
     /// For each run: how many columns it has; their local numbers, two bytes each, least first; and column by column all
-    /// low ends, then all high ends.
+    /// low ends, then all high ends. Or [`MIXED`], and for each member local number and ends of its hulls.
     hulls: Vec<u8>,
 }
 
@@ -45,6 +58,13 @@ impl Runs {
         let columns = columns(count, &hulls, access);
         let (from, at) = (self.members.len() as u32, self.hulls.len());
         self.members.extend(members);
+        let hulls_from = u32::try_from(at).expect("less than 4 GiB of hulls");
+        let run = Run { from, to: self.members.len() as u32, hulls: hulls_from };
+        let Some(columns) = columns else {
+            self.hulls.push(MIXED);
+            (0..count).for_each(|at| self.push_own(hulls(at), access));
+            return run;
+        };
         self.hulls.push(columns.len() as u8);
         self.hulls.extend(columns.iter().flat_map(|local| local.to_le_bytes()));
         for &local in &columns {
@@ -53,8 +73,17 @@ impl Runs {
             self.hulls.extend((0..count).map(|at| of_member(at).low));
             self.hulls.extend((0..count).map(|at| of_member(at).high));
         }
-        let hulls = u32::try_from(at).expect("less than 4 GiB of hulls");
-        Run { from, to: self.members.len() as u32, hulls }
+        run
+    }
+
+    fn push_own(&mut self, hulls: &[(u16, Hull)], access: u16) {
+        let mut narrow: Vec<(u16, Hull)> = hulls.iter().copied().filter(|(local, _)| *local != access).collect();
+        narrow.sort_by_key(|(_, hull)| hull.high - hull.low);
+        narrow.resize(OWN, (0, OPEN));
+        for (local, Hull { low, high }) in narrow {
+            self.hulls.extend_from_slice(&local.to_le_bytes());
+            self.hulls.extend_from_slice(&[low, high]);
+        }
     }
 
     /// Gives back memory that was held in reserve.
@@ -73,6 +102,11 @@ impl Runs {
     pub(crate) fn scan(&self, run: Run, slots: &[Hull], found: &mut Vec<Conjunction>) {
         let members = &self.members[run.from as usize..run.to as usize];
         let hulls = &self.hulls[run.hulls as usize..];
+        if hulls[0] == MIXED {
+            let own = hulls[1..].chunks_exact(OWN_BYTES).zip(members);
+            found.extend(own.filter(|(own, _)| judge_own(own, slots)).map(|(_, member)| *member));
+            return;
+        }
         let (locals, hulls) = hulls[1..].split_at(2 * usize::from(hulls[0]));
         let columns = locals.chunks_exact(2).zip(hulls.chunks_exact(2 * members.len())).map(|(local, ends)| {
             let (lows, highs) = ends.split_at(members.len());
@@ -97,6 +131,12 @@ fn fits(slot: Hull, low: u8, high: u8) -> bool {
     Hull { low, high }.contains(slot)
 }
 
+#[inline]
+fn judge_own(own: &[u8], slots: &[Hull]) -> bool {
+    let (hulls, _) = own.as_chunks::<4>();
+    hulls.iter().all(|&[local, more, low, high]| fits(slots[usize::from(u16::from_le_bytes([local, more]))], low, high))
+}
+
 /// Ones in the bytes of those of the members from `start` on whose hulls contain all slots.
 #[inline]
 fn judge<'a>(start: usize, columns: impl Iterator<Item = Column<'a>>) -> u128 {
@@ -119,8 +159,8 @@ fn push_passed(passed: u128, members: &[Conjunction], found: &mut Vec<Conjunctio
     }
 }
 
-/// The attributes that rule most out, by how many members constrain them how narrowly.
-fn columns<'a>(count: usize, hulls: &impl Fn(usize) -> &'a [(u16, Hull)], access: u16) -> Vec<u16> {
+/// The attributes that rule most out, by how many members constrain them how narrowly; None where they are too many.
+fn columns<'a>(count: usize, hulls: &impl Fn(usize) -> &'a [(u16, Hull)], access: u16) -> Option<Vec<u16>> {
     let mut narrow: Vec<(u16, u32)> = (0..count)
         .flat_map(hulls)
         .filter(|(local, _)| *local != access)
@@ -133,7 +173,10 @@ fn columns<'a>(count: usize, hulls: &impl Fn(usize) -> &'a [(u16, Hull)], access
         same
     });
     narrow.sort_unstable_by_key(|&(local, sum)| (std::cmp::Reverse(sum), local));
-    narrow.into_iter().take(COLUMNS_MAX).map(|(local, _)| local).collect()
+    let all: u32 = narrow.iter().map(|(_, sum)| sum).sum();
+    narrow.truncate(COLUMNS_MAX);
+    let kept: u32 = narrow.iter().map(|(_, sum)| sum).sum();
+    (kept * 10 >= all * ENOUGH).then(|| narrow.into_iter().map(|(local, _)| local).collect())
 }
 
 #[cfg(test)]
@@ -142,6 +185,15 @@ mod tests {
 
     #[test]
     fn runs_of_any_size() {
+        runs_over(COLUMNS_MAX as u16);
+    }
+
+    #[test]
+    fn runs_whose_members_speak_of_different_attributes() {
+        runs_over(60);
+    }
+
+    fn runs_over(locals: u16) {
         let mut state = 1_u64;
         let mut draw = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -150,11 +202,12 @@ mod tests {
         for count in (1..70).chain([300]) {
             let hulls: Vec<Vec<(u16, Hull)>> = (0..count)
                 .map(|_| {
+                    let first = 1 + draw(u64::from(locals) / 4) as u16;
                     let mut hull = || {
                         let (a, b) = (draw(20) as u8, draw(20) as u8);
                         Hull { low: a.min(b), high: a.max(b) }
                     };
-                    (1..=COLUMNS_MAX as u16).map(|local| (local, hull())).filter(|(local, _)| local % 3 > 0).collect()
+                    (first..=locals).step_by(usize::from(locals) / 4).map(|local| (local, hull())).collect()
                 })
                 .collect();
             let mut runs = Runs::default();
@@ -162,8 +215,8 @@ mod tests {
             let members = (0..count).map(|class| Conjunction { class, start: 0 });
             let run = runs.push(members, |at| &hulls[at], 1);
             for _ in 0..50 {
-                let mut slots = vec![Hull::ANY; COLUMNS_MAX + 1];
-                for slot in &mut slots[1..3] {
+                let mut slots = vec![Hull::ANY; usize::from(locals) + 1];
+                for slot in &mut slots[1..usize::from(locals / 2)] {
                     let at = draw(20) as u8;
                     *slot = Hull { low: at, high: at };
                 }

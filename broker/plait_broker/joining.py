@@ -1,0 +1,343 @@
+"""What joins a broker to the overlay: its clients' interest goes out, other brokers' events come in.
+
+The overlay (`overlay/`) knows brokers, filters and streams; sessions, subscriptions and confirmations are the broker's.
+This file is between them: it is the overlay's host, and the broker's only way to it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from plait_core.filters import EVERYTHING, Filter
+from plait_core.ids import Randomness
+from plait_core.matching import Index
+from plait_core.wire import Confirm, ControlFrame, Destination, EventFrame, Forward, Hello
+from plait_core.wire.overlay_frames import CONFIRM
+from plait_core.wire.session_frames import Brokers, Code
+
+from .confirmations import LOG, Confirmations, Outcome, Party
+from .counters import Counters
+from .links import Link
+from .outputs import LinkId
+from .overlay import Arrival, Overlay, OverlaySettings
+from .reasons import DropReason
+from .settings import BrokerSettings
+
+_STORED: Final = 0
+_ANSWERED: Final = 1
+"""What is waited for of an event from elsewhere."""
+
+Asked: TypeAlias = tuple[int, int]
+"""A session, and its request."""
+
+
+Copy: TypeAlias = tuple[EventFrame, int, int, int, tuple[int, ...], Sequence[Destination], float]
+"""What `Link.forward` takes, and since when it has waited."""
+
+HELD_BYTES_MAX: Final = 16 << 20
+"""Copies that wait for one connection to another broker; what does not fit is sent again by where it came from."""
+
+
+@dataclass(slots=True)
+class Held:
+    """Copies that wait for a connection."""
+
+    copies: deque[Copy] = field(default_factory=deque)
+    bytes: int = 0
+
+
+IMPLIED: Final = 2**63
+"""The number of what every broker offers for those of its clients that publish without having advertised: anything."""
+
+
+JOIN_S: Final = 3.0
+"""For a broker that has links to make, before it serves clients though it has heard of nobody."""
+
+CALM_S: Final = 0.1
+"""It has heard from all whom it knows for so long: whoever is behind them is known by then."""
+
+
+class Joining:
+    """One broker's place among others."""
+
+    def __init__(
+        self,
+        me: int,
+        settings: OverlaySettings,
+        links: dict[LinkId, Link],
+        counters: Counters,
+        confirmations: Confirmations,
+        randomness: Randomness,
+        now: float,
+        index: Callable[[], Index],
+        *,
+        arrive: Callable[[Arrival], None],
+        close: Callable[[LinkId, str], None],
+        done: Callable[[Asked], None],
+        interest_changed: Callable[[], None],
+        clock: Callable[[], float],
+        log: int,
+        born: int,
+        expected: int,
+    ) -> None:
+        """`arrive` takes an event for this broker's subscribers, `close` ends a link, `done` answers a request."""
+        self._links = links
+        self._counters = counters
+        self._confirmations = confirmations
+        self._arrive = arrive
+        self._close = close
+        self._done = done
+        self._interest_changed = interest_changed
+        self._now = clock
+        self._held: dict[int, Held] = {}
+        """By connection to another broker, copies that it does not take now."""
+        self._numbers: dict[int, int] = {}
+        """By number of a subscription, the one that its present filter has in the overlay."""
+        self._count = 0
+        self._installing: dict[int, list[Asked]] = {}
+        self._stored: dict[Asked, bool] = {}
+        """Requests that wait to be installed, and whether that is all that they wait for."""
+        self._awaited: dict[Party, None] = {}
+        """Events of which the subscribers' answer is awaited, not only that their broker has charge."""
+        self._handles = 0
+        self._arrivals: dict[int, Arrival] = {}
+        """Events from elsewhere that are waited for here: to confirmations, each is a publisher of its own."""
+        self.overlay = Overlay(me, settings, self, randomness, now, index, log=log, born=born)
+        self.overlay.offer(IMPLIED, EVERYTHING)
+        self.joined = not expected
+        """Whether what is published here finds everyone who wants it."""
+        self.join_by = now + JOIN_S
+        self.early: dict[Link, Hello] = {}
+        """Clients that came before that."""
+        self._informed_since = 0.0
+        self._revision = self.overlay.map.revision
+        self._names: dict[int, str] = {}
+
+    def look_joined(self, now: float) -> bool:
+        """Whether events may be taken: what other brokers want of them is known, or they have had their time.
+
+        A broker that starts anew must not confirm an event as unmatched because it has not heard yet who wants it.
+        """
+        if self.joined:
+            return True
+        if self.overlay.neighbours and self.overlay.informed:
+            self._informed_since = self._informed_since or now
+        else:
+            self._informed_since = 0.0
+        informed = bool(self._informed_since) and now - self._informed_since >= CALM_S
+        self.joined = informed or now >= self.join_by
+        return self.joined
+
+    def take_early(self, now: float) -> list[tuple[Link, Hello]]:
+        """Clients that have waited for this broker to join the others, once it has."""
+        if not self.early or not self.look_joined(now):
+            return []
+        early, self.early = self.early, {}
+        return list(early.items())
+
+    def next_deadline(self, now: float) -> float:
+        """When something is due."""
+        deadline = self.overlay.next_deadline()
+        return min(deadline, now + CALM_S / 2) if self.early else deadline
+
+    # --- for the broker -----------------------------------------------------------------------------------------------
+
+    def want(self, number: int, filter: Filter) -> None:
+        """A subscription is there, or has another filter: what is new is asked for before what was is taken back."""
+        before = self._numbers.get(number)
+        self._count += 1
+        self._numbers[number] = self._count
+        self._installing[self._count] = self._installing.pop(before, []) if before is not None else []
+        self.overlay.want(self._count, filter)
+        if before is not None:
+            self.overlay.unwant(before)
+
+    def unwant(self, number: int) -> None:
+        """A subscription is no more."""
+        known = self._numbers.pop(number)
+        for asked in self._installing.pop(known, ()):
+            self._stored.pop(asked, None)
+        self.overlay.unwant(known)
+
+    def answer_when_installed(self, number: int, asked: Asked, *, stored: bool = True) -> bool:
+        """Whether all publishers' brokers know of a subscription; else its request is answered once they do. One that
+        is yet to be stored is answered when both are done: `may_answer` asks for that."""
+        waiting = self._installing.get(self._numbers[number])
+        if waiting is None:
+            return True
+        waiting.append(asked)
+        self._stored[asked] = stored
+        return False
+
+    def may_answer(self, asked: Asked) -> bool:
+        """What a request asked for is stored: whether it may be answered now, and not only once it is installed."""
+        if asked not in self._stored:
+            return True
+        self._stored[asked] = True
+        return False
+
+    def publish(
+        self, frame: EventFrame, homes: list[int], delay_us: int, now: float, confirm: Confirm
+    ) -> Iterable[Party]:
+        """Send an event to these brokers; the parties that its publisher waits for."""
+        subscribers = confirm is Confirm.SUBSCRIBERS
+        named = self.overlay.publish(frame, homes, delay_us, CONFIRM if subscribers else 0, now)
+        if not confirm:
+            return ()
+        parties = [(-home, position) for home, position in named]
+        if subscribers:
+            self._awaited.update(dict.fromkeys(parties))
+        return parties
+
+    def in_charge(self, arrival: Arrival, now: float) -> None:
+        """This broker has an event where nothing short of its end loses it."""
+        self.overlay.take(arrival.root, arrival.position, now)
+
+    def answered(self, arrival: Arrival, matched: int, code: str) -> None:
+        """What has become of an event whose publisher waits for subscribers."""
+        self.overlay.tell_outcome(arrival.root, arrival.position, matched, code)
+
+    def wait_for(self, arrival: Arrival, parties: set[Party], matched: int, now: float) -> None:
+        """Be in charge of an event once it is stored, if it is to be, and answer for it once all have it."""
+        stored = {party for party in parties if party[0] == LOG}
+        if stored:
+            self._begin(arrival, _STORED, 0, stored, now)
+        else:
+            self.in_charge(arrival, now)
+        if arrival.flags & CONFIRM:
+            self._begin(arrival, _ANSWERED, matched, parties - stored, now)
+
+    def settled(self, outcome: Outcome, now: float) -> None:
+        """What was waited for here has come, or has failed."""
+        arrival = self._arrivals.pop(-outcome.publisher)
+        if outcome.code or outcome.sequence == _ANSWERED:
+            self.answered(arrival, outcome.matched, outcome.code)
+        if outcome.sequence == _STORED:
+            self.in_charge(arrival, now)
+
+    def _begin(self, arrival: Arrival, what: int, matched: int, parties: set[Party], now: float) -> None:
+        self._handles += 1
+        self._arrivals[self._handles] = arrival
+        self._confirmations.begin(-self._handles, what, matched, parties, now)
+
+    def destinations(self, frame: EventFrame) -> list[int]:
+        """The other brokers that an event must reach."""
+        return self.overlay.destinations(frame) if len(self.overlay.wanted) else []
+
+    def pump(self, link: Link) -> bool:
+        """A connection to another broker takes bytes again: write what waited for it. Whether something still does."""
+        held = self._held.get(link.id)
+        if held is None:
+            return False
+        now = self._now()
+        while held.copies and link.takes_data:
+            frame, tid, delay_us, flags, path, destinations, since = held.copies.popleft()
+            held.bytes -= len(frame.block)
+            link.forward(frame, tid, delay_us + round((now - since) * 1_000_000), flags, path, destinations)
+        if not held.copies:
+            del self._held[link.id]
+        return bool(held.copies)
+
+    def holds(self, link: int) -> bool:
+        """Whether something waits for a connection."""
+        return link in self._held
+
+    def link_gone(self, link: int) -> None:
+        """A connection has ended, with what waited for it."""
+        self._held.pop(link, None)
+
+    def names_changed(self) -> bool:
+        """Whether brokers have come or gone since this was last asked."""
+        overlay_map = self.overlay.map
+        if self._revision == overlay_map.revision:
+            return False
+        self._revision = overlay_map.revision
+        before, self._names = self._names, {sheet.origin: sheet.name for sheet in overlay_map.sheets}
+        return before != self._names
+
+    def introduce(self, link: Link | None) -> None:
+        """Tell a client what the brokers are called that its events pass."""
+        if link is not None and len(self._names) > 1:
+            link.send(Brokers(tuple(self._names), tuple(self._names.values())))
+
+    # --- for the overlay ----------------------------------------------------------------------------------------------
+
+    def send(self, link: int, frame: ControlFrame) -> None:
+        known = self._links.get(link)
+        if known is not None:
+            known.send(frame)
+
+    def forward(
+        self,
+        link: int,
+        frame: EventFrame,
+        tid: int,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        destinations: Sequence[Destination],
+    ) -> None:
+        known = self._links.get(link)
+        if known is None:
+            return
+        if type(frame) is Forward:
+            self._counters.forwarded += 1
+        if known.takes_data and link not in self._held:
+            known.forward(frame, tid, delay_us, flags, path, destinations)
+            return
+        held = self._held.setdefault(link, Held())
+        if held.bytes > HELD_BYTES_MAX:  # its publisher's broker still has it, and will send it again
+            self.overlay.counts["held_full"] += 1
+            return
+        held.bytes += len(frame.block)
+        held.copies.append((frame, tid, delay_us, flags, path, destinations, self._now()))
+
+    def close(self, link: int, reason: str) -> None:
+        self._close(link, reason)
+
+    def arrived(self, arrival: Arrival) -> None:
+        self._arrive(arrival)
+
+    def installed(self, number: int) -> None:
+        for asked in self._installing.pop(number, ()):
+            if self._stored.pop(asked, False):
+                self._done(asked)
+
+    def taken(self, home: int, position: int) -> None:
+        if (-home, position) not in self._awaited:
+            self._confirmations.acknowledge((-home, position))
+
+    def outcome(self, home: int, position: int, matched: int, code: str) -> None:
+        party = (-home, position)
+        self._awaited.pop(party, None)
+        if code:
+            self._confirmations.fail(party, code, f"at {self._name(home)}: not all of those it was for have it")
+        else:
+            self._confirmations.acknowledge(party, matched)
+
+    def lost(self, home: int, position: int, reason: str) -> None:
+        self._counters.dropped[DropReason(reason)] += 1
+        party = (-home, position)
+        self._awaited.pop(party, None)
+        self._confirmations.fail(party, Code.UNAVAILABLE, f"{self._name(home)} does not get it: {reason}")
+
+    def interest_changed(self) -> None:
+        self._interest_changed()
+
+    def _name(self, broker: int) -> str:
+        return self.overlay.map.name(broker) or f"broker {broker:016x}"
+
+
+def overlay_settings(settings: BrokerSettings) -> OverlaySettings:
+    """What the overlay is told of a broker's settings."""
+    return OverlaySettings(
+        settings.name,
+        settings.overlay_heartbeat_s,
+        settings.overlay_detect_s,
+        settings.overlay_gone_s,
+        settings.overlay_stream_items_max,
+        settings.overlay_stream_bytes_max,
+    )

@@ -1,0 +1,8 @@
+"""Routing between brokers: a map that floods, interest that travels to publishers' brokers, streams of events back."""
+
+from .host import Host
+from .overlay import Overlay
+from .settings import OverlaySettings
+from .streams import Arrival
+
+__all__ = ["Arrival", "Host", "Overlay", "OverlaySettings"]

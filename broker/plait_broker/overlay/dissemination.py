@@ -1,0 +1,263 @@
+"""Events between brokers: streams at both ends, and copies on the way.
+
+Each copy on a link names the destinations that it alone is responsible for; at a fork they are partitioned. So each
+destination is served by one copy, whatever the graph looks like.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from plait_core.wire import Destination, EventFrame, Forward
+from plait_core.wire.overlay_frames import LOGGED, Errand, Skip, Took
+
+from .host import Host
+from .map import Map
+from .neighbours import Neighbour
+from .routes import Routes
+from .settings import OverlaySettings
+from .streams import Arrival, Incoming, Kept, Outgoing
+
+
+class Dissemination:
+    """All streams that begin or end at one broker, and what it passes on."""
+
+    def __init__(
+        self,
+        me: int,
+        settings: OverlaySettings,
+        host: Host,
+        map: Map,
+        routes: Routes,
+        counts: Counter[str],
+        errand: Callable[[Errand], None],
+    ) -> None:
+        """`errand` sends a frame to the broker that it is for."""
+        self.me = me
+        self.settings = settings
+        self.routes = routes
+        self.counts = counts
+        self.outgoing: dict[int, Outgoing] = {}
+        """By destination."""
+        self.incoming: dict[int, Incoming] = {}
+        """By publisher's broker."""
+        self._host = host
+        self._map = map
+        self._errand = errand
+        self._sending: dict[int, None] = {}
+        """Destinations that have not taken everything."""
+        self._reporting: dict[int, None] = {}
+        """Publishers' brokers that may have to be told what was taken, or is missing."""
+
+    def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
+        """Send an event to these brokers; its position for each."""
+        named = [Destination(home, self._keep(home, frame, delay_us, flags, now)) for home in homes]
+        self._forward(frame, self.me, delay_us, flags, (), named)
+        return named
+
+    def hear(self, frame: Forward, now: float) -> None:
+        """A copy comes from a neighbour: part of it may be for us, the rest goes on."""
+        if self.me in frame.path or not frame.path:
+            self.counts["loops"] += 1
+            return
+        if frame.lifetime_us and frame.delay_us > frame.lifetime_us:
+            self.counts["expired"] += 1
+            return
+        destinations: Sequence[Destination] = frame.destinations
+        for at, (broker, position) in enumerate(destinations):
+            if broker == self.me:
+                destinations = [*destinations[:at], *destinations[at + 1 :]]
+                arrival = Arrival(frame.path[0], position, frame, frame.flags, frame.delay_us, frame.path, now)
+                self._arrive(arrival, now)
+                break
+        if destinations:
+            self._forward(frame, frame.tid, frame.delay_us, frame.flags, frame.path, destinations)
+
+    def take(self, root: int, position: int, now: float) -> None:
+        """This broker has charge of an event that `arrived`."""
+        incoming = self.incoming.get(root)
+        if incoming is not None:
+            incoming.take(position, now)
+            self._reporting[root] = None
+
+    def hear_took(self, took: Took, now: float) -> None:
+        """A destination tells what it has charge of, and what it misses."""
+        outgoing = self.outgoing.get(took.source)
+        if outgoing is None:
+            return
+        for position, kept in outgoing.took(took.up_to, now):
+            self._host.taken(*(kept.party or (took.source, position)))
+        again = [position for position in took.missing if position in outgoing.kept]
+        if not outgoing.kept:
+            self._sending.pop(took.source, None)
+        if took.missing or took.up_to < outgoing.first - 1:
+            self._send_again(took.source, outgoing, again, now, tell_floor=True)
+
+    def hear_skip(self, skip: Skip, now: float) -> None:
+        """A publisher's broker tells what will not come."""
+        for arrival in self._stream(skip.source).skip(skip.up_to, now):
+            self._host.arrived(arrival)
+        self._reporting[skip.source] = None
+
+    def hurry(self, now: float, home: int | None = None) -> None:
+        """Links have gone, or a destination is back: what was on its way may have been lost."""
+        for broker, outgoing in self.outgoing.items():
+            if home is None or broker == home:
+                outgoing.hurry(now)
+
+    def gone(self, broker: int) -> None:
+        """A broker is forgotten."""
+        outgoing = self.outgoing.pop(broker, None)
+        if outgoing is not None:
+            for position in list(outgoing.kept):
+                self._give_up(broker, outgoing, position, "unreachable")
+        self._sending.pop(broker, None)
+        incoming = self.incoming.pop(broker, None)
+        self._reporting.pop(broker, None)
+        for arrival in incoming.rest() if incoming is not None else ():
+            self._host.arrived(arrival)
+
+    def succeed(self, before: int, broker: int, now: float) -> None:
+        """A destination has started anew: what it had not taken is for its durable subscriptions, which it has kept."""
+        outgoing = self.outgoing.pop(before, None)
+        self._sending.pop(before, None)
+        for position, kept in outgoing.kept.items() if outgoing is not None else ():
+            party = kept.party or (before, position)
+            again = Kept(kept.frame, kept.flags | LOGGED, kept.delay_us, kept.since, party)
+            anew = self._keep_one(broker, again, now)
+            self._forward(kept.frame, self.me, kept.delay_now_us(now), again.flags, (), [Destination(broker, anew)])
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def settle(self, now: float) -> None:
+        """After some input: report what was taken of it, where that is enough to report."""
+        for root in list(self._reporting):
+            self._report(root, now)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        for home in list(self._sending):
+            outgoing = self.outgoing[home]
+            self._send_again(home, outgoing, outgoing.due(now, self._path_s(home)), now)
+        self.settle(now)
+
+    def expire(self, now: float) -> None:
+        """What has waited for a broker that cannot be reached, beyond its lifetime, dies here."""
+        for home in list(self._sending):
+            outgoing = self.outgoing[home]
+            if self.me not in self._map.distances(home):
+                for position in [position for position, kept in outgoing.kept.items() if kept.expired(now)]:
+                    self._give_up(home, outgoing, position, "expired")
+
+    def next_deadline(self) -> float | None:
+        """When `tick` is to be called."""
+        times = [self.outgoing[home].again_at + self._path_s(home) for home in self._sending]
+        times += [at for root in self._reporting if (at := self.incoming[root].next_deadline()) is not None]
+        return min(times, default=None)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _keep(self, home: int, frame: EventFrame, delay_us: int, flags: int, now: float) -> int:
+        return self._keep_one(home, Kept(frame, flags, delay_us, now), now)
+
+    def _keep_one(self, home: int, kept: Kept, now: float) -> int:
+        outgoing = self.outgoing.get(home)
+        if outgoing is None:
+            outgoing = self.outgoing[home] = Outgoing(max(1, round(now * 1_000_000)))
+            self._errand(Skip(home, self.me, outgoing.floor))
+        position = outgoing.add(kept, now)
+        self._sending[home] = None
+        settings = self.settings
+        while len(outgoing.kept) > settings.stream_items_max or outgoing.kept_bytes > settings.stream_bytes_max:
+            self._give_up(home, outgoing, next(iter(outgoing.kept)), "overlay_full")
+        return position
+
+    def _forward(
+        self,
+        frame: EventFrame,
+        tid: int,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        destinations: Sequence[Destination],
+    ) -> None:
+        """Partition destinations over neighbours: each is in exactly one copy."""
+        if len(destinations) == 1:
+            neighbour = self.routes.next(destinations[0].broker, path)
+            if neighbour is None:
+                self.counts["no_way"] += 1
+            else:
+                self._hand(neighbour, frame, tid, delay_us, flags, path, destinations)
+            return
+        by: dict[int, tuple[Neighbour, list[Destination]]] = {}
+        for destination in destinations:
+            neighbour = self.routes.next(destination.broker, path)
+            if neighbour is None:
+                self.counts["no_way"] += 1
+            else:
+                by.setdefault(neighbour.id, (neighbour, []))[1].append(destination)
+        for neighbour, named in by.values():
+            self._hand(neighbour, frame, tid, delay_us, flags, path, named)
+
+    def _hand(
+        self,
+        neighbour: Neighbour,
+        frame: EventFrame,
+        tid: int,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        destinations: Sequence[Destination],
+    ) -> None:
+        assert neighbour.id not in path, "no event visits a broker twice for one destination"
+        neighbour.sent += 1
+        passed = (*path, self.me)
+        self._host.forward(
+            neighbour.link, frame, tid, delay_us + round(neighbour.delay_us), flags, passed, destinations
+        )
+
+    def _arrive(self, arrival: Arrival, now: float) -> None:
+        for ready in self._stream(arrival.root).hear(arrival, now):
+            self._host.arrived(ready)
+        self._reporting[arrival.root] = None
+
+    def _stream(self, root: int) -> Incoming:
+        incoming = self.incoming.get(root)
+        if incoming is None:
+            incoming = self.incoming[root] = Incoming()
+        return incoming
+
+    def _report(self, root: int, now: float) -> None:
+        incoming = self.incoming[root]
+        report = incoming.report(now)
+        if report is not None:
+            self._errand(Took(root, self.me, *report))
+        if incoming.next_deadline() is None:
+            del self._reporting[root]
+
+    def _send_again(
+        self, home: int, outgoing: Outgoing, positions: list[int], now: float, *, tell_floor: bool = False
+    ) -> None:
+        if positions or tell_floor:
+            self._errand(Skip(home, self.me, outgoing.floor))
+        for position in positions:
+            kept = outgoing.kept.get(position)
+            if kept is None:
+                continue
+            if kept.expired(now):
+                self._give_up(home, outgoing, position, "expired")
+                continue
+            self.counts["again"] += 1
+            self._forward(kept.frame, self.me, kept.delay_now_us(now), kept.flags, (), [Destination(home, position)])
+
+    def _give_up(self, home: int, outgoing: Outgoing, position: int, reason: str) -> None:
+        kept = outgoing.give_up(position)
+        if not outgoing.kept:
+            self._sending.pop(home, None)
+        self.counts[reason] += 1
+        self._host.lost(*(kept.party or (home, position)), reason)
+
+    def _path_s(self, home: int) -> float:
+        """Twice there and back, by the map."""
+        return 4e-6 * self._map.distances(home).get(self.me, 0)

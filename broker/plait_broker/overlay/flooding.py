@@ -1,0 +1,155 @@
+"""What floods: sheets and offers, each by its origin alone and with a version that only rises.
+
+Whoever learns of a newer version tells all neighbours but the one who said it, so a link carries it at most once in
+each direction. When a link comes up, both ends say what they know (a digest), and each gets what it does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from plait_core.limits import BROKERS_MAX, DIGEST_MAX
+from plait_core.wire import ControlFrame
+from plait_core.wire.overlay_frames import Digest, Offer, Sheet
+
+Document: TypeAlias = Sheet | Offer
+Key: TypeAlias = tuple[int, int]
+"""Origin, and number: 0 is the sheet."""
+
+VERSIONS_MAX: Final = 1 << 62
+"""Nobody gets there by counting: what says so is a lie, and to answer it would need a version above the highest."""
+
+
+def key_of(document: Document) -> Key:
+    """What names a document over all its versions."""
+    return document.origin, document.number if isinstance(document, Offer) else 0
+
+
+class Flooding:
+    """All documents of the overlay, as far as they are known here."""
+
+    def __init__(
+        self, me: int, send: Callable[[int, ControlFrame], None], learned: Callable[[Document, Document | None], None]
+    ) -> None:
+        """`send` takes a neighbour and a frame; `learned` hears of each newer document, with the one before."""
+        self._me = me
+        self._send = send
+        self._learned = learned
+        self._documents: dict[Key, Document] = {}
+        self._neighbours: dict[int, None] = {}
+        self._forgotten: dict[int, None] = {}
+        """Brokers whose documents were forgotten, and of which nothing was heard since."""
+        self._dead: dict[int, None] = {}
+        """Brokers that will never come back under this id: others that do not know it yet may still tell of them, and
+        without this two that learn it at different times would tell each other for ever."""
+        self._digests: dict[int, dict[Key, int]] = {}
+        """By neighbour, the digest that is coming in."""
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def next_version(self, key: Key) -> int:
+        """What a newer version of a document is to have."""
+        known = self._documents.get(key)
+        return 1 if known is None else known.version + 1
+
+    def say(self, document: Document) -> None:
+        """Tell everyone a document of our own."""
+        self._store(document)
+        self._relay(document, but=None)
+
+    def hear(self, document: Document, neighbour: int) -> None:
+        """A neighbour tells a document."""
+        if document.version > VERSIONS_MAX or document.origin in self._dead:
+            return
+        known = self._documents.get(key_of(document))
+        if known is not None and known.version >= document.version:
+            if known.version > document.version:
+                self._send(neighbour, known)
+        elif document.origin == self._me:
+            self._contest(document)
+        else:
+            before = self._store(document)
+            self._relay(document, but=neighbour)
+            self._learned(document, before)
+            if document.origin in self._forgotten:  # whoever did not forget it tells us no more than what is new
+                del self._forgotten[document.origin]
+                self._compare(neighbour)
+
+    def link_up(self, neighbour: int) -> None:
+        """A link to a broker stands: compare what both know."""
+        self._neighbours[neighbour] = None
+        self._compare(neighbour)
+
+    def link_down(self, neighbour: int) -> None:
+        """It stands no more."""
+        self._neighbours.pop(neighbour, None)
+        self._digests.pop(neighbour, None)
+
+    def hear_digest(self, digest: Digest, neighbour: int) -> None:
+        """What a neighbour knows; it gets what it does not."""
+        if digest.first:
+            self._digests[neighbour] = {}
+        known = self._digests.get(neighbour)
+        if known is None:
+            return
+        known.update(
+            ((origin, number), version)
+            for origin, number, version in zip(digest.origins, digest.numbers, digest.versions, strict=True)
+        )
+        if digest.last:
+            del self._digests[neighbour]
+            for key in sorted(self._documents):
+                document = self._documents[key]
+                if known.get(key, -1) < document.version:
+                    self._send(neighbour, document)
+
+    def forget(self, origin: int, *, dead: bool = False) -> list[Document]:
+        """A broker is gone, for all we know, or dead for good: its documents, which are forgotten."""
+        gone = [document for key, document in self._documents.items() if key[0] == origin]
+        for document in gone:
+            del self._documents[key_of(document)]
+        remembered = self._dead if dead else self._forgotten
+        remembered[origin] = None
+        if len(remembered) > BROKERS_MAX:
+            del remembered[next(iter(remembered))]
+        return gone
+
+    def _compare(self, neighbour: int) -> None:
+        """Say what we know; whoever hears it tells us what we do not."""
+        keys = sorted(self._documents)
+        for start in range(0, max(len(keys), 1), DIGEST_MAX):
+            part = keys[start : start + DIGEST_MAX]
+            self._send(
+                neighbour,
+                Digest(
+                    start == 0,
+                    start + DIGEST_MAX >= len(keys),
+                    tuple(origin for origin, _ in part),
+                    tuple(number for _, number in part),
+                    tuple(self._documents[key].version for key in part),
+                ),
+            )
+
+    def _contest(self, document: Document) -> None:
+        """Something of ours that we do not know any more, or never said: it is withdrawn, or said anew, above that."""
+        own = self._documents.get(key_of(document))
+        if isinstance(document, Offer):
+            filter = own.filter if isinstance(own, Offer) else ""
+            self.say(Offer(self._me, document.number, document.version + 1, filter))
+            return
+        if isinstance(own, Sheet):
+            anew = Sheet(own.origin, document.version + 1, own.name, own.neighbours, own.delays_us, own.log, own.born)
+            self.say(anew)
+            self._learned(anew, own)
+
+    def _store(self, document: Document) -> Document | None:
+        before = self._documents.get(key_of(document))
+        self._documents[key_of(document)] = document
+        return before
+
+    def _relay(self, document: Document, but: int | None) -> None:
+        for neighbour in self._neighbours:
+            if neighbour != but:
+                self._send(neighbour, document)

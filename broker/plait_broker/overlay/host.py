@@ -1,0 +1,50 @@
+"""What the overlay asks of the broker around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from plait_core.wire import ControlFrame, Destination, EventFrame
+
+from .streams import Arrival
+
+
+class Host(Protocol):
+    """The broker around it."""
+
+    def send(self, link: int, frame: ControlFrame) -> None: ...
+    def forward(
+        self,
+        link: int,
+        frame: EventFrame,
+        tid: int,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        destinations: Sequence[Destination],
+    ) -> None: ...
+    def close(self, link: int, reason: str) -> None: ...
+    def arrived(self, arrival: Arrival) -> None:
+        """An event is here for subscribers of this broker: `take` it once it is in charge of it."""
+        ...
+
+    def installed(self, number: int) -> None:
+        """All publishers' brokers that can be reached know of a filter."""
+        ...
+
+    def interest_changed(self) -> None:
+        """Other brokers want something else of this one's publishers."""
+        ...
+
+    def taken(self, home: int, position: int) -> None:
+        """A destination has charge of an event."""
+        ...
+
+    def outcome(self, home: int, position: int, matched: int, code: str) -> None:
+        """What became there of an event that was to be confirmed."""
+        ...
+
+    def lost(self, home: int, position: int, reason: str) -> None:
+        """A destination will not get an event."""
+        ...

@@ -1,0 +1,109 @@
+"""The map of the overlay: which brokers there are, which links, how long each takes. Every broker has the same one.
+
+A link counts when both its ends speak of it. Distances are sums of delays, computed towards one destination for all
+brokers at once, so that a broker knows not only its own distance but those of its neighbours: whoever is strictly
+closer than itself may be handed an event, and cannot hand it back.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import Final
+
+from plait_core.wire.overlay_frames import Sheet
+
+HOP_US: Final = 50
+"""Added to each link's delay: what a broker takes to pass an event on. Of two paths as fast, the shorter wins."""
+
+
+class Map:
+    """All sheets, and the distances that follow from them."""
+
+    def __init__(self) -> None:
+        self._sheets: dict[int, Sheet] = {}
+        self._links: dict[int, dict[int, int]] = {}
+        """By broker, its neighbours and the delays that it has measured to them."""
+        self._distances: dict[int, dict[int, int]] = {}
+        self.revision = 0
+        """Counts changes."""
+
+    def __len__(self) -> int:
+        return len(self._sheets)
+
+    def __contains__(self, broker: int) -> bool:
+        return broker in self._sheets
+
+    @property
+    def sheets(self) -> list[Sheet]:
+        """All of them, ordered by broker."""
+        return [self._sheets[broker] for broker in sorted(self._sheets)]
+
+    def put(self, sheet: Sheet) -> None:
+        """What a broker says now."""
+        self._sheets[sheet.origin] = sheet
+        self._links[sheet.origin] = dict(zip(sheet.neighbours, sheet.delays_us, strict=True))
+        self._changed()
+
+    def remove(self, broker: int) -> None:
+        """Forget a broker."""
+        if self._sheets.pop(broker, None) is not None:
+            del self._links[broker]
+            self._changed()
+
+    def name(self, broker: int) -> str | None:
+        """What a broker calls itself."""
+        sheet = self._sheets.get(broker)
+        return None if sheet is None else sheet.name
+
+    def cost_us(self, near: int, far: int) -> int | None:
+        """What a link adds to a path, in this direction; None when it is no link."""
+        delay_us = self._links.get(near, {}).get(far)
+        if delay_us is None or near not in self._links.get(far, {}):
+            return None
+        return delay_us + HOP_US
+
+    def distances(self, to: int) -> dict[int, int]:
+        """For each broker from which `to` can be reached, how far it is, in microseconds."""
+        known = self._distances.get(to)
+        if known is None:
+            known = self._distances[to] = self._walk(to)
+        return known
+
+    def reaches(self, near: int, far: int) -> bool:
+        """Whether there is a path."""
+        return near in self.distances(far)
+
+    def parent(self, root: int, broker: int) -> int | None:
+        """In the tree of `root`, the next broker from `broker` towards it."""
+        distances = self.distances(root)
+        here = distances.get(broker)
+        if here is None or broker == root:
+            return None
+        nearer = ((cost + distances[far], far) for far, cost in self._out(broker) if far in distances)
+        return min(nearer)[1]
+
+    def _out(self, broker: int) -> Iterator[tuple[int, int]]:
+        for far in self._links.get(broker, {}):
+            cost = self.cost_us(broker, far)
+            if cost is not None:
+                yield far, cost
+
+    def _walk(self, to: int) -> dict[int, int]:
+        """Dijkstra's algorithm, against the direction of the links."""
+        found: dict[int, int] = {}
+        heap = [(0, to)] if to in self._links else []
+        while heap:
+            distance, broker = heapq.heappop(heap)
+            if broker in found:
+                continue
+            found[broker] = distance
+            for near in self._links[broker]:
+                cost = self.cost_us(near, broker)
+                if cost is not None and near not in found:
+                    heapq.heappush(heap, (distance + cost, near))
+        return found
+
+    def _changed(self) -> None:
+        self.revision += 1
+        self._distances.clear()

@@ -1,0 +1,82 @@
+"""The links to other brokers: whether each is alive, and how long it takes.
+
+A link is dead when a ping stays unanswered, or nothing at all is heard, for the detection bound: one direction that
+loses everything is as dead as both. Delays are half the round trip, smoothed; what is told to others follows with
+hysteresis, so that noise moves no event to another path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+SMOOTHING: Final = 0.25
+"""Weight of a new sample: three of them carry a tenfold rise."""
+
+TOLD_RATIO: Final = 0.3
+TOLD_US: Final = 300
+"""A delay is told anew when it has moved by a third, and by more than a busy machine's noise."""
+
+TOLD_AGAIN_S: Final = 0.5
+"""Between two tellings of one link: what flaps faster is averaged."""
+
+PINGS_MAX: Final = 64
+"""Unanswered pings that are remembered; the link is declared dead long before."""
+
+
+@dataclass(slots=True)
+class Neighbour:
+    """A broker at the other end of a link."""
+
+    id: int
+    name: str
+    link: int
+    heard_at: float
+    delay_us: float = 0.0
+    """Of one direction, as measured; 0 before the first sample."""
+    jitter_us: float = 0.0
+    told_us: int = 0
+    """The delay that the map has."""
+    told_at: float = -1e9
+    pings: dict[int, float] = field(default_factory=dict)
+    sent: int = 0
+    """Events handed to it."""
+
+    def sample(self, round_trip_s: float) -> None:
+        """A ping was answered."""
+        delay_us = max(1.0, round_trip_s * 500_000)
+        if not self.delay_us:
+            self.delay_us = delay_us
+            return
+        self.jitter_us += SMOOTHING * (abs(delay_us - self.delay_us) - self.jitter_us)
+        self.delay_us += SMOOTHING * (delay_us - self.delay_us)
+
+    def worth_telling(self, now: float) -> bool:
+        """Whether others should hear of its delay."""
+        if not self.delay_us:
+            return False
+        if not self.told_us:
+            return True
+        moved = abs(self.delay_us - self.told_us)
+        return moved > max(TOLD_US, TOLD_RATIO * self.told_us) and now - self.told_at >= TOLD_AGAIN_S
+
+    def tell(self, now: float) -> None:
+        """Others hear of it now."""
+        self.told_us = max(1, round(self.delay_us))
+        self.told_at = now
+
+    def ping(self, nonce: int, now: float) -> None:
+        """A ping goes out."""
+        if len(self.pings) < PINGS_MAX:
+            self.pings[nonce] = now
+
+    def pong(self, nonce: int, now: float) -> None:
+        """An answer: to this ping, and so to all before it."""
+        sent_at = self.pings.get(nonce)
+        if sent_at is not None:
+            self.sample(now - sent_at)
+            self.pings = {other: at for other, at in self.pings.items() if at > sent_at}
+
+    def dies_at(self, detect_s: float) -> float:
+        """When it is to be given up, if nothing is heard of it until then."""
+        return min(next(iter(self.pings.values()), self.heard_at), self.heard_at) + detect_s

@@ -1,0 +1,21 @@
+"""What the overlay can be told. Each default says why it is that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OverlaySettings:
+    """Immutable."""
+
+    name: str = "broker"
+    heartbeat_s: float = 0.5
+    """Between two pings of a link: a tenfold delay is told within two of them, and left within two seconds."""
+    detect_s: float = 3.0
+    """A link of which nothing is heard, or nothing is answered, for so long is dead."""
+    gone_s: float = 60.0
+    """A broker that cannot be reached for so long is forgotten, with what was kept for it."""
+    stream_items_max: int = 65_536
+    stream_bytes_max: int = 64 << 20
+    """What is kept for one destination that does not take it; beyond, the oldest is dropped, counted and told."""

@@ -1,0 +1,285 @@
+"""Interest on its way out: each publisher's broker is told which of our filters meet its advertisements.
+
+For each such broker there is a desk with what it should know, what it was told, and what it has acknowledged. Changes
+carry a version; they are told again until they are heard, in their order, whatever path they take and whatever becomes
+of it: a change of routes changes nothing here. What is new is told together with what goes, so nothing is missed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from plait_core.filters import Filter
+from plait_core.limits import BROKERS_MAX, FRAME_BYTES_MAX, WANTS_MAX
+from plait_core.matching import Index
+from plait_core.wire.overlay_frames import Want
+
+from .exports import Exports
+
+AGAIN_S: Final = 0.5
+"""A change that was not heard is told again after this, then after twice as long, up to `AGAIN_MAX_S`."""
+
+AGAIN_MAX_S: Final = 8.0
+
+CHANGES_MAX: Final = 64
+"""Changes that one broker has not heard of; beyond it, it is told everything instead."""
+
+WANT_TEXTS_BYTES_MAX: Final = FRAME_BYTES_MAX // 2
+"""Filters' texts in one frame; the rest of it is room for numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From one version of what a broker knows to the next."""
+
+    version: int
+    whole: bool
+    added: tuple[int, ...]
+    filters: tuple[str, ...]
+    removed: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Desk:
+    """What one publisher's broker is told."""
+
+    meets: dict[int, int] = field(default_factory=dict)
+    """By exported filter, how many of its offers that meets."""
+    told: dict[int, int] = field(default_factory=dict)
+    """What it was told, each with the version since which."""
+    touched: dict[int, None] = field(default_factory=dict)
+    """Filters that may have to be told or taken back."""
+    version: int = 0
+    sent: int = 0
+    heard: int = 0
+    unheard: deque[Change] = field(default_factory=deque)
+    again_at: float = 0.0
+    again_s: float = AGAIN_S
+    whole: bool = False
+    """Whether it is to be told everything: we had forgotten it, and it may remember what we said before."""
+
+
+class Wanting:
+    """Our interest, at all publishers' brokers."""
+
+    def __init__(self, me: int, new_index: Callable[[], Index]) -> None:
+        self._me = me
+        self._exports = Exports(new_index)
+        self._offers = new_index()
+        self._offer_of: dict[int, tuple[int, int]] = {}
+        self._handles: dict[tuple[int, int], tuple[int, Filter]] = {}
+        self._next_handle = 0
+        self._desks: dict[int, Desk] = {}
+        self._left: dict[int, int] = {}
+        """By publisher's broker that was forgotten, the last version that it was told."""
+        self._dirty: dict[int, None] = {}
+        self._installing: dict[int, None] = {}
+        self.installed: list[int] = []
+        """Filters that all publishers' brokers know now; whoever reads it clears it."""
+
+    # --- what our clients want ----------------------------------------------------------------------------------------
+
+    def add(self, number: int, filter: Filter) -> None:
+        """A client subscribed; `installed` will name it."""
+        self._export(*self._exports.add(number, filter))
+        self._installing[number] = None
+
+    def remove(self, number: int) -> None:
+        """A client wants it no more."""
+        self._installing.pop(number, None)
+        self._export(*self._exports.remove(number))
+
+    # --- what others offer --------------------------------------------------------------------------------------------
+
+    def offer(self, root: int, number: int, filter: Filter) -> None:
+        """A broker has a new offer, or another filter for one."""
+        self.withdraw(root, number)
+        handle = self._next_handle = self._next_handle + 1
+        self._handles[root, number] = (handle, filter)
+        self._offer_of[handle] = (root, number)
+        self._offers.add(handle, filter)
+        desk = self._desks.get(root)
+        if desk is None:
+            desk = self._desks[root] = self._open_desk(root)
+            self._dirty[root] = None
+        for exported in sorted(self._exports.exported.intersecting(filter)):
+            self._meet(root, desk, exported, 1)
+
+    def withdraw(self, root: int, number: int) -> None:
+        """An offer is no more."""
+        handle, filter = self._handles.pop((root, number), (0, None))
+        if filter is None:
+            return
+        del self._offer_of[handle]
+        self._offers.remove(handle)
+        desk = self._desks[root]
+        for exported in sorted(self._exports.exported.intersecting(filter)):
+            self._meet(root, desk, exported, -1)
+
+    def gone(self, root: int) -> None:
+        """A publisher's broker is no more: nobody waits for it."""
+        for number in [number for origin, number in self._handles if origin == root]:
+            self.withdraw(root, number)
+        desk = self._desks.pop(root, None)
+        self._dirty.pop(root, None)
+        if desk is not None and desk.version:
+            self._left[root] = desk.version
+            if len(self._left) > BROKERS_MAX:
+                del self._left[next(iter(self._left))]
+
+    def back(self, root: int) -> None:
+        """A publisher's broker can be reached again. It may have forgotten us meanwhile: an empty change finds out."""
+        desk = self._desks.get(root)
+        if desk is not None and desk.version and not desk.unheard:
+            self._change(desk, [], [], whole=False)
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def tell(self, now: float, reaches: Callable[[int], bool]) -> list[Want]:
+        """What is to be said: new changes, and old ones that were not heard. Equal ones go out as one frame."""
+        for root in self._dirty:
+            self._decide(self._desks[root])
+        self._dirty.clear()
+        alike: dict[tuple[bool, tuple[int, ...], tuple[str, ...], tuple[int, ...]], list[tuple[int, int]]] = {}
+        for root, desk in self._desks.items():
+            if not desk.unheard:
+                continue
+            if not reaches(root):
+                desk.again_at = max(desk.again_at, now + AGAIN_S)
+                continue
+            changes = [change for change in desk.unheard if change.version > desk.sent]
+            if changes:
+                desk.sent = desk.version
+            elif now >= desk.again_at:
+                changes = list(desk.unheard)
+                desk.again_s = min(2 * desk.again_s, AGAIN_MAX_S)
+            else:
+                continue
+            desk.again_at = now + desk.again_s
+            for change in changes:
+                what = (change.whole, change.added, change.filters, change.removed)
+                alike.setdefault(what, []).append((root, change.version))
+        self._look_installed(reaches)
+        return [
+            Want(tuple(root for root, _ in to), self._me, tuple(version for _, version in to), *what)
+            for what, to in alike.items()
+        ]
+
+    def heard(self, root: int, version: int, now: float) -> None:
+        """A publisher's broker knows what was told up to a version."""
+        desk = self._desks.get(root)
+        if desk is None or version > desk.version:
+            return
+        if version < desk.heard:  # it has forgotten
+            self._tell_all(desk)
+            self._dirty[root] = None
+            return
+        if version > desk.heard:
+            desk.again_s, desk.again_at = AGAIN_S, now + AGAIN_S
+        desk.heard = version
+        while desk.unheard and desk.unheard[0].version <= version:
+            desk.unheard.popleft()
+        self._dirty[root] = None
+
+    def next_deadline(self) -> float | None:
+        """When `tell` has something to say again."""
+        if self._dirty:
+            return 0.0
+        return min((desk.again_at for desk in self._desks.values() if desk.unheard), default=None)
+
+    @property
+    def told(self) -> dict[int, list[int]]:
+        """By publisher's broker, the filters that it was told of."""
+        return {root: sorted(desk.told) for root, desk in self._desks.items()}
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _export(self, added: list[int], removed: list[int]) -> None:
+        for number in added:
+            for handle in sorted(self._offers.intersecting(self._exports[number])):
+                root = self._offer_of[handle][0]
+                self._meet(root, self._desks[root], number, 1)
+        for number in removed:
+            for root, desk in self._desks.items():
+                if desk.meets.pop(number, 0):
+                    desk.touched[number] = None
+                    self._dirty[root] = None
+
+    def _meet(self, root: int, desk: Desk, exported: int, by: int) -> None:
+        count = desk.meets.get(exported, 0) + by
+        assert count >= 0, "an offer that met it is counted"
+        if count:
+            desk.meets[exported] = count
+        else:
+            desk.meets.pop(exported, None)
+        desk.touched[exported] = None
+        self._dirty[root] = None
+
+    def _decide(self, desk: Desk) -> None:
+        """Make a change of what is touched."""
+        if desk.whole or not desk.version:  # the first says all there is, though that be nothing
+            desk.whole = False
+            self._tell_all(desk)
+            return
+        added = [number for number in desk.touched if number in desk.meets and number not in desk.told]
+        removed = [number for number in desk.touched if number in desk.told and number not in desk.meets]
+        desk.touched.clear()
+        parts = self._parts(added)
+        for part in parts[:-1]:
+            self._change(desk, part, [], whole=False)
+        last = parts[-1]
+        while last or removed:  # nothing goes before all that replaces it has come
+            self._change(desk, last, removed[:WANTS_MAX], whole=False)
+            last, removed = [], removed[WANTS_MAX:]
+        if len(desk.unheard) > CHANGES_MAX:
+            self._tell_all(desk)
+
+    def _tell_all(self, desk: Desk) -> None:
+        """Instead of all changes that were not heard, say everything."""
+        desk.unheard.clear()
+        desk.touched.clear()
+        desk.told.clear()
+        for at, part in enumerate(self._parts(sorted(desk.meets))):
+            self._change(desk, part, [], whole=at == 0)
+        desk.heard = desk.unheard[0].version - 1
+        desk.again_at = 0.0
+
+    def _parts(self, numbers: list[int]) -> list[list[int]]:
+        """Filters in portions that a frame has room for; at least one."""
+        parts: list[list[int]] = [[]]
+        size = 0
+        for number in numbers:
+            size += len(self._exports[number].text.encode())
+            if len(parts[-1]) == WANTS_MAX or (parts[-1] and size > WANT_TEXTS_BYTES_MAX):
+                parts.append([])
+                size = len(self._exports[number].text.encode())
+            parts[-1].append(number)
+        return parts
+
+    def _open_desk(self, root: int) -> Desk:
+        version = self._left.pop(root, 0)
+        if version:
+            self._dirty[root] = None
+        return Desk(version=version, sent=version, heard=version, whole=version > 0)
+
+    def _change(self, desk: Desk, added: list[int], removed: list[int], *, whole: bool) -> None:
+        desk.version += 1
+        filters = tuple(self._exports[number].text for number in added)
+        desk.unheard.append(Change(desk.version, whole, tuple(added), filters, tuple(removed)))
+        for number in added:
+            desk.told[number] = desk.version
+        for number in removed:
+            del desk.told[number]
+
+    def _look_installed(self, reaches: Callable[[int], bool]) -> None:
+        for number in list(self._installing):
+            coverer = self._exports.coverer(number)
+            if all(self._knows(desk, coverer) for root, desk in self._desks.items() if reaches(root)):
+                del self._installing[number]
+                self.installed.append(number)
+
+    def _knows(self, desk: Desk, number: int) -> bool:
+        return number not in desk.meets or desk.told.get(number, desk.heard + 1) <= desk.heard

@@ -1,0 +1,193 @@
+"""Bugs to plant in the overlay, one at a time: is its simulation able to see them? (SCORECARD H1)
+
+Each replaces a method of a production object and changes as little as a careless edit would. `caught` plays a seed with
+one of them in place: a complaint of the oracle, or an assertion of the code itself, is a catch.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from plait_broker.overlay.dissemination import Dissemination
+from plait_broker.overlay.exports import Exports
+from plait_broker.overlay.flooding import Document, Flooding
+from plait_broker.overlay.overlay import Overlay
+from plait_broker.overlay.routes import Routes
+from plait_broker.overlay.streams import Arrival, Incoming, Outgoing
+from plait_broker.overlay.wanting import Desk, Wanting
+from plait_core.wire import Destination, EventFrame
+from plait_core.wire.overlay_frames import Offer, Sheet
+
+from .overlay_watch import Absences, Flux, Ring, Watched
+from .planted import Planted
+from .simulation.overlays import World
+
+Right = Callable[..., Any]
+
+
+def _all_in_every_copy(right: Right) -> Right:
+    def forward(
+        self: Dissemination,
+        frame: EventFrame,
+        tid: int,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        destinations: Sequence[Destination],
+    ) -> None:
+        ways = [self.routes.next(destination.broker, path) for destination in destinations]
+        for neighbour in {way.id: way for way in ways if way is not None}.values():
+            self._hand(neighbour, frame, tid, delay_us, flags, path, destinations)
+
+    return forward
+
+
+def _anyone_will_do(right: Right) -> Right:
+    def feasible(self: Routes, to: int) -> list[Any]:
+        found = [(one, round(one.delay_us)) for one in self._neighbours.values() if self._map.reaches(one.id, to)]
+        return sorted(found, key=lambda one: (one[1], one[0].id))
+
+    return feasible
+
+
+def _who_cares_who_passed(right: Right) -> Right:
+    return lambda self, to, passed=(): right(self, to)
+
+
+def _whatever_it_covered(right: Right) -> Right:
+    return lambda self, number: ([], right(self, number)[1])
+
+
+def _as_last_time(kind: type[Document]) -> Callable[[Right], Right]:
+    def patch(right: Right) -> Right:
+        def say(self: Flooding, document: Document) -> None:
+            known = self._documents.get((document.origin, document.number if isinstance(document, Offer) else 0))
+            if isinstance(document, kind) and known is not None:
+                document = replace(document, version=known.version)
+            right(self, document)
+
+        return say
+
+    return patch
+
+
+def _keep_what_was_offered(right: Right) -> Right:
+    return lambda self, offer: right(self, offer) if offer.filter else None
+
+
+def _charge_of_all_that_came(right: Right) -> Right:
+    def hear(self: Incoming, arrival: Arrival, now: float) -> list[Arrival]:
+        ready: list[Arrival] = right(self, arrival, now)
+        for one in ready:
+            self.take(one.position, now)
+        return ready
+
+    return hear
+
+
+def _nothing_is_missing(right: Right) -> Right:
+    return lambda self: ()
+
+
+def _never(right: Right) -> Right:
+    def due(self: Outgoing, now: float, path_s: float) -> list[int]:
+        right(self, now, path_s)
+        return []
+
+    return due
+
+
+def _first_come_first_out(right: Right) -> Right:
+    def hear(self: Incoming, arrival: Arrival, now: float) -> list[Arrival]:
+        known = arrival.position in self._early
+        ready: list[Arrival] = right(self, arrival, now)
+        early = arrival.position in self._early and not known
+        return [arrival] if early or arrival in ready else []
+
+    return hear
+
+
+def _once_more(right: Right) -> Right:
+    def hear(self: Incoming, arrival: Arrival, now: float) -> list[Arrival]:
+        if self.expected is not None and arrival.position < self.expected:
+            return [arrival]
+        found: list[Arrival] = right(self, arrival, now)
+        return found
+
+    return hear
+
+
+def _installed_when_told(right: Right) -> Right:
+    return lambda self, desk, number: number not in desk.meets or number in desk.told
+
+
+def _nothing(right: Right) -> Right:
+    return lambda self, root: None
+
+
+def _blank_desk(right: Right) -> Right:
+    return lambda self, root: Desk()
+
+
+def _forget_without_a_trace(right: Right) -> Right:
+    def forget(self: Flooding, origin: int, **how: Any) -> Any:
+        gone = right(self, origin, **how)
+        self._forgotten.clear()
+        return gone
+
+    return forget
+
+
+PLANTED: Final[dict[str, Planted]] = {
+    "forget_the_partition": Planted(Dissemination, "_forward", _all_in_every_copy, "calm"),
+    "infeasible_neighbour": Planted(Routes, "feasible", _anyone_will_do),
+    "ignore_who_passed": Planted(Routes, "next", _who_cares_who_passed, "flux"),
+    "skip_uncovering": Planted(Exports, "remove", _whatever_it_covered),
+    "reuse_a_sheets_version": Planted(Flooding, "say", _as_last_time(Sheet)),
+    "reuse_an_offers_version": Planted(Flooding, "say", _as_last_time(Offer)),
+    "lose_a_withdrawal": Planted(Overlay, "_learn_offer", _keep_what_was_offered),
+    "acknowledge_before_taken": Planted(Incoming, "hear", _charge_of_all_that_came),
+    "ask_for_nothing_missing": Planted(Incoming, "_missing", _nothing_is_missing, "ring"),
+    "never_send_again": Planted(Outgoing, "due", _never),
+    "hand_out_what_came_early": Planted(Incoming, "hear", _first_come_first_out),
+    "take_repeats": Planted(Incoming, "hear", _once_more),
+    "installed_when_told": Planted(Wanting, "_knows", _installed_when_told),
+    "trust_who_was_away": Planted(Wanting, "back", _nothing, "absences"),
+    "forget_what_was_told": Planted(Wanting, "_open_desk", _blank_desk, "absences"),
+    "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "absences"),
+}
+"""Every bug, by name."""
+
+SCENARIOS: Final[dict[str, type[World]]] = {
+    "any": Watched,
+    "calm": Watched,
+    "ring": Ring,
+    "flux": Flux,
+    "absences": Absences,
+}
+"""Where a bug shows. Calm is without any fault: then no link may carry an event twice."""
+
+
+def caught(bug: str, seed: int) -> str:
+    """What is complained of first when a seed is played with a bug in place; empty when nothing is."""
+    scenario = PLANTED[bug].scenario
+    with PLANTED[bug].plant():
+        world = SCENARIOS[scenario](seed, faults=scenario != "calm")
+        try:
+            complaints = world.play()
+        except AssertionError as error:
+            return f"assertion: {error}"
+    return complaints[0] if complaints else ""
+
+
+def search(bug: str, seeds: int) -> tuple[int, str] | None:
+    """The first seed that catches a bug, and what it says."""
+    return next(((seed, found) for seed in range(seeds) if (found := caught(bug, seed))), None)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or PLANTED:
+        print(f"{name:28} {search(name, 1000)}", flush=True)

@@ -1,0 +1,333 @@
+"""One broker of a simulated overlay over all its lives, the links between brokers, and what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from plait_broker.overlay import Arrival, Overlay, OverlaySettings
+from plait_core import Attributes
+from plait_core.events import Event
+from plait_core.filters import Filter
+from plait_core.ids import new_id
+from plait_core.wire import (
+    VERSION_MAX,
+    ControlFrame,
+    Destination,
+    EventFrame,
+    Forward,
+    Frame,
+    FrameDecoder,
+    Publish,
+    encode_block,
+    encode_frame,
+    forward_head,
+)
+from plait_core.wire.event_frames import Confirm
+
+if TYPE_CHECKING:
+    from .overlays import World
+
+OFFER_S: Final = 2.0
+"""A publisher waits so long after advertising before it publishes: interest takes a round trip to be known."""
+
+
+@dataclass(slots=True)
+class Pipe:
+    """One link: two directions, each in order."""
+
+    ends: tuple[Node, Node]
+    delay_s: float
+    number: int
+    silent: bool = False
+    """Whether everything on it vanishes, unnoticed."""
+    up: bool = True
+    last: dict[int, float] = field(default_factory=dict)
+    carried: dict[tuple[tuple[int, int], int, int], int] = field(default_factory=dict)
+    """By event, destination and direction: how often it went over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An event as it was published, and where it had to go."""
+
+    attributes: Attributes
+    at: float
+    root: Node
+    incarnation: int
+    owed: tuple[tuple[Node, int], ...]
+    allowed: frozenset[tuple[Node, int]]
+
+
+class Node:
+    """One broker, over all its lives."""
+
+    def __init__(self, number: int, world: World) -> None:
+        self.number = number
+        self.world = world
+        self.lives = 0
+        self.paused = False
+        self.held: list[tuple[Pipe, bytes | Frame]] = []
+        self.overlay: Overlay | None = None
+        self.wants: dict[int, Filter] = {}
+        self.installed: set[int] = set()
+        self.offers: dict[int, Filter] = {}
+        self.offered_at: dict[int, float] = {}
+        self.numbers = 0
+        self.sequence = 0
+        self.publisher = 0
+        self.arrived: dict[tuple[int, int], int] = {}
+        self.latest: dict[int, int] = {}
+        self.due = 0.0
+        self.log = number + 1 if number % 2 else 0
+        """Some have a log, by which the others know them again in their next life."""
+        self.decoder = FrameDecoder(version=VERSION_MAX)
+
+    @property
+    def name(self) -> str:
+        return f"b{self.number}"
+
+    # --- the host of the overlay --------------------------------------------------------------------------------------
+
+    def send(self, link: int, frame: ControlFrame) -> None:
+        self.world.carry(self, link, encode_frame(frame) if self.world.on_wire else frame)
+
+    def forward(
+        self,
+        link: int,
+        frame: EventFrame,
+        tid: int,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        destinations: Sequence[Destination],
+    ) -> None:
+        world = self.world
+        pipe = world.pipes[link]
+        assert destinations, "a copy is responsible for someone"
+        assert len(set(path)) == len(path), "no broker twice"
+        for destination in destinations:
+            key = ((frame.publisher, frame.sequence), destination.broker, self.number)
+            pipe.carried[key] = pipe.carried.get(key, 0) + 1
+        if world.on_wire:
+            head = forward_head(frame.block, tid, delay_us, flags, path, destinations)
+            world.carry(self, link, head + frame.block)
+        else:
+            named = tuple(Destination(*destination) for destination in destinations)
+            world.carry(self, link, Forward(tid, delay_us, flags, path, named, frame.block))
+
+    def close(self, link: int, reason: str) -> None:
+        self.world.broken(self.world.pipes[link], by=self)
+
+    def arrived_(self, arrival: Arrival) -> None:
+        frame = arrival.frame
+        id = (frame.publisher, frame.sequence)
+        self.arrived[id] = self.arrived.get(id, 0) + 1
+        if self.arrived[id] > 1:
+            self.world.complain(f"I2: {self.name} got {id} again")
+        if frame.sequence <= self.latest.get(frame.publisher, 0):
+            self.world.complain(f"I6: {self.name} got {id} after {self.latest[frame.publisher]}")
+        self.latest[frame.publisher] = max(frame.sequence, self.latest.get(frame.publisher, 0))
+        if len(arrival.path) > len(self.world.nodes):
+            self.world.complain(f"I5: {len(arrival.path)} hops")
+        assert self.overlay is not None
+        self.overlay.take(arrival.root, arrival.position, self.world.timeline.now)
+
+    def installed_(self, number: int) -> None:
+        self.installed.add(number)
+
+    def interest_changed(self) -> None:
+        pass
+
+    def taken(self, home: int, position: int) -> None:
+        pass
+
+    def outcome(self, home: int, position: int, matched: int, code: str) -> None:
+        pass
+
+    def lost(self, home: int, position: int, reason: str) -> None:
+        self.world.given_up += 1
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        world = self.world
+        self.lives += 1
+        self.due = 0.0
+        self.paused = False
+        me = new_id(world.rng)
+        world.ids[me], world.lives[me] = self, self.lives
+        self.publisher = new_id(world.rng)
+        self.sequence = 0
+        self.arrived, self.latest, self.installed = {}, {}, set()
+        self.overlay = Overlay(
+            me,
+            OverlaySettings(name=self.name, gone_s=20.0),
+            _Face(self),
+            world.rng,
+            self.now,
+            log=self.log,
+            born=self.lives,
+        )
+        for number, filter in self.offers.items():
+            self.overlay.offer(number, filter)
+        for number, filter in self.wants.items():
+            self.overlay.want(number, filter)
+        self.settle()
+        for pipe in world.pipes:
+            if self in pipe.ends and pipe.up:
+                world.join(pipe)
+
+    def start_again(self) -> None:
+        if self.overlay is None:
+            self.start()
+
+    def stop(self) -> None:
+        """kill -9."""
+        assert self.overlay is not None
+        world = self.world
+        overlay, self.overlay = self.overlay, None
+        self.held.clear()
+        for pipe in world.pipes:
+            if self in pipe.ends:
+                other = pipe.ends[self is pipe.ends[0]]
+                if not pipe.silent:
+                    world.timeline.after(0.0, lambda other=other, me=overlay.me: other.down(me))  # type: ignore[misc]
+
+    def down(self, broker: int) -> None:
+        if self.overlay is not None:
+            self.overlay.link_down(broker, self.now)
+            self.settle()
+
+    @property
+    def now(self) -> float:
+        return self.world.timeline.now
+
+    def hear(self, pipe: Pipe, data: bytes | Frame, life: int) -> None:
+        if self.overlay is None or self.lives != life:
+            return
+        if self.paused:
+            self.held.append((pipe, data))
+            return
+        other = pipe.ends[self is pipe.ends[0]]
+        frames: Sequence[Frame] = ()
+        if isinstance(data, bytes):
+            self.decoder.feed(data)
+            frames = self.decoder.take()
+        else:
+            frames = (data,)
+        for frame in frames:
+            sender = self.world.spoken_by(pipe, other)
+            if sender is not None and isinstance(frame, (ControlFrame, Forward)):
+                self.overlay.hear(sender, frame, self.now)
+        self.settle()
+
+    def settle(self) -> None:
+        if self.overlay is None or self.paused:
+            return
+        self.overlay.settle(self.now)
+        self.wake()
+
+    def wake(self) -> None:
+        assert self.overlay is not None
+        due = max(self.overlay.next_deadline(), self.now)
+        if due < self.due or self.due <= self.now:
+            self.due = due
+            life = self.lives
+            self.world.timeline.at(due + 1e-6, lambda: self.ring(life))
+
+    def ring(self, life: int) -> None:
+        if self.overlay is None or self.lives != life or self.paused or self.now < self.due:
+            return  # it was put off, or is not what it was
+        if self.overlay.next_deadline() <= self.now:
+            self.overlay.tick(self.now)
+        self.due = self.now
+        self.wake()
+
+    def resume(self) -> None:
+        self.paused = False
+        held, self.held = self.held, []
+        for pipe, data in held:
+            self.hear(pipe, data, self.lives)
+        if self.overlay is not None:
+            self.overlay.tick(self.now)
+            self.due = self.now
+            self.wake()
+
+    # --- what its clients do ------------------------------------------------------------------------------------------
+
+    def subscribe(self, filter: Filter) -> None:
+        self.numbers += 1
+        self.wants[self.numbers] = filter
+        if self.overlay is not None:
+            self.overlay.want(self.numbers, filter)
+            self.settle()
+
+    def unsubscribe(self, number: int) -> None:
+        del self.wants[number]
+        self.installed.discard(number)
+        if self.overlay is not None:
+            self.overlay.unwant(number)
+            self.settle()
+
+    def advertise(self, filter: Filter) -> None:
+        self.numbers += 1
+        self.offers[self.numbers] = filter
+        self.offered_at[self.numbers] = self.now
+        if self.overlay is not None:
+            self.overlay.offer(self.numbers, filter)
+            self.settle()
+
+    def withdraw(self, number: int) -> None:
+        del self.offers[number]
+        if self.overlay is not None:
+            self.overlay.withdraw(number)
+            self.settle()
+
+    def publish(self, attributes: Attributes) -> None:
+        overlay = self.overlay
+        known_since = self.now - OFFER_S
+        if overlay is None or self.paused:
+            return
+        if not any(f.matches(attributes) and self.offered_at.get(n, 0.0) < known_since for n, f in self.offers.items()):
+            return
+        world = self.world
+        self.sequence += 1
+        event = Event(attributes, b"x" * 20, self.publisher, self.sequence, 0)
+        frame = Publish(Confirm.NONE, encode_block(event))
+        owed = []
+        for node in world.nodes:
+            if node is self or node.overlay is None:
+                continue
+            knows = node.overlay.me in overlay.wanted.homes
+            if knows and any(n in node.installed and f.matches(attributes) for n, f in node.wants.items()):
+                owed.append((node, node.lives))
+        homes = overlay.destinations(frame)
+        allowed = frozenset((world.ids[home], world.lives[home]) for home in homes)
+        missing = [node.name for node, life in owed if (node, life) not in allowed]
+        if missing and not world.disturbed:
+            world.complain(f"I1: {self.name} does not know the interest of {missing} in {attributes}")
+        world.said[self.publisher, self.sequence] = Said(
+            attributes, self.now, self, self.lives, tuple(one for one in owed if one in allowed), allowed
+        )
+        if homes:
+            overlay.publish(frame, homes, 0, 0, self.now)
+        self.settle()
+
+
+class _Face:
+    """The host that an overlay sees."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._life = node.lives
+        self.send = node.send
+        self.forward = node.forward
+        self.close = node.close
+        self.arrived = node.arrived_
+        self.installed = node.installed_
+        self.taken = node.taken
+        self.interest_changed = node.interest_changed
+        self.outcome = node.outcome
+        self.lost = node.lost

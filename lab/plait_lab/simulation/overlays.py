@@ -1,0 +1,253 @@
+"""The overlay on random graphs: whole histories from seeds, with links and brokers that die and return.
+
+The overlay's own object is driven, frame by frame through the wire format. The oracle knows every filter, every event
+and every fault: what must arrive does, once and in order; nothing else does; no event visits a broker twice; and at the
+end every table is what a fresh build would give.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import ClassVar, Final
+
+from plait_core import Attributes
+from plait_core.filters import Filter, parse
+from plait_core.wire import Frame
+
+from .overlay_nodes import Node, Pipe, Said
+from .overlay_oracle import judge
+from .timeline import Timeline
+
+SETTLE_S: Final = 30.0
+BROKERS: Final = (3, 4, 5, 6, 8, 12)
+LIFE_S: Final = 12.0
+"""For how long things happen."""
+
+ON_WIRE: Final = 8
+"""In one history of so many every frame is written and read; in the others it is handed over, in half the time."""
+
+FAULTS: Final = ("cut", "silence", "crash", "slow", "partition", "pause")
+
+
+class World:
+    """One history."""
+
+    NODE: ClassVar[type[Node]] = Node
+    """What its brokers are: a subclass may watch more closely."""
+
+    def __init__(self, seed: int, *, faults: bool = True, brokers: int | None = None) -> None:
+        self.seed = seed
+        self.rng = Random(f"overlay/{seed}/{faults}")
+        self.timeline = Timeline()
+        self.complaints: list[str] = []
+        self.said: dict[tuple[int, int], Said] = {}
+        self.ids: dict[int, Node] = {}
+        self.lives: dict[int, int] = {}
+        """By a broker's id, which of its node's lives it was."""
+        self.given_up = 0
+        self.disturbed = False
+        """Whether interest may be on its way to brokers that have just come, or come back."""
+        self.faults = faults
+        self.on_wire = seed % ON_WIRE == 0
+        """Whether frames are written and read on their way."""
+        count = brokers or self.rng.choice(BROKERS)
+        self.nodes = [self.NODE(number, self) for number in range(count)]
+        self.pipes: list[Pipe] = []
+        for near, far in _edges(count, self.rng):
+            delay_s = self.rng.choice((0.0005, 0.002, 0.01, 0.05)) * self.rng.uniform(0.8, 1.2)
+            self.pipes.append(Pipe((self.nodes[near], self.nodes[far]), delay_s, len(self.pipes)))
+        self.spoken: dict[tuple[int, int], int] = {}
+
+    def complain(self, text: str) -> None:
+        if len(self.complaints) < 20:
+            self.complaints.append(f"{self.timeline.now:.4f} {text}")
+
+    # --- links --------------------------------------------------------------------------------------------------------
+
+    def carry(self, node: Node, link: int, data: bytes | Frame) -> None:
+        pipe = self.pipes[link]
+        other = pipe.ends[node is pipe.ends[0]]
+        if not pipe.up or pipe.silent or other.overlay is None:
+            return
+        life = other.lives
+        at = max(self.timeline.now + pipe.delay_s, pipe.last.get(node.number, 0.0))
+        pipe.last[node.number] = at
+        generation = self.spoken.get((link, node.number))
+
+        def deliver() -> None:
+            if pipe.up and not pipe.silent and self.spoken.get((link, node.number)) == generation:
+                other.hear(pipe, data, life)
+
+        self.timeline.at(at, deliver)
+
+    def spoken_by(self, pipe: Pipe, node: Node) -> int | None:
+        """The id that a link's end has introduced itself by."""
+        return self.spoken.get((pipe.number, node.number))
+
+    def join(self, pipe: Pipe) -> None:
+        """Both ends see the link come up."""
+        near, far = pipe.ends
+        if near.overlay is None or far.overlay is None or not pipe.up:
+            return
+        pipe.silent = False
+        for node, other in ((near, far), (far, near)):
+            assert node.overlay is not None
+            assert other.overlay is not None
+            self.spoken[pipe.number, other.number] = other.overlay.me
+        for node, other in ((near, far), (far, near)):
+            assert node.overlay is not None
+            assert other.overlay is not None
+            node.overlay.link_up(pipe.number, other.overlay.me, other.name, self.timeline.now)
+            node.settle()
+
+    def broken(self, pipe: Pipe, by: Node) -> None:
+        """One end gave a link up: so does the other, and both dial anew."""
+        other = pipe.ends[by is pipe.ends[0]]
+        me = self.spoken.get((pipe.number, by.number))
+        its = self.spoken.get((pipe.number, other.number))
+        if me is not None:
+            self.timeline.after(0.001, lambda: other.down(me))
+        if its is not None:
+            self.timeline.after(0.001, lambda: by.down(its))
+        self.timeline.after(0.5, lambda: self._dial(pipe))
+
+    def _dial(self, pipe: Pipe) -> None:
+        near, far = pipe.ends
+        if not pipe.up or pipe.silent or near.overlay is None or far.overlay is None:
+            return
+        if near.paused or far.paused:
+            self.timeline.after(0.5, lambda: self._dial(pipe))
+            return
+        if far.overlay.me not in near.overlay.neighbours and near.overlay.me not in far.overlay.neighbours:
+            self.join(pipe)
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    def fault(self, kind: str) -> None:
+        rng, timeline = self.rng, self.timeline
+        pipe = rng.choice(self.pipes)
+        node = rng.choice(self.nodes)
+        lasts = rng.uniform(0.2, 8.0)
+        self.disturbed = True
+        if kind == "slow":
+            pipe.delay_s *= rng.choice((0.1, 3.0, 10.0))
+            pipe.delay_s = min(max(pipe.delay_s, 0.0002), 0.4)
+        elif kind in ("cut", "silence"):
+            self._cut(pipe, lasts, silent=kind == "silence")
+        elif kind == "partition":
+            side = set(rng.sample(self.nodes, rng.randint(1, len(self.nodes) - 1)))
+            silent = rng.random() < 0.5
+            for one in self.pipes:
+                if (one.ends[0] in side) != (one.ends[1] in side):
+                    self._cut(one, lasts, silent=silent)
+        elif kind == "crash" and node.overlay is not None:
+            node.stop()
+            timeline.after(lasts, node.start_again)
+        elif kind == "pause" and node.overlay is not None and not node.paused:
+            node.paused = True
+            timeline.after(lasts, node.resume)
+
+    def _cut(self, pipe: Pipe, lasts: float, *, silent: bool) -> None:
+        if not pipe.up or pipe.silent:
+            return
+        near, far = pipe.ends
+        if silent:
+            pipe.silent = True
+        else:
+            pipe.up = False
+            for node, other in ((near, far), (far, near)):
+                me = self.spoken.get((pipe.number, other.number))
+                if me is not None:
+                    self.timeline.after(0.0, lambda node=node, me=me: node.down(me))  # type: ignore[misc]
+        self.timeline.after(lasts, lambda: self._mend(pipe))
+
+    def _mend(self, pipe: Pipe) -> None:
+        if pipe.silent:  # what was lost on it is lost: as a connection, it is another one
+            for end in pipe.ends:
+                other = pipe.ends[end is pipe.ends[0]]
+                me = self.spoken.get((pipe.number, other.number))
+                if me is not None:
+                    end.down(me)
+        pipe.up, pipe.silent = True, False
+        self.timeline.after(0.3, lambda: self._dial(pipe))
+
+    # --- a history ----------------------------------------------------------------------------------------------------
+
+    def play(self) -> list[str]:
+        rng, timeline = self.rng, self.timeline
+        for node in self.nodes:
+            for _ in range(rng.randint(0, 2)):
+                node.numbers += 1
+                node.offers[node.numbers] = _filter(rng, wide=True)
+            for _ in range(rng.randint(0, 3)):
+                node.numbers += 1
+                node.wants[node.numbers] = _filter(rng)
+            timeline.at(rng.uniform(0, 0.2), node.start)
+        timeline.run(8.0)
+        begin = timeline.now
+        for _ in range(rng.randint(60, 200)):
+            node = rng.choice(self.nodes)
+            attributes: Attributes = {"x": rng.randrange(100), "y": rng.randrange(10)}
+            timeline.at(begin + rng.uniform(0, LIFE_S), lambda node=node, a=attributes: node.publish(a))  # type: ignore[misc]
+        for _ in range(rng.randint(0, 25)):
+            timeline.at(begin + rng.uniform(0, LIFE_S), self._change)
+        if self.faults:
+            for _ in range(rng.randint(1, 6)):
+                kind = rng.choice(FAULTS)
+                timeline.at(begin + rng.uniform(0, LIFE_S), lambda kind=kind: self.fault(kind))  # type: ignore[misc]
+        timeline.run(begin + LIFE_S)
+        self._heal()
+        timeline.run(begin + LIFE_S + SETTLE_S)
+        judge(self)
+        return self.complaints
+
+    def _change(self) -> None:
+        node = self.rng.choice(self.nodes)
+        if node.paused:
+            return
+        what = self.rng.choice(("subscribe", "unsubscribe", "advertise", "withdraw"))
+        if what == "subscribe":
+            node.subscribe(_filter(self.rng))
+        elif what == "unsubscribe" and node.wants:
+            node.unsubscribe(self.rng.choice(sorted(node.wants)))
+        elif what == "advertise":
+            node.advertise(_filter(self.rng, wide=True))
+        elif what == "withdraw" and node.offers:
+            node.withdraw(self.rng.choice(sorted(node.offers)))
+
+    def _heal(self) -> None:
+        for node in self.nodes:
+            if node.overlay is None:
+                node.start()
+            if node.paused:
+                node.resume()
+        for pipe in self.pipes:
+            if not pipe.up or pipe.silent:
+                self._mend(pipe)
+            self.timeline.after(1.0, lambda pipe=pipe: self._dial(pipe))  # type: ignore[misc]
+            self.timeline.after(6.0, lambda pipe=pipe: self._dial(pipe))  # type: ignore[misc]
+
+
+def _edges(count: int, rng: Random) -> list[tuple[int, int]]:
+    """Of a connected graph with cycles: a random tree and some more edges."""
+    edges = {(rng.randrange(node), node) for node in range(1, count)}
+    for _ in range(rng.randint(1, count)):
+        near, far = sorted(rng.sample(range(count), 2))
+        edges.add((near, far))
+    return sorted(edges)
+
+
+def _filter(rng: Random, *, wide: bool = False) -> Filter:
+    low = rng.randrange(0, 90)
+    high = low + rng.randrange(30, 100) if wide else low + rng.randrange(5, 40)
+    text = f"{low} <= x < {high}"
+    if rng.random() < 0.3:
+        text += f" and y >= {rng.randrange(0, 6)}"
+    return parse(text)
+
+
+def play(seed: int, *, faults: bool = True, brokers: int | None = None) -> World:
+    """Play a seed."""
+    world = World(seed, faults=faults, brokers=brokers)
+    world.play()
+    return world

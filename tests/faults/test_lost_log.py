@@ -1,0 +1,159 @@
+"""A broker comes back with an empty disk, or a client goes on to another broker: the log is another one, and positions
+of the old one say nothing of it. Nothing of the new log may be settled by them, and durable readers are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+from processes import broker_process, drawn_chance, port_to_keep
+
+import plait
+from plait_core.wire import Confirm
+from plait_lab.simulation.applications import Application, Habits
+from plait_lab.simulation.interests import EVERYTHING
+from plait_lab.simulation.stage import Stage
+from plait_lab.simulation.timeline import Clock
+
+PATIENCE_S = 20.0
+AGAIN = plait.Reconnect(first_s=0.02, max_s=0.2)
+
+# --- on virtual time --------------------------------------------------------------------------------------------------
+
+
+def an_application(stage: Stage, name: str, habits: Habits) -> Application:
+    application = Application(
+        name, stage.network, stage.recorder, Clock(stage.timeline), stage.node, stage.rng, stage.path, habits
+    )
+    application.start()
+    stage.run(1)
+    return application
+
+
+def publish(stage: Stage, publisher: Application, numbers: range) -> None:
+    for n in numbers:
+        publisher.publish({"n": n}, confirm=Confirm.BROKER)
+        stage.run(0.1)
+
+
+@pytest.mark.parametrize("wiped", [False, True])
+def test_acknowledgements_of_the_old_log_settle_nothing_in_the_new_one(wiped: bool) -> None:
+    stage = Stage()
+    publisher = an_application(stage, "publisher", Habits())
+    reader = an_application(stage, "reader", Habits(acknowledge_s=5.0))
+    tenure = reader.subscribe(EVERYTHING, durable="reader")
+    assert tenure is not None
+    stage.run(1)
+    publish(stage, publisher, range(10))
+    assert len(tenure.receptions) == 10, "it has them in its hands"
+    stage.node.kill()
+    if wiped:
+        stage.disk.wipe()
+    stage.node.start()
+    stage.run(2)
+    assert [miss.reason for miss in tenure.misses] == (["log_lost"] if wiped else [])
+    publish(stage, publisher, range(10, 20))
+    assert len(tenure.receptions) == 20
+    stage.run(2.5)  # the first ten are acknowledged by now, the others are not
+    durable = stage.broker.durables.find("anyone", "reader")
+    assert durable is not None
+    assert len(durable.in_flight) == 10
+    stage.run(5)
+    assert not durable.in_flight
+    assert durable.acknowledged == (10 if wiped else 20), "and then all of them"
+
+
+# --- real brokers -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_durable_reader_is_told_that_the_log_was_lost(tmp_path: Path) -> None:
+    port = port_to_keep(drawn_chance())
+    data = tmp_path / "log"
+    arguments = ("--listen", f"127.0.0.1:{port}", "--http", "off", "--data", data)
+    url = f"plait://127.0.0.1:{port}"
+    async with broker_process(*arguments) as broker:
+        await broker.ready()
+        async with plait.connect(url, reconnect=AGAIN) as client, asyncio.timeout(PATIENCE_S):
+            kept = await client.subscribe("true", durable="reader", ack="manual")
+            old = await published(client, kept, range(10))
+            await broker.kill()
+            shutil.rmtree(data)
+            async with broker_process(*arguments) as anew:
+                await anew.ready()
+                await lost_log(kept)
+                await published(client, kept, range(10, 20))
+                for event in old:
+                    event.ack()  # of the old log: says nothing of the new one
+                await client.flush()
+                await client.close()
+                assert await heard_again(url, 10) == list(range(10, 20)), "none of them was acknowledged"
+
+
+async def test_a_client_that_goes_on_to_another_broker_takes_no_positions_along(tmp_path: Path) -> None:
+    def broker_at(name: str) -> tuple[str | Path, ...]:
+        return "--name", name, "--listen", "127.0.0.1:0", "--http", "off", "--data", tmp_path / name
+
+    async with broker_process(*broker_at("a")) as a, broker_process(*broker_at("b")) as b:
+        await a.ready()
+        await b.ready()
+        urls = [f"plait://127.0.0.1:{broker.port}" for broker in (a, b)]
+        async with plait.connect(urls, reconnect=AGAIN) as client, asyncio.timeout(PATIENCE_S):
+            here, there = (a, b) if client.broker == "a" else (b, a)
+            kept = await client.subscribe("true", durable="reader", ack="manual")
+            old = await published(client, kept, range(10))
+            await here.kill()
+            await lost_log(kept)
+            await published(client, kept, range(10, 20))
+            for event in old:
+                event.ack()
+            await client.flush()
+            await client.close()
+            assert await heard_again(f"plait://127.0.0.1:{there.port}", 10) == list(range(10, 20))
+
+
+async def test_a_broker_that_comes_back_with_its_log_is_no_loss(tmp_path: Path) -> None:
+    port = port_to_keep(drawn_chance())
+    arguments = ("--listen", f"127.0.0.1:{port}", "--http", "off", "--data", tmp_path / "log")
+    async with broker_process(*arguments) as broker:
+        await broker.ready()
+        async with plait.connect(f"plait://127.0.0.1:{port}", reconnect=AGAIN) as client, asyncio.timeout(PATIENCE_S):
+            kept = await client.subscribe("true", durable="reader", ack="manual")
+            held = await published(client, kept, range(10))
+            await broker.kill()
+            async with broker_process(*arguments) as again:
+                await again.ready()
+                await client.publish({"n": 10}, confirm="broker")
+                held.append(await kept.next())
+                for event in held:
+                    event.ack()
+                await kept.drain()
+                assert kept.stats.gaps == 0
+                async with client.subscribe("true", durable="reader") as rest:
+                    await client.publish({"n": 11}, confirm="broker")
+                    assert (await rest.next())["n"] == 11, "all before it was acknowledged"
+
+
+async def published(client: plait.Client, kept: plait.Subscription[plait.Event], numbers: range) -> list[plait.Event]:
+    """What the reader got of these."""
+    for n in numbers:
+        await client.publish({"n": n}, confirm="broker")
+    events = [await kept.next() for _ in numbers]
+    assert [event["n"] for event in events] == list(numbers)
+    return events
+
+
+async def lost_log(kept: plait.Subscription[plait.Event]) -> None:
+    """Its reader is told, and is subscribed again by then."""
+    async for notice in kept.events():
+        if isinstance(notice, plait.Gap):
+            assert notice.reason == "log_lost"
+            return
+
+
+async def heard_again(url: str, count: int) -> list[object]:
+    """What a client that takes the durable subscription up gets."""
+    async with plait.connect(url) as restarted, restarted.subscribe("true", durable="reader") as rest:
+        return [(await rest.next(5))["n"] for _ in range(count)]

@@ -1,0 +1,179 @@
+"""Five brokers as processes, in a graph with two cycles: events find their way, whoever is killed.
+
+a - b - c        every link is configured at both ends, so that a broker that starts anew waits for its neighbours
+|   | /          before it serves anyone
+e - d
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from processes import BrokerProcess, broker_process, port_to_keep
+
+import plait
+
+LINKS = {"a": "be", "b": "acd", "c": "bd", "d": "bce", "e": "ad"}
+AT_ONCE = plait.Reconnect(first_s=0.02, max_s=0.2)
+PATIENCE_S = 30.0
+IN_FLIGHT = 20
+BETWEEN_KILLS = 40
+"""Events confirmed before the next broker is killed."""
+
+
+class Five:
+    """The brokers, by name."""
+
+    def __init__(self, running: AsyncExitStack, home: Path) -> None:
+        chance = random.SystemRandom()  # tests run side by side, and ports are taken
+        self.ports = {name: port_to_keep(chance) for name in LINKS}
+        self.brokers: dict[str, BrokerProcess] = {}
+        self._running = running
+        self._home = home
+
+    async def start(self, name: str) -> None:
+        """Start one, for the first time or again in the same place."""
+        links = [part for other in LINKS[name] for part in ("--link", f"127.0.0.1:{self.ports[other]}")]
+        self.brokers[name] = await self._running.enter_async_context(
+            broker_process(
+                "--name", name, "--listen", f"127.0.0.1:{self.ports[name]}", "--http", "127.0.0.1:0",
+                "--data", self._home / name, *links,
+            )
+        )  # fmt: skip
+        await self.brokers[name].ready()
+
+    async def whole(self, name: str = "a") -> None:
+        """Wait until a broker reaches all others, and every link is on its map."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not await asyncio.to_thread(self._is_whole, name):  # noqa: ASYNC110 - HTTP tells nobody
+                await asyncio.sleep(0.05)
+
+    def _is_whole(self, name: str) -> bool:
+        with urllib.request.urlopen(f"http://{self.brokers[name].http}/api/v1/topology") as answer:
+            topology = json.load(answer)
+        reached = sum(broker["reachable"] for broker in topology["brokers"])
+        return reached == len(LINKS) and len(topology["links"]) == sum(map(len, LINKS.values()))
+
+    @asynccontextmanager
+    async def client(self, name: str) -> AsyncIterator[plait.Client]:
+        async with plait.connect(f"plait://127.0.0.1:{self.ports[name]}", reconnect=AT_ONCE, timeout=PATIENCE_S) as it:
+            yield it
+
+
+@asynccontextmanager
+async def five(home: Path) -> AsyncIterator[Five]:
+    async with AsyncExitStack() as running:
+        brokers = Five(running, home)
+        await asyncio.gather(*map(brokers.start, LINKS))
+        await brokers.whole()
+        yield brokers
+
+
+async def test_events_find_exactly_those_who_want_them(tmp_path: Path) -> None:
+    async with five(tmp_path) as brokers, AsyncExitStack() as clients:
+        wanted = {"c": "price < 50", "d": "price >= 50", "e": "symbol == 'IBM'", "a": "price < 10"}
+        subscriptions = {}
+        for name, filter in wanted.items():
+            client = await clients.enter_async_context(brokers.client(name))
+            subscriptions[name] = await client.subscribe(filter)
+        publisher = await clients.enter_async_context(brokers.client("a"))
+        events = [{"symbol": symbol, "price": price} for symbol in ("IBM", "HP") for price in range(0, 100, 5)]
+        for event in events:
+            receipt = await publisher.publish(event, confirm="broker")
+            assert receipt.seq
+        for name, subscription in subscriptions.items():
+            right = [event for event in events if plait.parse(wanted[name]).matches(event)]
+            got = [await subscription.next(5) for _ in right]
+            assert [dict(event) for event in got] == right
+            assert not subscription.stats.pending
+            for event in got:
+                path = event.path
+                assert path[0] == "a"
+                assert path[-1] == name
+                assert len(set(path)) == len(path) == event.hops + 1
+                assert all(far in LINKS[near] for near, far in pairwise(path))
+                assert event.delay > 0
+
+
+async def test_a_request_is_answered_from_the_other_end(tmp_path: Path) -> None:
+    async with five(tmp_path) as brokers, brokers.client("a") as asking, brokers.client("c") as answering:
+        requests = await answering.subscribe("question is not null")
+
+        async def answer(request: plait.Event) -> None:
+            await request.reply({"answer": 2 * int(str(request["question"]))})
+
+        requests.on(answer)
+        reply = await asking.request({"question": 21}, timeout=5)
+        assert reply["answer"] == 42
+
+
+@pytest.mark.timeout(300)
+async def test_nothing_acknowledged_is_lost_whoever_is_killed(tmp_path: Path) -> None:
+    async with five(tmp_path) as brokers, AsyncExitStack() as clients:
+        publisher = await clients.enter_async_context(brokers.client("a"))
+        handed: dict[str, list[int]] = {"c": [], "d": [], "e": []}
+        subscriptions = {
+            name: await (await clients.enter_async_context(brokers.client(name))).subscribe(
+                "number >= 0", durable=f"at {name}"
+            )
+            for name in handed
+        }
+        confirmed: list[int] = []
+        progress = asyncio.Condition()
+        stopping = False
+
+        async def publish(room: asyncio.Semaphore, *, last: bool = False) -> None:
+            try:
+                receipt = await publisher.publish({"number": 1, "last": last}, confirm="broker")
+            except plait.Error as error:
+                assert not last, error
+            else:
+                confirmed.append(receipt.seq)
+                async with progress:
+                    progress.notify_all()
+            finally:
+                room.release()
+
+        async def load() -> None:
+            room = asyncio.Semaphore(IN_FLIGHT)
+            async with asyncio.TaskGroup() as tasks:
+                while not stopping:
+                    await room.acquire()
+                    tasks.create_task(publish(room))
+            await room.acquire()
+            await publish(room, last=True)
+
+        async def read(name: str) -> None:
+            async for event in subscriptions[name]:
+                handed[name].append(event.seq)
+                if event["last"]:
+                    return
+
+        async with asyncio.timeout(240), asyncio.TaskGroup() as tasks:
+            tasks.create_task(load())
+            for name in handed:
+                tasks.create_task(read(name))
+            began = asyncio.get_running_loop().time()
+            for victim in "bdcea":
+                at_least = len(confirmed) + BETWEEN_KILLS
+                async with progress:
+                    await progress.wait_for(lambda at_least=at_least: len(confirmed) >= at_least)  # type: ignore[misc]
+                await brokers.brokers[victim].kill()
+                await brokers.start(victim)
+                await brokers.whole("d" if victim == "a" else "a")
+                print(f"killed {victim} after {at_least} events", round(asyncio.get_running_loop().time() - began, 1))
+            stopping = True
+        for name, numbers in handed.items():
+            assert len(numbers) == len(set(numbers)), f"{name}: handed out twice"
+            assert numbers == sorted(numbers), f"{name}: out of order"
+            lost = sorted(set(confirmed) - set(numbers))
+            assert not lost, f"{name}: acknowledged and lost: {lost[:10]} of {len(confirmed)}"
+        assert len(confirmed) > 5 * BETWEEN_KILLS

@@ -1,0 +1,546 @@
+"""The overlay's parts against brute force, and pairs of them over a network that loses, reorders and repeats."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from plait_broker.overlay.exports import Exports
+from plait_broker.overlay.map import HOP_US, Map
+from plait_broker.overlay.streams import EARLY_MAX, GAP_S, TAKEN_EVENTS, Arrival, Incoming, Kept, Outgoing
+from plait_broker.overlay.wanted import Wanted
+from plait_broker.overlay.wanting import AGAIN_MAX_S, Wanting
+from plait_core.events import Event
+from plait_core.filters import Filter, parse
+from plait_core.limits import WANTS_MAX
+from plait_core.matching import new_index
+from plait_core.wire import Confirm, Publish, encode_block
+from plait_core.wire.overlay_frames import Sheet, Want
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+# --- the map ----------------------------------------------------------------------------------------------------------
+
+INFINITE = 1 << 60
+
+
+@st.composite
+def sheets(draw: st.DrawFn) -> list[Sheet]:
+    """What up to nine brokers say of links to each other, to one that says nothing, and not always at both ends."""
+    rng = draw(st.randoms(use_true_random=False))
+    count = rng.randint(1, 9)
+    said: dict[int, dict[int, int]] = {broker: {} for broker in range(1, count + 1)}
+    for _ in range(rng.randint(0, 2 * count)):
+        near, far = rng.randint(1, count), rng.randint(1, count + 1)
+        if near != far:
+            said[near][far] = rng.choice((1, 1, 100, 1000, rng.randint(1, 100_000)))
+            if far in said and rng.random() < 0.8:
+                said[far][near] = rng.choice((said[near][far], rng.randint(1, 100_000)))
+    return [Sheet(broker, 1, "", tuple(delays), tuple(delays.values())) for broker, delays in said.items()]
+
+
+def drawn(said: list[Sheet]) -> Map:
+    map = Map()
+    for sheet in said:
+        map.put(sheet)
+    return map
+
+
+def floyd_warshall(said: list[Sheet]) -> dict[tuple[int, int], int]:
+    delays = {
+        (sheet.origin, far): us for sheet in said for far, us in zip(sheet.neighbours, sheet.delays_us, strict=True)
+    }
+    brokers = [sheet.origin for sheet in said]
+    best = {(a, b): 0 if a == b else INFINITE for a in brokers for b in brokers}
+    best |= {(a, b): us + HOP_US for (a, b), us in delays.items() if (b, a) in delays and (a, b) in best}
+    for via in brokers:
+        for a in brokers:
+            for b in brokers:
+                best[a, b] = min(best[a, b], best[a, via] + best[via, b])
+    return best
+
+
+@given(sheets())
+def test_distances_are_those_of_floyd_and_warshall(said: list[Sheet]) -> None:
+    map, best = drawn(said), floyd_warshall(said)
+    for (a, b), distance in best.items():
+        assert map.distances(b).get(a, INFINITE) == min(distance, INFINITE)
+        assert map.reaches(a, b) == (distance < INFINITE)
+
+
+@given(sheets())
+def test_a_parent_is_on_a_shortest_path_and_all_parents_make_a_tree(said: list[Sheet]) -> None:
+    map = drawn(said)
+    for root in (sheet.origin for sheet in said):
+        distances = map.distances(root)
+        for broker in (sheet.origin for sheet in said):
+            parent = map.parent(root, broker)
+            assert (parent is None) == (broker == root or broker not in distances)
+            if parent is not None:
+                cost = map.cost_us(broker, parent)
+                assert cost is not None
+                assert distances[broker] == cost + distances[parent]
+                assert distances[parent] < distances[broker], "so following parents ends at the root"
+
+
+@given(sheets())
+def test_no_link_is_longer_than_its_detours_and_distances_obey_the_triangle(said: list[Sheet]) -> None:
+    map = drawn(said)
+    brokers = [sheet.origin for sheet in said]
+    for a in brokers:
+        for b in brokers:
+            for c in brokers:
+                to_c = map.distances(c)
+                if a in map.distances(b) and b in to_c:
+                    assert to_c[a] <= map.distances(b)[a] + to_c[b]
+
+
+@given(sheets(), st.data())
+def test_what_was_put_and_taken_away_leaves_no_trace(said: list[Sheet], data: st.DataObject) -> None:
+    map = drawn(said)
+    gone = data.draw(st.sampled_from(said))
+    other = Sheet(gone.origin, 2, "other", (), ())
+    for broker in (sheet.origin for sheet in said):
+        map.distances(broker)
+    map.put(other)
+    fresh = drawn([sheet for sheet in said if sheet is not gone] + [other])
+    for broker in (sheet.origin for sheet in said):
+        assert map.distances(broker) == fresh.distances(broker)
+    map.remove(gone.origin)
+    assert gone.origin not in map
+    assert map.distances(gone.origin) == {}
+    map.put(gone)
+    fresh = drawn(said)
+    for broker in (sheet.origin for sheet in said):
+        assert map.distances(broker) == fresh.distances(broker)
+
+
+# --- exports ----------------------------------------------------------------------------------------------------------
+
+
+def interval(rng: random.Random) -> Filter:
+    """Filters that cover each other often, and at times only together."""
+    low = rng.randrange(20)
+    text = f"{low} <= x < {low + rng.choice((1, 3, 10, 30))}"
+    if rng.random() < 0.3:
+        text += f" and y >= {rng.randrange(3)}"
+    if rng.random() < 0.15:
+        text = f"({text}) or x == {rng.randrange(40)}"
+    return parse(text)
+
+
+GRID = [{"x": x, "y": y} for x in range(45) for y in range(4)]
+
+
+class ExportsAgainstBruteForce(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.exports = Exports(new_index)
+        self.filters: dict[int, Filter] = {}
+        self.replayed: set[int] = set()
+        self.number = 0
+
+    @rule(seed=SEEDS)
+    def add(self, seed: int) -> None:
+        self.number += 1
+        self.filters[self.number] = interval(random.Random(seed))
+        self._replay(*self.exports.add(self.number, self.filters[self.number]))
+
+    @precondition(lambda self: self.filters)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.filters)))
+        del self.filters[number]
+        self._replay(*self.exports.remove(number))
+
+    def _replay(self, added: list[int], removed: list[int]) -> None:
+        assert len(set(added)) == len(added)
+        assert len(set(removed)) == len(removed)
+        assert not set(added) & set(removed), "nothing comes and goes at once"
+        assert not set(added) & self.replayed
+        assert set(removed) <= self.replayed
+        self.replayed = self.replayed - set(removed) | set(added)
+
+    @invariant()
+    def what_was_told_is_what_is_exported(self) -> None:
+        assert self.replayed == {number for number in self.filters if number in self.exports.exported}
+        assert len(self.exports.exported) == len(self.replayed)
+        assert len(self.exports) == len(self.filters)
+
+    @invariant()
+    def each_has_an_exported_coverer(self) -> None:
+        for number, filter in self.filters.items():
+            coverer = self.exports.coverer(number)
+            assert coverer in self.replayed
+            assert coverer == number or all(
+                self.filters[coverer].matches(event) for event in GRID if filter.matches(event)
+            )
+
+    @invariant()
+    def nothing_exported_is_covered_by_another(self) -> None:
+        for number in self.replayed:
+            assert self.exports.exported.covering(self.filters[number]) == [number]
+
+    @invariant()
+    def together_they_want_the_same(self) -> None:
+        for event in GRID:
+            wanted = any(filter.matches(event) for filter in self.filters.values())
+            assert wanted == bool(self.exports.exported.match(event))
+
+
+TestExports = ExportsAgainstBruteForce.TestCase
+
+
+# --- interest, from a home broker to a publisher's --------------------------------------------------------------------
+
+HOME, ROOT, OTHER = 7, 1, 2
+
+
+class Interest(RuleBasedStateMachine):
+    """One broker with subscribers, two with publishers, and a network in between that does what it likes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wanting = Wanting(HOME, new_index)
+        self.wanted = {ROOT: Wanted(new_index), OTHER: Wanted(new_index)}
+        self.wants: list[tuple[int, Want]] = []
+        self.answers: list[tuple[int, int]] = []
+        self.filters: dict[int, Filter] = {}
+        self.offers: dict[tuple[int, int], Filter] = {}
+        self.reachable = {ROOT: True, OTHER: True}
+        self.number = 0
+        self.now = 100.0
+        self.installed: set[int] = set()
+        self.forgetful: set[int] = set()
+        """Brokers that forgot what they had said that they know."""
+
+    # --- what happens at both ends
+
+    @rule(seed=SEEDS)
+    def subscribe(self, seed: int) -> None:
+        self.number += 1
+        self.filters[self.number] = interval(random.Random(seed))
+        self.wanting.add(self.number, self.filters[self.number])
+        self.tell()
+
+    @precondition(lambda self: self.filters)
+    @rule(data=st.data())
+    def unsubscribe(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.filters)))
+        del self.filters[number]
+        self.installed.discard(number)
+        self.wanting.remove(number)
+        self.tell()
+
+    @rule(seed=SEEDS, root=st.sampled_from((ROOT, OTHER)), number=st.integers(1, 3))
+    def offer(self, seed: int, root: int, number: int) -> None:
+        self.offers[root, number] = interval(random.Random(seed))
+        self.wanting.offer(root, number, self.offers[root, number])
+        self.tell()
+
+    @precondition(lambda self: self.offers)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.offers)))
+        del self.offers[key]
+        self.wanting.withdraw(*key)
+        self.tell()
+
+    @rule(root=st.sampled_from((ROOT, OTHER)))
+    def cut_or_mend(self, root: int) -> None:
+        self.reachable[root] = not self.reachable[root]
+        if self.reachable[root]:
+            self.wanting.back(root)
+            self.tell()
+
+    @rule(root=st.sampled_from((ROOT, OTHER)))
+    def the_publishers_broker_forgets(self, root: int) -> None:
+        """It did not see us for long; then it does."""
+        self.wanted[root].gone(HOME)
+        self.forgetful.add(root)
+        self.reachable[root] = True
+        self.wanting.back(root)
+        self.tell()
+
+    @rule(root=st.sampled_from((ROOT, OTHER)))
+    def we_forget_the_publishers_broker(self, root: int) -> None:
+        """And learn its offers anew."""
+        self.wanting.gone(root)
+        for (origin, number), filter in self.offers.items():
+            if origin == root:
+                self.wanting.offer(root, number, filter)
+        self.tell()
+
+    # --- the network
+
+    @precondition(lambda self: self.wants)
+    @rule(data=st.data(), twice=st.booleans())
+    def hear_one(self, data: st.DataObject, twice: bool) -> None:
+        to, want = self.wants.pop(data.draw(st.integers(0, len(self.wants) - 1)))
+        if twice:
+            self.wants.append((to, want))
+        version = want.versions[want.to.index(to)]
+        self.answers.append((to, self.wanted[to].hear(want, version)))
+
+    @precondition(lambda self: self.answers)
+    @rule(data=st.data(), twice=st.booleans())
+    def answer_one(self, data: st.DataObject, twice: bool) -> None:
+        answer = self.answers.pop(data.draw(st.integers(0, len(self.answers) - 1)))
+        if twice:
+            self.answers.append(answer)
+        self.wanting.heard(*answer, self.now)
+        self.tell()
+
+    @rule()
+    def lose_all_that_is_on_its_way(self) -> None:
+        self.wants.clear()
+        self.answers.clear()
+
+    @rule(seconds=st.sampled_from((0.1, 1.0, 10.0)))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.tell()
+
+    def tell(self) -> None:
+        for want in self.wanting.tell(self.now, self.reachable.__getitem__):
+            assert len(want.added) <= WANTS_MAX
+            self.wants += [(to, want) for to in want.to]
+        for number in self.wanting.installed:
+            self.installed.add(number)
+            for root in (ROOT, OTHER):
+                if self.reachable[root] and root not in self.forgetful:
+                    assert self._is_known(root, number), "installed only when it is known"
+        self.wanting.installed.clear()
+
+    def _is_known(self, root: int, number: int) -> bool:
+        filter = self.filters[number]
+        events = [event for event in GRID if filter.matches(event)]
+        events = [
+            event for event in events if any(o.matches(event) for (at, _), o in self.offers.items() if at == root)
+        ]
+        return all(self._matches(root, event) for event in events)
+
+    def _matches(self, root: int, event: dict[str, Any]) -> bool:
+        frame = Publish(Confirm.NONE, encode_block(Event(event, b"", publisher=1, sequence=1)))
+        return self.wanted[root].match(frame) == [HOME]
+
+    def teardown(self) -> None:
+        """After quiet, each publisher's broker knows all that it should, and no more."""
+        self.reachable = {ROOT: True, OTHER: True}
+        for root in (ROOT, OTHER):
+            self.wanting.back(root)
+        for _ in range(20):
+            self.now += AGAIN_MAX_S
+            self.tell()
+            for _ in range(50):
+                while self.wants:
+                    to, want = self.wants.pop(0)
+                    self.answers.append((to, self.wanted[to].hear(want, want.versions[want.to.index(to)])))
+                while self.answers:
+                    self.wanting.heard(*self.answers.pop(0), self.now)
+                self.tell()
+                if not self.wants:
+                    break
+            assert not self.wants, "it comes to rest"
+        for root in (ROOT, OTHER):
+            if root not in self.wanting.told:
+                continue  # it offers nothing: what it may remember of us does no harm
+            home = self.wanted[root].homes.get(HOME)
+            known = dict(home.filters) if home is not None else {}
+            assert sorted(known) == self.wanting.told[root], "what it was told is what it knows"
+            offered = [filter for (at, _), filter in self.offers.items() if at == root]
+            for number in known:
+                assert known[number] == self.filters[number]
+                assert any(offer.intersects(known[number]) for offer in offered)
+            assert all(self._is_known(root, number) for number in self.filters)
+        assert self.installed >= set(self.filters), "all of it is installed"
+
+
+TestInterest = Interest.TestCase
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+class Stream(RuleBasedStateMachine):
+    """A sender and a receiver; copies, reports and skips are lost, repeated and overtake each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 10.0
+        self.outgoing = Outgoing(1000)
+        self.incoming = Incoming()
+        self.copies: list[int] = []
+        self.skips: list[int] = [self.outgoing.floor]
+        self.reports: list[tuple[int, tuple[int, ...]]] = []
+        self.published: dict[int, int] = {}
+        """By position, the sequence of its event."""
+        self.given_up: set[int] = set()
+        self.handed: list[int] = []
+        self.open: list[int] = []
+        self.charge: set[int] = set()
+        self.known_taken: set[int] = set()
+
+    @rule(count=st.integers(1, 5))
+    def publish(self, count: int) -> None:
+        for _ in range(count):
+            frame = Publish(Confirm.NONE, encode_block(Event({}, b"", publisher=1, sequence=len(self.published) + 1)))
+            position = self.outgoing.add(Kept(frame, 0, 0, self.now), self.now)
+            assert position not in self.published
+            self.published[position] = len(self.published) + 1
+            self.copies.append(position)
+
+    @precondition(lambda self: self.outgoing.kept)
+    @rule(data=st.data())
+    def give_up(self, data: st.DataObject) -> None:
+        position = data.draw(st.sampled_from(sorted(self.outgoing.kept)))
+        self.outgoing.give_up(position)
+        self.given_up.add(position)
+
+    @precondition(lambda self: self.copies)
+    @rule(data=st.data(), again=st.booleans())
+    def a_copy_comes(self, data: st.DataObject, again: bool) -> None:
+        position = self.copies.pop(data.draw(st.integers(0, len(self.copies) - 1)))
+        if again:
+            self.copies.append(position)
+        self._hear(position)
+
+    @precondition(lambda self: self.copies)
+    @rule()
+    def all_copies_come_in_order(self) -> None:
+        copies, self.copies = self.copies, []
+        for position in copies:
+            self._hear(position)
+
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        for queue in (self.copies, self.skips, self.reports):
+            del queue[: data.draw(st.integers(0, len(queue)))]  # type: ignore[arg-type]
+
+    @precondition(lambda self: self.skips)
+    @rule(data=st.data(), again=st.booleans())
+    def a_skip_comes(self, data: st.DataObject, again: bool) -> None:
+        up_to = self.skips.pop(data.draw(st.integers(0, len(self.skips) - 1)))
+        if again:
+            self.skips.append(up_to)
+        self._hand_on(self.incoming.skip(up_to, self.now))
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data())
+    def take(self, data: st.DataObject) -> None:
+        position = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
+        self.charge.add(position)
+        self.incoming.take(position, self.now)
+
+    @precondition(lambda self: self.reports)
+    @rule(data=st.data(), again=st.booleans())
+    def a_report_comes(self, data: st.DataObject, again: bool) -> None:
+        report = self.reports.pop(data.draw(st.integers(0, len(self.reports) - 1)))
+        if again:
+            self.reports.append(report)
+        self._took(*report)
+
+    @rule(seconds=st.sampled_from((0.03, GAP_S, 1.0, 10.0)))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self._tick()
+
+    # --- what `Dissemination` does around them
+
+    def _hear(self, position: int) -> None:
+        frame = Publish(Confirm.NONE, encode_block(Event({}, b"", publisher=1, sequence=self.published[position])))
+        self._hand_on(self.incoming.hear(Arrival(1, position, frame, 0, 0, (1,), self.now), self.now))
+
+    def _hand_on(self, ready: list[Arrival]) -> None:
+        for arrival in ready:
+            assert arrival.frame.sequence == self.published[arrival.position]
+            self.handed.append(arrival.position)
+            self.open.append(arrival.position)
+
+    def _took(self, up_to: int, missing: tuple[int, ...]) -> None:
+        news = [position for position, _ in self.outgoing.took(up_to, self.now)]
+        assert set(news) <= self.charge, "only what is taken is said to be"
+        assert not set(news) & self.known_taken, "news comes once"
+        self.known_taken.update(news)
+        if missing or up_to < self.outgoing.first - 1:
+            self.skips.append(self.outgoing.floor)
+            self.copies += [position for position in missing if position in self.outgoing.kept]
+
+    def _tick(self) -> None:
+        due = self.outgoing.due(self.now, 0.0)
+        if due:
+            self.skips.append(self.outgoing.floor)
+            self.copies += due
+        report = self.incoming.report(self.now)
+        if report is not None:
+            self.reports.append(report)
+
+    @invariant()
+    def exactly_once_and_in_order(self) -> None:
+        assert all(before < after for before, after in pairwise(self.handed))
+
+    @invariant()
+    def acknowledged_means_taken(self) -> None:
+        for position in self.published:
+            if position <= self.incoming.up_to and position not in self.given_up:
+                assert position in self.charge
+
+    @invariant()
+    def nothing_is_kept_without_need(self) -> None:
+        kept = self.outgoing.kept
+        assert self.outgoing.kept_bytes == sum(len(one.frame.block) for one in kept.values())
+        assert set(kept) == set(self.published) - self.known_taken - self.given_up
+        assert list(kept) == sorted(kept)
+        assert len(self.incoming._early) <= EARLY_MAX + 1
+        assert len(self.incoming._open) <= len(self.open) + len(self.incoming._taken)
+        assert len(self.incoming._taken) <= len(self.incoming._open)
+
+    def teardown(self) -> None:
+        """Once the network works, all that was not given up arrives, and the sender keeps nothing."""
+        for _ in range(40):
+            self.now += 10.0
+            self._tick()
+            while self.skips or self.copies or self.reports or self.open:
+                while self.skips:
+                    self._hand_on(self.incoming.skip(self.skips.pop(0), self.now))
+                while self.copies:
+                    self._hear(self.copies.pop(0))
+                while self.open:
+                    position = self.open.pop(0)
+                    self.charge.add(position)
+                    self.incoming.take(position, self.now)
+                while self.reports:
+                    self._took(*self.reports.pop(0))
+        assert not self.outgoing.kept
+        assert set(self.handed) >= set(self.published) - self.given_up
+        assert Counter(self.handed).most_common(1)[:1] in ([], [(self.handed[0], 1)] if self.handed else [])
+        assert not self.incoming._early
+        assert not self.incoming._taken
+        self.exactly_once_and_in_order()
+        self.acknowledged_means_taken()
+
+
+TestStream = Stream.TestCase
+
+
+@given(st.integers(1, 3 * TAKEN_EVENTS), SEEDS)
+def test_a_destination_that_takes_says_so_at_the_latest_after_so_many(count: int, seed: int) -> None:
+    incoming = Incoming()
+    incoming.skip(0, 0.0)
+    unsaid = 0
+    for position in range(1, count + 1):
+        frame = Publish(Confirm.NONE, encode_block(Event({}, b"", publisher=1, sequence=position)))
+        (ready,) = incoming.hear(Arrival(1, position, frame, 0, 0, (1,), 0.0), 0.0)
+        incoming.take(ready.position, 0.0)
+        unsaid += 1
+        report = incoming.report(0.0)
+        if report is not None:
+            assert report == (position, ())
+            unsaid = 0
+        assert unsaid < TAKEN_EVENTS

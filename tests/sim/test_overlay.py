@@ -1,0 +1,42 @@
+"""The proof for the overlay: random graphs with cycles, links and brokers that die and return, and no invariant broken.
+
+`make test` plays 1,000 seeds, `make nightly` 30,000. `play(seed)` replays one.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from plait_lab.simulation.overlays import play
+
+SEEDS = 30_000 if os.environ.get("PLAIT_NIGHTLY") else 1_000
+SHARE = 25
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
+def test_no_seed_breaks_an_invariant(first: int) -> None:
+    for seed in range(first, first + SHARE):
+        world = play(seed)
+        assert not world.complaints, f"seed {seed}: {world.complaints[0]}"
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS // 10, SHARE))
+def test_without_faults_nothing_travels_twice(first: int) -> None:
+    for seed in range(first, first + SHARE):
+        world = play(seed, faults=False)
+        assert not world.complaints, f"seed {seed}: {world.complaints[0]}"
+        assert not any(node.overlay.counts["again"] for node in world.nodes if node.overlay is not None)
+
+
+def test_sixty_brokers() -> None:
+    world = play(60, brokers=60)
+    assert not world.complaints, world.complaints[0]
+    assert sum(len(said.owed) for said in world.said.values()) > 100, "something was to be delivered"
+
+
+def test_histories_prove_something() -> None:
+    worlds = [play(seed) for seed in range(20)]
+    assert sum(len(said.owed) for world in worlds for said in world.said.values()) > 500
+    assert sum(node.overlay.counts["again"] for world in worlds for node in world.nodes if node.overlay) > 100

@@ -1,0 +1,57 @@
+"""Is the overlay's simulation able to see a bug? Each planted one is caught within 1,000 seeds, most at once (H1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from plait_lab.overlay_planted import PLANTED, caught, search
+from plait_lab.overlay_watch import Absences, Flux, Ring, Watched
+
+KNOWN = {
+    "forget_without_a_trace": 49,
+    "trust_who_was_away": 1,
+    "hand_out_what_came_early": 1,
+    "installed_when_told": 54,
+    "never_send_again": 2,
+    "take_repeats": 1,
+}
+"""Seeds that caught a bug; the others were caught by the first. A change of the simulation may move them a little."""
+
+SEEDS_MAX = 100
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_caught(bug: str) -> None:
+    if not caught(bug, KNOWN.get(bug, 0)):
+        assert search(bug, SEEDS_MAX), f"{bug} went unseen for {SEEDS_MAX} seeds"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_caught_by_other_seeds_too(bug: str) -> None:
+    assert any(caught(bug, seed) for seed in range(SEEDS_MAX, SEEDS_MAX + 1_000))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("scenario", [Watched, Ring, Flux, Absences])
+def test_without_a_bug_all_holds(scenario: type[Watched | Ring | Absences], seed: int) -> None:
+    assert scenario(seed).play() == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("block", range(10))
+def test_without_a_bug_all_holds_for_long(block: int) -> None:
+    for seed in range(100 * block, 100 * block + 100):
+        assert Watched(seed).play() == []
+        assert Watched(seed, faults=False).play() == []
+        assert Ring(seed).play() == []
+        assert Flux(seed).play() == []
+        assert Absences(seed).play() == []
+
+
+def test_a_planted_bug_is_gone_afterwards() -> None:
+    for bug in PLANTED.values():
+        right = getattr(bug.owner, bug.method)
+        with bug.plant():
+            assert getattr(bug.owner, bug.method) is not right
+        assert getattr(bug.owner, bug.method) is right

@@ -1,0 +1,132 @@
+"""Whole overlays in single situations: what each costs, how soon a dead link is found, who was away for long."""
+
+from __future__ import annotations
+
+import pytest
+
+from plait_broker.overlay import OverlaySettings
+from plait_core.filters import parse
+from plait_core.wire.overlay_frames import Offer
+from plait_lab.given_overlays import GivenWorld
+from plait_lab.overlay_costs import measure
+from plait_lab.simulation.overlay_nodes import Node
+from plait_lab.simulation.overlay_oracle import judge
+
+DETECT_S = OverlaySettings().detect_s
+GONE_S = 20.0
+"""As the simulation sets it."""
+
+
+def chain(brokers: int) -> GivenWorld:
+    world = GivenWorld({(near, near + 1): 0.002 for near in range(brokers - 1)})
+    world.start()
+    return world
+
+
+@pytest.mark.parametrize(
+    ("seed", "brokers"), [(1, 24), (2, 24), *(pytest.param(seed, 60, marks=pytest.mark.nightly) for seed in range(5))]
+)
+def test_an_offer_costs_two_messages_a_link_and_a_want_one_a_hop(seed: int, brokers: int) -> None:
+    costs = measure(seed, brokers=brokers, links=2 * brokers, publishers=6)
+    assert costs.offer_frames_on_a_link <= 2
+    assert costs.offer_frames == 2 * costs.links - (brokers - 1), "each broker tells all but who told it"
+    assert costs.want_frames_beyond_trees == 0
+    assert 0 < costs.want_frames < costs.tree_hops, "where trees share a link, so does the frame"
+    assert costs.unwant_frames == costs.want_frames
+    assert costs.heard_frames == costs.tree_hops
+
+
+@pytest.mark.parametrize("phase", range(10))
+def test_a_silent_link_is_dead_within_the_bound(phase: int) -> None:
+    world = chain(2)
+    world.run(0.07 * phase)
+    world.pipes[0].silent = True
+    world.run(DETECT_S + 0.05)
+    for node in world.nodes:
+        assert node.overlay is not None
+        assert node.overlay.neighbours == {}
+        assert node.overlay.counts["links_dead"] <= 1
+
+
+def test_what_is_not_silent_is_not_dead() -> None:
+    world = chain(3)
+    world.run(100.0)
+    assert all(node.overlay is not None and not node.overlay.counts["links_dead"] for node in world.nodes)
+
+
+class Sleeper:
+    """Two brokers that publish to each other over a third; one of them is stopped, and sees it when it goes on."""
+
+    def __init__(self) -> None:
+        self.world = chain(3)
+        self.near, _, self.far = self.world.nodes
+        for node in (self.near, self.far):
+            node.advertise(parse("x >= 0"))
+            node.subscribe(parse("5 <= x < 10"))
+        self.world.run(4.0)
+        self.both_publish(7)
+
+    def both_publish(self, x: int) -> None:
+        before = [sum(node.arrived.values()) for node in (self.near, self.far)]
+        self.near.publish({"x": x})
+        self.far.publish({"x": x})
+        self.world.run(5.0)
+        after = [sum(node.arrived.values()) for node in (self.near, self.far)]
+        self.got = [now - then for then, now in zip(before, after, strict=True)]
+
+    def sleep(self, for_s: float) -> None:
+        """A stopped process hears nothing, and nothing of its links' closing, until it goes on."""
+        downs: list[int] = []
+        node, down = self.near, self.near.down
+        node.paused = True
+        node.down = downs.append  # type: ignore[method-assign]
+        self.world.run(for_s)
+        node.down = down  # type: ignore[method-assign]
+        for broker in downs:
+            node.down(broker)
+        node.resume()
+        self.world._heal()
+        self.world.run(20.0)
+
+
+@pytest.mark.parametrize("for_s", [1.0, DETECT_S + 1.0, GONE_S - 1.0, GONE_S + 20.0])
+def test_who_was_away_is_back_with_all_it_wants(for_s: float) -> None:
+    sleeper = Sleeper()
+    assert sleeper.got == [1, 1]
+    sleeper.sleep(for_s)
+    sleeper.both_publish(7)
+    assert sleeper.got == [1, 1]
+    judge(sleeper.world)
+    assert not sleeper.world.complaints
+
+
+def test_what_changed_meanwhile_is_known_afterwards() -> None:
+    sleeper = Sleeper()
+    far: Node = sleeper.far
+    sleeper.world.timeline.after(GONE_S + 10.0, lambda: far.unsubscribe(next(iter(far.wants))))
+    sleeper.world.timeline.after(GONE_S + 10.1, lambda: far.subscribe(parse("50 <= x < 60")))
+    sleeper.sleep(GONE_S + 20.0)
+    sleeper.both_publish(7)
+    assert sleeper.got == [1, 0]
+    sleeper.both_publish(55)
+    assert sleeper.got == [0, 1]
+    judge(sleeper.world)
+    assert not sleeper.world.complaints
+
+
+def test_an_offer_that_someone_else_withdraws_in_our_name_stands() -> None:
+    world = chain(3)
+    world.offer(0, "x >= 0")
+    world.run(2.0)
+    victim, liar, other = (node.overlay for node in world.nodes)
+    assert victim is not None
+    assert liar is not None
+    assert other is not None
+    (key,) = other.offers
+    for neighbour in (victim, other):
+        neighbour.hear(liar.me, Offer(*key, 50, ""), world.now)
+    world.run(2.0)
+    assert list(other.offers) == [key]
+    world.nodes[0].withdraw(key[1])
+    world.run(2.0)
+    assert not other.offers, "and its owner can still withdraw it"

@@ -1,0 +1,248 @@
+"""Interest on its way to publishers' brokers: what is said, when it counts as known, and what forgetting does to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from plait_broker.overlay.wanted import Wanted
+from plait_broker.overlay.wanting import AGAIN_S, CHANGES_MAX, Wanting
+from plait_core.errors import PlaitError
+from plait_core.events import Event
+from plait_core.filters import parse
+from plait_core.limits import WANTS_MAX
+from plait_core.matching import new_index
+from plait_core.wire import Confirm, FrameDecoder, Publish, encode_block, encode_frame
+from plait_core.wire.overlay_frames import Want
+
+HOME, ROOT, OTHER = 7, 1, 2
+
+
+class Pair:
+    """A home broker's side and a publisher's broker's, with nothing lost in between unless a test loses it."""
+
+    def __init__(self) -> None:
+        self.wanting = Wanting(HOME, new_index)
+        self.wanted = Wanted(new_index)
+        self.now = 10.0
+        self.installed: list[int] = []
+
+    def tell(self, *, reaches: bool = True) -> list[Want]:
+        self.now += 0.001
+        wants = self.wanting.tell(self.now, lambda _: reaches)
+        self.installed += self.wanting.installed
+        self.wanting.installed.clear()
+        return wants
+
+    def hear(self, want: Want) -> int:
+        version = self.wanted.hear(want, want.versions[want.to.index(ROOT)])
+        self.wanting.heard(ROOT, version, self.now)
+        return version
+
+    def settle(self) -> Iterator[Want]:
+        """Until nothing is left to say; each frame as it is heard."""
+        for _ in range(10):
+            for want in self.tell():
+                self.hear(want)
+                yield want
+
+    def offer(self, text: str = "x >= 0") -> None:
+        self.wanting.offer(ROOT, 1, parse(text))
+
+    def matches(self, x: int) -> bool:
+        frame = Publish(Confirm.NONE, encode_block(Event({"x": x}, b"", publisher=1, sequence=1)))
+        return self.wanted.match(frame) == [HOME]
+
+
+def test_what_meets_an_offer_is_told_and_counts_once_it_is_heard() -> None:
+    pair = Pair()
+    pair.offer("0 <= x < 100")
+    pair.wanting.add(1, parse("x >= 50"))
+    pair.wanting.add(2, parse("x < 0"))
+    (want,) = pair.tell()
+    assert want == Want((ROOT,), HOME, (1,), True, (1,), ("x >= 50",), ()), "the first says all there is"
+    assert pair.installed == [2], "nobody offers what it wants: all who need to know it do"
+    pair.hear(want)
+    assert pair.tell() == []
+    assert pair.installed == [2, 1]
+    assert pair.matches(60)
+    assert not pair.matches(-1)
+
+
+def test_what_is_not_heard_is_told_again() -> None:
+    pair = Pair()
+    pair.offer()
+    pair.wanting.add(1, parse("x > 1"))
+    first = pair.tell()
+    assert pair.tell() == []
+    deadline = pair.wanting.next_deadline()
+    assert deadline is not None
+    assert deadline == pytest.approx(pair.now + AGAIN_S, abs=0.01)
+    pair.now = deadline
+    assert pair.tell() == first
+    pair.now += AGAIN_S
+    assert pair.tell() == [], "less often then"
+    pair.now += AGAIN_S
+    assert pair.tell() == first
+    assert pair.installed == []
+
+
+def test_who_cannot_be_reached_is_not_told_and_not_waited_for() -> None:
+    pair = Pair()
+    pair.offer()
+    pair.wanting.add(1, parse("x > 1"))
+    assert pair.tell(reaches=False) == []
+    assert pair.installed == [1]
+    assert len(pair.tell()) == 1
+
+
+def test_what_two_brokers_are_told_alike_is_one_frame() -> None:
+    pair = Pair()
+    pair.offer()
+    pair.wanting.offer(OTHER, 1, parse("x >= 0"))
+    pair.wanting.add(1, parse("x > 1"))
+    (want,) = pair.tell()
+    assert want.to == (ROOT, OTHER)
+    assert want.versions == (1, 1)
+
+
+def test_what_is_covered_is_not_told_until_it_is_uncovered() -> None:
+    pair = Pair()
+    pair.offer()
+    pair.wanting.add(1, parse("x > 1"))
+    list(pair.settle())
+    pair.wanting.add(2, parse("x > 5"))
+    assert list(pair.settle()) == []
+    assert pair.installed == [1, 2]
+    pair.wanting.remove(1)
+    (want,) = pair.settle()
+    assert (want.added, want.removed) == ((2,), (1,)), "together: nothing is missed"
+
+
+def test_changes_are_taken_in_their_order_only() -> None:
+    pair = Pair()
+    pair.offer()
+    pair.wanting.add(1, parse("x == 1"))
+    (first,) = pair.tell()
+    pair.wanting.add(2, parse("x == 2"))
+    (second,) = pair.tell()
+    assert pair.wanted.hear(second, 2) == 0
+    assert not pair.matches(2)
+    assert pair.wanted.hear(first, 1) == 1
+    assert pair.wanted.hear(second, 2) == 2
+    assert pair.wanted.hear(first, 1) == 2, "an old one changes nothing"
+    assert pair.matches(1)
+    assert pair.matches(2)
+
+
+def test_too_many_changes_become_one() -> None:
+    pair = Pair()
+    pair.offer()
+    for number in range(1, CHANGES_MAX + 2):
+        pair.wanting.add(number, parse(f"x == {number}"))
+        lost = pair.tell()
+    (want,) = lost
+    assert want.whole
+    assert want.added == tuple(range(1, CHANGES_MAX + 2))
+    pair.hear(want)
+    list(pair.settle())
+    assert pair.matches(CHANGES_MAX + 1)
+
+
+def test_nothing_goes_before_all_that_replaces_it_has_come() -> None:
+    pair = Pair()
+    pair.offer()
+    pair.wanting.add(0, parse("x >= 0"))
+    for number in range(1, WANTS_MAX + 500):
+        pair.wanting.add(number, parse(f"x == {number}"))
+    list(pair.settle())
+    pair.wanting.remove(0)
+    frames = 0
+    for want in pair.settle():
+        frames += 1
+        assert len(want.added) <= WANTS_MAX
+        assert pair.matches(5)
+        assert pair.matches(WANTS_MAX + 400)
+    assert frames == 2
+    assert not pair.matches(WANTS_MAX + 900)
+
+
+def test_long_filters_are_told_in_frames_that_the_wire_allows() -> None:
+    pair = Pair()
+    pair.offer()
+    for number in range(150):
+        names = ", ".join(f"'{number}-{name:05}-abcdefghijklmnopqrstuvwxyz'" for name in range(300))
+        pair.wanting.add(number, parse(f"name in [{names}]"))
+    frames = 0
+    for want in pair.settle():
+        frames += 1
+        decoder = FrameDecoder(version=1)
+        decoder.feed(encode_frame(want))
+        assert list(decoder.take()) == [want]
+    assert frames >= 2
+    assert pair.installed == list(range(150))
+
+
+def test_a_publishers_broker_that_forgot_us_is_told_everything() -> None:
+    pair = Pair()
+    pair.offer()
+    pair.wanting.add(1, parse("x == 1"))
+    pair.wanting.add(2, parse("x == 2"))
+    list(pair.settle())
+    pair.wanted.gone(HOME)
+    assert not pair.matches(1)
+    pair.wanting.back(ROOT)
+    asked, told = pair.settle()
+    assert (asked.added, asked.removed, asked.whole) == ((), (), False), "the question is small"
+    assert told.whole
+    assert pair.matches(1)
+    assert pair.matches(2)
+
+
+def test_one_that_did_not_forget_is_told_nothing_anew() -> None:
+    pair = Pair()
+    pair.offer()
+    pair.wanting.add(1, parse("x == 1"))
+    list(pair.settle())
+    pair.wanting.back(ROOT)
+    (asked,) = pair.settle()
+    assert not asked.added
+    assert pair.matches(1)
+
+
+def test_one_that_we_forgot_and_that_remembers_us_is_put_right() -> None:
+    pair = Pair()
+    pair.offer()
+    pair.wanting.add(1, parse("x == 1"))
+    list(pair.settle())
+    pair.wanting.gone(ROOT)
+    pair.wanting.remove(1)
+    pair.wanting.add(2, parse("x == 2"))
+    list(pair.settle())
+    pair.offer()
+    (want,) = pair.settle()
+    assert want.whole
+    assert want.versions == (2,), "above what it remembers"
+    assert pair.matches(2)
+    assert not pair.matches(1)
+
+
+def test_a_filter_that_is_none_changes_nothing() -> None:
+    wanted = Wanted(new_index)
+    with pytest.raises(PlaitError):
+        wanted.hear(Want((ROOT,), HOME, (1,), True, (1, 2), ("x > 1", "x >"), ()), 1)
+    assert len(wanted) == 0
+    assert wanted.hear(Want((ROOT,), HOME, (1,), True, (1,), ("x > 1",), ()), 1) == 1
+
+
+def test_a_broker_that_is_gone_wants_nothing() -> None:
+    pair = Pair()
+    pair.offer()
+    pair.wanting.add(1, parse("x == 1"))
+    list(pair.settle())
+    assert pair.wanted.meets(parse("x > 0"))
+    pair.wanted.gone(HOME)
+    assert not pair.matches(1)
+    assert not pair.wanted.meets(parse("x > 0"))
+    assert len(pair.wanted) == 0

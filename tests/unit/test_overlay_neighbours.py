@@ -1,0 +1,105 @@
+"""What a link's end knows of the other: dead or alive, how slow, and when others should hear of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from plait_broker.overlay.neighbours import PINGS_MAX, Neighbour
+
+BEAT_S, DETECT_S = 0.5, 3.0
+
+
+def beats(neighbour: Neighbour, delays_s: list[float], start: float) -> list[float]:
+    """Ping at each beat over a link of these delays; when it was worth telling (and was told)."""
+    told = []
+    for beat, delay_s in enumerate(delays_s):
+        at = start + beat * BEAT_S
+        neighbour.ping(beat, at)
+        neighbour.heard_at = now = at + 2 * delay_s
+        neighbour.pong(beat, now)
+        if neighbour.worth_telling(now):
+            neighbour.tell(now)
+            told.append(now)
+    return told
+
+
+def settled(delay_s: float) -> Neighbour:
+    neighbour = Neighbour(2, "b", 0, 0.0)
+    beats(neighbour, [delay_s] * 10, 0.0)
+    return neighbour
+
+
+def test_the_first_sample_is_told_and_is_half_the_round_trip() -> None:
+    neighbour = Neighbour(2, "b", 0, 0.0)
+    assert not neighbour.worth_telling(0.0), "nothing is known"
+    assert beats(neighbour, [0.02], 0.0) == [0.04]
+    assert neighbour.told_us == 20_000
+
+
+def test_a_delay_too_small_to_measure_is_still_one() -> None:
+    neighbour = settled(0.0)
+    assert neighbour.told_us == 1, "0 says that it is not known"
+
+
+@pytest.mark.parametrize("delay_s", [0.0005, 0.002, 0.05])
+def test_a_tenfold_rise_is_told_within_two_seconds(delay_s: float) -> None:
+    neighbour = settled(delay_s)
+    before, start = neighbour.told_us, 10.0
+    told = beats(neighbour, [10 * delay_s] * 4, start)
+    assert told
+    assert told[0] <= start + 2.0
+    assert neighbour.told_us > 3 * before, "and most of it"
+
+
+@pytest.mark.parametrize("delay_s", [0.002, 0.05])
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_of_a_fifth_is_told_at_most_once_in_ten_seconds(delay_s: float, seed: int) -> None:
+    rng = Random(seed)
+    neighbour = settled(delay_s)
+    told = beats(neighbour, [delay_s * rng.uniform(0.8, 1.2) for _ in range(200)], 10.0)
+    for at in told:
+        assert sum(at <= other < at + 10.0 for other in told) <= 1
+
+
+def test_what_flaps_is_not_told_more_often_than_twice_a_second() -> None:
+    neighbour = settled(0.001)
+    told = beats(neighbour, [0.001, 0.1] * 50, 10.0)
+    assert all(later - earlier >= 0.5 for earlier, later in pairwise(told))
+
+
+def test_silence_is_death() -> None:
+    neighbour = settled(0.001)
+    heard_at = neighbour.heard_at
+    assert neighbour.dies_at(DETECT_S) == heard_at + DETECT_S
+
+
+def test_one_direction_that_loses_everything_is_as_dead_as_both() -> None:
+    """It talks to us, and answers nothing: what we say does not reach it."""
+    neighbour = settled(0.001)
+    lost_at = 10.0
+    for beat in range(7):
+        neighbour.ping(100 + beat, lost_at + beat * BEAT_S)
+        neighbour.heard_at = lost_at + beat * BEAT_S + 0.1
+    assert neighbour.dies_at(DETECT_S) == lost_at + DETECT_S
+
+
+def test_an_answer_answers_all_pings_before_it() -> None:
+    neighbour = Neighbour(2, "b", 0, 0.0)
+    for beat in range(3):
+        neighbour.ping(beat, beat * BEAT_S)
+    neighbour.heard_at = 1.1
+    neighbour.pong(1, 1.1)
+    assert neighbour.dies_at(DETECT_S) == 2 * BEAT_S + DETECT_S, "the third is open"
+    neighbour.pong(77, 1.2)
+    assert list(neighbour.pings) == [2], "an answer to nothing says nothing"
+
+
+def test_pings_that_nobody_answers_do_not_pile_up() -> None:
+    neighbour = Neighbour(2, "b", 0, 0.0)
+    for beat in range(2 * PINGS_MAX):
+        neighbour.ping(beat, float(beat))
+    assert len(neighbour.pings) == PINGS_MAX
+    assert neighbour.dies_at(DETECT_S) == DETECT_S, "the oldest counts"

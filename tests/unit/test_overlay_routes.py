@@ -1,0 +1,121 @@
+"""The rule of the overlay: strictly closer, the fastest of those, kept against noise, left at once when it goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from plait_broker.overlay.map import HOP_US, Map
+from plait_broker.overlay.neighbours import Neighbour
+from plait_broker.overlay.routes import KEEP_RATIO, KEEP_US, Routes
+from plait_core.wire.overlay_frames import Sheet
+
+ME, FAST, SLOW, BACK, TO = 1, 2, 3, 4, 9
+
+
+def linked(links: dict[tuple[int, int], int]) -> Map:
+    """A map of links that are as slow in both directions."""
+    delays: dict[int, dict[int, int]] = {}
+    for (near, far), delay_us in links.items():
+        delays.setdefault(near, {})[far] = delay_us
+        delays.setdefault(far, {})[near] = delay_us
+    map = Map()
+    for broker, to in delays.items():
+        map.put(Sheet(broker, 1, f"b{broker}", tuple(to), tuple(to.values())))
+    return map
+
+
+class Table:
+    """A broker with three neighbours: two on the way to TO, and one that is further from it than the broker itself."""
+
+    def __init__(self) -> None:
+        self.map = linked(
+            {(ME, FAST): 1000, (ME, SLOW): 3000, (ME, BACK): 10, (FAST, TO): 1000, (SLOW, TO): 1000, (BACK, FAST): 9000}
+        )
+        self.neighbours: dict[int, Neighbour] = {}
+        for broker, delay_us in ((FAST, 1000), (SLOW, 3000), (BACK, 10)):
+            self.neighbours[broker] = Neighbour(broker, f"b{broker}", broker, 0.0, delay_us=delay_us)
+        self.routes = Routes(ME, self.map, self.neighbours)
+
+    def measure(self, broker: int, delay_us: float) -> None:
+        self.neighbours[broker].delay_us = delay_us
+        self.routes.stale()
+
+    def next(self, *passed: int) -> int | None:
+        neighbour = self.routes.next(TO, passed)
+        return None if neighbour is None else neighbour.id
+
+
+def test_only_who_is_strictly_closer_is_feasible() -> None:
+    table = Table()
+    assert [(one.id, us) for one, us in table.routes.feasible(TO)] == [
+        (FAST, 2000 + 2 * HOP_US),
+        (SLOW, 4000 + 2 * HOP_US),
+    ]
+
+
+def test_as_close_is_not_closer() -> None:
+    map = linked({(ME, TO): 1000, (FAST, TO): 1000, (ME, FAST): 1})
+    neighbours = {broker: Neighbour(broker, "", broker, 0.0, delay_us=1) for broker in (TO, FAST)}
+    assert [one.id for one, _ in Routes(ME, map, neighbours).feasible(TO)] == [TO]
+
+
+def test_who_does_not_reach_it_is_not_feasible() -> None:
+    table = Table()
+    table.map.put(Sheet(SLOW, 2, "", (ME,), (3000,)))  # it has lost its link
+    table.map.put(Sheet(BACK, 2, "", (), ()))
+    assert [one.id for one, _ in table.routes.feasible(TO)] == [FAST]
+    assert table.routes.next(77) is None, "a broker that no map has"
+
+
+def test_the_fastest_as_measured_now_is_chosen() -> None:
+    table = Table()
+    assert table.next() == FAST
+    table.measure(FAST, 20_000)
+    assert table.next() == SLOW, "by our own measurement, before the map has it"
+    assert table.routes.changes == 1
+
+
+def test_a_choice_is_kept_against_noise() -> None:
+    table = Table()
+    assert table.next() == FAST
+    best_us = 3000 + 1000 + 2 * HOP_US
+    limit_us = best_us * KEEP_RATIO + KEEP_US - 1000 - 2 * HOP_US
+    table.measure(FAST, limit_us - 1)
+    assert table.next() == FAST, "slower than the other, but not by enough"
+    table.measure(FAST, limit_us + 2)
+    assert table.next() == SLOW
+    table.measure(FAST, 2900)
+    assert table.next() == SLOW, "and it does not go back for a little"
+    table.measure(FAST, 1000)
+    assert table.next() == FAST
+    assert table.routes.changes == 2
+
+
+@pytest.mark.parametrize("how", ["link", "map"])
+def test_another_takes_over_at_once(how: str) -> None:
+    table = Table()
+    assert table.next() == FAST
+    if how == "link":
+        del table.neighbours[FAST]
+        table.routes.stale()
+    else:
+        table.map.put(Sheet(FAST, 2, "", (ME, BACK), (1000, 9000)))
+    assert table.next() == SLOW
+
+
+def test_who_was_passed_is_never_chosen() -> None:
+    table = Table()
+    assert table.next(FAST) == SLOW
+    assert table.next(FAST, SLOW) is None, "rather none than one that it came by"
+    assert table.next() == FAST, "and that moved nothing"
+    assert table.routes.changes == 0
+
+
+def test_what_is_forgotten_is_chosen_afresh() -> None:
+    table = Table()
+    assert table.next() == FAST
+    table.measure(FAST, 3100)
+    assert table.next() == FAST
+    table.routes.forget(TO)
+    assert table.next() == SLOW, "there is no choice to keep"
+    assert table.routes.changes == 0
