@@ -182,6 +182,7 @@ def describe_topology(broker: Broker) -> Json:
                 "reachable": sheet.origin in distances,
                 "distance_ms": distances.get(sheet.origin, 0) / 1000,
                 "neighbours": len(sheet.neighbours),
+                "status": "reachable" if sheet.origin in distances else "out of reach",
                 **(broker.describe() if sheet.origin == broker.id else {}),
             }
             for sheet in sorted(sheets, key=lambda sheet: (sheet.origin != broker.id, sheet.name, sheet.origin))

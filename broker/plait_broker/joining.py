@@ -260,8 +260,9 @@ class Joining:
 
     def introduce(self, link: Link | None) -> None:
         """Tell a client what the brokers are called that its events pass."""
-        if link is not None and len(self._names) > 1:
-            link.send(Brokers(tuple(self._names), tuple(self._names.values())))
+        sheets = self.overlay.map.sheets
+        if link is not None and len(sheets) > 1:
+            link.send(Brokers(tuple(sheet.origin for sheet in sheets), tuple(sheet.name for sheet in sheets)))
 
     # --- for the overlay ----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,7 +218,8 @@ def test_no_broker_is_a_clear_failure(shell: Shell, command: list[str]) -> None:
         ["adv", "price <"], ["pub"], ["pub", "price"], ["pub", "1x=1"], ["pub", "x=1", "x=2"],
         ["pub", "x=1", "--file", "-"],
         ["pub", "x=1", "--priority", "10"], ["pub", "--file", "/no/such/file"], ["ls", "everything"],
-        ["sub", "x > 0", "--url", "http://localhost"], ["up", "-n", "5"], ["bench", "pub", "--own"],
+        ["sub", "x > 0", "--url", "http://localhost"], ["up", "-n", "99"],
+        ["up", "-n", "20", "--topology", "mesh"], ["bench", "pub", "--own"],
         ["no-such-command"],
     ],
 )  # fmt: skip
@@ -250,6 +252,43 @@ def test_up_leaves_nothing_behind(shell: Shell, number: signal.Signals) -> None:
     up.send_signal(number)
     assert up.wait(LIMIT_S) == 128 + number
     assert shell.run("pub", "x=1").returncode == 1
+
+
+def test_up_with_several_is_an_overlay(shell: Shell) -> None:
+    up = shell.start(
+        "up", "-n", "4", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", until="Plait is up at plait://"
+    )
+    assert up.stdout is not None
+    said = "".join(iter(up.stdout.readline, "Ctrl-C ends it.\n"))
+    addresses = re.findall(r"local-\d +plait://(\S+)", said)
+    page = re.search(r"plait topo --http (\S+)", said)
+    assert len(addresses) == 4
+    assert page
+    drawn = wait_for(lambda: shell.run("topo", "--http", page[1]).stdout, lambda drawn: drawn.count("─") == 8)
+    assert [line.split()[0] for line in drawn.splitlines() if "─" not in line] == [f"local-{n}" for n in range(1, 5)]
+    kinds = [set(json.loads(line)) for line in shell.run("topo", "--http", page[1], "--json").stdout.splitlines()]
+    assert sum("from" in kind for kind in kinds) == 8
+    listed = shell.run("ls", "brokers", "--http", page[1]).stdout
+    assert all(f"local-{n}" in listed for n in range(1, 5))
+    sub = shell.start(
+        "sub", "x > 0", "--count", "1", "--json", "--url", f"plait://{addresses[2]}", until="subscribed\n"
+    )
+    assert shell.run("pub", "x=1", "--confirm", "subscribers", "--url", f"plait://{addresses[0]}").returncode == 0
+    assert sub.wait(LIMIT_S) == 0
+    assert sub.stdout is not None
+    event = json.loads(sub.stdout.readline())
+    assert (event["hops"], len(event["path"])) == (2, 3)
+    assert (event["path"][0], event["path"][2]) == ("local-1", "local-3")
+    up.send_signal(signal.SIGINT)
+    assert up.wait(LIMIT_S) == 130
+
+
+def wait_for(look: Callable[[], str], right: Callable[[str], bool]) -> str:
+    """What is seen once it is right."""
+    end = time.monotonic() + LIMIT_S
+    while not right(seen := look()):
+        assert time.monotonic() < end, seen
+    return seen
 
 
 def test_up_when_killed_takes_its_broker_along(shell: Shell) -> None:

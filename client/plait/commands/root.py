@@ -28,8 +28,9 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "filter": "Check, try out, compare and explain filters.",
     },
     "Brokers": {
-        "up": "Start a local broker and say how to use it.",
+        "up": "Start a local broker, or an overlay of several, and say how to use it.",
         "ls": "List what a running broker has.",
+        "topo": "Show the brokers of an overlay and their links.",
     },
     "Try and measure": {
         "demo": "See it work: the main job in ten seconds.",

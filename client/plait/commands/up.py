@@ -1,61 +1,107 @@
-"""`plait up`: a broker on this machine, with what to type next."""
+"""`plait up`: brokers on this machine, with what to type next."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from .failures import DONE, Failure, WrongUse
+from .topologies import MESH_MAX, TOPOLOGIES, edges
+
+if TYPE_CHECKING:
+    from .local_broker import LocalBroker
+
+BROKERS_MAX = 32
+"""Processes of 60 MB each; more belong on more machines."""
 
 
-@click.command(epilog="\b\nExample: plait up --data ./plait-data")
-@click.option("-n", "brokers", type=click.IntRange(min=1), default=1, help="How many brokers; one for now.")
+@click.command(epilog="\b\nExample: plait up -n 5 --topology ring")
+@click.option("-n", "brokers", type=click.IntRange(1, BROKERS_MAX), default=1, show_default=True, help="How many.")
+@click.option("--topology", type=click.Choice(TOPOLOGIES), default="ring", show_default=True, help="Who is linked.")
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:4680", show_default=True, help="For clients.")
 @click.option("--http", metavar="HOST:PORT", default="127.0.0.1:4681", show_default=True, help="For people.")
 @click.option(
     "--data",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where it keeps its log; without it, durable subscriptions do not outlive the broker.",
+    help="Where logs are kept; without it, durable subscriptions do not outlive a broker.",
 )
 @click.option("--open", "open_it", is_flag=True, help="Open its page in a browser.")
-def up(brokers: int, listen: str, http: str, data: Path | None, open_it: bool) -> None:
-    """Start a local broker and say how to use it.
+def up(brokers: int, topology: str, listen: str, http: str, data: Path | None, open_it: bool) -> None:
+    """Start a local broker, or an overlay of several, and say how to use it.
 
-    Ends with Ctrl-C, or when the broker ends.
+    The first one listens where you say, the others on ports that are free. Ends with Ctrl-C, or when a broker ends.
     """
-    if brokers > 1:
-        raise WrongUse(f"-n {brokers}: this version runs one broker", hint="leave -n out")
+    if topology == "mesh" and brokers > MESH_MAX:
+        raise WrongUse(f"a mesh of {brokers} brokers", hint=f"{MESH_MAX} at most; try --topology random")
     from .running import run
 
-    run(_up(listen, http, data, open_it))
+    run(_up(brokers, topology, listen, http, data, open_it))
 
 
-async def _up(listen: str, http: str, data: Path | None, open_it: bool) -> None:
+async def _up(count: int, topology: str, listen: str, http: str, data: Path | None, open_it: bool) -> None:
+    async with AsyncExitStack() as stopped:
+        brokers = _brokers(count, topology, listen, http, data)
+        for broker in brokers:
+            stopped.push_async_callback(broker.stop)
+        await asyncio.gather(*(broker.start() for broker in brokers))
+        _say_what_next(brokers)
+        if open_it:
+            await asyncio.to_thread(click.launch, f"http://{brokers[0].http}/")
+        waiting = [asyncio.create_task(broker.wait()) for broker in brokers]
+        try:
+            ended, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+    code = next(iter(ended)).result()
+    if code != DONE:
+        raise Failure(f"a broker ended with exit code {code}")
+
+
+def _brokers(count: int, topology: str, listen: str, http: str, data: Path | None) -> list[LocalBroker]:
     from .local_broker import LocalBroker
 
-    broker = LocalBroker("--name", "local", listen=listen, http=http, data=data)
-    await broker.start()
-    try:
-        _say_what_next(broker.listen, broker.http)
-        if open_it:
-            await asyncio.to_thread(click.launch, f"http://{broker.http}/")
-        code = await broker.wait()
-    finally:
-        await broker.stop()
-    if code != DONE:
-        raise Failure(f"the broker ended with exit code {code}")
+    if count == 1:
+        return [LocalBroker("--name", "local", listen=listen, http=http, data=data)]
+    places = [_free_place() if number or listen.endswith(":0") else listen for number in range(count)]
+    links: dict[int, list[str]] = {number: [] for number in range(count)}
+    for near, far in edges(topology, count):
+        links[near] += ["--link", places[far]]
+        links[far] += ["--link", places[near]]
+    return [
+        LocalBroker(
+            "--name", f"local-{number + 1}", "--log-level", "warning", *links[number],
+            listen=place, http="127.0.0.1:0" if number else http, data=data / f"local-{number + 1}" if data else None,
+        )
+        for number, place in enumerate(places)
+    ]  # fmt: skip
 
 
-def _say_what_next(listen: str, http: str) -> None:
-    url = "" if listen == "127.0.0.1:4680" else f" --url plait://{listen}"
-    lines = [
-        f"Plait is up at plait://{listen}, its page at http://{http}/",
+def _free_place() -> str:
+    """An address that nobody listens on now: the others must know it before it is taken."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def _say_what_next(brokers: list[LocalBroker]) -> None:
+    first, last = brokers[0], brokers[-1]
+    url = "" if first.listen == "127.0.0.1:4680" else f" --url plait://{first.listen}"
+    other = f" --url plait://{last.listen}" if last is not first else url
+    lines = [f"Plait is up at plait://{first.listen}, its page at http://{first.http}/"]
+    if last is not first:
+        lines += ["", *(f"  {broker.name:<10} plait://{broker.listen}" for broker in brokers)]
+        lines += ["", "Look at it:", f"  plait topo --http {first.http}"]
+    lines += [
         "",
         "In another terminal:",
-        f"  plait sub \"symbol == 'IBM' and price < 120\"{url}",
+        f"  plait sub \"symbol == 'IBM' and price < 120\"{other}",
         "and in a third:",
         f"  plait pub symbol=IBM price=99.5{url}",
         "",

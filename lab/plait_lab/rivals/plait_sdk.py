@@ -35,7 +35,6 @@ from plait_core.wire.session_frames import Done, Failed, Subscribe
 
 from .contender import HOST, Contender, Selects, package_version, run
 from .crowd import Member
-from .errands import server_command
 from .listening import Listener
 from .publishing import Arguments, Stream, publish_all
 from .quotes import EVERYTHING, Attributes, Interest, Quote
@@ -99,13 +98,7 @@ class PlaitInPython(Plait):
     title = "Plait, Python index"
 
     def command(self, port: int, place: Path) -> list[str]:
-        return server_command(self.key, port)
-
-    def serve(self, port: int) -> None:
-        sys.modules["plait_kernel"] = None  # type: ignore[assignment]  # as if it were not installed
-        from plait_broker.command import broker
-
-        broker(broker_options(port))
+        return ["env", "PLAIT_NATIVE=off", *super().command(port, place)]
 
 
 class PlaitDurable(Plait):
