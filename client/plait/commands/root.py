@@ -30,7 +30,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Brokers": {
         "up": "Start a local broker, or an overlay of several, and say how to use it.",
         "ls": "List what a running broker has.",
-        "topo": "Show the brokers of an overlay and their links.",
+        "topo": "Show all brokers of an overlay, their links, and how long each link takes.",
     },
     "Try and measure": {
         "demo": "See it work: the main job in ten seconds.",
