@@ -25,7 +25,7 @@ kernel: .venv/.ready
 	@sh scripts/setup.sh --kernel
 
 WITHOUT_KERNEL := tests/unit/test_wire_event_frames.py tests/unit/test_wire_decoder.py tests/unit/test_wire_attributes.py \
-  tests/unit/test_broker_outbox.py tests/unit/test_client_session.py tests/fuzz tests/sim/test_swarm.py
+  tests/unit/test_broker_outbox.py tests/unit/test_client_session.py tests/fuzz tests/sim/test_faults.py
 test: .venv/.ready
 	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 	@echo "once more without the native kernel: the wire, the protocol, the simulator"
