@@ -252,6 +252,7 @@ class Broker:
             self._publishing.pump(durable, now)
         for number, token in self.confirmations.expire(now):
             self.interest.forget_token(number, token)
+            self.joining.forget((number, token))
         if now >= self._sweep_at:
             self._sweep_at = max(self._sweep(now), now + SWEEP_GAP_S)
 

@@ -223,6 +223,10 @@ class Joining:
         self._arrivals[self._handles] = arrival
         self._confirmations.begin(-self._handles, what, matched, parties, now)
 
+    def forget(self, party: Party) -> None:
+        """Nobody waits any more for what another broker has to say of an event."""
+        self._awaited.pop(party, None)
+
     def destinations(self, frame: EventFrame) -> list[int]:
         """The other brokers that an event must reach."""
         return self.overlay.destinations(frame) if len(self.overlay.wanted) else []

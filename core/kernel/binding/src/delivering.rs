@@ -10,7 +10,8 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::event_frames::EventFrame;
 
-const FIXED: usize = PREFIX_BYTES + 12;
+/// Room for the routes that are common.
+const ROUTE_BYTES: usize = 64;
 
 /// Bytes for one connection.
 #[pyclass(frozen, module = "plait_kernel")]
@@ -34,10 +35,15 @@ impl DeliveryWriter {
         deliveries: &Bound<'_, PyAny>,
         version: u8,
     ) -> PyResult<usize> {
-        let path = path.iter().map(|broker| broker.extract::<u64>()).collect::<PyResult<Vec<_>>>()?;
-        let named = deliveries.try_iter()?.map(|delivery| delivery?.extract::<(u32, u32, u64)>());
-        let named = named.collect::<PyResult<Vec<_>>>()?;
-        self.write(block_of(frame)?.as_bytes(), delay_us, &path, &named, version)
+        let mut route = Vec::with_capacity(ROUTE_BYTES);
+        route.extend(delay_us.to_be_bytes());
+        add_path(&mut route, path, 0)?;
+        add_named(&mut route, 10, deliveries, |route, (subscription, flags, position): (u32, u32, u64)| {
+            route.extend(subscription.to_be_bytes());
+            route.extend(flags.to_be_bytes());
+            route.extend(position.to_be_bytes());
+        })?;
+        self.write(DELIVER, version, &route, block_of(frame)?.as_bytes())
     }
 
     /// Write a forward frame: an event on its way to these (broker, position); how many bytes wait now.
@@ -52,38 +58,15 @@ impl DeliveryWriter {
         destinations: &Bound<'_, PyAny>,
         version: u8,
     ) -> PyResult<usize> {
-        let path = path.iter().map(|broker| broker.extract::<u64>()).collect::<PyResult<Vec<_>>>()?;
-        let named = destinations.try_iter()?.map(|destination| destination?.extract::<(u64, u64)>());
-        let named = named.collect::<PyResult<Vec<_>>>()?;
-        let route_bytes = 20 + 8 * path.len() + 16 * named.len();
-        let block = block_of(frame)?;
-        let block = block.as_bytes();
-        let (Ok(route), Ok(brokers), Ok(count), Ok(size)) = (
-            u16::try_from(route_bytes),
-            u8::try_from(path.len()),
-            u16::try_from(named.len()),
-            u32::try_from(route_bytes + block.len()),
-        ) else {
-            return Err(PyTypeError::new_err("more brokers than a route names"));
-        };
-        let mut out = self.out.lock().expect("no call has panicked");
-        out.reserve(PREFIX_BYTES + size as usize);
-        out.extend(size.to_be_bytes());
-        out.extend([version, FORWARD]);
-        out.extend(route.to_be_bytes());
-        out.extend(tid.to_be_bytes());
-        out.extend(delay_us.to_be_bytes());
-        out.extend([brokers, flags]);
-        out.extend(count.to_be_bytes());
-        for broker in path {
-            out.extend(broker.to_be_bytes());
-        }
-        for (broker, position) in named {
-            out.extend(broker.to_be_bytes());
-            out.extend(position.to_be_bytes());
-        }
-        out.extend(block);
-        Ok(out.len())
+        let mut route = Vec::with_capacity(ROUTE_BYTES);
+        route.extend(tid.to_be_bytes());
+        route.extend(delay_us.to_be_bytes());
+        add_path(&mut route, path, flags)?;
+        add_named(&mut route, 18, destinations, |route, (broker, position): (u64, u64)| {
+            route.extend(broker.to_be_bytes());
+            route.extend(position.to_be_bytes());
+        })?;
+        self.write(FORWARD, version, &route, block_of(frame)?.as_bytes())
     }
 
     /// Write bytes as they are; how many wait now.
@@ -107,40 +90,49 @@ fn block_of<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     Ok(frame.getattr(intern!(frame.py(), "block"))?.cast_into::<PyBytes>()?)
 }
 
+/// How many brokers a path has, flags, room for the count of who is named, and the path.
+fn add_path(route: &mut Vec<u8>, path: &Bound<'_, PyTuple>, flags: u8) -> PyResult<()> {
+    let brokers = u8::try_from(path.len()).map_err(|_| too_many())?;
+    route.extend([brokers, flags, 0, 0]);
+    for broker in path.iter() {
+        route.extend(broker.extract::<u64>()?.to_be_bytes());
+    }
+    Ok(())
+}
+
+/// Whom a route names, and at `count_at` how many they are.
+fn add_named<'py, T>(
+    route: &mut Vec<u8>,
+    count_at: usize,
+    named: &Bound<'py, PyAny>,
+    add: impl Fn(&mut Vec<u8>, T),
+) -> PyResult<()>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    let mut count = 0_u16;
+    for one in named.try_iter()? {
+        add(route, one?.extract()?);
+        count = count.checked_add(1).ok_or_else(too_many)?;
+    }
+    route[count_at..count_at + 2].copy_from_slice(&count.to_be_bytes());
+    Ok(())
+}
+
+fn too_many() -> PyErr {
+    PyTypeError::new_err("more brokers or subscriptions than a route names")
+}
+
 impl DeliveryWriter {
-    fn write(
-        &self,
-        block: &[u8],
-        delay_us: u64,
-        path: &[u64],
-        named: &[(u32, u32, u64)],
-        version: u8,
-    ) -> PyResult<usize> {
-        let route_bytes = FIXED - PREFIX_BYTES + 8 * path.len() + 16 * named.len();
-        let (Ok(route), Ok(brokers), Ok(count), Ok(size)) = (
-            u16::try_from(route_bytes),
-            u8::try_from(path.len()),
-            u16::try_from(named.len()),
-            u32::try_from(route_bytes + block.len()),
-        ) else {
-            return Err(PyTypeError::new_err("more brokers or subscriptions than a route names"));
-        };
+    fn write(&self, number: u8, version: u8, route: &[u8], block: &[u8]) -> PyResult<usize> {
+        let route_bytes = u16::try_from(route.len()).map_err(|_| too_many())?;
+        let size = u32::try_from(route.len() + block.len()).map_err(|_| too_many())?;
         let mut out = self.out.lock().expect("no call has panicked");
         out.reserve(PREFIX_BYTES + size as usize);
         out.extend(size.to_be_bytes());
-        out.extend([version, DELIVER]);
-        out.extend(route.to_be_bytes());
-        out.extend(delay_us.to_be_bytes());
-        out.extend([brokers, 0]);
-        out.extend(count.to_be_bytes());
-        for broker in path {
-            out.extend(broker.to_be_bytes());
-        }
-        for (subscription, flags, position) in named {
-            out.extend(subscription.to_be_bytes());
-            out.extend(flags.to_be_bytes());
-            out.extend(position.to_be_bytes());
-        }
+        out.extend([version, number]);
+        out.extend(route_bytes.to_be_bytes());
+        out.extend(route);
         out.extend(block);
         Ok(out.len())
     }

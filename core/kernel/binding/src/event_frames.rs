@@ -178,6 +178,7 @@ impl EventFrame {
         Ok(same && slf.call_method0(route)?.eq(other.call_method0(route)?)?)
     }
 
+    #[expect(clippy::unused_self, reason = "a method of Python's")]
     fn __hash__(&self) -> PyResult<isize> {
         Err(PyTypeError::new_err("unhashable: a queue or table of frames is keyed by event id"))
     }
