@@ -1,5 +1,6 @@
 # Everything a developer runs. Each target sets up .venv by itself; all that is needed is Python 3.11 or newer.
 #   make setup    .venv with locked dependencies and the workspace's packages, editable
+#   make setup-analytics  Spark into .venv, 400 MB: without it its tests skip, and plait analyze --engine duckdb works
 #   make test     the test suite
 #   make lint     formatting, ruff, mypy --strict, the architecture tests
 #   make demo     the main job, shown
@@ -10,16 +11,19 @@
 #   make lock     choose new versions of all dependencies
 PYTHON ?= python3
 BIN := .venv/bin
-MEMBERS := core client broker lab
+MEMBERS := core crypto client broker lab peer analytics
 KERNEL := core/kernel/pyproject.toml $(wildcard $(addprefix core/kernel/,Cargo.toml .cargo/config.toml \
   matching/Cargo.toml matching/src/*.rs matching/src/*/*.rs binding/Cargo.toml binding/src/*.rs))
 
-.PHONY: setup kernel test lint format demo bench nightly fuzz lock clean
+.PHONY: setup setup-analytics kernel test lint format demo bench nightly fuzz lock clean
 setup: .venv/.ready
 
 .venv/.ready: requirements.lock scripts/setup.sh $(MEMBERS:%=%/pyproject.toml) $(KERNEL)
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(MEMBERS)
 	@touch $@
+
+setup-analytics: .venv/.ready
+	@sh scripts/setup.sh --analytics
 
 kernel: .venv/.ready
 	@sh scripts/setup.sh --kernel
@@ -59,11 +63,14 @@ fuzz: .venv/.ready
 	    || { tail -30 build/fuzz/$$target.log; exit 1; }; \
 	done
 
-OURS := plait plait-core plait-broker plait-lab
+OURS := plait plait-core plait-crypto plait-broker plait-lab plait-peer plait-analytics
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
 	  --custom-compile-command "make lock" $(OURS:%=--no-emit-package %) \
 	  --group dev $(MEMBERS:%=%/pyproject.toml) -o requirements.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
+	  --custom-compile-command "make lock" $(OURS:%=--no-emit-package %) \
+	  --constraint requirements.lock --extra spark analytics/pyproject.toml -o requirements-analytics.lock
 
 clean:
 	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache

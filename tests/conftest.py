@@ -14,13 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import HealthCheck, settings
 
 NIGHTLY = bool(os.environ.get("PLAIT_NIGHTLY"))
 
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("nightly", parent=settings.get_profile("default"), max_examples=5_000)
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, print_blob=True
+)  # the same examples everywhere: what passes here passes there; nightly looks for new ones
+settings.register_profile("nightly", parent=settings.get_profile("default"), derandomize=False, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+uvloop.new_event_loop().close()
+"""The first one opens a pipe that the process keeps: no test is to be blamed for it."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,6 +16,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plait_core": set(),
     "plait_kernel": {"plait_core"},
     "plait_crypto": {"plait_core"},
+    "plait_keyserver": {"plait_core", "plait_crypto"},
     "plait_broker": {"plait_core", "plait_crypto"},
     "plait_peer": {"plait_core", "plait_crypto"},
     "plait": {"plait_core", "plait_crypto"},
@@ -67,7 +68,24 @@ def test_imports_follow_the_design(package: str, path: Path) -> None:
     assert ours <= MAY_IMPORT[package], f"{path} must not import {sorted(ours - MAY_IMPORT[package])}"
 
 
-@pytest.mark.parametrize("path", modules(ROOT / "core" / "plait_core"), ids=by_path)
+BROKER = ROOT / "broker" / "plait_broker"
+FACES = {"command.py", "testing.py", "__main__.py"}
+
+
+def protocols() -> list[Path]:
+    """The broker's own rooms without I/O: what lies about, and three beside it."""
+    about = [path for path in sorted(BROKER.glob("*.py")) if path.name not in FACES]
+    return about + [path for room in ("overlay", "finding", "explain") for path in modules(BROKER / room)]
+
+
+@pytest.mark.parametrize("path", protocols(), ids=by_path)
+def test_the_brokers_protocol_does_no_io(path: Path) -> None:
+    assert not set(imports(path)) & NO_IO
+
+
+@pytest.mark.parametrize(
+    "path", [*modules(ROOT / "core" / "plait_core"), *modules(ROOT / "crypto" / "plait_crypto")], ids=by_path
+)
 def test_the_core_does_no_io(path: Path) -> None:
     allowed = ASKS_OUTSIDE.get("/".join(path.parts[-2:]), set())
     assert not set(imports(path)) & NO_IO - allowed
@@ -90,7 +108,8 @@ def test_distributions_declare_what_they_import(package: str) -> None:
     home = packages()[package].parent
     project = tomllib.loads((home / "pyproject.toml").read_text())["project"]
     groups = [project.get("dependencies", []), *project.get("optional-dependencies", {}).values()]
-    declared = {_import_name(entry) for group in groups for entry in group} | {package}
+    beside = {name for name, path in packages().items() if path.parent == home}
+    declared = {_import_name(entry) for group in groups for entry in group} | beside
     third_party = {
         name for path in modules(packages()[package]) for name in imports(path) if name not in sys.stdlib_module_names
     }

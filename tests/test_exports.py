@@ -23,6 +23,12 @@ LATE = ["plait_core", "plait"]
 DOORS = [
     *LATE,
     "plait_broker",
+    "plait_analytics",
+    "plait_peer",
+    "plait_crypto",
+    "plait_crypto.hazmat",
+    "plait_crypto.keyserver",
+    "plait_keyserver",
     *(f"plait_core.{module.name}" for module in pkgutil.iter_modules(plait_core.__path__) if module.ispkg),
 ]
 

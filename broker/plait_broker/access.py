@@ -58,6 +58,10 @@ class Caller:
     address: str = ""
     certificate: str = ""
     """The common name of its verified certificate; empty without one."""
+    dialled: str = ""
+    """Where this broker has connected to, when it did."""
+    vouched: bool = False
+    """Whether the overlay's authority vouches for it: it is a broker."""
 
 
 class Gate(Protocol):

@@ -19,11 +19,12 @@ import click
 
 from plait_core.errors import PlaitError
 
-from .configuration import Configuration, ConfigurationError, Options, read_configuration
-from .journal import write_to_stderr
-from .server import BrokerServer
-from .signals import handled
-from .tls import server_context
+from .face.collecting import calm_collector
+from .face.configuration import Configuration, ConfigurationError, Options, read_configuration
+from .face.journal import write_to_stderr
+from .face.server import BrokerServer
+from .face.signals import handled
+from .face.tls import overlay_contexts, server_context
 
 OPEN_FILES: Final = 16_384
 """Soft limit that a broker gives itself where it may. Many systems start at 1,024, for programs that use select()."""
@@ -33,20 +34,16 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
 log: Final = logging.getLogger(__name__)
 
 
-def _not_available(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    if value:
-        raise click.UsageError(f"{parameter.opts[0]} is not available yet in this version", context)
-
-
-def _options(given: dict[str, str | None], links: tuple[str, ...]) -> Options:
-    keys = {"token_file": "access.token_file"}
+def _options(given: dict[str, str | None], **several: tuple[str, ...]) -> Options:
+    keys = {"token_file": "access.token_file", "advertise": "overlay.advertise", "telemetry": "telemetry.directory"}
     found: dict[str, tuple[str, object]] = {
         keys.get(name, name): (f"--{name.replace('_', '-')}", value)
         for name, value in given.items()
         if value is not None
     }
-    if links:
-        found["overlay.links"] = ("--link", list(links))
+    for name, values in several.items():
+        if values:
+            found[f"overlay.{name}"] = (f"--{name.removesuffix('s')}", list(values))
     return found
 
 
@@ -58,7 +55,10 @@ def _options(given: dict[str, str | None], links: tuple[str, ...]) -> Options:
 @click.option("--data", metavar="DIR", help="Where events for durable subscriptions are kept; without it nowhere.")
 @click.option("--token-file", metavar="FILE", help="Holds a token; who has it may do everything.")
 @click.option("--link", "links", multiple=True, metavar="H:P", help="Another broker to link to; as often as there are.")
-@click.option("--telemetry", metavar="DIR", callback=_not_available, expose_value=False, hidden=True)
+@click.option("--seed", "seeds", multiple=True, metavar="H:P", help="A broker to hear of others from, to choose links.")
+@click.option("--discover", is_flag=True, help="Find brokers on this network segment by multicast.")
+@click.option("--advertise", metavar="H:P", help="Where other brokers can connect, if that is not --listen.")
+@click.option("--telemetry", metavar="DIR", help="Where to record what happens, for `plait analyze`.")
 @click.option("--check-config", is_flag=True, help="Say whether the configuration is right, and end.")
 @click.option("--json", "as_json", is_flag=True, help="The ready line and the log as one JSON object a line.")
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_default=True)
@@ -68,6 +68,8 @@ def broker(
     as_json: bool,
     log_level: str,
     links: tuple[str, ...],
+    seeds: tuple[str, ...],
+    discover: bool,
     **given: str | None,
 ) -> None:
     """Run one broker until SIGTERM or Ctrl+C.
@@ -75,7 +77,9 @@ def broker(
     What is not given comes from PLAIT_BROKER__... variables (PLAIT_BROKER__LISTEN=0.0.0.0:4680), then from --config,
     then from defaults.
     """
-    options = _options(given, links)
+    options = _options(given, links=links, seeds=seeds)
+    if discover:
+        options = {**options, "overlay.discover": ("--discover", True)}
 
     def read() -> Configuration:
         return read_configuration(config, options)
@@ -84,6 +88,8 @@ def broker(
         configuration = read()
         if configuration.tls is not None:
             server_context(configuration.tls)
+        if configuration.overlay.tls is not None:
+            overlay_contexts(configuration.overlay.tls)
     except ConfigurationError as error:
         _fail(str(error), 2)
     if check_config:
@@ -115,6 +121,7 @@ async def serve(configuration: Configuration, read: Callable[[], Configuration],
         async with server:
             if server.drawn_token is not None:
                 _tell_token(server.drawn_token, server)
+            calm_collector()
             _print_ready(server, as_json)
             await stop.wait()
 

@@ -95,7 +95,7 @@ class Confirmations:
 
     def next_deadline(self) -> float | None:
         """When the first waiting event's time is up."""
-        return next((awaited.deadline for awaited in self._waiting.values()), None)
+        return next(iter(self._waiting.values())).deadline if self._waiting else None
 
     def expire(self, now: float) -> list[Party]:
         """Give up on events that waited too long; the parties that did not answer."""
@@ -110,6 +110,11 @@ class Confirmations:
             awaited.code = awaited.code or Code.TIMEOUT
             self._finish(awaited, unanswered)
         return silent
+
+    @property
+    def settled(self) -> bool:
+        """Whether there are outcomes to take."""
+        return bool(self._ready)
 
     def take(self) -> list[Outcome]:
         """Outcomes since the last call."""

@@ -16,12 +16,14 @@ from plait_core.wire.session_frames import CONFIRM, LATE, Full, Late, Notice, No
 
 from .confirmations import Confirmations
 from .counters import Counters
+from .explain.explaining import Explaining
 from .links import Link
 from .outbox import Queued
 from .reasons import DropReason
 from .sessions import Session
 from .settings import BrokerSettings
 from .subscriptions import Subscription
+from .telemetry.telemetry import Telemetry
 
 NOTICE_DELAY_S: Final = 0.05
 """Drops are told of together: at most this long after the first."""
@@ -36,15 +38,18 @@ class Deliveries:
         settings: BrokerSettings,
         counters: Counters,
         confirmations: Confirmations,
+        explaining: Explaining,
         close: Callable[[Subscription, DropReason], None],
         ended: Callable[[Subscription], None],
     ) -> None:
         """`close` ends a subscription whose policy says so; `ended` hears of one that has delivered its last."""
         self.settings = settings
+        self.telemetry: Telemetry | None = None
         self._path = (broker,)
         self._counters = counters
         self._run = self._run_us = 0
         self._confirmations = confirmations
+        self._explaining = explaining
         self._close = close
         self._ended = ended
         self._to_tell: dict[int, Subscription] = {}
@@ -63,8 +68,11 @@ class Deliveries:
                 late = self._late(subscription, delay_us) if subscription.within_us else 0
                 if late is not None:
                     token = tokens[0] if tokens else 0
-                    self._write(link, session, frame, delay_us, ((subscription.id, late | _asks(token), token),))
+                    flags = late | _asks(token) if token else late
+                    self._write(link, session, frame, delay_us, ((subscription.id, flags, token),))
                     subscription.delivered += 1
+                    if self.telemetry is not None:
+                        self.telemetry.delivered(subscription, frame, delay_us, late, now)
                     return
         self._deliver_many(subscriptions, tokens or repeat(0), frame, delay_us, now)
 
@@ -87,7 +95,11 @@ class Deliveries:
                 continue
             named.append((subscription.id, late | _asks(token), token))
             subscription.delivered += 1
+            if self.telemetry is not None:
+                self.telemetry.delivered(subscription, frame, delay_us, late, now)
         for session, deliveries in direct.items():
+            if not deliveries:  # it was too late for all of them
+                continue
             assert session.link is not None, "it took data a moment ago"
             if len(deliveries) <= _NAMED_MAX:
                 self._write(session.link, session, frame, delay_us, deliveries)
@@ -123,6 +135,7 @@ class Deliveries:
     def drop(self, subscription: Subscription, entry: Queued, reason: DropReason, now: float) -> None:
         """One delivery will not be: count it, and tell those concerned."""
         self._counters.dropped[reason] += 1
+        self._explaining.dropped(subscription, entry, reason, now)
         if reason is not DropReason.FORBIDDEN:  # to be told of what one may not hear is to hear of it
             subscription.drop(entry, reason)
             self._to_tell[subscription.number] = subscription
@@ -199,6 +212,9 @@ class Deliveries:
         subscription.delivered += 1
         delivery = (subscription.id, late | _asks(entry.token), entry.token)
         self._write(link, subscription.session, frame, delay_us, (delivery,))
+        if self.telemetry is not None:
+            self.telemetry.delivered(subscription, frame, delay_us, late, now)
+        self._explaining.waited(subscription, entry, delay_us, now)
 
     def _late(self, subscription: Subscription, delay_us: int) -> int | None:
         """The flags that lateness adds, or None when the subscription does not want late events."""

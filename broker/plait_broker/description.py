@@ -6,7 +6,7 @@ name that they gave, their publisher id and their address.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from plait_core.ids import id_text
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from .broker import Broker
 
 Json: TypeAlias = dict[str, Any]
+
+PINGS_COUNTED: Final = 16
+"""Of a link to a broker, the last pings that its loss is a share of: those of some eight seconds."""
 
 
 def counters_facts(counters: Counters) -> Json:
@@ -149,7 +152,8 @@ def advertisement_facts(advertisement: Advertisement) -> Json:
 def describe_links(broker: Broker) -> list[Json]:
     """Its connections: clients, and other brokers."""
     return [
-        link_facts(link, now) | (neighbour_facts(link, broker) if link.neighbour else {}) for link, now in broker.links
+        link_facts(link, now) | (neighbour_facts(link, broker, now) if link.neighbour else {})
+        for link, now in broker.links
     ]
 
 
@@ -161,7 +165,8 @@ def describe_clients(broker: Broker) -> list[Json]:
 def describe_subscriptions(broker: Broker) -> list[Json]:
     """Its subscriptions, those included that are durable and away."""
     away = [durable for durable in broker.durables.all() if durable.subscription is None]
-    return [subscription_facts(open) for open in broker.interest.subscriptions] + list(map(absent_durable_facts, away))
+    all_facts = [*map(subscription_facts, broker.interest.subscriptions), *map(absent_durable_facts, away)]
+    return [{"id": f"{broker.settings.name}/{facts['number']}", **facts} for facts in all_facts]
 
 
 def describe_advertisements(broker: Broker) -> list[Json]:
@@ -182,6 +187,8 @@ def describe_topology(broker: Broker) -> Json:
                 "reachable": sheet.origin in distances,
                 "distance_ms": distances.get(sheet.origin, 0) / 1000,
                 "neighbours": len(sheet.neighbours),
+                "address": sheet.address,
+                "listen": sheet.address or None,
                 "status": "reachable" if sheet.origin in distances else "out of reach",
                 **(broker.describe() if sheet.origin == broker.id else {}),
             }
@@ -195,16 +202,20 @@ def describe_topology(broker: Broker) -> Json:
     }
 
 
-def neighbour_facts(link: Link, broker: Broker) -> Json:
+def neighbour_facts(link: Link, broker: Broker, now: float) -> Json:
     """A link to another broker."""
     neighbour = broker.joining.overlay.neighbours.get(link.neighbour)
     if neighbour is None:
-        return {"role": "broker"}
+        return {"role": "broker", "state": "opening"}
+    missing = neighbour.unanswered(now)
     return {
         "role": "broker",
         "name": neighbour.name,
         "broker": id_text(neighbour.id),
         "delay_ms": round(neighbour.delay_us / 1000, 3),
+        "told_ms": neighbour.told_us / 1000,
         "jitter_ms": round(neighbour.jitter_us / 1000, 3),
+        "loss": round(missing / (missing + min(neighbour.answered, PINGS_COUNTED)), 3) if missing else 0.0,
+        "state": "silent" if missing > 1 else "up",
         "events": neighbour.sent,
     }

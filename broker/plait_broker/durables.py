@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from plait_core.events import EventId
 from plait_core.filters import Filter
 from plait_core.wire import Confirm, EventFrame, Publish
 
@@ -52,6 +53,8 @@ class Durable:
     next_position: int = 0
     """Where to go on reading; of no meaning while it keeps up."""
     since_us: int = 0
+    since: float = 0.0
+    """When it was opened, or its filter changed last, by the broker's own clock; 0 before this broker started."""
     in_flight: set[int] = field(default_factory=set)
     subscription: Subscription | None = None
     keeps_up: bool = False
@@ -244,6 +247,8 @@ class Durables:
         return asked
 
     def next_deadline(self) -> float | None:
+        if self._flush_at is None and not self._again:
+            return None
         due = [*self._again.values()] if self._flush_at is None else [self._flush_at, *self._again.values()]
         return min(due, default=None)
 
@@ -269,6 +274,14 @@ class Durables:
                 self._stage.forgotten.extend(key for key in stage.forgotten if key not in self._by_key)
                 self._flush_at = self._flush_at or now + RETRY_S
         return stage
+
+    def position_of(self, id: EventId) -> int | None:
+        """Where an event is in the log, if that was a short while ago or is still to be."""
+        staged = (entry for stage in (*self._pending.values(), self._stage) for entry in stage.entries)
+        for entry in (*self._tail.values(), *staged):
+            if entry.frame.id == id:
+                return entry.position
+        return None
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

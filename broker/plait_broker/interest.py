@@ -17,6 +17,7 @@ from .joining import Joining
 from .outbox import Waiting
 from .sessions import Advertisement
 from .subscriptions import Subscription
+from .telemetry.telemetry import Telemetry
 
 
 class Interest:
@@ -29,6 +30,7 @@ class Interest:
         self._advertisements: dict[int, Advertisement] = {}
         self._doubtful: dict[int, Advertisement] = {}
         self._numbers = 0
+        self.telemetry: Telemetry | None = None
         self.joining: Joining | None = None
         """The way to other brokers' publishers, which are told of what is wanted here."""
         self.waiting = Waiting()
@@ -44,6 +46,11 @@ class Interest:
         return [subscription for subscription in found if subscription is not None]
 
     @property
+    def parties(self) -> list[Subscription | Durable]:
+        """All who may get events, durable ones attached or not."""
+        return list(self._parties.values())
+
+    @property
     def advertisements(self) -> list[Advertisement]:
         return list(self._advertisements.values())
 
@@ -55,6 +62,8 @@ class Interest:
     def add(self, party: Subscription | Durable) -> None:
         """Events that match its filter go to it from now on."""
         self._file(party)
+        if self.telemetry is not None:
+            self.telemetry.subscribed(party)
         if self.joining is not None:
             self.joining.want(party.number, party.filter)
 
@@ -97,6 +106,8 @@ class Interest:
         subscriptions: list[Subscription] = []
         durables: list[Durable] = []
         parties = self._parties
+        if not parties:
+            return subscriptions, durables
         for number in self._index.match_frame(frame):
             party = parties[number]
             if party.__class__ is Subscription:
@@ -106,18 +117,22 @@ class Interest:
                 durables.append(party)
         return subscriptions, durables
 
+    def meeting(self, filter: Filter) -> list[Filter]:
+        """The filters of all subscriptions that some event of a filter may be for."""
+        return [self._parties[number].filter for number in sorted(self._index.intersecting(filter))]
+
     def advertise(self, advertisement: Advertisement) -> None:
         """Its publisher is told whether anyone is interested, now and whenever that changes."""
         self._advertised.add(advertisement.number, advertisement.filter)
         self._advertisements[advertisement.number] = advertisement
         self._set_matching(advertisement, self._someone_wants(advertisement.filter))
         if self.joining is not None:
-            self.joining.overlay.offer(advertisement.number, advertisement.filter)
+            self.joining.advertise(advertisement.number, advertisement.filter)
 
     def unadvertise(self, advertisement: Advertisement) -> None:
         self._advertised.remove(advertisement.number)
         if self.joining is not None:
-            self.joining.overlay.withdraw(advertisement.number)
+            self.joining.withdraw(advertisement.number)
         del self._advertisements[advertisement.number]
         self._doubtful.pop(advertisement.number, None)
 

@@ -11,20 +11,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from plait_core.filters import EVERYTHING, Filter
+from plait_core.filters import Filter
 from plait_core.ids import Randomness
 from plait_core.matching import Index
 from plait_core.wire import Confirm, ControlFrame, Destination, EventFrame, Forward, Hello
+from plait_core.wire.explaining_frames import MARKED, Telling
 from plait_core.wire.overlay_frames import CONFIRM
 from plait_core.wire.session_frames import Brokers, Code
 
 from .confirmations import LOG, Confirmations, Outcome, Party
 from .counters import Counters
+from .explain.explaining import Explaining
 from .links import Link
+from .offering import Offering
 from .outputs import LinkId
 from .overlay import Arrival, Overlay, OverlaySettings
+from .overlay.identity import Identity
 from .reasons import DropReason
 from .settings import BrokerSettings
+from .telemetry.telemetry import Telemetry
 
 _STORED: Final = 0
 _ANSWERED: Final = 1
@@ -49,10 +54,6 @@ class Held:
     bytes: int = 0
 
 
-IMPLIED: Final = 2**63
-"""The number of what every broker offers for those of its clients that publish without having advertised: anything."""
-
-
 JOIN_S: Final = 3.0
 """For a broker that has links to make, before it serves clients though it has heard of nobody."""
 
@@ -70,6 +71,7 @@ class Joining:
         links: dict[LinkId, Link],
         counters: Counters,
         confirmations: Confirmations,
+        explaining: Explaining,
         randomness: Randomness,
         now: float,
         index: Callable[[], Index],
@@ -79,6 +81,7 @@ class Joining:
         done: Callable[[Asked], None],
         interest_changed: Callable[[], None],
         clock: Callable[[], float],
+        identity: Identity,
         log: int,
         born: int,
         expected: int,
@@ -87,11 +90,14 @@ class Joining:
         self._links = links
         self._counters = counters
         self._confirmations = confirmations
+        self._explaining = explaining
+        self._tracing = explaining.tracing
         self._arrive = arrive
         self._close = close
         self._done = done
         self._interest_changed = interest_changed
         self._now = clock
+        self.telemetry: Telemetry | None = None
         self._held: dict[int, Held] = {}
         """By connection to another broker, copies that it does not take now."""
         self._numbers: dict[int, int] = {}
@@ -105,8 +111,10 @@ class Joining:
         self._handles = 0
         self._arrivals: dict[int, Arrival] = {}
         """Events from elsewhere that are waited for here: to confirmations, each is a publisher of its own."""
-        self.overlay = Overlay(me, settings, self, randomness, now, index, log=log, born=born)
-        self.overlay.offer(IMPLIED, EVERYTHING)
+        self.overlay = Overlay(me, settings, self, randomness, now, index, log=log, born=born, identity=identity)
+        self.offering = Offering(self.overlay, index, now)
+        self._advertising: dict[int, list[Asked]] = {}
+        """By advertisement that not all brokers have seen yet, the requests that wait for that."""
         self.joined = not expected
         """Whether what is published here finds everyone who wants it."""
         self.join_by = now + JOIN_S
@@ -143,7 +151,30 @@ class Joining:
         deadline = self.overlay.next_deadline()
         return min(deadline, now + CALM_S / 2) if self.early else deadline
 
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        if now >= self.overlay.next_deadline():
+            self.overlay.tick(now)
+            self.offering.review(now)
+
     # --- for the broker -----------------------------------------------------------------------------------------------
+
+    def advertise(self, number: int, filter: Filter) -> None:
+        """A client advertises."""
+        self._advertising[number] = []
+        self.offering.advertise(number, filter)
+
+    def withdraw(self, number: int) -> None:
+        """It does so no more."""
+        self._advertising.pop(number, None)
+        self.offering.withdraw(number)
+
+    def answer_when_offered(self, number: int, asked: Asked) -> bool:
+        """Whether all brokers have seen an advertisement; else its request is answered once they have."""
+        waiting = self._advertising.get(number)
+        if waiting is not None:
+            waiting.append(asked)
+        return waiting is None
 
     def want(self, number: int, filter: Filter) -> None:
         """A subscription is there, or has another filter: what is new is asked for before what was is taken back."""
@@ -183,11 +214,14 @@ class Joining:
         self, frame: EventFrame, homes: list[int], delay_us: int, now: float, confirm: Confirm
     ) -> Iterable[Party]:
         """Send an event to these brokers; the parties that its publisher waits for."""
-        subscribers = confirm is Confirm.SUBSCRIBERS
-        named = self.overlay.publish(frame, homes, delay_us, CONFIRM if subscribers else 0, now)
+        subscribers = bool(confirm) and confirm is Confirm.SUBSCRIBERS
+        flags = CONFIRM if subscribers else 0
+        if self._tracing.live and frame.id in self._tracing.live:
+            flags |= MARKED
+        named = self.overlay.publish(frame, homes, delay_us, flags, now)
         if not confirm:
             return ()
-        parties = [(-home, position) for home, position in named]
+        parties = [(-home, position) for home, position, _ in named]
         if subscribers:
             self._awaited.update(dict.fromkeys(parties))
         return parties
@@ -202,6 +236,9 @@ class Joining:
 
     def wait_for(self, arrival: Arrival, parties: set[Party], matched: int, now: float) -> None:
         """Be in charge of an event once it is stored, if it is to be, and answer for it once all have it."""
+        if not parties and not arrival.flags & CONFIRM:
+            self.overlay.take(arrival.root, arrival.position, now)
+            return
         stored = {party for party in parties if party[0] == LOG}
         if stored:
             self._begin(arrival, _STORED, 0, stored, now)
@@ -229,7 +266,7 @@ class Joining:
 
     def destinations(self, frame: EventFrame) -> list[int]:
         """The other brokers that an event must reach."""
-        return self.overlay.destinations(frame) if len(self.overlay.wanted) else []
+        return self.overlay.wanted.match(frame)
 
     def pump(self, link: Link) -> bool:
         """A connection to another broker takes bytes again: write what waited for it. Whether something still does."""
@@ -240,7 +277,12 @@ class Joining:
         while held.copies and link.takes_data:
             frame, tid, delay_us, flags, path, destinations, since = held.copies.popleft()
             held.bytes -= len(frame.block)
-            link.forward(frame, tid, delay_us + round((now - since) * 1_000_000), flags, path, destinations)
+            waited_us = round((now - since) * 1_000_000)
+            link.forward(frame, tid, delay_us + waited_us, flags, path, destinations)
+            if self.telemetry is not None:
+                self._record(link, frame, delay_us + waited_us, path, destinations)
+            if flags & MARKED:
+                self._sent(link, frame, delay_us + waited_us, path, destinations, waited_us)
         if not held.copies:
             del self._held[link.id]
         return bool(held.copies)
@@ -292,6 +334,10 @@ class Joining:
             self._counters.forwarded += 1
         if known.takes_data and link not in self._held:
             known.forward(frame, tid, delay_us, flags, path, destinations)
+            if self.telemetry is not None:
+                self._record(known, frame, delay_us, path, destinations)
+            if flags & MARKED:
+                self._sent(known, frame, delay_us, path, destinations, 0)
             return
         held = self._held.setdefault(link, Held())
         if held.bytes > HELD_BYTES_MAX:  # its publisher's broker still has it, and will send it again
@@ -323,14 +369,50 @@ class Joining:
         else:
             self._confirmations.acknowledge(party, matched)
 
-    def lost(self, home: int, position: int, reason: str) -> None:
+    def lost(self, home: int, position: int, frame: EventFrame, reason: str) -> None:
+        self._explaining.lost(frame, reason, 0, [home], self._now())
         self._counters.dropped[DropReason(reason)] += 1
         party = (-home, position)
         self._awaited.pop(party, None)
         self._confirmations.fail(party, Code.UNAVAILABLE, f"{self._name(home)} does not get it: {reason}")
 
+    def ended(self, frame: Forward, destinations: Sequence[Destination], reason: str) -> None:
+        self._counters.dropped[DropReason(reason)] += 1
+        self._explaining.lost(frame, reason, frame.delay_us, destinations, self._now())
+
+    def told(self, frame: Telling) -> None:
+        self._explaining.hear(frame, self._now())
+
+    def offered(self, number: int) -> None:
+        self.offering.seen(number)
+        for asked in self._advertising.pop(number, ()):
+            self._done(asked)
+
     def interest_changed(self) -> None:
         self._interest_changed()
+
+    def _sent(
+        self,
+        link: Link,
+        frame: EventFrame,
+        delay_us: int,
+        path: tuple[int, ...],
+        destinations: Sequence[Destination],
+        waited_us: int,
+    ) -> None:
+        """A copy of a marked event is written."""
+        neighbour = self.overlay.neighbours.get(link.neighbour)
+        if neighbour is not None:
+            to = (neighbour.id, round(neighbour.delay_us))
+            self._tracing.sent(frame, to, delay_us, path, destinations, waited_us, self._now())
+
+    def _record(
+        self, link: Link, frame: EventFrame, delay_us: int, path: tuple[int, ...], destinations: Sequence[Destination]
+    ) -> None:
+        neighbour = self.overlay.neighbours.get(link.neighbour)
+        if neighbour is not None and self.telemetry is not None:
+            at = self._now()
+            self.telemetry.forwarded(frame, neighbour.id, delay_us, len(path), len(destinations), at)
 
     def _name(self, broker: int) -> str:
         return self.overlay.map.name(broker) or f"broker {broker:016x}"

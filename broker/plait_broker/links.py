@@ -20,12 +20,16 @@ from plait_core.wire import (
     FrameDecoder,
     Handshake,
     Hello,
+    Role,
+    Welcome,
     encode_frame,
 )
 from plait_core.wire.delivering import Named
 
 from .access import Caller
+from .finding.meeting import Meeting
 from .outputs import LinkId, Send
+from .pace import Pace
 
 if TYPE_CHECKING:
     from .sessions import Session
@@ -36,6 +40,13 @@ BURST_BYTES_MAX: Final = 1 << 20
 CONTROL_BYTES_MAX: Final = 1 << 20
 """Control bytes for an end that takes nothing: enough for thousands of notices. Beyond it the connection is closed."""
 
+CONTROL_PER_S: Final = 50_000.0
+"""Control frames of one other broker. What it has to say follows from the events between the two and from the brokers
+behind it: some thousands a second at the highest rates measured. More than this cannot even be handled."""
+
+CONTROL_BURST: Final = 100_000.0
+"""After a silence, or when a link comes up in a large overlay and everything is told at once."""
+
 
 class Link:
     """One connection."""
@@ -45,18 +56,21 @@ class Link:
         "_control_waiting",
         "_data",
         "_outgoing",
+        "_spoken",
         "caller",
         "closing",
         "data_bytes",
         "decoder",
-        "dialled",
+        "farewell",
         "frame_since",
         "handshake",
         "heard_at",
         "hello",
         "id",
+        "meeting",
         "neighbour",
         "opened_at",
+        "pace",
         "pinged_at",
         "session",
         "writable",
@@ -77,9 +91,14 @@ class Link:
         self.decoder = FrameDecoder(limits)
         self.handshake = Handshake.acceptor(capabilities)
         self.session: Session | None = None
-        self.dialled = False
+        self.meeting: Meeting | None = None
+        """How far this broker and another have come in trusting each other, if the other end is one."""
         self.neighbour = 0
         """The broker at the other end, if it is one and has been let in."""
+        self.farewell = ""
+        """The code by which the other end has closed it."""
+        self.pace = Pace(CONTROL_PER_S, CONTROL_BURST, now)
+        """Of control frames, for a broker at the other end."""
         self.hello: Hello | None = None
         self.opened_at = now
         self.heard_at = now
@@ -95,11 +114,22 @@ class Link:
         self._control: list[bytes] = []
         self._data = DeliveryWriter()
         self._control_waiting = 0
+        self._spoken = 0
 
     @property
     def version(self) -> int:
         """What frames are written in."""
         return self.handshake.version
+
+    @property
+    def who(self) -> str:
+        """The other end, for the log, if it is a broker; it may not be the one that it says."""
+        peer = self.handshake.peer
+        if isinstance(peer, Welcome):
+            return f"broker {peer.broker_name} at {self.caller.dialled or self.caller.address}"
+        if isinstance(peer, Hello) and peer.role is Role.BROKER:
+            return f"broker {peer.name} from {self.caller.address}"
+        return f"the broker at {self.caller.dialled}" if self.caller.dialled else ""
 
     @property
     def takes_data(self) -> bool:
@@ -127,8 +157,8 @@ class Link:
         must not arrive before what was sent to it."""
         if self.closing:
             return
-        version = self.version if self.session is not None or self.neighbour else HANDSHAKE_VERSION
-        data = encode_frame(frame, version)
+        met = self.meeting is None or self.neighbour  # until then either end speaks as everyone can
+        data = encode_frame(frame, self.version if met else HANDSHAKE_VERSION)
         self._outgoing[self.id] = self
         if behind:
             self.data_bytes = self._data.append(data)
@@ -141,7 +171,8 @@ class Link:
         """Queue an event for these subscriptions of the other end."""
         if not self.data_bytes:
             self._outgoing[self.id] = self
-        self.data_bytes = self._data.deliver(frame, delay_us, path, deliveries, self.handshake.version)
+        version = self._spoken or self._speak()
+        self.data_bytes = self._data.deliver(frame, delay_us, path, deliveries, version)
 
     def forward(
         self,
@@ -155,8 +186,13 @@ class Link:
         """Queue an event for the broker at the other end, which is to bring it to these."""
         if not self.data_bytes:
             self._outgoing[self.id] = self
-        version = self.handshake.version
+        version = self._spoken or self._speak()
         self.data_bytes = self._data.forward(frame, tid, delay_us, flags, path, destinations, version)
+
+    def _speak(self) -> int:
+        """What events are written in. They come after the handshake, so it changes no more."""
+        self._spoken = self.handshake.version
+        return self._spoken
 
     def set_writable(self, writable: bool) -> None:
         """The other end takes bytes again, or no more for now."""

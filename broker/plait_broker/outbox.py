@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from plait_core.events import EventId
 from plait_core.limits import PRIORITY_MAX
 from plait_core.wire import EventFrame
 from plait_core.wire.session_frames import Full
@@ -97,6 +98,16 @@ class Outbox:
             lane = self._lanes.get(priority)
             if lane:
                 return self._taken(lane, lane.popleft())
+        return None
+
+    def find(self, id: EventId) -> tuple[int, Queued] | None:
+        """Where an event waits: how many go before it, and its delivery."""
+        before = 0
+        for priority in range(PRIORITY_MAX, -1, -1):
+            for entry in self._lanes.get(priority, ()):
+                if entry.frame.id == id:
+                    return before, entry
+                before += 1
         return None
 
     def clear(self) -> Iterator[Queued]:

@@ -30,6 +30,14 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
+class Dial:
+    """Connect to another broker: report the link as `connected`, dialled, or that it is `unreachable`."""
+
+    address: str
+    """HOST:PORT, as someone has written it."""
+
+
+@dataclass(frozen=True, slots=True)
 class LogRecord:
     """One event of the log. Positions rise by one; `block` is the event block as it came."""
 
@@ -76,7 +84,7 @@ class Fetch:
     since_us: int = 0
 
 
-Output: TypeAlias = Send | Close | Persist | Fetch
+Output: TypeAlias = Send | Close | Persist | Fetch | Dial
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,8 @@ class Recovered:
     """The newest records, ascending: they refill the memory of duplicates."""
     log: int = 0
     """The log's identity, drawn when it was made: a wiped one comes back as another. 0: there is no log."""
+    log_secret: bytes = b""
+    """What the log's identity follows from: with it a broker shows others that it is this log's."""
 
 
 NOTHING_RECOVERED = Recovered()

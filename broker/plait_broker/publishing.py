@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from plait_core.duplicates import DuplicateWindow, Sighting
+from plait_core.duplicates import NEW, DuplicateWindow, Sighting
 from plait_core.events import EventId
 from plait_core.filters import Filter
 from plait_core.limits import CLOSE_TEXT_MAX
 from plait_core.wire import Confirm, EventFrame, Publish
+from plait_core.wire.explaining_frames import MARKED
 from plait_core.wire.overlay_frames import CONFIRM, LOGGED
 from plait_core.wire.session_frames import DURABLE, LATE, REPLAYED, Code, Late
 
@@ -20,6 +21,7 @@ from .confirmations import LOG, Confirmations, Party
 from .counters import Counters
 from .delivery import Deliveries
 from .durables import Durable, Durables, Entry
+from .explain.explaining import Explaining
 from .interest import Interest
 from .joining import Joining
 from .outbox import Queued
@@ -28,6 +30,7 @@ from .reasons import DropReason
 from .sessions import Session
 from .settings import BrokerSettings
 from .subscriptions import Subscription
+from .telemetry.telemetry import Telemetry
 
 REFUSALS_MAX: Final = 65_536
 """Refused events that are remembered, of all publishers: what sixteen of them may have unconfirmed at once."""
@@ -60,16 +63,21 @@ class Publishing:
         deliveries: Deliveries,
         durables: Durables,
         confirmations: Confirmations,
+        explaining: Explaining,
         wall_offset_us: int,
     ) -> None:
         self.settings = settings
         self.log_filter: Filter | None = None
+        self.telemetry: Telemetry | None = None
         self.duplicates = DuplicateWindow(settings.duplicate_window, settings.publishers_max)
         self._counters = counters
         self._interest = interest
         self._deliveries = deliveries
         self._durables = durables
         self._confirmations = confirmations
+        self._explaining = explaining
+        self._tracing = explaining.tracing
+        self._remembered = explaining.memory.events
         self._wall_offset_us = wall_offset_us
         self._tokens = 0
         self._refusals: OrderedDict[EventId, Refused] = OrderedDict()
@@ -83,28 +91,45 @@ class Publishing:
 
     def publish(self, session: Session, frame: Publish, now: float) -> None:
         """One event from its publisher; Refused when it goes nowhere."""
+        if self._joining is not None and not self._joining.offering.has(session, frame):
+            if not self._joining.offering.hold(session, frame, now):
+                message = "too many events wait for other brokers to learn what is published here"
+                raise Refused(DropReason.OUTBOX_ITEMS, Code.LIMIT, message, "advertise first", retryable=True)
+            return
+        self.publish_offered(session, frame, 0, now)
+
+    def publish_offered(self, session: Session, frame: Publish, waited_us: int, now: float) -> None:
+        """The same, of which the other brokers know that it may come."""
         self._counters.published += 1
         session.published += 1
         if not self._admit(session, frame):
             return
-        subscriptions, durables = self._interest.match(frame)
+        marked = self._tracing.live
+        subscriptions, durables = self._tracing.match(frame) if marked else self._interest.match(frame)
         homes = self._joining.destinations(frame) if self._joining is not None else []
         for subscription in subscriptions:
             if not subscription.session.subscribe_open:
-                subscriptions = self._permitted(subscriptions, frame)
+                subscriptions = self._permitted(subscriptions, frame, now)
                 break
+        self._remembered.append((now, frame, homes))
+        if self.telemetry is not None:
+            matched = len(subscriptions) + len(durables)
+            self.telemetry.published(frame, matched, len(homes), session.link_delay_us + waited_us, now)
+        if marked:
+            self._tracing.published(frame, len(subscriptions) + len(durables), homes, session.link_delay_us + waited_us)
         if not subscriptions and not durables and not homes:
             self._counters.dropped[DropReason.UNMATCHED] += 1
-        self._disseminate(session, frame, subscriptions, durables, homes, now)
+        self._disseminate(session, frame, subscriptions, durables, homes, waited_us, now)
 
     # --- admit --------------------------------------------------------------------------------------------------------
 
     def _admit(self, session: Session, frame: Publish) -> bool:
         """Whether the event is to go on; False for one that was here before, which is no error."""
-        if frame.publisher != session.publisher or not frame.publisher:
+        publisher = frame.publisher
+        if publisher != session.publisher or not publisher:
             raise Refused(DropReason.NOT_ALLOWED, Code.NOT_ALLOWED, "published under an id that is not this client's")
-        sighting = self.duplicates.see(frame.publisher, frame.sequence)
-        if sighting is not Sighting.NEW:
+        sighting = self.duplicates.see(publisher, frame.sequence)
+        if sighting is not NEW:
             return self._seen_before(frame, sighting)
         try:
             self._check(session, frame)
@@ -167,9 +192,10 @@ class Publishing:
         subscriptions: list[Subscription],
         durables: list[Durable],
         homes: list[int],
+        waited_us: int,
         now: float,
     ) -> None:
-        confirm, tokens, delay_us = frame.confirm, None, session.link_delay_us
+        confirm, tokens, delay_us = frame.confirm, None, session.link_delay_us + waited_us
         parties: set[Party] = set()
         if confirm or durables or self.log_filter is not None:
             subscribers = confirm is Confirm.SUBSCRIBERS
@@ -182,33 +208,68 @@ class Publishing:
         if confirm:
             count = len(subscriptions) + len(durables)
             self._confirmations.begin(frame.publisher, frame.sequence, count, parties, now)
-        if subscriptions:
+        if subscriptions and not self._tracing.live:
             self._deliveries.deliver(subscriptions, tokens, frame, delay_us, now)
+        elif subscriptions:
+            self._deliver_marked(subscriptions, tokens, frame, delay_us, now)
 
     def arrive(self, arrival: Arrival, now: float) -> None:
         """One event from another broker's publisher, for whoever it matches here."""
         frame, joining = arrival.frame, self._joining
         assert joining is not None, "events come through it"
         asked = bool(arrival.flags & CONFIRM)
-        if self.duplicates.see(frame.publisher, frame.sequence) is not Sighting.NEW:
-            self._counters.dropped[DropReason.DUPLICATE] += 1
-            joining.in_charge(arrival, now)
-            if asked:
-                joining.answered(arrival, 0, "")
+        if self.duplicates.see(frame.publisher, frame.sequence) is not NEW:
+            self._repeated(arrival, now)
             return
         self._counters.arrived += 1
-        subscriptions, durables = self._interest.match(frame)
+        delay_us = arrival.delay_us
+        if now > arrival.at:  # others had to come first
+            delay_us += round((now - arrival.at) * 1_000_000)
+        if frame.lifetime_us and delay_us > frame.lifetime_us:
+            self._expire(arrival, delay_us, now)
+            return
+        self._remembered.append((now, frame, arrival))
+        marked = arrival.flags & MARKED
+        if marked:
+            self._tracing.follow(frame, arrival.root, now)
+        subscriptions, durables = self._tracing.match(frame) if marked else self._interest.match(frame)
         if arrival.flags & LOGGED:
             subscriptions = []
-        if not all(subscription.session.subscribe_open for subscription in subscriptions):
-            subscriptions = self._permitted(subscriptions, frame)
-        delay_us = arrival.delay_us + max(0, round((now - arrival.at) * 1_000_000))
+        for subscription in subscriptions:
+            if not subscription.session.subscribe_open:
+                subscriptions = self._permitted(subscriptions, frame, now)
+                break
+        if marked:
+            self._tracing.arrived(arrival, len(subscriptions) + len(durables), delay_us)
+        if self.telemetry is not None:
+            self.telemetry.arrived(frame, arrival.root, len(subscriptions) + len(durables), delay_us, now)
         parties: set[Party] = set()
         tokens = self._new_tokens(subscriptions, parties) if asked else None
         self._log(frame, durables, parties, delay_us, now, subscribers=asked)
         joining.wait_for(arrival, parties, len(subscriptions) + len(durables), now)
         if subscriptions:
-            self._deliveries.deliver(subscriptions, tokens, frame, delay_us, now)
+            deliver = self._deliver_marked if self._tracing.live else self._deliveries.deliver
+            deliver(subscriptions, tokens, frame, delay_us, now)
+
+    def _repeated(self, arrival: Arrival, now: float) -> None:
+        """An event that was here before: it has had its place in its stream, and is handed on no more."""
+        joining = self._joining
+        assert joining is not None, "it came through it"
+        self._counters.dropped[DropReason.DUPLICATE] += 1
+        self._explaining.ended(arrival.frame, DropReason.DUPLICATE, now)
+        joining.in_charge(arrival, now)
+        if arrival.flags & CONFIRM:
+            joining.answered(arrival, 0, "")
+
+    def _expire(self, arrival: Arrival, delay_us: int, now: float) -> None:
+        """An event that came too late for anyone: it has had its place in its stream, and dies here."""
+        joining = self._joining
+        assert joining is not None, "it came through it"
+        self._counters.dropped[DropReason.EXPIRED] += 1
+        self._explaining.lost(arrival.frame, DropReason.EXPIRED, delay_us, [joining.overlay.me], now)
+        joining.in_charge(arrival, now)
+        if arrival.flags & CONFIRM:
+            joining.answered(arrival, 0, Code.EXPIRED)
 
     def _log(
         self,
@@ -224,6 +285,8 @@ class Publishing:
         if durables or (self.log_filter is not None and self.log_filter.matches(frame.attributes())):
             position = self._durables.log(frame, delay_us, self.wall_us(now), durables)
             self._counters.logged += 1
+            if self._tracing.live:
+                self._tracing.stored(frame, durables, delay_us)
             parties.add((LOG, position))
             if subscribers:
                 parties.update((durable.number, position) for durable in durables)
@@ -236,11 +299,23 @@ class Publishing:
             parties.add((subscription.number, token))
         return tokens
 
-    def _permitted(self, subscriptions: list[Subscription], frame: EventFrame) -> list[Subscription]:
+    def _deliver_marked(
+        self, subscriptions: list[Subscription], tokens: list[int] | None, frame: EventFrame, delay_us: int, now: float
+    ) -> None:
+        """While some event is marked: this one may be it."""
+        before = [(subscription, subscription.delivered) for subscription in subscriptions]
+        self._deliveries.deliver(subscriptions, tokens, frame, delay_us, now)
+        self._tracing.handed(frame, before, delay_us)
+
+    def _permitted(self, subscriptions: list[Subscription], frame: EventFrame, now: float) -> list[Subscription]:
         attributes = frame.attributes()
-        allowed = [
-            s for s in subscriptions if s.session.subscribe_open or s.session.principal.subscribe.permit(attributes)
-        ]
+        allowed: list[Subscription] = []
+        for subscription in subscriptions:
+            session = subscription.session
+            if session.subscribe_open or session.principal.subscribe.permit(attributes):
+                allowed.append(subscription)
+            else:
+                self._explaining.forbidden(frame, subscription, now)
         self._counters.dropped[DropReason.FORBIDDEN] += len(subscriptions) - len(allowed)
         return allowed
 
@@ -319,3 +394,7 @@ class Publishing:
         durable.in_flight.add(position)
         flags = DURABLE | (LATE if late else 0) | (REPLAYED if replayed else 0)
         self._deliveries.write(subscription, frame, delay_us, flags, position)
+        if self.telemetry is not None:
+            self.telemetry.delivered_durably(subscription, frame, delay_us, late=late, replayed=replayed, now=now)
+        if self._tracing.live:
+            self._tracing.delivered(frame, [durable], delay_us)

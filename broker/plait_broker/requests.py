@@ -9,7 +9,8 @@ from typing import TypeVar
 from plait_core.errors import FilterError
 from plait_core.filters import Filter, parse
 from plait_core.limits import CLOSE_TEXT_MAX
-from plait_core.wire import ControlFrame
+from plait_core.wire import Confirm, ControlFrame, Publish
+from plait_core.wire.explaining_frames import Trace
 from plait_core.wire.session_frames import (
     Acknowledge,
     Advertise,
@@ -30,9 +31,10 @@ from .confirmations import Confirmations
 from .counters import Counters
 from .delivery import Deliveries
 from .durables import Asked, Durable, Durables
+from .explain.tracing import Tracing
 from .interest import Interest
 from .outbox import Outbox
-from .publishing import Publishing
+from .publishing import Publishing, Refused
 from .reasons import DropReason
 from .sessions import Advertisement, Session
 from .settings import BrokerSettings
@@ -64,6 +66,7 @@ class Requests:
         durables: Durables,
         confirmations: Confirmations,
         publishing: Publishing,
+        tracing: Tracing,
     ) -> None:
         self.settings = settings
         self._counters = counters
@@ -72,6 +75,7 @@ class Requests:
         self._durables = durables
         self._confirmations = confirmations
         self._publishing = publishing
+        self._tracing = tracing
 
     def handle(self, session: Session, frame: ControlFrame, now: float) -> bool:
         """Carries out a request; False when the frame is none."""
@@ -86,6 +90,8 @@ class Requests:
                 self._answered(session, request, self._unadvertise, frame, now)
             case Acknowledge(request=request):
                 self._answered(session, request, self._acknowledge, frame, now)
+            case Trace(request=request):
+                self._answered(session, request, self._trace, frame, now)
             case _:
                 return False
         return True
@@ -116,6 +122,7 @@ class Requests:
         if terms.durable:
             return self._subscribe_durable(session, terms, filter, now)
         subscription = Subscription(self._interest.new_number(), session, terms, filter, self._outbox(terms))
+        subscription.since = now
         session.subscriptions[subscription.id] = subscription
         self._interest.add(subscription)
         return self._installed(subscription.number, session, terms)
@@ -133,35 +140,39 @@ class Requests:
         if terms.durable != known.terms.durable:
             raise RequestFailed(Code.TAKEN, "a subscription cannot become durable, or another one", "open a new one")
         before, filter_before = known.terms, known.filter
-        self._set_terms(known, terms, filter)
+        self._set_terms(known, terms, filter, now)
         if durable is None:
             return self._installed(known.number, session, terms)
 
         def undo(now: float) -> None:
             if _is_open(known) and known.terms is terms:
-                self._set_terms(known, before, filter_before)
+                self._set_terms(known, before, filter_before, now)
 
         self._durables.touch(durable, now, Asked(session.id, terms.request, undo))
         return False
 
-    def _set_terms(self, known: Subscription, terms: Subscribe, filter: Filter) -> None:
+    def _set_terms(self, known: Subscription, terms: Subscribe, filter: Filter, now: float) -> None:
         known.terms = terms
         known.within_us = terms.within_us
         known.outbox.items_max, known.outbox.bytes_max, known.outbox.full = self._bounds(terms)
         if filter != known.filter:
-            self._interest.change(known.durable if known.durable is not None else known, filter)
+            party = known.durable if known.durable is not None else known
+            self._interest.change(party, filter)
             known.filter = filter
+            party.since = now
 
     def _subscribe_durable(self, session: Session, terms: Subscribe, filter: Filter, now: float) -> bool:
         owner = session.principal.name
         durable = self._durables.find(owner, terms.durable)
         if durable is None:
             durable = self._new_durable(owner, terms, filter)
+            durable.since = now
         elif durable.subscription is not None:
             raise RequestFailed(Code.TAKEN, f"durable subscription {terms.durable!r} is in use", retryable=True)
         filter_before = durable.filter
         if durable.filter != filter:
             self._interest.change(durable, filter)
+            durable.since = now
         subscription = Subscription(durable.number, session, terms, filter, self._outbox(terms))
         subscription.durable = durable
         session.subscriptions[subscription.id] = subscription
@@ -258,6 +269,23 @@ class Requests:
         items_max = min(terms.items_max, self.settings.outbox_items_max)
         return items_max, min(terms.bytes_max, self.settings.outbox_bytes_max), terms.full
 
+    # --- marked events ------------------------------------------------------------------------------------------------
+
+    def _trace(self, session: Session, frame: Trace, now: float) -> bool:
+        """Publish an event like any other, with its steps told."""
+        event, tracing = Publish(Confirm.NONE, frame.block), self._tracing
+        if not tracing.mark(session.id, event.id, now):
+            raise RequestFailed(Code.LIMIT, "too many events are traced here", "try again in a second", retryable=True)
+        try:
+            self._publishing.publish(session, event, now)
+        except Refused as refused:
+            tracing.unmark(event.id)
+            self._counters.refused += 1
+            self._counters.dropped[refused.reason] += 1
+            code = Code(refused.code)
+            raise RequestFailed(code, refused.message, refused.hint, retryable=refused.retryable) from refused
+        return True
+
     # --- acknowledgements ---------------------------------------------------------------------------------------------
 
     def _acknowledge(self, session: Session, frame: Acknowledge, now: float) -> bool:
@@ -285,16 +313,17 @@ class Requests:
     def _advertise(self, session: Session, frame: Advertise, now: float) -> bool:
         filter = _usable(frame.filter, session.principal.publish)
         known = session.advertisements.get(frame.advertisement)
-        if known is not None:
-            self._interest.unadvertise(known)
-        elif len(session.advertisements) >= self.settings.session_advertisements_max:
+        if known is None and len(session.advertisements) >= self.settings.session_advertisements_max:
             raise RequestFailed(Code.LIMIT, f"{len(session.advertisements)} advertisements are open in this session")
         number = self._interest.new_number()
         advertisement = Advertisement(number, frame.advertisement, session, filter, frame.rate)
         advertisement.matching = known.matching if known is not None else False
         session.advertisements[advertisement.id] = advertisement
         self._interest.advertise(advertisement)
-        return True
+        if known is not None:  # after what takes its place: no event falls between them
+            self._interest.unadvertise(known)
+        joining = self._interest.joining
+        return joining is None or joining.answer_when_offered(number, (session.id, frame.request))
 
     def _unadvertise(self, session: Session, frame: Unadvertise, now: float) -> bool:
         advertisement = session.advertisements.pop(frame.advertisement, None)

@@ -8,6 +8,40 @@ from plait_core.limits import DUPLICATE_WINDOW, UNCONFIRMED_MAX
 
 
 @dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """Which other brokers to find, how, and what they must know."""
+
+    links: tuple[str, ...] = ()
+    """Addresses, HOST:PORT, that it is always to be linked to."""
+    seeds: tuple[str, ...] = ()
+    """Addresses where it finds others to choose from."""
+    discover: bool = False
+    """Whether it looks for others on its network segment."""
+    secret: str = field(default="", repr=False)
+    """What other brokers must know to be linked; without one, and without TLS, only those on this machine may be."""
+    tls: bool = False
+    """Whether other brokers must come with a certificate of the overlay's authority."""
+    address: str = ""
+    """Where others can connect to it; empty: it learns from its neighbours how they see it."""
+    port: int = 0
+    """Its own, to go with what they say."""
+    degree: int = 3
+    """Links to keep where it chooses: a graph of random links holds together from three on."""
+    links_max: int = 12
+    """Beyond it links that nobody was configured with are given up: each costs its two ends pings and what floods."""
+
+    @property
+    def expected(self) -> bool:
+        """Whether it is to have links, sooner or later: one that is its own seed need not wait for others."""
+        return any(place != self.address for place in (*self.links, *self.seeds))
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it chooses links by itself."""
+        return bool(self.seeds) or self.discover
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerSettings:
     """Immutable; a reload makes a new one."""
 
@@ -48,10 +82,8 @@ class BrokerSettings:
     """Log records kept in memory, so that who keeps up is never served from disk."""
     log_filter: str = ""
     """Events that are logged though no durable subscription wants them yet, for `start=all`; empty for none."""
-    overlay_links: int = 0
-    """Other brokers that it is to connect to: it waits for them before it serves clients."""
-    overlay_secret: str = field(default="", repr=False)
-    """What other brokers must know to be linked; without one, only those on this machine may be."""
+    linking: LinkSettings = field(default_factory=LinkSettings)
+    """To other brokers. One that is to have some waits for them before it serves clients."""
     overlay_heartbeat_s: float = 0.5
     """Between two pings of a link to a broker: a tenfold delay is told within two of them."""
     overlay_detect_s: float = 3.0

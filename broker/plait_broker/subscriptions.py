@@ -43,6 +43,7 @@ class Subscription:
         "number",
         "outbox",
         "session",
+        "since",
         "terms",
         "within_us",
     )
@@ -56,6 +57,8 @@ class Subscription:
         self.filter = filter
         self.outbox = outbox
         self.durable: Durable | None = None
+        self.since = 0.0
+        """When it was opened, or its filter changed last, by the broker's own clock."""
         self.delivered = 0
         self.dropped: Counter[DropReason] = Counter()
         self.gaps: dict[DropReason, Gap] = {}

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from .interest import SubscriptionStats
     from .notices import Gap, Late, Notice, Rerouted, SlowConsumer
     from .opening import Opening
+    from .peering import PeerClient, peer
+    from .sealing import Seal, Verified
     from .session import SessionStats
     from .settings import Buffer, Outbox, Reconnect
     from .subscription import Subscription
@@ -85,6 +87,8 @@ else:
             ".interest": ("SubscriptionStats",),
             ".notices": ("Gap", "Late", "Notice", "Rerouted", "SlowConsumer"),
             ".opening": ("Opening",),
+            ".sealing": ("Seal", "Verified"),
+            ".peering": ("PeerClient", "peer"),
             ".session": ("SessionStats",),
             ".settings": ("Buffer", "Outbox", "Reconnect"),
             ".subscription": ("Subscription",),
@@ -125,17 +129,21 @@ __all__ = [
     "Opening",
     "Outbox",
     "PayloadTooLarge",
+    "PeerClient",
     "Receipt",
     "Reconnect",
     "Refused",
     "Rerouted",
+    "Seal",
     "SessionStats",
     "SlowConsumer",
     "Subscription",
     "SubscriptionStats",
     "Timeout",
+    "Verified",
     "connect",
     "parse",
+    "peer",
     "sync",
     "testing",
 ]

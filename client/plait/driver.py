@@ -1,6 +1,7 @@
 """Carries out what a session asks for, with asyncio: connections, timers, writes; and wakes whoever waits for news.
 
-No await and no queue between a read and the application's deque; writes are joined once per turn of the loop.
+No await and no queue between a read and the application's deque. A publish that comes alone is written at once; those
+that come in bursts are joined, once per turn of the loop.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from .outputs import (
     OfferEnded,
     Opened,
     Output,
+    PublishesLost,
     Reached,
     Reading,
     Write,
@@ -139,6 +141,8 @@ class Driver:
         """Done at the first welcome, or failed when there will be none."""
         self.flushing = False
         """Whether a flush is due in this turn of the loop."""
+        self._bursts = False
+        """Whether the last flush had several publishes to join: then the next publish waits for those behind it."""
         self._dial = dial
         self._dialling: asyncio.Task[None] | None = None
         self._wire: Wire | None = None
@@ -156,10 +160,13 @@ class Driver:
         self.pump()
 
     def flush_soon(self) -> None:
-        """Write what there is at the end of this turn of the loop."""
+        """Write what there is at the end of this turn of the loop; a publish that comes alone, now."""
         if not self.flushing:
             self.flushing = True
             self.loop.call_soon(self._flush)
+            lone = None if self._bursts else self.session.take_lone()
+            if lone is not None and self._wire is not None and self._wire.transport is not None:
+                self._wire.transport.write(lone)
 
     def pump(self) -> None:
         """Something was done to the session: tell everyone, write, and set the timer."""
@@ -250,8 +257,11 @@ class Driver:
         self.pump()
 
     def wire_read(self, data: bytes) -> None:
-        self.session.receive(data, self.now())
-        self.pump()
+        session = self.session
+        eventful = session.receive(data, self.now())
+        self._wake(session.take_awake())  # before all else: a reader is waiting
+        if eventful:
+            self.pump()
 
     def wire_writable(self, writable: bool) -> None:
         self.session.writable = writable
@@ -268,6 +278,10 @@ class Driver:
 
     def _flush(self) -> None:
         self.flushing = False
+        if not self.session.wants_output:
+            self._bursts = False
+            return  # it went out alone
+        self._bursts = self.session.outbox.several
         for output in self.session.take_output(self.now()):
             self._carry_out(output)
         self.pump()
@@ -344,6 +358,10 @@ class Driver:
                     _settle(self.confirmations[sequence], 0, error)
                 else:
                     self._warn_once(error)
+            case PublishesLost(count):
+                logger.warning(
+                    "%d publishes were lost with the connection; confirm='broker' sends such ones again", count
+                )
             case Reached(nonce, round_trip_s):
                 _settle(self.reached.get(nonce), round_trip_s, None)
             case MatchingChanged(advertisement):

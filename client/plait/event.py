@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from plait_core import EventId, Value, id_text
 from plait_core.wire.session_frames import LATE, REPLAYED
 
 from .interest import POSITION_MASK, Arrival
+
+if TYPE_CHECKING:
+    from .sealing import Verified
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -114,8 +117,8 @@ class Event(Mapping[str, Value]):
         return self._arrival[0].headers()
 
     @property
-    def verified(self) -> None:
-        """Who signed it; None: this version knows no signatures."""
+    def verified(self) -> Verified | None:
+        """Who signed it, of an event that was sealed; None of others, which brokers alone vouch for."""
         return None
 
     @property

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Final, TypeAlias
 
 from plait_core import PlaitError
-from plait_core.duplicates import DuplicateWindow, Sighting
+from plait_core.duplicates import NEW, DuplicateWindow
 from plait_core.limits import DUPLICATE_WINDOW
 from plait_core.wire import Deliver
 from plait_core.wire.session_frames import CONFIRM, DURABLE, LATE, Full, Start, Subscribe
@@ -197,11 +197,12 @@ class Interest:
     def arrive(self, frame: Deliver, flags: int, position: int, half_s: float) -> None:
         """A delivery from the broker."""
         publisher = frame.publisher
-        if self._duplicates.see(publisher, frame.sequence) is not Sighting.NEW:
+        if self._duplicates.see(publisher, frame.sequence) is not NEW:
             self._repeated(position)
             return
-        if self._paths.get(publisher) != frame.path:
-            self._rerouted(publisher, frame.path)
+        path = frame.path
+        if self._paths.get(publisher) != path:
+            self._rerouted(publisher, path)
         self.received += 1
         if flags & _NOTED:
             position = self._note(flags, position)
@@ -222,8 +223,9 @@ class Interest:
         frame = arrival[0]
         self._bytes -= len(frame.block)
         self.delivered += 1
-        if frame.delay_us > self.max_delay_us:
-            self.max_delay_us = frame.delay_us
+        delay_us = frame.delay_us
+        if delay_us > self.max_delay_us:
+            self.max_delay_us = delay_us
         if self.blocking and len(self.queue) <= self._items_max // 2 and self._bytes <= self._bytes_max // 2:
             self.blocking = False
             self._signals.dirty = True
@@ -276,10 +278,15 @@ class Interest:
             self.dropped += late.count
         self.tell(late)
 
-    def unusable(self, frame: Deliver) -> None:
-        """An event that was taken turned out not to be what the application asked for."""
+    def unusable(self, frame: Deliver, reason: str = "not_convertible") -> None:
+        """An event that was taken turned out not to be what the application asked for, or does not open."""
         self.delivered -= 1
-        self.lost(Gap("not_convertible", 1, frame.publisher, frame.sequence, frame.sequence))
+        self.lost(Gap(reason, 1, frame.publisher, frame.sequence, frame.sequence))
+
+    def pass_over(self) -> None:
+        """An event that was taken does not match, as could be seen only when it was opened."""
+        self.delivered -= 1
+        self.received -= 1
 
     def new_session(self, *, other_log: bool = False) -> None:
         """The broker has no memory of the session before: its confirmations are void, what it logged is not, unless it

@@ -20,6 +20,9 @@ OUTBOX_ITEMS = 10_000
 OUTBOX_BYTES = 16 << 20
 """Bytes of publishes that wait to be sent or confirmed."""
 
+ACCOUNTED_MAX = 65_536
+"""Publishes beyond the highest confirmed that never went out, or were given up, and must not be taken for lost."""
+
 WRITE_BYTES = 256 << 10
 """Bytes of publishes given to the transport at once, so that a full outbox does not move into its buffer."""
 

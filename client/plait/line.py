@@ -66,6 +66,9 @@ MOVES: Final[dict[State, frozenset[State]]] = {
     State.ENDED: frozenset(),
 }
 
+_TALKING: Final = (State.GREETING, State.OPEN)
+"""While bytes come and go."""
+
 
 class Line:
     """One client's connection, over all its attempts. Frames for the session come out of `take`."""
@@ -138,13 +141,13 @@ class Line:
 
     def feed(self, data: bytes, now: float) -> None:
         """Bytes came in; `take` gives the frames in them."""
-        if self.state in (State.GREETING, State.OPEN):
+        if self.state in _TALKING:
             self._heard_at = now
             self._decoder.feed(data)
 
     def take(self, now: float) -> list[Frame]:
         """Frames that are complete; none once the line is broken."""
-        if self.state not in (State.GREETING, State.OPEN):
+        if self.state not in _TALKING:
             return []
         try:
             return self._decoder.take()

@@ -16,7 +16,10 @@ class Gap:
     reason: str
     """`queue_full`: dropped here; `reconnected`: published while there was no session; `connection_lost`: on their way
     when a resumed connection broke; `log_lost`: the broker keeps another log than before, and what a durable
-    subscription had not had of the old one is gone; `not_convertible`: not what `as_` needs; or the broker's reason."""
+    subscription had not had of the old one is gone; `not_convertible`: not what `as_` needs; or the broker's reason.
+
+    Of sealed events that do not open: `missing_key`: no keys of its epoch; `stale_epoch`: it is over, or has not begun;
+    `replayed`: it was opened before; `another_realm`; `not_authentic`: changed, or not signed as it says."""
     count: int = 0
     """How many; 0 when that is not known. After `connection_lost`: of all the client's subscriptions together."""
     publisher: int = 0

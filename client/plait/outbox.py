@@ -16,7 +16,7 @@ from plait_core.limits import DUPLICATE_WINDOW, UNCONFIRMED_MAX
 from plait_core.wire import Confirm, Ping, encode_frame, encode_publish
 
 from .deadlines import Deadlines
-from .limits import WRITE_BYTES
+from .limits import ACCOUNTED_MAX, WRITE_BYTES
 from .settings import Outbox as OutboxSettings
 
 _WAIT_UNTOLD_S: Final = 0.001
@@ -57,6 +57,8 @@ class Outbox:
         self._items = 0
         self._bytes = 0
         self._sent_up_to = 0  # publishes go out for the first time in their order, and their numbers have no holes
+        self._settled_up_to = 0  # up to here it is known what came of those that are sent once
+        self._accounted: deque[int] = deque(maxlen=ACCOUNTED_MAX)  # sent under no frame, or given up, and so told
         self.full = False
         """At the high-water mark; false again only at half of it, so that waiting publishers do not take turns."""
 
@@ -74,6 +76,11 @@ class Outbox:
     def waiting(self) -> bool:
         """Whether there is something to send."""
         return bool(self._waiting)
+
+    @property
+    def several(self) -> bool:
+        """Whether more than one thing waits to be sent."""
+        return len(self._waiting) > 1
 
     @property
     def unconfirmed(self) -> int:
@@ -122,6 +129,16 @@ class Outbox:
         self._shrink(forgotten, forgotten_bytes)
         return chunks
 
+    def take_lone(self) -> bytes | None:
+        """What to write when a publish that is sent once and forgotten waits, and nothing else does."""
+        if len(self._waiting) != 1 or not isinstance(self._waiting[0], bytes):
+            return None
+        frame = self._waiting[0]
+        self._waiting.clear()
+        self._sent_up_to += 1
+        self._shrink(1, len(frame))
+        return frame
+
     def confirmed(self, sequence: int) -> bool:
         """Done with a retained publish: confirmed or refused for good. Whether it was one."""
         return self._drop(sequence) is not None
@@ -131,6 +148,7 @@ class Outbox:
         expired: list[tuple[int, Confirm]] = []
         for sequence in self._mortal.due(now):
             retained = self._drop(sequence)
+            self._accounted.append(sequence)
             if retained is not None and (retained.confirm or not retained.sent):
                 expired.append((sequence, retained.confirm))
         return expired
@@ -152,6 +170,7 @@ class Outbox:
                 continue
             if sequence <= floor:
                 self._drop(sequence)
+                self._accounted.append(sequence)
                 unknowable.append(sequence)
             else:
                 retained.sent = False
@@ -160,6 +179,17 @@ class Outbox:
         self._barriers.clear()
         self._waiting.extendleft(reversed(again))
         return unknowable
+
+    def settle(self, arrived_up_to: int | None) -> int:
+        """There is a connection again, whose broker has had everything up to a number, or does not know. How many of
+        those that are sent once were lost with the connection before; it is told once."""
+        floor, self._settled_up_to = self._settled_up_to, self._sent_up_to
+        known = [*self._accounted, *self._retained]
+        self._accounted = deque((later for later in self._accounted if later > self._sent_up_to), ACCOUNTED_MAX)
+        if arrived_up_to is None:
+            return 0
+        beyond = range(max(floor, arrived_up_to) + 1, self._sent_up_to + 1)
+        return len(beyond) - len({sequence for sequence in known if sequence in beyond})
 
     def clear(self) -> list[int]:
         """Gives up everything; the sequence numbers that wanted confirmation."""

@@ -96,6 +96,13 @@ class NotConfirmed:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishesLost:
+    """So many publishes that asked for no confirmation were on their way when the connection broke."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reached:
     """The broker has processed everything that was sent before the barrier, or answered a ping."""
 
@@ -120,5 +127,5 @@ class OfferEnded:
 
 
 Happening: TypeAlias = (
-    Opened | Lost | Ended | Answered | Confirmed | NotConfirmed | Reached | MatchingChanged | OfferEnded
+    Opened | Lost | Ended | Answered | Confirmed | NotConfirmed | PublishesLost | Reached | MatchingChanged | OfferEnded
 )

@@ -41,6 +41,7 @@ from .outputs import (
     NotConfirmed,
     Opened,
     Output,
+    PublishesLost,
     Reached,
     Write,
 )
@@ -49,6 +50,11 @@ from .wishes import Wishes
 
 Headers: TypeAlias = dict[str, str]
 NO_HEADERS: Final[Headers] = {}
+
+_OPEN: Final = State.OPEN
+_ENDED: Final = State.ENDED
+_PHASE_ENDED: Final = Phase.ENDED
+"""Asked for with every event: looking a member up in its enumeration costs ten times what a constant does."""
 
 _LATE: Final = "late"
 """The broker's reason for what a delay bound dropped."""
@@ -69,6 +75,9 @@ class SessionStats:
     waiting_bytes: int
     lost: int
     """Deliveries that were on their way when a resumed connection broke."""
+    publishes_lost: int
+    """Publishes without confirmation that were on their way when a resumed connection broke. Where the broker has
+    forgotten the session, nobody knows how many they were: whoever must know asks for confirmation."""
     connections: int
     """Times that a broker said welcome."""
 
@@ -100,6 +109,7 @@ class Session:
         self._delivered = 0  # deliver frames that came in the broker's present session
         self._reading = True
         self._confirmed = self._refused = self._expired = self._lost = self._connections = 0
+        self._publishes_lost = 0
         self._handlers: dict[type[Frame], Callable[..., None]] = {
             Done: self.wishes.done,
             Failed: self.wishes.failed,
@@ -126,9 +136,9 @@ class Session:
         self.line.disconnected(now, reason)
         self._follow(now)
 
-    def receive(self, data: bytes, now: float) -> None:
-        """Bytes came in."""
-        line = self.line
+    def receive(self, data: bytes, now: float) -> bool:
+        """Bytes came in; whether there is anything to do but to wake readers."""
+        line, controlled = self.line, False
         line.feed(data, now)
         while frames := line.take(now):
             half_s = line.round_trip.half_s
@@ -136,11 +146,13 @@ class Session:
                 if type(frame) is Deliver:
                     self._deliver(frame, half_s)
                 else:
+                    controlled = True
                     self._control(frame, now)
-                    if line.state is not State.OPEN:
+                    if line.state is not _OPEN:
                         break
         self._follow(now)
         self._attend(now)
+        return controlled or self.wants_output or line.state is not _OPEN
 
     def tick(self, now: float) -> None:
         """Do what is due."""
@@ -163,21 +175,28 @@ class Session:
         """What the face is to do, in order."""
         self._attend(now)
         outputs = self.line.take_output()
-        if self.line.state is State.OPEN:
+        if self.line.state is _OPEN:
             self.wishes.send_acknowledgements()
         chunks = self.line.take_control()
-        if self.writable and self.line.state is State.OPEN and self.outbox.waiting:
+        if self.writable and self.line.state is _OPEN and self.outbox.waiting:
             chunks += self.outbox.take(now)
         if chunks:
             outputs.append(Write(chunks))
         return outputs
+
+    def take_lone(self) -> bytes | None:
+        """The frame of a publish that is all there is to do over an open connection: it may go out at once, and has
+        changed nothing else."""
+        if not self.writable or self.line.state is not _OPEN or self.line.wants_output or self.signals.dirty:
+            return None
+        return self.outbox.take_lone()
 
     @property
     def wants_output(self) -> bool:
         """Whether `take_output` has something."""
         if self.signals.dirty or self.line.wants_output:
             return True
-        return self.writable and self.outbox.waiting and self.line.state is State.OPEN
+        return self.writable and self.outbox.waiting and self.line.state is _OPEN
 
     def take_happenings(self) -> list[Happening]:
         """What has become of things since the last call."""
@@ -193,7 +212,7 @@ class Session:
     def close(self, now: float, error: PlaitError | None = None) -> None:
         """End it: what waits to be sent goes out if there is a connection, then a farewell."""
         last: list[bytes] = []
-        if self.line.state is State.OPEN:
+        if self.line.state is _OPEN:
             self.wishes.send_acknowledgements()
             while self.outbox.waiting:
                 last += self.outbox.take(now)
@@ -203,11 +222,11 @@ class Session:
     @property
     def is_open(self) -> bool:
         """Whether a broker is connected."""
-        return self.line.state is State.OPEN
+        return self.line.state is _OPEN
 
     @property
     def ended(self) -> bool:
-        return self.line.state is State.ENDED
+        return self.line.state is _ENDED
 
     def stats(self) -> SessionStats:
         """Counts up to now."""
@@ -219,6 +238,7 @@ class Session:
             self.outbox.items,
             self.outbox.size_bytes,
             self._lost,
+            self._publishes_lost,
             self._connections,
         )
 
@@ -288,7 +308,7 @@ class Session:
         interests = self.wishes.interests
         for subscription, flags, position in frame.deliveries:
             interest = interests.get(subscription)
-            if interest is not None and interest.phase is not Phase.ENDED:
+            if interest is not None and interest.phase is not _PHASE_ENDED:
                 interest.arrive(frame, flags, position, half_s)
 
     def _control(self, frame: Frame, now: float) -> None:
@@ -348,6 +368,7 @@ class Session:
                     self._connections += 1
                     self._reading = True
                     self._happenings.append(change)
+                    self._account(resumed=change.resumed)
                     if change.resumed:
                         self._resumed()
                     else:
@@ -371,6 +392,14 @@ class Session:
                 interest.lost(Gap("connection_lost", missing), counted=len(self.wishes.interests) == 1)
         self._delivered = self.line.welcome.delivered
         self.wishes.resumed()
+
+    def _account(self, *, resumed: bool) -> None:
+        """Of publishes that are sent once, tell which the broker never had."""
+        assert self.line.welcome is not None, "it has just come"
+        lost = self.outbox.settle(self.line.welcome.published if resumed else None)
+        if lost:
+            self._publishes_lost += lost
+            self._happenings.append(PublishesLost(lost))
 
     def _rewind(self) -> None:
         """Everything that outlives the connection is made ready for the next one."""

@@ -24,6 +24,7 @@ from .settings import FilterLike
 
 if TYPE_CHECKING:
     from .client import Client
+    from .sealing import Reader
 
 T = TypeVar("T")
 
@@ -40,7 +41,14 @@ class Subscription(Generic[T]):
     """
 
     def __init__(
-        self, client: Client, driver: Driver, interest: Interest, read: Callable[[Event], T] | None, *, manual: bool
+        self,
+        client: Client,
+        driver: Driver,
+        interest: Interest,
+        read: Callable[[Event], T] | None,
+        *,
+        manual: bool,
+        unseal: Reader | None = None,
     ) -> None:
         self._client = client
         self._driver = driver
@@ -49,6 +57,7 @@ class Subscription(Generic[T]):
         self._signals = driver.session.signals
         self._read = read
         self._manual = manual
+        self._unseal = unseal
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._held: WeakKeyDictionary[asyncio.Task[Any], Event] = WeakKeyDictionary()
         self._has_held = False
@@ -66,6 +75,8 @@ class Subscription(Generic[T]):
     async def __anext__(self) -> T:
         if self._has_held and self._held:
             self._settle()
+        if self._unseal is not None:
+            return await self._next_unsealed(self._unseal)
         while True:
             if not self._queue:
                 if self._interest.phase is Phase.ENDED:
@@ -152,7 +163,8 @@ class Subscription(Generic[T]):
         self._driver.check()
         if not self._interest.open:
             raise Closed("the subscription is closed")
-        terms = self._interest.terms.with_filter(as_filter(filter).text)
+        wanted = as_filter(filter)
+        terms = self._interest.terms.with_filter((self._unseal.change(wanted) if self._unseal else wanted).text)
         session = self._driver.session
         await self._driver.answer(session.wishes.change(self._interest, terms, self._driver.now()))
 
@@ -219,6 +231,8 @@ class Subscription(Generic[T]):
         for task, held in list(self._held.items()):
             if held is event:
                 del self._held[task]
+        if self._unseal is not None:
+            self._unseal.decline(event)
         self._interest.put_back(event._arrival)
         self._driver.pump()
 
@@ -260,6 +274,30 @@ class Subscription(Generic[T]):
         logger.warning("%s is not what as_ asks for: %s", event.id, error)
         self._interest.unusable(event._arrival[0])
         self.acknowledge(event)
+
+    async def _next_unsealed(self, reader: Reader) -> T:
+        """The next event that opens and matches. What does not open is told, counted, and dealt with."""
+        while True:
+            while not reader.waiting:
+                taken = await self.take_some(1)
+                if not taken:
+                    raise StopAsyncIteration
+                reader.begin(Event(taken[0], self))
+            event, found = await reader.finish()
+            if isinstance(found, str):
+                if found:
+                    self._interest.unusable(event._arrival[0], found)
+                else:
+                    self._interest.pass_over()
+                self.acknowledge(event)
+                continue
+            if found._arrival[1] & _ASKS:
+                self._hold(found)
+            self._last = found
+            try:
+                return self.made_of(found)
+            except (ValueError, TypeError, KeyError) as error:
+                self.unusable(found, error)
 
     async def take_some(self, most: int) -> list[Arrival]:
         """Deliveries that wait; none when there will be no more. For the sync face, which settles them itself."""
@@ -354,6 +392,8 @@ class Subscription(Generic[T]):
         if interest.phase is not Phase.ENDED:
             self._driver.session.wishes.end(interest, None)
         interest.discard_queue()
+        if self._unseal is not None:
+            self._unseal.let_go()
         self._held.clear()
         self._wake()
         self._driver.readers.pop(interest.id, None)

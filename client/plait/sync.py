@@ -380,6 +380,8 @@ class Client:
 
     def subscribe(self, filter: FilterLike, *, as_: type[Any] | None = None, **terms: Any) -> Subscription[Any]:
         """Hear events that match: see `plait.Client.subscribe`. Returns once the subscription is installed."""
+        if terms.get("unseal") is not None:
+            raise NotAvailable("unseal= without asyncio", hint="plait.Client.subscribe opens sealed events")
         shape = None if as_ is None or issubclass(as_, AsyncEvent) else as_
         opening = self._inner.subscribe(filter, as_=shape, **terms)
 

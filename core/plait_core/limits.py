@@ -117,8 +117,38 @@ CONTROL_ITEMS_MAX = 65_536
 CAPABILITIES_MAX = 64
 """Capabilities that one side of a handshake names."""
 
+NONCE_BYTES = 16
+"""Of what one side of a handshake draws for one connection: never the same twice, and nobody guesses it."""
+
+PROOF_BYTES = 32
+"""Of a proof that its sender knows a secret: an HMAC with SHA-256."""
+
+ADDRESS_TEXT_MAX = 262
+"""Characters of HOST:PORT: the longest host name, a colon, five digits and brackets."""
+
 CLOSE_TEXT_MAX = 512
 """Characters of a close frame's message: it must fit a frame before authentication, whatever the script."""
+
+
+# --- peers ------------------------------------------------------------------------------------------------------------
+
+PEER_DZ_MAX = 512
+"""Sub-spaces of one peer's subscription. The thesis goes to 256; each may need a parent of its own."""
+
+PEER_SAMPLE_MAX = 32
+"""Profiles that one half of a gossip exchange carries: half a view of 64, twice what sampling needs."""
+
+PEER_HINTS_MAX = 8
+"""Possible parents that one hint names; whoever they do not suit learns of others by gossip."""
+
+PEER_SOURCES_MAX = 256
+"""Publishers that one parent passes on events of: every pulse names them."""
+
+PEER_RECENT_MAX = 8
+"""Of its last events, how many a publisher tells by gossip."""
+
+PEER_ROSTER_MAX = 4096
+"""Subscribers below one child of a publisher that confirms what it publishes; beyond them nothing can be confirmed."""
 
 
 @dataclass(frozen=True, slots=True)

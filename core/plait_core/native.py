@@ -1,6 +1,6 @@
 """The native kernel, where it is installed: the one door to it.
 
-What it takes over (matching, hot frames, plain attributes) exists in Python too, with the same answers.
+What it takes over (matching, hot frames, plain attributes, proofs) exists in Python too, with the same answers.
 `PLAIT_NATIVE=off` leaves it out, to find out whether it is to blame for something.
 """
 
@@ -11,7 +11,15 @@ import os
 import warnings
 from typing import Any, Final
 
-_NEEDED: Final = ("Index", "Splitter", "EventFrame", "EventFrameReader", "AttributeReader", "DeliveryWriter")
+_NEEDED: Final = (
+    "Index",
+    "Splitter",
+    "EventFrame",
+    "EventFrameReader",
+    "AttributeReader",
+    "DeliveryWriter",
+    "EventProver",
+)
 
 
 def _load() -> Any:

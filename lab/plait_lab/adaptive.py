@@ -107,6 +107,7 @@ class Graph:
         if not adaptive:
             self._freeze(world)
         begin = world.now
+        before = self._changes(world)
         for epoch, slow in enumerate(self.slow):
             world.timeline.at(begin + epoch * self.terms.slow_for_s, lambda slow=slow: self._slow(world, slow))  # type: ignore[misc]
         for at, publisher in self.events:
@@ -116,8 +117,12 @@ class Graph:
         assert not world.complaints, world.complaints
         found = [reception.delay_s for number in self.subscribers for reception in world.receptions(number)]
         owed = len(world.said) * len(self.subscribers)
-        moves = sum(node.overlay.routes.changes for node in world.nodes if node.overlay is not None and adaptive)
-        return Played(tuple(found), owed - len(found), moves)
+        return Played(tuple(found), owed - len(found), self._changes(world) - before if adaptive else 0)
+
+    @staticmethod
+    def _changes(world: GivenWorld) -> int:
+        """How often a broker has chosen another way."""
+        return sum(getattr(node.overlay.routes, "changes", 0) for node in world.nodes if node.overlay is not None)
 
     def _slow(self, world: GivenWorld, slow: set[int]) -> None:
         for pipe, delay_s in zip(world.pipes, self.delays_s.values(), strict=True):

@@ -20,8 +20,8 @@ from threading import Event, Semaphore, Thread
 from time import perf_counter, perf_counter_ns
 from typing import Final
 
-from plait_broker.log import EventLog, LogStats, Retention
-from plait_broker.log_store import Batch, Store
+from plait_broker.log.event_log import EventLog, LogStats, Retention
+from plait_broker.log.store import Batch, Store
 from plait_broker.outputs import Fetch, LogRecord, Persist
 
 from .measures import Spread, spread

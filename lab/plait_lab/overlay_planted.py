@@ -21,7 +21,7 @@ from plait_broker.overlay.wanting import Desk, Wanting
 from plait_core.wire import Destination, EventFrame
 from plait_core.wire.overlay_frames import Offer, Sheet
 
-from .overlay_watch import Absences, Flux, Ring, Watched
+from .overlay_watch import Absences, Flux, Returns, Ring, Watched
 from .planted import Planted
 from .simulation.overlays import World
 
@@ -157,7 +157,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "installed_when_told": Planted(Wanting, "_knows", _installed_when_told),
     "trust_who_was_away": Planted(Wanting, "back", _nothing, "absences"),
     "forget_what_was_told": Planted(Wanting, "_open_desk", _blank_desk, "absences"),
-    "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "absences"),
+    "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
 }
 """Every bug, by name."""
 
@@ -167,6 +167,7 @@ SCENARIOS: Final[dict[str, type[World]]] = {
     "ring": Ring,
     "flux": Flux,
     "absences": Absences,
+    "returns": Returns,
 }
 """Where a bug shows. Calm is without any fault: then no link may carry an event twice."""
 

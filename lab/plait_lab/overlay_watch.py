@@ -2,9 +2,11 @@
 
 `Watched` has brokers that take charge of events late and in any order: whoever acknowledges an event before its broker
 has charge of it is found out. `Ring` has two ways from one broker to another, and cuts the better one now and then, far
-from the publisher: what was on it is lost, what follows comes the other way, and the hole must be closed promptly.
+from the publisher: what was on it is lost, what follows comes the other way, and the hole must be closed promptly. So
+must those that brokers on the way make, which now and then have no room for a copy.
 `Flux` has long links that come, go and slow down all the time, so that maps differ while events are on their way.
-In `Absences` brokers are stopped, and parts cut off, for so long that others forget them.
+In `Absences` brokers are stopped, and parts cut off, for so long that others forget them; in `Returns` one comes back
+just as the others are about to forget it, so that some have and some have not.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from plait_broker.overlay import Arrival
 from plait_core.filters import parse
+from plait_core.wire import Destination, EventFrame
 
 from .simulation.overlay_nodes import Node, Pipe
 from .simulation.overlay_oracle import judge
@@ -21,10 +24,19 @@ from .simulation.overlays import World
 from .simulation.overlays import _filter as draw_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 TAKE_S: Final = 0.05
 """At most so long a broker needs to take charge of an event: a disk's time."""
+
+FULL: Final = 0.01
+"""The chance that a broker on the way has no room for a copy that it has not had before."""
+
+FULL_UNTIL_S: Final = 24.0
+"""While other events follow: a hole behind the last one shows by silence alone."""
+
+GONE_S: Final = 20.0
+"""After which the simulation's brokers forget each other."""
 
 PROMPT_S: Final = 0.4
 """In the ring an event is this late at most: what is missed is asked for after a tenth of a second."""
@@ -76,7 +88,26 @@ class Watched(World):
 
 
 class Timed(Careful):
-    """A broker that knows when an event is late."""
+    """A broker that knows when an event is late; on the way, it may have no room for one."""
+
+    def __init__(self, number: int, world: World) -> None:
+        super().__init__(number, world)
+        self._passed: set[int] = set()
+
+    def forward(
+        self,
+        link: int,
+        frame: EventFrame,
+        tid: int,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        destinations: Sequence[Destination],
+    ) -> None:
+        anew = len(path) > 1 and frame.sequence not in self._passed
+        self._passed.add(frame.sequence)
+        if not (anew and self.world.faults and self.now < FULL_UNTIL_S and self._rng.random() < FULL):
+            super().forward(link, frame, tid, delay_us, flags, path, destinations)
 
     def arrived_(self, arrival: Arrival) -> None:
         super().arrived_(arrival)
@@ -145,6 +176,30 @@ class Flux(Watched):
         self.timeline.run(23.0)
         self._heal()
         self.timeline.run(60.0)
+        judge(self)
+        return self.complaints
+
+
+class Returns(World):
+    """A chain, whose last broker is cut off again and again for as long as it takes to be forgotten, give or take."""
+
+    def __init__(self, seed: int, *, faults: bool = True) -> None:
+        super().__init__(seed, faults=faults, brokers=4)
+        ends = zip(self.nodes, self.nodes[1:], strict=False)
+        self.pipes = [Pipe((near, far), 0.01, number) for number, (near, far) in enumerate(ends)]
+
+    def play(self) -> list[str]:
+        for node in self.nodes:
+            self.timeline.at(self.rng.uniform(0.0, 0.5), node.start)
+        self.timeline.run(3.0)
+        for node in self.nodes:
+            node.advertise(draw_filter(self.rng, wide=True))
+            node.subscribe(draw_filter(self.rng))
+        self.timeline.run(6.0)
+        self.disturbed = self.faults
+        for _ in range(4 if self.faults else 0):
+            self._cut(self.pipes[-1], GONE_S - 0.3 + self.rng.uniform(0.0, 1.0), silent=False)
+            self.timeline.run(self.timeline.now + GONE_S + 10.0)
         judge(self)
         return self.complaints
 

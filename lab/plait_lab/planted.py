@@ -20,7 +20,7 @@ from plait_broker.delivery import Deliveries
 from plait_broker.durables import Durable, Durables
 from plait_broker.interest import Interest
 from plait_broker.links import Link
-from plait_broker.outbox import Outbox
+from plait_broker.outbox import Outbox, Queued
 from plait_broker.publishing import Publishing
 from plait_broker.requests import Requests
 from plait_broker.sessions import Session
@@ -28,7 +28,7 @@ from plait_broker.subscriptions import Subscription
 from plait_core.duplicates import DuplicateWindow, Sighting
 from plait_core.wire import EventFrame
 from plait_core.wire.prefix import DELIVER, PREFIX, PREFIX_BYTES
-from plait_core.wire.session_frames import Unsubscribe
+from plait_core.wire.session_frames import CONFIRM, Unsubscribe
 
 Patch = Callable[[Callable[..., Any]], Callable[..., Any]]
 """From the right method to the wrong one."""
@@ -177,10 +177,14 @@ def _no_notices(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _never_late(right: Callable[..., Any]) -> Callable[..., Any]:
-    def write_queued(self: Deliveries, link: Any, subscription: Any, entry: Any, now: float) -> None:
-        lifetime_us, entry.frame.lifetime_us = entry.frame.lifetime_us, 0
-        right(self, link, subscription, entry, now)
-        entry.frame.lifetime_us = lifetime_us
+    def write_queued(self: Deliveries, link: Link, subscription: Subscription, entry: Queued, now: float) -> None:
+        delay_us = entry.delay_us + round((now - entry.arrived) * 1_000_000)
+        if not 0 < entry.frame.lifetime_us < delay_us:
+            right(self, link, subscription, entry, now)
+            return
+        subscription.delivered += 1
+        delivery = (subscription.id, CONFIRM if entry.token else 0, entry.token)
+        self._write(link, subscription.session, entry.frame, delay_us, (delivery,))
 
     return write_queued
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from plait_broker.log import EventLog, LogError
+from plait_broker.log.event_log import EventLog, LogError
 from plait_broker.outputs import Cursor, Fetch, LogRecord, Persist
 
 NIGHTLY = bool(os.environ.get("PLAIT_NIGHTLY"))

@@ -22,8 +22,11 @@ ROUNDS = 10 if NIGHTLY else 6
 WARMING = ROUNDS // 2
 """Rounds after which the broker's memory is expected to grow no more."""
 
-VISIT_BYTES_MAX = 256
-"""What one visit may leave behind, the allocator's holes included; a session alone is three times that."""
+VISIT_BYTES_MAX = 512
+"""What one visit may leave behind, the allocator's holes included; a session alone is more than that."""
+
+REMEMBERED_BYTES_MAX = 1 << 20
+"""The last events and drops, for `plait why`: they may still be filling up when the broker is warm."""
 
 SHORT_MEMORY = {
     "PLAIT_BROKER__LIMITS__RESUME_S": "0.2",
@@ -102,7 +105,8 @@ async def test_storms_of_clients_leave_nothing_behind() -> None:
         assert len(endings) == 3
         assert endings.total() == CLIENTS * ROUNDS
         visits = CLIENTS * (ROUNDS - WARMING)
-        assert max(resident[WARMING:]) <= max(resident[:WARMING]) + VISIT_BYTES_MAX * visits
+        left = max(resident[WARMING:]) - max(resident[:WARMING])
+        assert left <= REMEMBERED_BYTES_MAX + VISIT_BYTES_MAX * visits
 
 
 # --- the herd ---------------------------------------------------------------------------------------------------------

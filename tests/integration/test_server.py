@@ -13,10 +13,10 @@ import pytest
 from scripted import LOCAL, PATIENCE_S, ScriptedClient, client_of, running
 
 from plait_broker import DropReason
-from plait_broker.admission import DoorLimits
-from plait_broker.configuration import Configuration, parse_configuration
-from plait_broker.endpoints import Endpoint, ListenFailed
-from plait_broker.server import BrokerServer
+from plait_broker.face.admission import DoorLimits
+from plait_broker.face.configuration import Configuration, parse_configuration
+from plait_broker.face.endpoints import Endpoint, ListenFailed
+from plait_broker.face.server import BrokerServer
 from plait_core.wire import (
     VERSION_MAX,
     Close,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait_broker.admission import ADDRESSES_MAX, Doorkeeper, DoorLimits
+from plait_broker.face.admission import ADDRESSES_MAX, Doorkeeper, DoorLimits
 
 LIMITS = DoorLimits(connections_max=6, address_connections_max=4, accepts_per_s=10.0, address_accepts_per_s=2.0)
 

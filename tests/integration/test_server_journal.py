@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from plait_broker import journal
-from plait_broker.journal import JsonLines, Lines, Sparingly
+from plait_broker.face import journal
+from plait_broker.face.journal import JsonLines, Lines, Sparingly
 
 
 def record(message: str, *arguments: object, line: int = 1, error: bool = False) -> logging.LogRecord:
@@ -18,7 +18,7 @@ def record(message: str, *arguments: object, line: int = 1, error: bool = False)
             raise ValueError("first\nsecond")
         except ValueError as raised:
             info = (type(raised), raised, raised.__traceback__)
-    return logging.LogRecord("plait_broker.server", logging.INFO, "server.py", line, message, arguments, info)
+    return logging.LogRecord("plait_broker.face.server", logging.INFO, "server.py", line, message, arguments, info)
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from scripted import LOCAL, ScriptedClient, running
 
-from plait_broker import listener
-from plait_broker.configuration import Configuration, TlsFiles, parse_configuration
-from plait_broker.connection import common_name
 from plait_broker.description import describe_clients
-from plait_broker.endpoints import Endpoint
-from plait_broker.sections import ConfigurationError
-from plait_broker.server import BrokerServer
-from plait_broker.tls import server_context
+from plait_broker.face import listener
+from plait_broker.face.configuration import Configuration, TlsFiles, parse_configuration
+from plait_broker.face.connection import common_name
+from plait_broker.face.endpoints import Endpoint
+from plait_broker.face.sections import ConfigurationError
+from plait_broker.face.server import BrokerServer
+from plait_broker.face.tls import server_context
 from plait_core.wire.session_frames import Code
 
 

@@ -175,7 +175,7 @@ def random_frame(rng: random.Random) -> bytes:
         case 0:
             return encode_frame(Ping(7))
         case 1:
-            return forward_head(block, 5, 6, 0, path, [(n, n) for n in some]) + block
+            return forward_head(block, 5, 6, 0, path, [(n, n, n) for n in some]) + block
         case 2:
             return deliver_head(block, 6, 0, path, [Delivery(1, 0, n) for n in some]) + block
         case _:

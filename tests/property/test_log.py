@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from plait_broker.log import EventLog, Retention
-from plait_broker.log_records import (
+from plait_broker.log.event_log import EventLog, Retention
+from plait_broker.log.records import (
     Damaged,
     Tally,
     checked_cursor,

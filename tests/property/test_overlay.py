@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from plait_broker.overlay.exports import Exports
 from plait_broker.overlay.map import HOP_US, Map
+from plait_broker.overlay.offered import Offered
 from plait_broker.overlay.streams import EARLY_MAX, GAP_S, TAKEN_EVENTS, Arrival, Incoming, Kept, Outgoing
 from plait_broker.overlay.wanted import Wanted
 from plait_broker.overlay.wanting import AGAIN_MAX_S, Wanting
@@ -21,7 +22,7 @@ from plait_core.filters import Filter, parse
 from plait_core.limits import WANTS_MAX
 from plait_core.matching import new_index
 from plait_core.wire import Confirm, Publish, encode_block
-from plait_core.wire.overlay_frames import Sheet, Want
+from plait_core.wire.overlay_frames import Offer, Sheet, Want
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -210,13 +211,26 @@ class Interest(RuleBasedStateMachine):
         self.wanting = Wanting(HOME, new_index)
         self.wanted = {ROOT: Wanted(new_index), OTHER: Wanted(new_index)}
         self.wants: list[tuple[int, Want]] = []
-        self.answers: list[tuple[int, int]] = []
+        self.answers: list[tuple[int, int, int, int]] = []
+        self.own = {ROOT: Offered(ROOT), OTHER: Offered(OTHER)}
+        """What the publishers' brokers offer, by themselves."""
+        self.known = Offered(HOME)
+        self.news: list[Offer] = []
+        """Offers that flood and are not here yet."""
+        self.versions = 0
+        self.unsettled: dict[tuple[int, int], int] = {}
+        """Offers of which their brokers do not know yet what we want of them, with their revision."""
         self.filters: dict[int, Filter] = {}
         self.offers: dict[tuple[int, int], Filter] = {}
         self.reachable = {ROOT: True, OTHER: True}
+        self.latest: dict[tuple[int, int], int] = {}
+        self.texts: dict[tuple[int, int], Offer] = {}
+        """As they are known here, withdrawn ones too."""
         self.number = 0
         self.now = 100.0
         self.installed: set[int] = set()
+        for root in (ROOT, OTHER):
+            self.wanting.meet(root)
         self.forgetful: set[int] = set()
         """Brokers that forgot what they had said that they know."""
 
@@ -241,20 +255,59 @@ class Interest(RuleBasedStateMachine):
     @rule(seed=SEEDS, root=st.sampled_from((ROOT, OTHER)), number=st.integers(1, 3))
     def offer(self, seed: int, root: int, number: int) -> None:
         self.offers[root, number] = interval(random.Random(seed))
-        self.wanting.offer(root, number, self.offers[root, number])
-        self.tell()
+        self._say(root, number, self.offers[root, number].text)
 
     @precondition(lambda self: self.offers)
     @rule(data=st.data())
     def withdraw(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(self.offers)))
         del self.offers[key]
-        self.wanting.withdraw(*key)
+        self._say(*key, "")
+
+    def _say(self, root: int, number: int, text: str) -> None:
+        self.versions += 1
+        offer = Offer(root, number, self.versions, text)
+        self.own[root].learn(offer)
+        self.news.append(offer)
+        self.unsettled.pop((root, number), None)
+        if text:
+            self.unsettled[root, number] = self.own[root].revision
+        self.settle()
+
+    def settle(self) -> None:
+        """A publisher's broker waits for us as long as it can reach us, and then goes on without."""
+        for (root, number), revision in list(self.unsettled.items()):
+            home = self.wanted[root].homes.get(HOME)
+            knows = home is not None and self.own[root].revision_of(home.offers) >= revision
+            if knows or not self.reachable[root]:
+                del self.unsettled[root, number]
+
+    @precondition(lambda self: any(self.reachable[offer.origin] for offer in self.news))
+    @rule(data=st.data())
+    def learn_one(self, data: st.DataObject) -> None:
+        some = [at for at, offer in enumerate(self.news) if self.reachable[offer.origin]]
+        self._learn(self.news.pop(data.draw(st.sampled_from(some))))
         self.tell()
+
+    def _learn(self, offer: Offer) -> None:
+        """Floods may come in any order; an older version than the one that is known is none."""
+        key = (offer.origin, offer.number)
+        if offer.version < self.latest.get(key, 0):
+            return
+        self.latest[key] = offer.version
+        self.texts[key] = offer
+        filter, _ = self.known.learn(offer)
+        self.wanting.meet(offer.origin)
+        if filter is None:
+            self.wanting.withdraw(*key)
+        else:
+            self.wanting.offer(*key, filter)
+        self.wanting.offered(offer.origin, self.known.fingerprint(offer.origin))
 
     @rule(root=st.sampled_from((ROOT, OTHER)))
     def cut_or_mend(self, root: int) -> None:
         self.reachable[root] = not self.reachable[root]
+        self.settle()
         if self.reachable[root]:
             self.wanting.back(root)
             self.tell()
@@ -264,6 +317,8 @@ class Interest(RuleBasedStateMachine):
         """It did not see us for long; then it does."""
         self.wanted[root].gone(HOME)
         self.forgetful.add(root)
+        self.reachable[root] = False
+        self.settle()
         self.reachable[root] = True
         self.wanting.back(root)
         self.tell()
@@ -272,9 +327,13 @@ class Interest(RuleBasedStateMachine):
     def we_forget_the_publishers_broker(self, root: int) -> None:
         """And learn its offers anew."""
         self.wanting.gone(root)
-        for (origin, number), filter in self.offers.items():
-            if origin == root:
-                self.wanting.offer(root, number, filter)
+        self.known.forget(root)
+        self.reachable[root] = False
+        self.settle()
+        self.reachable[root] = True
+        self.news += [offer for (origin, _), offer in self.texts.items() if origin == root]
+        self.latest = {key: version for key, version in self.latest.items() if key[0] != root}
+        self.wanting.meet(root)
         self.tell()
 
     # --- the network
@@ -285,8 +344,13 @@ class Interest(RuleBasedStateMachine):
         to, want = self.wants.pop(data.draw(st.integers(0, len(self.wants) - 1)))
         if twice:
             self.wants.append((to, want))
-        version = want.versions[want.to.index(to)]
-        self.answers.append((to, self.wanted[to].hear(want, version)))
+        self._hear(to, want)
+
+    def _hear(self, to: int, want: Want) -> None:
+        at = want.to.index(to)
+        version = self.wanted[to].hear(want, want.versions[at], want.offers[at])
+        self.answers.append((to, version, self.own[to].fingerprint(to), want.versions[at]))
+        self.settle()
 
     @precondition(lambda self: self.answers)
     @rule(data=st.data(), twice=st.booleans())
@@ -321,9 +385,8 @@ class Interest(RuleBasedStateMachine):
     def _is_known(self, root: int, number: int) -> bool:
         filter = self.filters[number]
         events = [event for event in GRID if filter.matches(event)]
-        events = [
-            event for event in events if any(o.matches(event) for (at, _), o in self.offers.items() if at == root)
-        ]
+        settled = [o for (at, n), o in self.offers.items() if at == root and (at, n) not in self.unsettled]
+        events = [event for event in events if any(offer.matches(event) for offer in settled)]
         return all(self._matches(root, event) for event in events)
 
     def _matches(self, root: int, event: dict[str, Any]) -> bool:
@@ -333,6 +396,8 @@ class Interest(RuleBasedStateMachine):
     def teardown(self) -> None:
         """After quiet, each publisher's broker knows all that it should, and no more."""
         self.reachable = {ROOT: True, OTHER: True}
+        while self.news:
+            self._learn(self.news.pop(0))
         for root in (ROOT, OTHER):
             self.wanting.back(root)
         for _ in range(20):
@@ -341,7 +406,7 @@ class Interest(RuleBasedStateMachine):
             for _ in range(50):
                 while self.wants:
                     to, want = self.wants.pop(0)
-                    self.answers.append((to, self.wanted[to].hear(want, want.versions[want.to.index(to)])))
+                    self._hear(to, want)
                 while self.answers:
                     self.wanting.heard(*self.answers.pop(0), self.now)
                 self.tell()

@@ -72,7 +72,7 @@ bytes_ = st.integers(0, 255)
 event_frames: st.SearchStrategy[Frame] = (
     st.builds(Publish, st.sampled_from(Confirm), blocks)
     | st.builds(
-        Forward, u64, u64, bytes_, paths, st.lists(st.builds(Destination, u64, u64), max_size=4).map(tuple), blocks
+        Forward, u64, u64, bytes_, paths, st.lists(st.builds(Destination, u64, u64, u64), max_size=4).map(tuple), blocks
     )
     | st.builds(
         Deliver, u64, bytes_, paths, st.lists(st.builds(Delivery, u32, u32, u64), max_size=4).map(tuple), blocks

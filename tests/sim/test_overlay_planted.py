@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from plait_lab.overlay_planted import PLANTED, caught, search
-from plait_lab.overlay_watch import Absences, Flux, Ring, Watched
+from plait_lab.overlay_watch import Absences, Flux, Returns, Ring, Watched
 
 KNOWN = {
-    "forget_without_a_trace": 49,
+    "forget_without_a_trace": 4,
     "trust_who_was_away": 1,
     "hand_out_what_came_early": 1,
     "installed_when_told": 54,
@@ -33,7 +33,7 @@ def test_a_planted_bug_is_caught_by_other_seeds_too(bug: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("scenario", [Watched, Ring, Flux, Absences])
+@pytest.mark.parametrize("scenario", [Watched, Ring, Flux, Absences, Returns])
 def test_without_a_bug_all_holds(scenario: type[Watched | Ring | Absences], seed: int) -> None:
     assert scenario(seed).play() == []
 

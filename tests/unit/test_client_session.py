@@ -36,6 +36,7 @@ from plait.outputs import (
     NotConfirmed,
     OfferEnded,
     Opened,
+    PublishesLost,
     Reached,
     Reading,
     Write,
@@ -117,11 +118,13 @@ class Story:
         return self
 
     def open(
-        self, *, session: int = 5, resumed: bool = False, delivered: int = 0, heartbeat_s: float = 5.0, log: int = 0
-    ) -> Story:
+        self, *, session: int = 5, resumed: bool = False, delivered: int = 0, heartbeat_s: float = 5.0, log: int = 0,
+        published: int | None = None,
+    ) -> Story:  # fmt: skip
         """Connected and welcome."""
         self.connect()
-        return self.say(Welcome(1, (), "hub", HOME, session, heartbeat_s, resumed, delivered, log))
+        welcome = Welcome(1, (), "hub", HOME, session, heartbeat_s, resumed, delivered, log, published=published)
+        return self.say(welcome)
 
     def say(self, *frames: Any) -> Story:
         self.session.receive(b"".join(encode_frame(frame) for frame in frames), self.now)
@@ -659,6 +662,55 @@ def test_resuming_asks_for_nothing_again_and_counts_what_was_lost_on_the_way() -
     story.deliver(6).forget().again(resumed=True, delivered=6)
     assert interest.gaps == 1
     assert sequences(interest) == [1, 2, 6]
+
+
+def test_publishes_that_are_sent_once_and_lost_with_the_connection_are_counted_and_told() -> None:
+    story = Story().open()
+    for _ in range(5):
+        story.publish()
+    story.turn()
+    story.publish()  # never written: it waits for the next connection, and is not lost
+    story.forget().again(resumed=True, published=2)
+    assert story.happened(PublishesLost) == [PublishesLost(3)]
+    assert [frame.sequence for frame in story.heard(Publish)] == [6]
+    assert story.session.stats().publishes_lost == 3
+    story.forget().again(resumed=True, published=6)
+    assert not story.happened(PublishesLost)
+    story.again(resumed=True, published=2)
+    assert not story.happened(PublishesLost), "what was lost is told once"
+
+
+def test_what_is_sent_again_or_told_otherwise_is_not_counted_as_lost() -> None:
+    story = Story().open()
+    story.publish()
+    confirmed = story.publish(Confirm.BROKER)
+    story.publish(lifetime_s=60)
+    story.turn()
+    story.lose()
+    mortal = story.publish(lifetime_s=0.001)
+    story.now += 0.01
+    story.session.tick(story.now)
+    story.publish()
+    story.until_connect()
+    story.open(resumed=True, published=0)
+    assert story.happened(PublishesLost) == [PublishesLost(2)], "the first, and the one whose lifetime nobody awaits"
+    assert [frame.sequence for frame in story.heard(Publish)][-2:] == [confirmed, mortal + 1]
+    story.forget().again(resumed=True, published=0)
+    assert story.happened(PublishesLost) == [PublishesLost(1)], "the last; of the one that ran out it is known already"
+
+
+def test_a_broker_that_knows_nothing_of_the_session_settles_what_nobody_can_know() -> None:
+    story = Story().open()
+    story.publish()
+    story.turn()
+    story.again(session=6)
+    assert not story.happened(PublishesLost)
+    story.publish()
+    story.turn()
+    story.again(session=6, resumed=True, published=0)
+    assert story.happened(PublishesLost) == [PublishesLost(1)]
+    story.again(session=6, resumed=True)
+    assert story.session.stats().publishes_lost == 1
 
 
 def test_a_resubscription_that_cannot_be_served_is_tried_again_and_a_refused_one_ends() -> None:

@@ -21,6 +21,7 @@ from plait_broker.description import (
     describe_clients,
     describe_links,
     describe_subscriptions,
+    describe_topology,
 )
 from plait_core.wire.session_frames import Advertise
 from plait_lab.simulation.stage import Stage
@@ -41,7 +42,7 @@ def described() -> dict[str, list[dict[str, Any]]]:
     face = {"listen": ADDRESS, "http": ADDRESS, "status": "ready", "version": "0.1.0", "connections": 2}
     addressed: dict[str, object] = {"address": ADDRESS}
     return {
-        "brokers": [broker.describe() | face],
+        "brokers": [describe_topology(broker)["brokers"][0] | face],
         "links": [link | addressed for link in describe_links(broker)],
         "clients": [client | addressed for client in describe_clients(broker)],
         "subs": list(describe_subscriptions(broker)),
@@ -97,9 +98,9 @@ def test_a_listing_fits_its_terminal(what: str, width: int, items: dict[str, lis
             assert column.title in lines[0], "what one looks for is there"
 
 
-def test_a_broker_is_ten_columns_of_a_hundred(items: dict[str, list[dict[str, Any]]]) -> None:
-    assert len(LISTINGS["brokers"]) == 10
-    header = drawn("brokers", items["brokers"], 100)[0]
+def test_a_broker_is_eleven_columns_of_a_hundred_and_ten(items: dict[str, list[dict[str, Any]]]) -> None:
+    assert len(LISTINGS["brokers"]) == 11
+    header = drawn("brokers", items["brokers"], 110)[0]
     assert header.split() == [column.title for column in LISTINGS["brokers"]]
 
 
@@ -110,12 +111,14 @@ def test_columns_read_what_brokers_say(items: dict[str, list[dict[str, Any]]]) -
         for what, columns in LISTINGS.items()
     }
     silent = {what: {column.title for column in LISTINGS[what]} - said[what] for what in LISTINGS}
-    assert silent == {"brokers": set(), "links": {"STATE"}, "clients": {"STATE"}, "subs": {"STATE"}, "advs": set()}
+    of_brokers = {"JITTER", "LOSS", "STATE"}  # a link to a client has none
+    assert silent == {"brokers": set(), "links": of_brokers, "clients": {"STATE"}, "subs": {"STATE"}, "advs": set()}
 
 
 def test_states_in_a_word() -> None:
     state = {what: next(c.cell for c in LISTINGS[what] if c.title == "STATE") for what in ("links", "clients", "subs")}
     assert [state["links"]({"writable": writable}) for writable in (True, False)] == ["", "full"]
+    assert state["links"]({"writable": True, "state": "silent"}) == "silent"
     for what in ("clients", "subs"):
         assert state[what]({"connected": True, "slow": False}) == ""
         assert state[what]({"connected": True, "slow": True}) == "slow"

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from plait_broker import ALL, Caller, OpenGate
 from plait_broker.command import broker
-from plait_broker.configuration import (
+from plait_broker.face.configuration import (
     Configuration,
     ConfigurationError,
     parse_configuration,
     read_configuration,
 )
-from plait_broker.endpoints import Endpoint
-from plait_broker.entrance import draw_token, entrance, needs_token
+from plait_broker.face.endpoints import Endpoint
+from plait_broker.face.entrance import draw_token, entrance, needs_token
 from plait_core.wire import Hello, Role
 
 CANARY = "canary-0123456789-secret"
@@ -423,11 +423,14 @@ def test_certificates_are_checked_too(tmp_path: Path) -> None:
     assert "are no certificate and its key" in bad.stderr
 
 
-@pytest.mark.parametrize("option", [["--telemetry", "d"]])
-def test_what_is_not_built_yet_says_so(option: list[str]) -> None:
-    refused = CliRunner().invoke(broker, option)
-    assert refused.exit_code == 2
-    assert f"{option[0]} is not available yet" in refused.stderr
+def test_telemetry_has_a_place_or_is_off(tmp_path: Path) -> None:
+    assert parse_configuration(b"").telemetry is None
+    options = {"telemetry.directory": ("--telemetry", str(tmp_path))}
+    found = parse_configuration(b"[telemetry]\nrecords_per_s_max = 7\nbytes_max = 2_000_000", options=options).telemetry
+    assert found is not None
+    assert (found.directory, found.settings.records_per_s_max, found.limits.budget_bytes) == (tmp_path, 7, 2_000_000)
+    with pytest.raises(ConfigurationError, match="directory: is missing"):
+        parse_configuration(b"[telemetry]\nrecords_per_s_max = 7")
 
 
 @pytest.mark.parametrize(
@@ -446,6 +449,54 @@ def test_links_and_their_secret_come_from_the_file_too(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("open-sesame-42\n")
     document = b'[overlay]\nlinks = ["north:4680", "[::1]:4681"]\nsecret_file = "secret"'
     found = parse_configuration(document, tmp_path / "plait.toml")
-    assert [str(link) for link in found.links] == ["north:4680", "[::1]:4681"]
-    assert found.settings.overlay_secret == "open-sesame-42"
+    assert found.settings.linking.links == ("north:4680", "[::1]:4681")
+    assert found.settings.linking.secret == "open-sesame-42"
     assert "sesame" not in repr(found)
+
+
+def test_how_other_brokers_are_found() -> None:
+    document = b"""
+        [overlay]
+        seeds = ["10.0.0.1:4680", "south:4681"]
+        discover = true
+        degree = 4
+        links_max = 20
+        advertise = "north.example:4680"
+        name = "staging"
+        group = "239.255.9.9:4700"
+        interface = "10.0.0.3"
+    """
+    found = parse_configuration(document).overlay
+    assert found.links.seeds == ("10.0.0.1:4680", "south:4681")
+    assert (found.links.degree, found.links.links_max, found.links.discover) == (4, 20, True)
+    assert found.links.gathers
+    assert (str(found.advertise), found.name, str(found.group)) == ("north.example:4680", "staging", "239.255.9.9:4700")
+    assert not parse_configuration(b'[overlay]\nlinks = ["a:1"]').overlay.links.gathers, "it keeps to what it was told"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('seeds = ["h"]', "overlay.seeds: is written HOST:PORT"),
+        ('seeds = ["h:1", "h:1"]', "overlay.seeds: names an address twice"),
+        ("degree = 0", "overlay.degree: is between 1 and 64"),
+        ("degree = 12", "overlay.links_max: is above degree"),
+        ('advertise = "h:0"', "overlay.advertise: has a port"),
+        ('group = "10.0.0.1:4680"', "overlay.group: is an IPv4 multicast address"),
+        ('interface = "eth0"', "overlay.interface: is an IPv4 address"),
+        (f'name = "{"n" * 129}"', "overlay.name: is at most 128 bytes"),
+        ("discovr = true", "did you mean discover?"),
+    ],
+)
+def test_mistakes_about_other_brokers(line: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_configuration(f"[overlay]\n{line}".encode())
+    assert said in str(caught.value)
+
+
+def test_seeds_and_discovery_come_from_the_command_line() -> None:
+    options = ["--seed", "a:1", "--seed", "b:2", "--discover", "--advertise", "c:3", "--check-config"]
+    assert CliRunner().invoke(broker, options).exit_code == 0
+    refused = CliRunner().invoke(broker, ["--seed", "a:0", "--check-config"])
+    assert refused.exit_code == 2
+    assert "--seed" in refused.output

@@ -16,11 +16,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from scripted import LOCAL, ScriptedClient, client_of, running
 
-from plait_broker import DropReason, http_server, stream
-from plait_broker.configuration import Configuration, parse_configuration
-from plait_broker.endpoints import Endpoint
-from plait_broker.server import BrokerServer
-from plait_broker.stream import Sample, difference
+from plait_broker import DropReason
+from plait_broker.face.configuration import Configuration, parse_configuration
+from plait_broker.face.endpoints import Endpoint
+from plait_broker.face.server import BrokerServer
+from plait_broker.web import http_server, stream
+from plait_broker.web.stream import Sample, difference
 from plait_core.ids import id_text
 from plait_core.wire import Close
 from plait_core.wire.session_frames import Advertise, Done, Matching
@@ -334,8 +335,8 @@ async def test_methods_paths_and_bodies_have_bounds() -> None:
             assert "GET" in refused.headers["allow"]
         assert (await browser.head("/healthz")).status_code == 200
         assert (await browser.get("/nowhere")).json() == {"error": "Not Found"}
-        assert (await browser.get("/" + "x" * 2000)).status_code == 414
-        assert (await browser.get("/healthz?" + "x" * 2000)).status_code == 414
+        assert (await browser.get("/" + "x" * 5000)).status_code == 414
+        assert (await browser.get("/healthz?" + "x" * 5000)).status_code == 414
         large = await raw(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\nxx")
         assert b" 413 " in large.splitlines()[0]
         chunked = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n"

@@ -13,10 +13,11 @@ from queue import SimpleQueue
 
 import pytest
 
-from plait_broker import log_repair, log_writer
-from plait_broker.log import EventLog, LogError, LogInUse, LogTooNew, Retention
-from plait_broker.log_records import numbers_checksum
-from plait_broker.log_store import VACUUM_PAGES, Store
+from plait_broker.log import repair as log_repair
+from plait_broker.log import writer as log_writer
+from plait_broker.log.event_log import EventLog, LogError, LogInUse, LogTooNew, Retention
+from plait_broker.log.records import numbers_checksum
+from plait_broker.log.store import VACUUM_PAGES, Store
 from plait_broker.outputs import Cursor, Fetch, LogRecord, Persist
 
 SECOND_US = 1_000_000
@@ -297,7 +298,7 @@ def test_reading_does_not_wait_for_writing(tmp_path: Path) -> None:
 
 
 def test_too_many_readers_are_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait_broker.log.FETCHES_MAX", 0)
+    monkeypatch.setattr("plait_broker.log.event_log.FETCHES_MAX", 0)
     answers: list[tuple[object, ...]] = []
     with story(tmp_path) as user:
         user.log.fetch(Fetch(3, 1, 1), lambda *answer: answers.append(answer))
@@ -554,7 +555,9 @@ def test_a_repaired_log_is_the_one_that_it_was(tmp_path: Path) -> None:
         assert user.log.recover().log == before
 
 
-@pytest.mark.parametrize("change", ["UPDATE identity SET log = log + 1", "DELETE FROM identity", "DROP TABLE identity"])
+@pytest.mark.parametrize(
+    "change", ["UPDATE identity SET secret = zeroblob(32)", "DELETE FROM identity", "DROP TABLE identity"]
+)
 def test_an_identity_that_is_damaged_or_missing_is_drawn_anew_and_kept(tmp_path: Path, change: str) -> None:
     before = identity(tmp_path)
     with closing(sqlite3.connect(tmp_path / "log.db")) as connection, connection:

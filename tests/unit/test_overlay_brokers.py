@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plait_broker.overlay import OverlaySettings
+from plait_broker.overlay.streams import DOUBT_S
 from plait_core.filters import parse
 from plait_core.wire.overlay_frames import Offer
 from plait_lab.given_overlays import GivenWorld
@@ -33,7 +34,7 @@ def test_an_offer_costs_two_messages_a_link_and_a_want_one_a_hop(seed: int, brok
     assert costs.want_frames_beyond_trees == 0
     assert 0 < costs.want_frames < costs.tree_hops, "where trees share a link, so does the frame"
     assert costs.unwant_frames == costs.want_frames
-    assert costs.heard_frames == costs.tree_hops
+    assert costs.heard_frames == costs.heard_hops
 
 
 @pytest.mark.parametrize("phase", range(10))
@@ -130,3 +131,26 @@ def test_an_offer_that_someone_else_withdraws_in_our_name_stands() -> None:
     world.nodes[0].withdraw(key[1])
     world.run(2.0)
     assert not other.offers, "and its owner can still withdraw it"
+
+
+@pytest.mark.parametrize(("cut", "most_s"), [((0, 1), 0.012), ((1, 3), 0.012 + 3 * DOUBT_S)], ids=["near", "far"])
+def test_what_was_on_a_link_that_goes_comes_soon_by_another(cut: tuple[int, int], most_s: float) -> None:
+    """Next to the publisher's broker at once; further away, when that has heard of it."""
+    delays_s = {(0, 1): 0.002, (1, 3): 0.002, (0, 2): 0.003, (2, 3): 0.003}
+    world = GivenWorld(delays_s)
+    world.start()
+    world.offer(0, "x >= 0")
+    world.want(3, "x >= 0")
+    world.run(1.0)
+    for event in range(200):
+        if event == 100:
+            world._cut(world.pipes[list(delays_s).index(cut)], 100.0, silent=False)
+        world.nodes[0].publish({"x": event})
+        world.run(0.001)
+    world.run(1.0)
+    came = world.receptions(3)
+    assert [reception.path[-1] for reception in came] == sorted(reception.path[-1] for reception in came)
+    assert len(came) == 200
+    assert came[0].path == (0, 1)
+    assert came[-1].path == (0, 2)
+    assert max(reception.delay_s for reception in came) < most_s

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from plait_broker.overlay.offered import Offered
 from plait_broker.overlay.wanted import Wanted
 from plait_broker.overlay.wanting import AGAIN_S, CHANGES_MAX, Wanting
 from plait_core.errors import PlaitError
@@ -14,7 +15,7 @@ from plait_core.filters import parse
 from plait_core.limits import WANTS_MAX
 from plait_core.matching import new_index
 from plait_core.wire import Confirm, FrameDecoder, Publish, encode_block, encode_frame
-from plait_core.wire.overlay_frames import Want
+from plait_core.wire.overlay_frames import Offer, Want
 
 HOME, ROOT, OTHER = 7, 1, 2
 
@@ -25,6 +26,9 @@ class Pair:
     def __init__(self) -> None:
         self.wanting = Wanting(HOME, new_index)
         self.wanted = Wanted(new_index)
+        self.known = Offered(HOME)
+        self.own = Offered(ROOT)
+        self.version = 0
         self.now = 10.0
         self.installed: list[int] = []
 
@@ -36,8 +40,9 @@ class Pair:
         return wants
 
     def hear(self, want: Want) -> int:
-        version = self.wanted.hear(want, want.versions[want.to.index(ROOT)])
-        self.wanting.heard(ROOT, version, self.now)
+        at = want.to.index(ROOT)
+        version = self.wanted.hear(want, want.versions[at], want.offers[at])
+        self.wanting.heard(ROOT, version, self.own.fingerprint(ROOT), want.versions[at], self.now)
         return version
 
     def settle(self) -> Iterator[Want]:
@@ -47,8 +52,26 @@ class Pair:
                 self.hear(want)
                 yield want
 
-    def offer(self, text: str = "x >= 0") -> None:
-        self.wanting.offer(ROOT, 1, parse(text))
+    def offer(self, text: str = "x >= 0", number: int = 1) -> None:
+        self.learn(self.say(text, number))
+
+    def say(self, text: str, number: int = 1) -> Offer:
+        """The publisher's broker offers more; nobody has heard of it yet."""
+        self.version += 1
+        offer = Offer(ROOT, number, self.version, text)
+        self.own.learn(offer)
+        return offer
+
+    def learn(self, offer: Offer) -> None:
+        filter, _ = self.known.learn(offer)
+        assert filter is not None
+        self.wanting.offer(ROOT, offer.number, filter)
+        self.wanting.offered(ROOT, self.known.fingerprint(ROOT))
+
+    @property
+    def seen(self) -> bool:
+        """Whether the publisher's broker knows what is wanted of all that it offers."""
+        return self.own.revision_of(self.wanted.homes[HOME].offers) == self.own.revision
 
     def matches(self, x: int) -> bool:
         frame = Publish(Confirm.NONE, encode_block(Event({"x": x}, b"", publisher=1, sequence=1)))
@@ -61,11 +84,13 @@ def test_what_meets_an_offer_is_told_and_counts_once_it_is_heard() -> None:
     pair.wanting.add(1, parse("x >= 50"))
     pair.wanting.add(2, parse("x < 0"))
     (want,) = pair.tell()
-    assert want == Want((ROOT,), HOME, (1,), True, (1,), ("x >= 50",), ()), "the first says all there is"
-    assert pair.installed == [2], "nobody offers what it wants: all who need to know it do"
+    fingerprint = pair.own.fingerprint(ROOT)
+    assert want == Want((ROOT,), HOME, (1,), (fingerprint,), True, (1,), ("x >= 50",), ()), "all there is"
+    assert pair.installed == [], "whether that is all that is offered there is not known yet"
     pair.hear(want)
     assert pair.tell() == []
-    assert pair.installed == [2, 1]
+    assert pair.installed == [1, 2], "nobody offers what the second wants: all who need to know it do"
+    assert pair.seen
     assert pair.matches(60)
     assert not pair.matches(-1)
 
@@ -120,6 +145,72 @@ def test_what_is_covered_is_not_told_until_it_is_uncovered() -> None:
     assert (want.added, want.removed) == ((2,), (1,)), "together: nothing is missed"
 
 
+def test_whoever_offers_more_learns_when_all_have_seen_it() -> None:
+    pair = Pair()
+    pair.offer("x < 10")
+    pair.wanting.add(1, parse("x > 5"))
+    list(pair.settle())
+    more = pair.say("x < 100", number=2)
+    assert not pair.seen
+    pair.learn(more)
+    (want,) = pair.tell()
+    assert (want.added, want.removed) == ((), ()), "nothing more is wanted, and that is said"
+    assert not pair.seen
+    pair.hear(want)
+    assert pair.seen
+
+
+def test_what_a_new_offer_meets_is_known_before_it_counts_as_seen() -> None:
+    pair = Pair()
+    pair.offer("x < 10")
+    for number in range(2 * WANTS_MAX):
+        pair.wanting.add(number, parse(f"x == {10 + number}"))
+    list(pair.settle())
+    pair.offer("x >= 10", number=2)
+    wants = pair.tell()
+    assert len(wants) >= 2, "more than one frame has room for"
+    for want in wants:
+        assert not pair.seen
+        pair.hear(want)
+    assert pair.seen
+    assert pair.matches(10 + 2 * WANTS_MAX - 1)
+
+
+def test_what_is_said_anew_in_parts_holds_until_all_of_it_has_come() -> None:
+    pair = Pair()
+    pair.offer()
+    for number in range(2 * WANTS_MAX):
+        pair.wanting.add(number, parse(f"x == {number}"))
+    list(pair.settle())
+    pair.wanting.gone(ROOT)
+    pair.wanting.remove(7)
+    pair.offer()
+    wants = pair.tell()
+    assert [(want.whole, want.more) for want in wants] == [(True, True), (False, False)]
+    pair.hear(wants[0])
+    assert pair.matches(2 * WANTS_MAX - 1)
+    assert pair.matches(7), "until all has come"
+    pair.hear(wants[1])
+    assert pair.matches(2 * WANTS_MAX - 1)
+    assert not pair.matches(7)
+    assert len(pair.wanted) == 2 * WANTS_MAX - 1
+
+
+def test_one_that_comes_back_may_have_offered_more_meanwhile() -> None:
+    pair = Pair()
+    pair.offer("x < 10")
+    list(pair.settle())
+    more = pair.say("x >= 10", number=2)
+    pair.wanting.back(ROOT)
+    pair.wanting.add(1, parse("x > 20"))
+    list(pair.settle())
+    assert pair.installed == [], "it offers what we have not seen"
+    pair.learn(more)
+    list(pair.settle())
+    assert pair.installed == [1]
+    assert pair.matches(21)
+
+
 def test_changes_are_taken_in_their_order_only() -> None:
     pair = Pair()
     pair.offer()
@@ -127,11 +218,11 @@ def test_changes_are_taken_in_their_order_only() -> None:
     (first,) = pair.tell()
     pair.wanting.add(2, parse("x == 2"))
     (second,) = pair.tell()
-    assert pair.wanted.hear(second, 2) == 0
+    assert pair.hear(second) == 0
     assert not pair.matches(2)
-    assert pair.wanted.hear(first, 1) == 1
-    assert pair.wanted.hear(second, 2) == 2
-    assert pair.wanted.hear(first, 1) == 2, "an old one changes nothing"
+    assert pair.hear(first) == 1
+    assert pair.hear(second) == 2
+    assert pair.hear(first) == 2, "an old one changes nothing"
     assert pair.matches(1)
     assert pair.matches(2)
 
@@ -231,9 +322,9 @@ def test_one_that_we_forgot_and_that_remembers_us_is_put_right() -> None:
 def test_a_filter_that_is_none_changes_nothing() -> None:
     wanted = Wanted(new_index)
     with pytest.raises(PlaitError):
-        wanted.hear(Want((ROOT,), HOME, (1,), True, (1, 2), ("x > 1", "x >"), ()), 1)
+        wanted.hear(Want((ROOT,), HOME, (1,), (0,), True, (1, 2), ("x > 1", "x >"), ()), 1, 0)
     assert len(wanted) == 0
-    assert wanted.hear(Want((ROOT,), HOME, (1,), True, (1,), ("x > 1",), ()), 1) == 1
+    assert wanted.hear(Want((ROOT,), HOME, (1,), (0,), True, (1,), ("x > 1",), ()), 1, 0) == 1
 
 
 def test_a_broker_that_is_gone_wants_nothing() -> None:
@@ -246,3 +337,24 @@ def test_a_broker_that_is_gone_wants_nothing() -> None:
     assert not pair.matches(1)
     assert not pair.wanted.meets(parse("x > 0"))
     assert len(pair.wanted) == 0
+
+
+def test_a_broker_that_starts_anew_wants_what_it_did_until_it_says_what_it_wants_now() -> None:
+    """Or what is published meanwhile would be confirmed, and never reach its durable subscriptions."""
+    wanted = Wanted(new_index)
+    ours = Want((ROOT,), HOME, (1,), (0,), True, (1, 2), ("price > 10", "price > 20"), ())
+    wanted.hear(ours, 1, 0)
+    dear = Publish(Confirm.NONE, encode_block(Event({"price": 30})))
+    assert wanted.match(dear) == [HOME]
+    wanted.succeed(HOME, OTHER)
+    wanted.gone(HOME)
+    assert wanted.match(dear) == [OTHER]
+    anew = Want((ROOT,), OTHER, (1,), (0,), True, (1,), ("price > 40",), ())
+    assert wanted.hear(anew, 1, 0) == 1
+    assert wanted.match(dear) == []
+    assert len(wanted) == 1, "nothing of before is left"
+    wanted.hear(ours, 1, 0)
+    wanted.succeed(HOME, OTHER)
+    wanted.gone(HOME)
+    assert wanted.match(dear) == [], "what it has said itself stands"
+    assert len(wanted) == 1

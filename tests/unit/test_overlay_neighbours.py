@@ -103,3 +103,10 @@ def test_pings_that_nobody_answers_do_not_pile_up() -> None:
         neighbour.ping(beat, float(beat))
     assert len(neighbour.pings) == PINGS_MAX
     assert neighbour.dies_at(DETECT_S) == DETECT_S, "the oldest counts"
+
+
+def test_events_have_the_measured_delay_added_in_whole_microseconds() -> None:
+    neighbour = Neighbour(1, "b1", 1, 0.0)
+    for round_trip_s in (0.0021, 0.0034, 0.0047):
+        neighbour.sample(round_trip_s)
+        assert neighbour.hop_us == round(neighbour.delay_us) > 0

@@ -119,3 +119,11 @@ def test_what_is_forgotten_is_chosen_afresh() -> None:
     table.routes.forget(TO)
     assert table.next() == SLOW, "there is no choice to keep"
     assert table.routes.changes == 0
+
+
+def test_a_map_tells_of_links_that_have_gone() -> None:
+    map = Map()
+    assert not map.put(Sheet(1, 1, "b1", (2, 3), (10, 10)))
+    assert not map.put(Sheet(1, 2, "b1", (2, 3), (10, 90))), "slower is not gone"
+    assert not map.put(Sheet(1, 3, "b1", (2, 3, 4), (10, 90, 5)))
+    assert map.put(Sheet(1, 4, "b1", (2, 4, 5), (10, 5, 5)))

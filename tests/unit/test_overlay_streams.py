@@ -7,6 +7,7 @@ import pytest
 from plait_broker.overlay.streams import (
     AGAIN_EVENTS,
     AGAIN_S,
+    DOUBT_S,
     EARLY_MAX,
     GAP_S,
     TAKEN_EVENTS,
@@ -199,11 +200,31 @@ def test_silence_sends_the_oldest_again_less_and_less_often() -> None:
     assert outgoing.due(10.0 + AGAIN_S, 0.0) == list(range(2, AGAIN_EVENTS + 2)), "progress: it hurries again"
 
 
-def test_a_change_for_the_worse_is_not_waited_out() -> None:
-    outgoing = sent(1)
+def test_what_was_under_way_when_a_link_went_is_sent_again_soon_and_once() -> None:
+    outgoing = sent(2 * AGAIN_EVENTS)
     outgoing.hurry(0.1)
-    assert outgoing.due(0.1 + GAP_S, 0.0) == []
-    assert outgoing.due(0.1 + 2 * GAP_S, 0.0) == [1]
+    outgoing.add(Kept(frame(0), 0, 0, 0.1), 0.1)
+    doubtful = list(range(1, 2 * AGAIN_EVENTS + 1))
+    assert outgoing.due(0.1 + 0.9 * DOUBT_S, 0.0) == []
+    assert outgoing.due(0.1 + DOUBT_S, 1.0) == [], "the path's own delay is granted"
+    assert outgoing.due(0.1 + DOUBT_S, 0.0) == doubtful, "all of it, and nothing sent since"
+    assert outgoing.due(0.1 + 3 * DOUBT_S, 0.0) == []
+
+
+def test_a_report_of_what_came_before_does_not_calm_it() -> None:
+    outgoing = sent(5)
+    outgoing.hurry(0.1)
+    assert news(outgoing, 2, 0.11) == [1, 2]
+    assert outgoing.due(0.1 + DOUBT_S, 0.0) == [3, 4, 5]
+
+
+def test_a_report_of_all_that_was_under_way_calms_it() -> None:
+    outgoing = sent(5)
+    outgoing.hurry(0.1)
+    outgoing.add(Kept(frame(0), 0, 0, 0.1), 0.1)
+    assert news(outgoing, 5, 0.11) == [1, 2, 3, 4, 5]
+    assert outgoing.due(0.1 + DOUBT_S, 0.0) == []
+    assert outgoing.due(0.11 + AGAIN_S, 0.0) == [6]
 
 
 def test_nothing_kept_is_nothing_due() -> None:

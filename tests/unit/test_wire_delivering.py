@@ -33,7 +33,7 @@ def test_frames_come_out_as_they_went_in() -> None:
     sizes = [
         writer.deliver(frame, 12, (1, 2), ((3, 4, 5), (6, 0, 0)), VERSION_MAX),
         writer.append(encode_frame(ping)),
-        writer.forward(frame, 9, 13, 1, (1,), ((2**64 - 1, 7), (3, 0)), VERSION_MAX),
+        writer.forward(frame, 9, 13, 1, (1,), ((2**64 - 1, 7, 8), (3, 0, 2**64 - 1)), VERSION_MAX),
         writer.deliver(frame, 0, (), (), VERSION_MAX),
     ]
     data = writer.take()
@@ -45,7 +45,7 @@ def test_frames_come_out_as_they_went_in() -> None:
     assert second == ping
     assert isinstance(third, Forward)
     assert (third.tid, third.delay_us, third.flags, third.path) == (9, 13, 1, (1,))
-    assert (third.destinations, third.block) == (((2**64 - 1, 7), (3, 0)), BLOCK)
+    assert (third.destinations, third.block) == (((2**64 - 1, 7, 8), (3, 0, 2**64 - 1)), BLOCK)
     assert isinstance(last, Deliver)
     assert last.deliveries == ()
 
@@ -59,7 +59,7 @@ def test_what_was_taken_waits_no_more() -> None:
 
 def test_an_event_that_was_forwarded_is_delivered_unchanged() -> None:
     writer = DeliveryWriter()
-    writer.forward(Publish(Confirm.BROKER, BLOCK), 1, 2, 0, (3,), ((4, 5),), VERSION_MAX)
+    writer.forward(Publish(Confirm.BROKER, BLOCK), 1, 2, 0, (3,), ((4, 5, 6),), VERSION_MAX)
     (forwarded,) = decoded(writer.take())
     assert isinstance(forwarded, Forward)
     writer.deliver(forwarded, 6, (3, 4), ((1, 0, 0),), VERSION_MAX)

@@ -108,11 +108,15 @@ def test_the_block_is_the_same_bytes_on_every_hop() -> None:
     published = decode(encode_publish(EVENT))
     assert isinstance(published, Publish)
     forwarded = decode(
-        forward_head(published.block, 5, 70, 1, (1, 2), ((3, 1), (4, 0), (2**64 - 1, 2**64 - 1))) + published.block
+        forward_head(published.block, 5, 70, 1, (1, 2), ((3, 1, 9), (4, 0, 0), (2**64 - 1, 2**64 - 1, 2**64 - 1)))
+        + published.block
     )
     assert isinstance(forwarded, Forward)
     assert (forwarded.tid, forwarded.delay_us, forwarded.flags) == (5, 70, 1)
-    assert (forwarded.path, forwarded.destinations) == ((1, 2), ((3, 1), (4, 0), (2**64 - 1, 2**64 - 1)))
+    assert (forwarded.path, forwarded.destinations) == (
+        (1, 2),
+        ((3, 1, 9), (4, 0, 0), (2**64 - 1, 2**64 - 1, 2**64 - 1)),
+    )
     deliveries = (Delivery(1, 2, 3), Delivery(2**32 - 1, 0, 2**64 - 1))
     delivered = decode(deliver_head(forwarded.block, 90, 255, (1, 2, 9), deliveries) + forwarded.block)
     assert isinstance(delivered, Deliver)
@@ -165,10 +169,10 @@ def test_a_frame_of_no_known_class_has_no_bytes() -> None:
         (framed(1, b"\x00\x00", b""), FrameFault.TRUNCATED),  # no block
         (framed(1, b"\x00\x00", BARE[:39]), FrameFault.TRUNCATED),
         (framed(2, b"\x00" * 19, BARE), FrameFault.TRUNCATED),
-        (framed(2, pack(">QQBBH", 1, 2, 1, 0, 1) + b"\x00" * 23, BARE), FrameFault.TRUNCATED),
-        (framed(2, pack(">QQBBH", 1, 2, 1, 0, 1) + b"\x00" * 25, BARE), FrameFault.FIELD),
+        (framed(2, pack(">QQBBH", 1, 2, 1, 0, 1) + b"\x00" * 31, BARE), FrameFault.TRUNCATED),
+        (framed(2, pack(">QQBBH", 1, 2, 1, 0, 1) + b"\x00" * 33, BARE), FrameFault.FIELD),
         (framed(2, pack(">QQBBH", 1, 2, 65, 0, 0) + b"\x00" * 8 * 65, BARE), FrameFault.OVERSIZE),
-        (framed(2, pack(">QQBBH", 1, 2, 0, 0, 1025) + b"\x00" * 16 * 1025, BARE), FrameFault.OVERSIZE),
+        (framed(2, pack(">QQBBH", 1, 2, 0, 0, 1025) + b"\x00" * 24 * 1025, BARE), FrameFault.OVERSIZE),
         (framed(2, pack(">QQBBH", 1, 2, 0, 0, 0), b"", 60), FrameFault.TRUNCATED),
         (framed(3, b"\x00" * 11, BARE), FrameFault.TRUNCATED),
         (framed(3, pack(">QBBH", 1, 1, 0, 1) + b"\x00" * 23, BARE), FrameFault.TRUNCATED),

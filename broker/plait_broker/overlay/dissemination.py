@@ -7,17 +7,25 @@ destination is served by one copy, whatever the graph looks like.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
 
 from plait_core.wire import Destination, EventFrame, Forward
-from plait_core.wire.overlay_frames import LOGGED, Errand, Skip, Took
+from plait_core.wire.overlay_frames import LOGGED, Skip, Took
 
+from .errands import Errands
 from .host import Host
+from .identity import Forged
 from .map import Map
 from .neighbours import Neighbour
 from .routes import Routes
 from .settings import OverlaySettings
-from .streams import Arrival, Incoming, Kept, Outgoing
+from .streams import USUAL_TRIES, Arrival, Incoming, Kept, Outgoing
+from .trust import Trust
+
+_destination: Final = partial(tuple.__new__, Destination)
+"""A destination from a pair, in half the time of the class's own call: one is made for every event."""
 
 
 class Dissemination:
@@ -31,10 +39,12 @@ class Dissemination:
         map: Map,
         routes: Routes,
         counts: Counter[str],
-        errand: Callable[[Errand], None],
+        errands: Errands,
+        trust: Trust,
     ) -> None:
-        """`errand` sends a frame to the broker that it is for."""
         self.me = me
+        self._begun = (me,)
+        """The path of what begins here."""
         self.settings = settings
         self.routes = routes
         self.counts = counts
@@ -44,35 +54,53 @@ class Dissemination:
         """By publisher's broker."""
         self._host = host
         self._map = map
-        self._errand = errand
+        self._errands = errands
+        self._trust = trust
         self._sending: dict[int, None] = {}
         """Destinations that have not taken everything."""
         self._reporting: dict[int, None] = {}
         """Publishers' brokers that may have to be told what was taken, or is missing."""
+        self._detoured: dict[int, None] = {}
+        """Destinations that the usual way does not seem to lead to."""
 
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
         """Send an event to these brokers; its position for each."""
-        named = [Destination(home, self._keep(home, frame, delay_us, flags, now)) for home in homes]
-        self._forward(frame, self.me, delay_us, flags, (), named)
+        if len(homes) == 1 and not self._detoured:  # as it mostly is
+            home = homes[0]
+            position = self._keep_one(home, Kept(frame, flags, delay_us, now), now)
+            proof = self._trust.prove_event(home, position, flags, frame.block)
+            named = [_destination((home, position, proof))]
+            neighbour = self._next(home, ())
+            if neighbour is not None:
+                self._hand(neighbour, frame, self.me, delay_us, flags, (), named)
+            return named
+        named = []
+        for home in homes:
+            position = self._keep_one(home, Kept(frame, flags, delay_us, now), now)
+            proof = self._trust.prove_event(home, position, flags, frame.block)
+            named.append(_destination((home, position, proof)))
+        usual = self._detour(frame, delay_us, flags, named, now) if self._detoured else named
+        if usual:
+            self._forward(frame, self.me, delay_us, flags, (), usual)
         return named
 
     def hear(self, frame: Forward, now: float) -> None:
         """A copy comes from a neighbour: part of it may be for us, the rest goes on."""
-        if self.me in frame.path or not frame.path:
+        path = frame.path
+        if self.me in path or not path:
             self.counts["loops"] += 1
             return
-        if frame.lifetime_us and frame.delay_us > frame.lifetime_us:
-            self.counts["expired"] += 1
-            return
         destinations: Sequence[Destination] = frame.destinations
-        for at, (broker, position) in enumerate(destinations):
+        for at, (broker, position, proof) in enumerate(destinations):
             if broker == self.me:
+                self._arrive(Arrival(path[0], position, frame, frame.flags, frame.delay_us, path, now), proof, now)
                 destinations = [*destinations[:at], *destinations[at + 1 :]]
-                arrival = Arrival(frame.path[0], position, frame, frame.flags, frame.delay_us, frame.path, now)
-                self._arrive(arrival, now)
                 break
-        if destinations:
-            self._forward(frame, frame.tid, frame.delay_us, frame.flags, frame.path, destinations)
+        if destinations and frame.lifetime_us and frame.delay_us > frame.lifetime_us:
+            self.counts["expired"] += 1
+            self._host.ended(frame, destinations, "expired")
+        elif destinations:
+            self._forward(frame, frame.tid, frame.delay_us, frame.flags, path, destinations)
 
     def take(self, root: int, position: int, now: float) -> None:
         """This broker has charge of an event that `arrived`."""
@@ -86,7 +114,10 @@ class Dissemination:
         outgoing = self.outgoing.get(took.source)
         if outgoing is None:
             return
-        for position, kept in outgoing.took(took.up_to, now):
+        news = outgoing.took(took.up_to, now)
+        if news and outgoing.detour_until > now:
+            self._detoured[took.source] = None
+        for position, kept in news:
             self._host.taken(*(kept.party or (took.source, position)))
         again = [position for position in took.missing if position in outgoing.kept]
         if not outgoing.kept:
@@ -100,11 +131,14 @@ class Dissemination:
             self._host.arrived(arrival)
         self._reporting[skip.source] = None
 
-    def hurry(self, now: float, home: int | None = None) -> None:
-        """Links have gone, or a destination is back: what was on its way may have been lost."""
+    def hurry(self, now: float, home: int | None = None, *, lost: int = 0) -> None:
+        """A link has gone, or a destination is back: what was on its way may have been lost. What the `lost` neighbour
+        was handed last is sent another way at once."""
         for broker, outgoing in self.outgoing.items():
             if home is None or broker == home:
                 outgoing.hurry(now)
+                if lost and outgoing.via == lost:
+                    self._send_again(broker, outgoing, outgoing.doubtful(now), now)
 
     def gone(self, broker: int) -> None:
         """A broker is forgotten."""
@@ -113,20 +147,26 @@ class Dissemination:
             for position in list(outgoing.kept):
                 self._give_up(broker, outgoing, position, "unreachable")
         self._sending.pop(broker, None)
+        self._detoured.pop(broker, None)
         incoming = self.incoming.pop(broker, None)
         self._reporting.pop(broker, None)
         for arrival in incoming.rest() if incoming is not None else ():
             self._host.arrived(arrival)
 
-    def succeed(self, before: int, broker: int, now: float) -> None:
-        """A destination has started anew: what it had not taken is for its durable subscriptions, which it has kept."""
+    def succeed(self, before: int, broker: int, since: float, now: float) -> None:
+        """A destination has started anew: what it had not taken is for its durable subscriptions, which it has kept.
+        What was published `since` it has told what it wants now was sent to it as what it is."""
         outgoing = self.outgoing.pop(before, None)
         self._sending.pop(before, None)
+        self._detoured.pop(before, None)
         for position, kept in outgoing.kept.items() if outgoing is not None else ():
             party = kept.party or (before, position)
+            if kept.since >= since:
+                self._host.taken(*party)
+                continue
             again = Kept(kept.frame, kept.flags | LOGGED, kept.delay_us, kept.since, party)
-            anew = self._keep_one(broker, again, now)
-            self._forward(kept.frame, self.me, kept.delay_now_us(now), again.flags, (), [Destination(broker, anew)])
+            named = self._named(broker, self._keep_one(broker, again, now), again)
+            self._forward(kept.frame, self.me, kept.delay_now_us(now), again.flags, (), [named])
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -158,14 +198,11 @@ class Dissemination:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _keep(self, home: int, frame: EventFrame, delay_us: int, flags: int, now: float) -> int:
-        return self._keep_one(home, Kept(frame, flags, delay_us, now), now)
-
     def _keep_one(self, home: int, kept: Kept, now: float) -> int:
         outgoing = self.outgoing.get(home)
         if outgoing is None:
             outgoing = self.outgoing[home] = Outgoing(max(1, round(now * 1_000_000)))
-            self._errand(Skip(home, self.me, outgoing.floor))
+            self._errands.say(Skip(home, self.me, outgoing.floor))
         position = outgoing.add(kept, now)
         self._sending[home] = None
         settings = self.settings
@@ -184,21 +221,25 @@ class Dissemination:
     ) -> None:
         """Partition destinations over neighbours: each is in exactly one copy."""
         if len(destinations) == 1:
-            neighbour = self.routes.next(destinations[0].broker, path)
-            if neighbour is None:
-                self.counts["no_way"] += 1
-            else:
+            neighbour = self._next(destinations[0][0], path)
+            if neighbour is not None:
                 self._hand(neighbour, frame, tid, delay_us, flags, path, destinations)
             return
         by: dict[int, tuple[Neighbour, list[Destination]]] = {}
         for destination in destinations:
-            neighbour = self.routes.next(destination.broker, path)
-            if neighbour is None:
-                self.counts["no_way"] += 1
-            else:
+            neighbour = self._next(destination[0], path)
+            if neighbour is not None:
                 by.setdefault(neighbour.id, (neighbour, []))[1].append(destination)
         for neighbour, named in by.values():
             self._hand(neighbour, frame, tid, delay_us, flags, path, named)
+
+    def _next(self, home: int, path: tuple[int, ...]) -> Neighbour | None:
+        neighbour = self.routes.next(home, path)
+        if neighbour is None:
+            self.counts["no_way"] += 1
+        elif not path:
+            self.outgoing[home].via = neighbour.id
+        return neighbour
 
     def _hand(
         self,
@@ -212,51 +253,79 @@ class Dissemination:
     ) -> None:
         assert neighbour.id not in path, "no event visits a broker twice for one destination"
         neighbour.sent += 1
-        passed = (*path, self.me)
-        self._host.forward(
-            neighbour.link, frame, tid, delay_us + round(neighbour.delay_us), flags, passed, destinations
-        )
+        passed = (*path, self.me) if path else self._begun
+        self._host.forward(neighbour.link, frame, tid, delay_us + neighbour.hop_us, flags, passed, destinations)
 
-    def _arrive(self, arrival: Arrival, now: float) -> None:
-        for ready in self._stream(arrival.root).hear(arrival, now):
-            self._host.arrived(ready)
+    def _arrive(self, arrival: Arrival, proof: int, now: float) -> None:
+        try:
+            self._trust.check_event(arrival.root, arrival.position, arrival.flags, arrival.frame.block, proof)
+        except Forged:
+            self.counts["forged"] += 1
+            return
         self._reporting[arrival.root] = None
+        incoming = self.incoming.get(arrival.root)
+        for ready in (incoming or self._stream(arrival.root)).hear(arrival, now):
+            self._host.arrived(ready)
 
     def _stream(self, root: int) -> Incoming:
-        incoming = self.incoming.get(root)
-        if incoming is None:
-            incoming = self.incoming[root] = Incoming()
-        return incoming
+        return self.incoming.get(root) or self.incoming.setdefault(root, Incoming())
 
     def _report(self, root: int, now: float) -> None:
         incoming = self.incoming[root]
         report = incoming.report(now)
         if report is not None:
-            self._errand(Took(root, self.me, *report))
+            self._errands.say(Took(root, self.me, *report), max(0, incoming.vain - USUAL_TRIES))
         if incoming.next_deadline() is None:
             del self._reporting[root]
 
     def _send_again(
         self, home: int, outgoing: Outgoing, positions: list[int], now: float, *, tell_floor: bool = False
     ) -> None:
+        tries = max(0, outgoing.tries - USUAL_TRIES)
+        for position in positions:  # before it is told what will not come any more
+            waiting = outgoing.kept.get(position)
+            if waiting is not None and waiting.expired(now):
+                self._give_up(home, outgoing, position, "expired")
         if positions or tell_floor:
-            self._errand(Skip(home, self.me, outgoing.floor))
+            self._errands.say(Skip(home, self.me, outgoing.floor), tries)
         for position in positions:
             kept = outgoing.kept.get(position)
             if kept is None:
                 continue
-            if kept.expired(now):
-                self._give_up(home, outgoing, position, "expired")
-                continue
             self.counts["again"] += 1
-            self._forward(kept.frame, self.me, kept.delay_now_us(now), kept.flags, (), [Destination(home, position)])
+            delay_us, destination = kept.delay_now_us(now), self._named(home, position, kept)
+            self._forward(kept.frame, self.me, delay_us, kept.flags, (), [destination])
+            if tries:
+                self._around(kept.frame, delay_us, kept.flags, destination, tries)
+
+    def _named(self, home: int, position: int, kept: Kept) -> Destination:
+        return Destination(home, position, self._trust.prove_event(home, position, kept.flags, kept.frame.block))
+
+    def _detour(
+        self, frame: EventFrame, delay_us: int, flags: int, named: list[Destination], now: float
+    ) -> list[Destination]:
+        """Send an event around the usual way where that is of no use; the destinations that it is of use for."""
+        usual = []
+        for destination in named:
+            home = destination[0]
+            if home in self._detoured and self.outgoing[home].detour_until <= now:
+                del self._detoured[home]
+            if home not in self._detoured or not self._around(
+                frame, delay_us, flags, destination, self.outgoing[home].detour
+            ):
+                usual.append(destination)
+        return usual
+
+    def _around(self, frame: EventFrame, delay_us: int, flags: int, destination: Destination, tries: int) -> bool:
+        copy = Forward(self.me, delay_us, flags, (self.me,), (destination,), frame.block)
+        return self._errands.around(destination[0], copy, tries)
 
     def _give_up(self, home: int, outgoing: Outgoing, position: int, reason: str) -> None:
         kept = outgoing.give_up(position)
         if not outgoing.kept:
             self._sending.pop(home, None)
         self.counts[reason] += 1
-        self._host.lost(*(kept.party or (home, position)), reason)
+        self._host.lost(*(kept.party or (home, position)), kept.frame, reason)
 
     def _path_s(self, home: int) -> float:
         """Twice there and back, by the map."""

@@ -6,12 +6,16 @@ each direction. When a link comes up, both ends say what they know (a digest), a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from plait_core.limits import BROKERS_MAX, DIGEST_MAX
 from plait_core.wire import ControlFrame
 from plait_core.wire.overlay_frames import Digest, Offer, Sheet
+
+from .trust import Trust
 
 Document: TypeAlias = Sheet | Offer
 Key: TypeAlias = tuple[int, int]
@@ -30,10 +34,15 @@ class Flooding:
     """All documents of the overlay, as far as they are known here."""
 
     def __init__(
-        self, me: int, send: Callable[[int, ControlFrame], None], learned: Callable[[Document, Document | None], None]
+        self,
+        me: int,
+        send: Callable[[int, ControlFrame], None],
+        learned: Callable[[Document, Document | None], None],
+        trust: Trust | None = None,
     ) -> None:
         """`send` takes a neighbour and a frame; `learned` hears of each newer document, with the one before."""
         self._me = me
+        self._trust = trust or Trust(me, None)
         self._send = send
         self._learned = learned
         self._documents: dict[Key, Document] = {}
@@ -45,6 +54,8 @@ class Flooding:
         without this two that learn it at different times would tell each other for ever."""
         self._digests: dict[int, dict[Key, int]] = {}
         """By neighbour, the digest that is coming in."""
+        self._withdrawn: dict[Key, float] = {}
+        """Offers that were withdrawn, since when as far as `forget_withdrawn` knows."""
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -56,25 +67,29 @@ class Flooding:
 
     def say(self, document: Document) -> None:
         """Tell everyone a document of our own."""
+        document = self._trust.sign(document)
         self._store(document)
         self._relay(document, but=None)
 
     def hear(self, document: Document, neighbour: int) -> None:
-        """A neighbour tells a document."""
+        """A neighbour tells a document; Forged when it is not its origin's."""
         if document.version > VERSIONS_MAX or document.origin in self._dead:
             return
         known = self._documents.get(key_of(document))
         if known is not None and known.version >= document.version:
             if known.version > document.version:
                 self._send(neighbour, known)
+        elif not self._trust.check(document):
+            return
         elif document.origin == self._me:
             self._contest(document)
         else:
             before = self._store(document)
             self._relay(document, but=neighbour)
             self._learned(document, before)
-            if document.origin in self._forgotten:  # whoever did not forget it tells us no more than what is new
-                del self._forgotten[document.origin]
+            forgotten = document.origin in self._forgotten
+            self._forgotten.pop(document.origin, None)
+            if self._trust.awaited(document.origin) or forgotten:  # others tell us no more than what is new
                 self._compare(neighbour)
 
     def link_up(self, neighbour: int) -> None:
@@ -102,7 +117,8 @@ class Flooding:
             del self._digests[neighbour]
             for key in sorted(self._documents):
                 document = self._documents[key]
-                if known.get(key, -1) < document.version:
+                has = known.get(key)
+                if (key not in self._withdrawn) if has is None else has < document.version:
                     self._send(neighbour, document)
 
     def forget(self, origin: int, *, dead: bool = False) -> list[Document]:
@@ -110,11 +126,21 @@ class Flooding:
         gone = [document for key, document in self._documents.items() if key[0] == origin]
         for document in gone:
             del self._documents[key_of(document)]
+            self._withdrawn.pop(key_of(document), None)
         remembered = self._dead if dead else self._forgotten
         remembered[origin] = None
         if len(remembered) > BROKERS_MAX:
             del remembered[next(iter(remembered))]
         return gone
+
+    def forget_withdrawn(self, now: float, after_s: float) -> None:
+        """Forget what was withdrawn long ago. Should someone still tell of it, its origin withdraws it once more."""
+        for key, since in list(self._withdrawn.items()):
+            if since == math.inf:
+                self._withdrawn[key] = now
+            elif now - since >= after_s:
+                del self._withdrawn[key]
+                del self._documents[key]
 
     def _compare(self, neighbour: int) -> None:
         """Say what we know; whoever hears it tells us what we do not."""
@@ -137,16 +163,22 @@ class Flooding:
         own = self._documents.get(key_of(document))
         if isinstance(document, Offer):
             filter = own.filter if isinstance(own, Offer) else ""
-            self.say(Offer(self._me, document.number, document.version + 1, filter))
-            return
-        if isinstance(own, Sheet):
-            anew = Sheet(own.origin, document.version + 1, own.name, own.neighbours, own.delays_us, own.log, own.born)
+            above = Offer(self._me, document.number, document.version + 1, filter)
+            self._learned(above, own)
+            self.say(above)
+        elif isinstance(own, Sheet):
+            anew = replace(own, version=document.version + 1)
             self.say(anew)
             self._learned(anew, own)
 
     def _store(self, document: Document) -> Document | None:
-        before = self._documents.get(key_of(document))
-        self._documents[key_of(document)] = document
+        key = key_of(document)
+        before = self._documents.get(key)
+        self._documents[key] = document
+        if isinstance(document, Offer) and not document.filter:
+            self._withdrawn[key] = math.inf
+        else:
+            self._withdrawn.pop(key, None)
         return before
 
     def _relay(self, document: Document, but: int | None) -> None:

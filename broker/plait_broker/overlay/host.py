@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from plait_core.wire import ControlFrame, Destination, EventFrame
+from plait_core.wire import ControlFrame, Destination, EventFrame, Forward
+from plait_core.wire.explaining_frames import Telling
 
 from .streams import Arrival
 
@@ -33,6 +34,10 @@ class Host(Protocol):
         """All publishers' brokers that can be reached know of a filter."""
         ...
 
+    def offered(self, number: int) -> None:
+        """All brokers that can be reached know an offer, and what they want of it is known here."""
+        ...
+
     def interest_changed(self) -> None:
         """Other brokers want something else of this one's publishers."""
         ...
@@ -45,6 +50,14 @@ class Host(Protocol):
         """What became there of an event that was to be confirmed."""
         ...
 
-    def lost(self, home: int, position: int, reason: str) -> None:
+    def lost(self, home: int, position: int, frame: EventFrame, reason: str) -> None:
         """A destination will not get an event."""
+        ...
+
+    def ended(self, frame: Forward, destinations: Sequence[Destination], reason: str) -> None:
+        """A copy that came from a neighbour goes no further to these."""
+        ...
+
+    def told(self, frame: Telling) -> None:
+        """Another broker tells of a marked event, asks, or answers."""
         ...

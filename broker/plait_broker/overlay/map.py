@@ -8,7 +8,7 @@ closer than itself may be handed an event, and cannot hand it back.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from plait_core.wire.overlay_frames import Sheet
@@ -39,11 +39,13 @@ class Map:
         """All of them, ordered by broker."""
         return [self._sheets[broker] for broker in sorted(self._sheets)]
 
-    def put(self, sheet: Sheet) -> None:
-        """What a broker says now."""
+    def put(self, sheet: Sheet) -> bool:
+        """What a broker says now; whether it has lost a link."""
+        lost = not self._links.get(sheet.origin, {}).keys() <= set(sheet.neighbours)
         self._sheets[sheet.origin] = sheet
         self._links[sheet.origin] = dict(zip(sheet.neighbours, sheet.delays_us, strict=True))
         self._changed()
+        return lost
 
     def remove(self, broker: int) -> None:
         """Forget a broker."""
@@ -83,19 +85,30 @@ class Map:
         nearer = ((cost + distances[far], far) for far, cost in self._out(broker) if far in distances)
         return min(nearer)[1]
 
+    def path(self, near: int, far: int, without: Collection[int] = ()) -> tuple[int, ...] | None:
+        """The brokers on the cheapest path from one to another, both included, that passes none of some others."""
+        distances = self._walk(far, without) if without else self.distances(far)
+        path = [near]
+        while path[-1] != far:
+            nearer = [(cost + distances[broker], broker) for broker, cost in self._out(path[-1]) if broker in distances]
+            if path[-1] not in distances or not nearer:
+                return None
+            path.append(min(nearer)[1])
+        return tuple(path)
+
     def _out(self, broker: int) -> Iterator[tuple[int, int]]:
         for far in self._links.get(broker, {}):
             cost = self.cost_us(broker, far)
             if cost is not None:
                 yield far, cost
 
-    def _walk(self, to: int) -> dict[int, int]:
+    def _walk(self, to: int, without: Collection[int] = ()) -> dict[int, int]:
         """Dijkstra's algorithm, against the direction of the links."""
         found: dict[int, int] = {}
         heap = [(0, to)] if to in self._links else []
         while heap:
             distance, broker = heapq.heappop(heap)
-            if broker in found:
+            if broker in found or broker in without:
                 continue
             found[broker] = distance
             for near in self._links[broker]:

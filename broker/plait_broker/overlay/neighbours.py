@@ -20,6 +20,9 @@ TOLD_US: Final = 300
 TOLD_AGAIN_S: Final = 0.5
 """Between two tellings of one link: what flaps faster is averaged."""
 
+PATIENCE_S: Final = 0.25
+"""Beyond its path's own delay, what an answer may take before it counts as missing: half a heartbeat."""
+
 PINGS_MAX: Final = 64
 """Unanswered pings that are remembered; the link is declared dead long before."""
 
@@ -35,10 +38,14 @@ class Neighbour:
     delay_us: float = 0.0
     """Of one direction, as measured; 0 before the first sample."""
     jitter_us: float = 0.0
+    hop_us: int = 0
+    """The same in whole microseconds, as events have it added."""
     told_us: int = 0
     """The delay that the map has."""
     told_at: float = -1e9
     pings: dict[int, float] = field(default_factory=dict)
+    answered: int = 0
+    """Pings that it has answered."""
     sent: int = 0
     """Events handed to it."""
 
@@ -47,9 +54,10 @@ class Neighbour:
         delay_us = max(1.0, round_trip_s * 500_000)
         if not self.delay_us:
             self.delay_us = delay_us
-            return
-        self.jitter_us += SMOOTHING * (abs(delay_us - self.delay_us) - self.jitter_us)
-        self.delay_us += SMOOTHING * (delay_us - self.delay_us)
+        else:
+            self.jitter_us += SMOOTHING * (abs(delay_us - self.delay_us) - self.jitter_us)
+            self.delay_us += SMOOTHING * (delay_us - self.delay_us)
+        self.hop_us = round(self.delay_us)
 
     def worth_telling(self, now: float) -> bool:
         """Whether others should hear of its delay."""
@@ -75,7 +83,13 @@ class Neighbour:
         sent_at = self.pings.get(nonce)
         if sent_at is not None:
             self.sample(now - sent_at)
+            self.answered += 1
             self.pings = {other: at for other, at in self.pings.items() if at > sent_at}
+
+    def unanswered(self, now: float) -> int:
+        """Pings that should have been answered by now."""
+        patience_s = PATIENCE_S + 4e-6 * self.delay_us
+        return sum(now - at > patience_s for at in self.pings.values())
 
     def dies_at(self, detect_s: float) -> float:
         """When it is to be given up, if nothing is heard of it until then."""

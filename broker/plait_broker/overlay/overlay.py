@@ -11,28 +11,37 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from plait_core import PlaitError
-from plait_core.filters import Filter, parse
+from plait_core.filters import Filter
 from plait_core.ids import Randomness, new_id
 from plait_core.matching import Index, new_index
 from plait_core.wire import ControlFrame, Destination, EventFrame, Forward, Ping, Pong
-from plait_core.wire.overlay_frames import Digest, Errand, Heard, Offer, Outcome, Sheet, Skip, Took, Want
+from plait_core.wire.explaining_frames import Finding, Inquiry, Step, Telling
+from plait_core.wire.overlay_frames import Detour, Digest, Errand, Heard, Offer, Outcome, Sheet, Skip, Took, Want
 
+from .detours import unwrap
 from .dissemination import Dissemination
+from .errands import Errands
 from .flooding import Document, Flooding
 from .host import Host
+from .identity import Forged, Identity
 from .map import Map
 from .neighbours import Neighbour
+from .offered import Offered
 from .routes import Routes
 from .settings import OverlaySettings
+from .trust import Trust
 from .wanted import Wanted
 from .wanting import Wanting
 
-HOPS_MAX: Final = 64
-"""What goes from one broker to one other is dropped after so many: maps that differ may send it in circles."""
+OFFER_TIMES: Final = 2
+"""Brokers that can be reached but do not say what they want are waited for so many times as long as a link that says
+nothing: whoever does not answer must not keep others from publishing."""
+
+TOMBSTONES: Final = 4
+"""A withdrawn offer is remembered for so many times what a broker may be out of reach: until nobody can tell of it."""
 
 
 class Overlay:
@@ -49,9 +58,10 @@ class Overlay:
         *,
         log: int = 0,
         born: int = 0,
+        identity: Identity | None = None,
     ) -> None:
         """`log`: which log it keeps, so that others know it again when it has started anew; `born`: when that was, by
-        the calendar, compared with its own other starts alone."""
+        the calendar, compared with its own other starts alone. Without an identity it believes whatever is said."""
         self.me = me
         self.settings = settings
         self.log = log
@@ -60,13 +70,20 @@ class Overlay:
         self.neighbours: dict[int, Neighbour] = {}
         self.routes = Routes(me, self.map, self.neighbours)
         self.counts: Counter[str] = Counter()
-        self.offers: dict[tuple[int, int], Filter] = {}
+        self.offered = Offered(me)
+        self._unsettled: dict[int, tuple[int, float]] = {}
+        """By number of an offer of ours that not all have seen yet, the revision of our offers that has it, and until
+        when they are waited for."""
         self.wanted = Wanted(index)
         self.wanting = Wanting(me, index)
-        self.dissemination = Dissemination(me, settings, host, self.map, self.routes, self.counts, self._errand)
+        self.trust = Trust(me, identity)
+        self._errands = Errands(me, self.map, lambda: self.routes, self.neighbours, self.trust, self.counts, self._send)
+        self.dissemination = Dissemination(
+            me, settings, host, self.map, self.routes, self.counts, self._errands, self.trust
+        )
         self._host = host
         self._randomness = randomness
-        self._flooding = Flooding(me, self._send, self._learned)
+        self._flooding = Flooding(me, self._send, self._learned, self.trust)
         self._lonely: dict[int, float] = {}
         """Brokers that cannot be reached, since when."""
         self._now = now
@@ -74,7 +91,14 @@ class Overlay:
         self._bury_at = now
         """No link is to be given up before; looked at anew with each beat."""
         self._reported = -1
+        self.address = ""
+        """Where other brokers may connect to this one, once that is known."""
         self._sheet(now)
+
+    @property
+    def offers(self) -> dict[tuple[int, int], Filter]:
+        """What other brokers offer, by their ids and numbers."""
+        return {key: filter for key, filter in self.offered.filters.items() if key[0] != self.me}
 
     @property
     def informed(self) -> bool:
@@ -90,7 +114,7 @@ class Overlay:
             return False
         neighbour = self.neighbours[broker] = Neighbour(broker, name, link, now)
         if delay_us:
-            neighbour.delay_us = delay_us
+            neighbour.delay_us, neighbour.hop_us = delay_us, delay_us
             neighbour.tell(now)
         self.routes.stale()
         self._ping(neighbour, now)
@@ -107,7 +131,7 @@ class Overlay:
         self._flooding.link_down(broker)
         self.routes.stale()
         self._sheet(now)
-        self.dissemination.hurry(now)
+        self.dissemination.hurry(now, lost=broker)
 
     def hear(self, broker: int, frame: ControlFrame | Forward, now: float) -> None:
         """A neighbour says something."""
@@ -116,6 +140,19 @@ class Overlay:
         if neighbour is None:
             return
         neighbour.heard_at = now
+        if isinstance(frame, Forward):
+            self.dissemination.hear(frame, now)
+            return
+        try:
+            self._hear(neighbour, frame, now)
+        except Forged as error:
+            self.counts["forged"] += 1
+            if isinstance(frame, Sheet | Offer):  # which an honest neighbour checks before it hands them on
+                self._host.close(neighbour.link, f"{neighbour.name} tells what is forged: {error}")
+                self.link_down(broker, now)
+
+    def _hear(self, neighbour: Neighbour, frame: ControlFrame | Forward, now: float) -> None:
+        broker = neighbour.id
         match frame:
             case Forward():
                 self.dissemination.hear(frame, now)
@@ -125,8 +162,10 @@ class Overlay:
                 self._flooding.hear_digest(frame, broker)
             case Want():
                 self._hear_want(frame)
-            case Heard() | Took() | Skip() | Outcome():
+            case Heard() | Took() | Skip() | Outcome() | Step() | Inquiry() | Finding():
                 self._hear_errand(frame, now)
+            case Detour():
+                self._hear_detour(neighbour, frame, now)
             case Ping(nonce):
                 self._host.send(neighbour.link, Pong(nonce))
             case Pong(nonce):
@@ -135,14 +174,22 @@ class Overlay:
             case _:
                 self.counts["unexpected"] += 1
 
+    def locate(self, address: str, now: float) -> None:
+        """Other brokers may connect to this one there."""
+        if address != self.address:
+            self.address = address
+            self._sheet(now)
+
     # --- what this broker's clients offer and want --------------------------------------------------------------------
 
     def offer(self, number: int, filter: Filter) -> None:
-        """A client advertises."""
+        """A client advertises: `offered` will say when all know it, and what is wanted of it is known here."""
         self._say_offer(number, filter.text)
+        self._unsettled[number] = (self.offered.revision, self._now + OFFER_TIMES * self.settings.detect_s)
 
     def withdraw(self, number: int) -> None:
         """It does so no more."""
+        self._unsettled.pop(number, None)
         self._say_offer(number, "")
 
     def want(self, number: int, filter: Filter) -> None:
@@ -170,17 +217,26 @@ class Overlay:
 
     def tell_outcome(self, root: int, position: int, matched: int, code: str) -> None:
         """What became of an event that is to be confirmed."""
-        self._errand(Outcome(root, self.me, position, matched, code))
+        self._errands.say(Outcome(root, self.me, position, matched, code))
+
+    # --- explanations -------------------------------------------------------------------------------------------------
+
+    def tell(self, frame: Telling) -> None:
+        """Tell another broker of a marked event, ask it, or answer it."""
+        self._errands.say(frame)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def settle(self, now: float) -> None:
         """After some input: say what has become of it."""
         self._now = now
-        for want in self.wanting.tell(now, self._reaches):
-            self._spread(want)
+        if self.wanting.restless:
+            for want in self.wanting.tell(now, self._reaches):
+                self._errands.say_want(want, [self.wanting.tries(root) for root in want.to])
         while self.wanting.installed:
             self._host.installed(self.wanting.installed.pop(0))
+        if self._unsettled:
+            self._look_offered()
         self.dissemination.settle(now)
 
     def tick(self, now: float) -> None:
@@ -203,7 +259,7 @@ class Overlay:
         streams = self.dissemination.next_deadline()
         if streams is not None:
             deadline = min(deadline, streams)
-        return deadline
+        return min([deadline, *(by for _, by in self._unsettled.values())]) if self._unsettled else deadline
 
     # --- inside: links and the map ------------------------------------------------------------------------------------
 
@@ -224,6 +280,7 @@ class Overlay:
         for broker, since in list(self._lonely.items()):
             if now - since >= self.settings.gone_s:
                 self._gone(broker)
+        self._flooding.forget_withdrawn(now, TOMBSTONES * self.settings.gone_s)
         self.dissemination.expire(now)
 
     def _ping(self, neighbour: Neighbour, now: float) -> None:
@@ -244,7 +301,9 @@ class Overlay:
         told = sorted(neighbour.id for neighbour in self.neighbours.values() if neighbour.told_us)
         delays = tuple(self.neighbours[broker].told_us for broker in told)
         version = self._reported = self._reported + 1
-        sheet = Sheet(self.me, version, self.settings.name, tuple(told), delays, self.log, self.born)
+        sheet = Sheet(
+            self.me, version, self.settings.name, tuple(told), delays, self.log, self.born, address=self.address
+        )
         self._flooding.say(sheet)
         self._learn_sheet(sheet)
 
@@ -257,7 +316,9 @@ class Overlay:
             self._learn_offer(document)
 
     def _learn_sheet(self, sheet: Sheet) -> None:
-        self.map.put(sheet)
+        if self.map.put(sheet):
+            self.dissemination.hurry(self._now)
+        self.wanting.meet(sheet.origin)
         reached = self.map.distances(self.me)
         for known in self.map.sheets:
             broker = known.origin
@@ -267,44 +328,69 @@ class Overlay:
                     self.wanting.back(broker)
             else:
                 self._lonely.setdefault(broker, self._now)
-        if self._lonely:
-            self._look_for_successors()
+        if sheet.log:
+            self._look_for_successors(sheet.log)
 
-    def _look_for_successors(self) -> None:
-        """Whether a broker that cannot be reached has started anew: then it is here under another id, with its log."""
-        here = {known.log: known for known in self.map.sheets if known.log and known.origin not in self._lonely}
-        for known in self.map.sheets:
-            successor = here.get(known.log)
-            if known.origin in self._lonely and successor is not None and successor.born > known.born:
-                if successor.origin != self.me:
-                    self.dissemination.succeed(known.origin, successor.origin, self._now)
-                self._gone(known.origin, dead=True)
+    def _look_for_successors(self, log: int) -> None:
+        """Of brokers with the same log only the last can be alive, whether or not the end of the others was noticed:
+        it has started anew under another id. Before it says what it wants now, it gets what it had not taken."""
+        lives = sorted((known for known in self.map.sheets if known.log == log), key=lambda known: known.born)
+        for known in lives[:-1]:
+            successor = lives[-1].origin
+            if known.origin == self.me:
+                self.counts["usurped"] += 1
+                continue
+            if successor != self.me:
+                anew = self.wanted.homes.get(successor)
+                since = anew.since if anew is not None else math.inf
+                self.dissemination.succeed(known.origin, successor, since, self._now)
+                self.wanted.succeed(known.origin, successor)
+            self._gone(known.origin, dead=True)
+            if known.origin in self.neighbours:
+                neighbour = self.neighbours[known.origin]
+                self._host.close(neighbour.link, f"{neighbour.name} has started anew")
+                self.link_down(known.origin, self._now)
 
     def _learn_offer(self, offer: Offer) -> None:
         key = (offer.origin, offer.number)
-        if key in self.offers:
-            del self.offers[key]
+        filter, readable = self.offered.learn(offer)
+        if not readable:
+            self.counts["bad_filters"] += 1
+        if offer.origin == self.me:
+            return
+        self.wanting.meet(offer.origin)
+        if filter is None:
             self.wanting.withdraw(*key)
-        if offer.filter:
-            try:
-                filter = parse(offer.filter)
-            except PlaitError:
-                self.counts["bad_filters"] += 1
-                return
-            self.offers[key] = filter
+        else:
             self.wanting.offer(*key, filter)
+        self.wanting.offered(offer.origin, self.offered.fingerprint(offer.origin))
 
     def _say_offer(self, number: int, text: str) -> None:
-        self._flooding.say(Offer(self.me, number, self._flooding.next_version((self.me, number)), text))
+        offer = Offer(self.me, number, self._flooding.next_version((self.me, number)), text)
+        self.offered.learn(offer)
+        self._flooding.say(offer)
+
+    def _look_offered(self) -> None:
+        """Whether all brokers that can be reached have said what they want of our latest offers."""
+        homes, seen = self.wanted.homes, self.offered.revision
+        for broker in self.map.distances(self.me):
+            if broker != self.me:
+                home = homes.get(broker)
+                seen = min(seen, -1 if home is None else self.offered.revision_of(home.offers))
+        for number, (revision, by) in list(self._unsettled.items()):
+            if revision <= seen or self._now >= by:
+                self.counts["offers_unseen"] += revision > seen
+                del self._unsettled[number]
+                self._host.offered(number)
 
     def _gone(self, broker: int, *, dead: bool = False) -> None:
         """A broker could not be reached for long: forget it."""
-        del self._lonely[broker]
+        self._lonely.pop(broker, None)
         self._flooding.forget(broker, dead=dead)
         self.map.remove(broker)
         self.routes.forget(broker)
-        for key in [key for key in self.offers if key[0] == broker]:
-            del self.offers[key]
+        self.offered.forget(broker)
+        self.trust.forget(broker)
         self.wanting.gone(broker)
         self.wanted.gone(broker)
         self.dissemination.gone(broker)
@@ -318,59 +404,51 @@ class Overlay:
         self.counts[type(frame).__name__] += 1
         self._host.send(self.neighbours[broker].link, frame)
 
-    def _errand(self, frame: Errand) -> None:
-        """Send a frame to the broker that it is for, or one step towards it."""
-        neighbour = self.routes.next(frame.to)
-        if neighbour is None or frame.hops >= HOPS_MAX:
-            self.counts["errands_lost"] += 1
-        else:
-            self._send(neighbour.id, replace(frame, hops=frame.hops + 1))
-
-    def _hear_errand(self, frame: Errand, now: float) -> None:
-        if frame.to != self.me:
-            self._errand(frame)
+    def _hear_errand(self, frame: Errand | Telling, now: float) -> None:
+        if frame.source == self.me:
+            self.counts["loops"] += 1
             return
+        if frame.to != self.me:
+            self._errands.pass_on(frame)
+            return
+        if isinstance(frame, Errand):
+            self.trust.check_errand(frame)
         match frame:
             case Heard():
-                self.wanting.heard(frame.source, frame.version, now)
+                self.wanting.heard(frame.source, frame.version, frame.offers, frame.asked, now)
             case Took():
                 self.dissemination.hear_took(frame, now)
             case Skip():
                 self.dissemination.hear_skip(frame, now)
             case Outcome():
                 self._host.outcome(frame.source, frame.position, frame.matched, frame.code)
+            case Step() | Inquiry() | Finding():
+                self._host.told(frame)
 
-    def _spread(self, want: Want) -> None:
-        """Send interest to all the brokers that it is for: one frame a neighbour."""
-        if want.hops >= HOPS_MAX:
-            return
-        by: dict[int, list[tuple[int, int]]] = {}
-        for to, version in zip(want.to, want.versions, strict=True):
-            neighbour = self.routes.next(to)
-            if neighbour is not None:
-                by.setdefault(neighbour.id, []).append((to, version))
-        for broker, named in by.items():
-            part = Want(
-                tuple(to for to, _ in named),
-                want.source,
-                tuple(version for _, version in named),
-                want.whole,
-                want.added,
-                want.filters,
-                want.removed,
-                want.hops + 1,
-            )
-            self._send(broker, part)
+    def _hear_detour(self, neighbour: Neighbour, detour: Detour, now: float) -> None:
+        if detour.route[detour.at] != self.me:
+            self.counts["unexpected"] += 1
+        elif detour.at + 1 < len(detour.route):
+            self._errands.pass_detour(detour)
+        elif (frame := unwrap(detour)) is not None:
+            self._hear(neighbour, frame, now)
 
     def _hear_want(self, want: Want) -> None:
-        others = [(to, version) for to, version in zip(want.to, want.versions, strict=True) if to != self.me]
+        if want.source == self.me:
+            self.counts["loops"] += 1
+            return
+        others = [at for at, to in enumerate(want.to) if to != self.me]
         if len(others) < len(want.to):
-            version = want.versions[want.to.index(self.me)]
+            at = want.to.index(self.me)
+            self.trust.check_want(want, at)
             try:
-                self._errand(Heard(want.source, self.me, self.wanted.hear(want, version)))
+                version = self.wanted.hear(want, want.versions[at], want.offers[at])
+                heard = Heard(want.source, self.me, version, self.offered.fingerprint(self.me), want.versions[at])
+                self._errands.say(heard, self.wanted.homes[want.source].repeats)
+                if not want.more:
+                    self.wanted.homes[want.source].since = min(self.wanted.homes[want.source].since, self._now)
                 self._host.interest_changed()
             except PlaitError:
                 self.counts["bad_filters"] += 1
         if others:
-            rest = replace(want, to=tuple(to for to, _ in others), versions=tuple(version for _, version in others))
-            self._spread(rest)
+            self._errands.spread(want, others)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from plait_core.limits import MISSING_MAX
@@ -30,8 +31,19 @@ TAKEN_S: Final = 0.02
 """A receiver says what it took within this, or after so many events:"""
 TAKEN_EVENTS: Final = 256
 
+DOUBT_S: Final = 0.03
+"""When a link has gone, what was under way may have been on it. What the destination does not report within this, a
+little more than it takes its time for, and the path's own delay, is sent again."""
+
+USUAL_TRIES: Final = 1
+"""What was sent again so often without any answer goes another way as well: someone may lose what passes through."""
+
+DETOUR_S: Final = 30.0
+"""When that helped, the events of a stream go that way alone for so long; then the usual one is tried again."""
+
 EARLY_MAX: Final = 4096
-"""Events that came ahead of a hole, per stream; more are dropped, and will be sent again."""
+"""Events that came ahead of a hole, per stream; more are dropped, and will be sent again. So no more than these are
+sent again at once after a link has gone."""
 
 
 @dataclass(slots=True)
@@ -60,8 +72,11 @@ class Outgoing:
 
     __slots__ = (
         "_again_s",
+        "_doubtful",
         "acked",
         "again_at",
+        "detour",
+        "detour_until",
         "first",
         "kept",
         "kept_bytes",
@@ -69,6 +84,8 @@ class Outgoing:
         "opened",
         "resent",
         "silent_since",
+        "tries",
+        "via",
     )
 
     def __init__(self, first: int) -> None:
@@ -83,7 +100,16 @@ class Outgoing:
         self.again_at = 0.0
         self.silent_since = 0.0
         self.resent = 0
+        self.tries = 0
+        """How often in a row something was sent again, and nothing was heard of it."""
+        self.detour = 0
+        """Which way around the usual one its events go, if they do."""
+        self.detour_until = 0.0
+        self.via = 0
+        """The neighbour that was handed the last event."""
         self._again_s = AGAIN_S
+        self._doubtful = first
+        """What is kept below this position was under way when a link went."""
 
     def add(self, kept: Kept, now: float) -> int:
         """One more event; its position."""
@@ -100,15 +126,21 @@ class Outgoing:
         """The destination has charge of all up to a position; those that this is news of."""
         if not self.acked < up_to < self.next:
             return []
-        acked = range(self.acked + 1, up_to + 1)
-        news = [(position, self.kept[position]) for position in acked if position in self.kept]
-        for position, _ in news:
-            self._forget(position)
+        news = []
+        for position in range(self.acked + 1, up_to + 1):
+            kept = self.kept.pop(position, None)
+            if kept is not None:
+                self.kept_bytes -= len(kept.frame.block)
+                news.append((position, kept))
         self.acked = up_to
         self.opened = True
+        if self.tries > USUAL_TRIES:
+            self.detour, self.detour_until = self.tries - USUAL_TRIES, now + DETOUR_S
+        self.tries = 0
         self._again_s = AGAIN_S
         self.silent_since = now
-        self._rest(now)
+        if up_to + 1 >= self._doubtful:
+            self._rest(now)
         return news
 
     def give_up(self, position: int) -> Kept:
@@ -123,18 +155,31 @@ class Outgoing:
         return next(iter(self.kept), self.next) - 1
 
     def due(self, now: float, path_s: float) -> list[int]:
-        """The oldest events, when nothing was heard for too long."""
+        """The oldest events, when nothing was heard for too long, or of those on their way when a link went."""
         if not self.kept or now < self.again_at + path_s:
             return []
+        if doubtful := self.doubtful(now):
+            return doubtful
         self._again_s = min(2 * self._again_s, AGAIN_MAX_S)
         self._rest(now)
         self.resent += 1
+        self.tries += 1
         return list(self.kept)[:AGAIN_EVENTS]
 
     def hurry(self, now: float) -> None:
-        """The path has changed for the worse: what was on it may be lost."""
+        """A link has gone: what was on its way may be lost."""
         self._again_s = AGAIN_S
-        self.again_at = min(self.again_at, now + 2 * GAP_S)
+        self._doubtful = self.next
+        self.again_at = min(self.again_at, now + DOUBT_S)
+
+    def doubtful(self, now: float) -> list[int]:
+        """What was on its way when a link went, to be sent again now and no more for that reason."""
+        doubtful = [position for position in islice(self.kept, EARLY_MAX) if position < self._doubtful]
+        self._doubtful = self.first
+        if doubtful:
+            self.resent += 1
+            self._rest(now)
+        return doubtful
 
     def _rest(self, now: float) -> None:
         self.again_at = now + self._again_s
@@ -143,9 +188,9 @@ class Outgoing:
         self.kept_bytes -= len(self.kept.pop(position).frame.block)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Arrival:
-    """An event that has come to its destination."""
+    """An event that has come to its destination. Never changed: freezing it would double what it costs to make one."""
 
     root: int
     position: int
@@ -170,9 +215,12 @@ class Incoming:
         "repeats",
         "say_at",
         "up_to",
+        "vain",
     )
 
     def __init__(self) -> None:
+        self.vain = 0
+        """Reports in a row that said no more than the one before."""
         self.expected: int | None = None
         """The next position in order; None until the sender says where it begins."""
         self.up_to = 0
@@ -219,6 +267,13 @@ class Incoming:
 
     def take(self, position: int, now: float) -> None:
         """This broker has charge of an event."""
+        if len(self._open) == 1 and self._open[0] == position and self.expected is not None:  # as it mostly is
+            self._open.popleft()
+            self._since_said += 1
+            self.up_to = self.expected - 1
+            if self.say_at is None:
+                self.say_at = now + TAKEN_S
+            return
         self._taken.add(position)
         self._advance(now)
 
@@ -233,13 +288,16 @@ class Incoming:
         if not due:
             return None
         self.say_at = None
+        self.vain = self.vain + 1 if self.up_to == self._said else 0
         self._said, self._since_said = self.up_to, 0
         return self.up_to, missing
 
     def next_deadline(self) -> float | None:
         """When there is something to report."""
-        times = [at for at in (self.say_at, self.gap_since + GAP_S if self.gap_since is not None else None) if at]
-        return min(times, default=None)
+        if self.gap_since is None:
+            return self.say_at
+        ask_at = self.gap_since + GAP_S
+        return ask_at if self.say_at is None else min(self.say_at, ask_at)
 
     def rest(self) -> list[Arrival]:
         """The sender is no more: what came early, in order, with holes."""

@@ -5,6 +5,7 @@ All filters are in one index; an event is matched once, and the answer is the se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,9 +20,17 @@ class Home:
     """One broker with subscribers, as far as it has told us."""
 
     version: int = 0
+    since: float = math.inf
+    """When it had said all that it wants, for the first time."""
+    offers: int = 0
+    """The fingerprint of our offers that its wants were made from."""
+    repeats: int = 0
+    """How often in a row it has told what we had heard: our answers may be lost."""
     handles: dict[int, int] = field(default_factory=dict)
     """By its number for a filter, ours."""
     filters: dict[int, Filter] = field(default_factory=dict)
+    stale: list[int] = field(default_factory=list)
+    """Our handles of what it wanted before it began to say everything anew."""
 
 
 class Wanted:
@@ -40,27 +49,41 @@ class Wanted:
     def homes(self) -> dict[int, Home]:
         return self._homes
 
-    def hear(self, want: Want, version: int) -> int:
-        """A home broker tells a change; the version that we are at. PlaitError when a filter of it is none."""
+    def hear(self, want: Want, version: int, offers: int) -> int:
+        """A home broker tells a change, made from what it knows of our offers; the version that we are at. PlaitError
+        when a filter of it is none."""
         home = self._homes.get(want.source)
         if home is None:
             home = self._homes[want.source] = Home()
+        home.repeats = home.repeats + 1 if version <= home.version else 0
         if version <= home.version or not (want.whole or version == home.version + 1):
             return home.version
         filters = [parse(text) for text in want.filters]
         if want.whole:
-            for number in list(home.handles):
-                self._drop(home, number)
+            home.stale += home.handles.values()
+            home.handles.clear()
+            home.filters.clear()
         for number, filter in zip(want.added, filters, strict=True):
             self._keep(want.source, home, number, filter)
         for number in want.removed:
             self._drop(home, number)
-        home.version = version
+        if not want.more:
+            self._drop_stale(home)
+        home.version, home.offers = version, offers
         return version
 
     def meets(self, filter: Filter) -> bool:
         """Whether another broker wants something that an advertisement promises."""
         return bool(self._index.intersecting(filter))
+
+    def meeting(self, filter: Filter) -> dict[int, list[Filter]]:
+        """The brokers that events of a filter may have to reach, each with those of its filters that meet it."""
+        found = set(self._index.intersecting(filter))
+        meeting = {
+            source: [home.filters[number] for number, handle in home.handles.items() if handle in found]
+            for source, home in self._homes.items()
+        }
+        return {source: filters for source, filters in meeting.items() if filters}
 
     def match(self, frame: EventFrame) -> list[int]:
         """The brokers that an event must reach."""
@@ -68,7 +91,20 @@ class Wanted:
         if not found:
             return []
         home_of = self._home_of
+        if len(found) == 1:
+            return [home_of[found[0]]]
         return list(dict.fromkeys([home_of[handle] for handle in found]))
+
+    def succeed(self, before: int, source: int) -> None:
+        """A broker has started anew: until it says what it wants now, it wants what it did before, since its durable
+        subscriptions are still there."""
+        home = self._homes.get(before)
+        if home is None or source in self._homes:
+            return
+        anew = self._homes[source] = Home(handles=home.handles, filters=home.filters, stale=home.stale)
+        for handle in [*anew.handles.values(), *anew.stale]:
+            self._home_of[handle] = source
+        del self._homes[before]
 
     def gone(self, source: int) -> None:
         """A broker is no more."""
@@ -76,6 +112,13 @@ class Wanted:
         if home is not None:
             for number in list(home.handles):
                 self._drop(home, number)
+            self._drop_stale(home)
+
+    def _drop_stale(self, home: Home) -> None:
+        for handle in home.stale:
+            self._index.remove(handle)
+            del self._home_of[handle]
+        home.stale.clear()
 
     def _keep(self, source: int, home: Home, number: int, filter: Filter) -> None:
         self._drop(home, number)

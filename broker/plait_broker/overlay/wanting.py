@@ -2,7 +2,8 @@
 
 For each such broker there is a desk with what it should know, what it was told, and what it has acknowledged. Changes
 carry a version; they are told again until they are heard, in their order, whatever path they take and whatever becomes
-of it: a change of routes changes nothing here. What is new is told together with what goes, so nothing is missed.
+of it: a change of routes changes nothing here. What is new is told together with what goes, so nothing is missed. Each
+change says which offers it was made from (`offered.py`), and one is made, though it be empty, whenever those change.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from plait_core.filters import Filter
 from plait_core.limits import BROKERS_MAX, FRAME_BYTES_MAX, WANTS_MAX
@@ -40,6 +41,14 @@ class Change:
     added: tuple[int, ...]
     filters: tuple[str, ...]
     removed: tuple[int, ...]
+    offers: int
+    """The fingerprint of the offers that it was made from."""
+    more: bool = False
+    """Whether the rest of the whole follows."""
+
+
+_Saying: TypeAlias = tuple[bool, tuple[int, ...], tuple[str, ...], tuple[int, ...], bool]
+"""What a frame says, whoever it is for."""
 
 
 @dataclass(slots=True)
@@ -53,11 +62,22 @@ class Desk:
     touched: dict[int, None] = field(default_factory=dict)
     """Filters that may have to be told or taken back."""
     version: int = 0
+    offers: int = 0
+    """The fingerprint of its offers, as they are known here."""
+    offers_told: int = 0
+    offers_there: int | None = None
+    """What it said itself that it offers."""
+    agree_from: int = 0
+    """What answers no later version than this was said before it could be reached."""
+    agreed: bool = False
+    """Whether since it could be reached we have known all that it offers: it waits for us before it offers more."""
     sent: int = 0
     heard: int = 0
     unheard: deque[Change] = field(default_factory=deque)
     again_at: float = 0.0
     again_s: float = AGAIN_S
+    tries: int = 0
+    """How often in a row it was told again, without having heard."""
     whole: bool = False
     """Whether it is to be told everything: we had forgotten it, and it may remember what we said before."""
 
@@ -94,17 +114,28 @@ class Wanting:
 
     # --- what others offer --------------------------------------------------------------------------------------------
 
+    def meet(self, root: int) -> None:
+        """There is another broker."""
+        if root not in self._desks and root != self._me:
+            self._desks[root] = self._open_desk(root)
+            self._dirty[root] = None
+
+    def offered(self, root: int, fingerprint: int) -> None:
+        """A broker's offers are these now; what each of them is was said before."""
+        desk = self._desks[root]
+        desk.offers = fingerprint
+        desk.agreed = desk.agreed or desk.offers_there == fingerprint
+        self._dirty[root] = None
+
     def offer(self, root: int, number: int, filter: Filter) -> None:
         """A broker has a new offer, or another filter for one."""
         self.withdraw(root, number)
+        self.meet(root)
         handle = self._next_handle = self._next_handle + 1
         self._handles[root, number] = (handle, filter)
         self._offer_of[handle] = (root, number)
         self._offers.add(handle, filter)
-        desk = self._desks.get(root)
-        if desk is None:
-            desk = self._desks[root] = self._open_desk(root)
-            self._dirty[root] = None
+        desk = self._desks[root]
         for exported in sorted(self._exports.exported.intersecting(filter)):
             self._meet(root, desk, exported, 1)
 
@@ -131,19 +162,30 @@ class Wanting:
                 del self._left[next(iter(self._left))]
 
     def back(self, root: int) -> None:
-        """A publisher's broker can be reached again. It may have forgotten us meanwhile: an empty change finds out."""
+        """A publisher's broker can be reached again. It may have forgotten us meanwhile, and may have offered more
+        without having waited for us: an empty change finds out."""
         desk = self._desks.get(root)
-        if desk is not None and desk.version and not desk.unheard:
-            self._change(desk, [], [], whole=False)
+        if desk is None:
+            return
+        desk.agreed, desk.offers_there, desk.agree_from = False, None, desk.version
+        if desk.version:
+            self._change(desk, [], [])
 
     # --- telling ------------------------------------------------------------------------------------------------------
+
+    @property
+    def restless(self) -> bool:
+        """Whether `tell` may have something to say or to install."""
+        if self._dirty or self._installing:
+            return True
+        return any([desk.unheard for desk in self._desks.values()])
 
     def tell(self, now: float, reaches: Callable[[int], bool]) -> list[Want]:
         """What is to be said: new changes, and old ones that were not heard. Equal ones go out as one frame."""
         for root in self._dirty:
             self._decide(self._desks[root])
         self._dirty.clear()
-        alike: dict[tuple[bool, tuple[int, ...], tuple[str, ...], tuple[int, ...]], list[tuple[int, int]]] = {}
+        alike: dict[_Saying, list[tuple[int, int, int]]] = {}
         for root, desk in self._desks.items():
             if not desk.unheard:
                 continue
@@ -156,28 +198,39 @@ class Wanting:
             elif now >= desk.again_at:
                 changes = list(desk.unheard)
                 desk.again_s = min(2 * desk.again_s, AGAIN_MAX_S)
+                desk.tries += 1
             else:
                 continue
             desk.again_at = now + desk.again_s
             for change in changes:
-                what = (change.whole, change.added, change.filters, change.removed)
-                alike.setdefault(what, []).append((root, change.version))
+                what = (change.whole, change.added, change.filters, change.removed, change.more)
+                alike.setdefault(what, []).append((root, change.version, change.offers))
         self._look_installed(reaches)
-        return [
-            Want(tuple(root for root, _ in to), self._me, tuple(version for _, version in to), *what)
-            for what, to in alike.items()
-        ]
+        wants = []
+        for what, named in alike.items():
+            to, versions, offers = zip(*named, strict=True)
+            wants.append(Want(to, self._me, versions, offers, *what))
+        return wants
 
-    def heard(self, root: int, version: int, now: float) -> None:
-        """A publisher's broker knows what was told up to a version."""
+    def tries(self, root: int) -> int:
+        """How often it was told in vain what it is told now, beyond the first time."""
+        return max(0, self._desks[root].tries - 1)
+
+    def heard(self, root: int, version: int, offers: int, asked: int, now: float) -> None:
+        """A publisher's broker knows what was told up to a version, says what it offers, and what it answers."""
         desk = self._desks.get(root)
-        if desk is None or version > desk.version:
+        if desk is None or version > desk.version or max(version, asked) < desk.heard:
             return
-        if version < desk.heard:  # it has forgotten
-            self._tell_all(desk)
-            self._dirty[root] = None
+        if max(version, asked) > desk.agree_from:
+            desk.offers_there = offers
+            desk.agreed = desk.agreed or offers == desk.offers
+        if version < desk.heard:
+            if asked > desk.heard:  # it has forgotten
+                self._tell_all(desk)
+                self._dirty[root] = None
             return
         if version > desk.heard:
+            desk.tries = 0
             desk.again_s, desk.again_at = AGAIN_S, now + AGAIN_S
         desk.heard = version
         while desk.unheard and desk.unheard[0].version <= version:
@@ -188,6 +241,8 @@ class Wanting:
         """When `tell` has something to say again."""
         if self._dirty:
             return 0.0
+        if not self.restless:
+            return None
         return min((desk.again_at for desk in self._desks.values() if desk.unheard), default=None)
 
     @property
@@ -229,10 +284,10 @@ class Wanting:
         desk.touched.clear()
         parts = self._parts(added)
         for part in parts[:-1]:
-            self._change(desk, part, [], whole=False)
+            self._change(desk, part, [], last=False)
         last = parts[-1]
-        while last or removed:  # nothing goes before all that replaces it has come
-            self._change(desk, last, removed[:WANTS_MAX], whole=False)
+        while last or removed or desk.offers != desk.offers_told:  # nothing goes before all that replaces it has come
+            self._change(desk, last, removed[:WANTS_MAX])
             last, removed = [], removed[WANTS_MAX:]
         if len(desk.unheard) > CHANGES_MAX:
             self._tell_all(desk)
@@ -242,8 +297,10 @@ class Wanting:
         desk.unheard.clear()
         desk.touched.clear()
         desk.told.clear()
-        for at, part in enumerate(self._parts(sorted(desk.meets))):
-            self._change(desk, part, [], whole=at == 0)
+        parts = self._parts(sorted(desk.meets))
+        for at, part in enumerate(parts):
+            last = at == len(parts) - 1
+            self._change(desk, part, [], whole=at == 0, last=last, more=not last)
         desk.heard = desk.unheard[0].version - 1
         desk.again_at = 0.0
 
@@ -265,10 +322,22 @@ class Wanting:
             self._dirty[root] = None
         return Desk(version=version, sent=version, heard=version, whole=version > 0)
 
-    def _change(self, desk: Desk, added: list[int], removed: list[int], *, whole: bool) -> None:
+    def _change(
+        self,
+        desk: Desk,
+        added: list[int],
+        removed: list[int],
+        *,
+        whole: bool = False,
+        last: bool = True,
+        more: bool = False,
+    ) -> None:
+        """`last`: whether all that meets its offers, as they are known here, is said with this."""
         desk.version += 1
+        if last:
+            desk.offers_told = desk.offers
         filters = tuple(self._exports[number].text for number in added)
-        desk.unheard.append(Change(desk.version, whole, tuple(added), filters, tuple(removed)))
+        desk.unheard.append(Change(desk.version, whole, tuple(added), filters, tuple(removed), desk.offers_told, more))
         for number in added:
             desk.told[number] = desk.version
         for number in removed:
@@ -277,7 +346,7 @@ class Wanting:
     def _look_installed(self, reaches: Callable[[int], bool]) -> None:
         for number in list(self._installing):
             coverer = self._exports.coverer(number)
-            if all(self._knows(desk, coverer) for root, desk in self._desks.items() if reaches(root)):
+            if all(desk.agreed and self._knows(desk, coverer) for root, desk in self._desks.items() if reaches(root)):
                 del self._installing[number]
                 self.installed.append(number)
 

@@ -64,18 +64,23 @@ def _context(target: Target) -> ssl.SSLContext | None:
 
 async def _somebody_listens(target: Target) -> None:
     """The SDK would try again for a while; at a prompt a wrong address is to be told now."""
+    _, writer = await dial(target)
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+async def dial(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to this broker; Failure when nobody listens there."""
     address = parse_address(target.url)
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            _, writer = await asyncio.open_connection(address.host, address.port, ssl=_context(target))
+            return await asyncio.open_connection(address.host, address.port, ssl=_context(target))
     except OSError as error:  # TimeoutError is one, and so is what TLS raises
         reason = (None if isinstance(error, ssl.SSLError) else error.strerror) or str(error)
         where = "" if target.source == "default" else f" (from {target.source})"
         said = f"no broker at {target.url}{where}: {reason or f'no answer within {TIMEOUT_S:g} s'}"
         raise Failure(said, hint=_at_a_prompt(diagnosis.hint(address, reason))) from None
-    writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
 
 
 @asynccontextmanager

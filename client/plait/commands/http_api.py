@@ -6,11 +6,14 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from .failures import Failure
+from .failures import Failure, WrongUse
 from .output import printable
 from .trust import SYSTEM, Trust
+
+if TYPE_CHECKING:
+    from .addressing import Target
 
 TIMEOUT_S: Final = 5.0
 REASON_MAX: Final = 200
@@ -18,6 +21,8 @@ REASON_MAX: Final = 200
 
 _UNKNOWN: Final = "give its token: --url plait://TOKEN@HOST"
 _RESTRICTED: Final = "it takes a token that may subscribe to everything, or the broker's access.http_token"
+ERROR_BYTES_MAX: Final = 64 << 10
+
 ANSWER_BYTES_MAX: Final = 256 << 20
 """A million subscriptions, listed."""
 
@@ -37,6 +42,8 @@ def get_json(address: str, path: str, token: str | None = None, trust: Trust = S
             body = answer.read(ANSWER_BYTES_MAX + 1)
     except urllib.error.HTTPError as error:
         with error:
+            if error.code in (400, 404, 504) and (told := _told(error.read(ERROR_BYTES_MAX))):
+                raise (Failure if error.code == 504 else WrongUse)(told) from None
             hint = "" if error.code not in (401, 403) else _UNKNOWN if not token else _RESTRICTED
             raise Failure(f"{address}{path} answered {error.code} {error.reason}", hint=hint) from None
     except (OSError, http.client.HTTPException) as error:
@@ -50,6 +57,24 @@ def get_json(address: str, path: str, token: str | None = None, trust: Trust = S
         return json.loads(body)
     except ValueError:
         raise Failure(f"{address}{path} did not answer with JSON", hint="is that a Plait broker?") from None
+
+
+def get_object(address: str, path: str, target: Target, key: str) -> dict[str, Any]:
+    """The object that a broker answers with, which has this key; Failure when it has not."""
+    answer = get_json(address, path, target.token, target.trust)
+    if not isinstance(answer, dict) or key not in answer:
+        raise Failure(f"{address} did not answer as a broker does", hint="is that a Plait broker?")
+    return answer
+
+
+def _told(body: bytes) -> str:
+    """What a broker says is wrong with the question; empty when no broker says it."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return ""
+    told = said.get("error") if isinstance(said, dict) else None
+    return printable(told) if isinstance(told, str) and told != "Not Found" else ""
 
 
 def _hint(address: str, reason: str) -> str:

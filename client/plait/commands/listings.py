@@ -52,6 +52,19 @@ def _counted(name: str) -> Callable[[Row], str]:
     return lambda row: short(_mapping(row.get("counters")).get(name))
 
 
+def _share(name: str) -> Callable[[Row], str]:
+    def cell(row: Row) -> str:
+        value = row.get(name)
+        return f"{value:.0%}" if isinstance(value, int | float) and not isinstance(value, bool) else _text(value)
+
+    return cell
+
+
+def _link_state(row: Row) -> str:
+    """Of a link to a broker whether it is up, of any whether it takes bytes."""
+    return _text(row.get("state")) if row.get("writable", True) else "full"
+
+
 def _client_state(row: Row) -> str:
     return "slow" if row.get("slow") else "" if row.get("connected") else "away"
 
@@ -60,7 +73,8 @@ LISTINGS: Final[dict[str, list[Column]]] = {
     "brokers": [
         Column("NAME", text("name")),
         Column("STATUS", text("status")),
-        Column("LISTEN", text("listen")),
+        Column("LISTEN", text("listen"), spare=5),
+        Column("AWAY", time_ms("distance_ms"), True, spare=4),
         Column("UPTIME", time_s("uptime_s"), True, spare=2),
         Column("CLIENTS", count("sessions"), True),
         Column("SUBS", count("subscriptions"), True),
@@ -77,7 +91,9 @@ LISTINGS: Final[dict[str, list[Column]]] = {
         Column("OPEN", time_s("open_s"), True),
         Column("SILENT", time_s("silent_s"), True, spare=2),
         Column("DELAY", time_ms("delay_ms"), True),
-        Column("STATE", lambda row: "" if row.get("writable", True) else "full", spare=1),
+        Column("JITTER", time_ms("jitter_ms"), True, spare=4),
+        Column("LOSS", _share("loss"), True, spare=5),
+        Column("STATE", _link_state, spare=1),
     ],
     "clients": [
         Column("NAME", text("name")),
@@ -92,7 +108,7 @@ LISTINGS: Final[dict[str, list[Column]]] = {
         Column("STATE", _client_state, spare=1),
     ],
     "subs": [
-        Column("NUMBER", count("number"), True, spare=6),
+        Column("ID", text("id")),
         Column("CLIENT", text("client")),
         Column("DURABLE", text("durable"), spare=2),
         Column("WITHIN", time_ms("within_ms"), True, spare=3),

@@ -90,6 +90,12 @@ class LocalBroker:
                 self._process.kill()
             await self._process.wait()
 
+    def signal(self, number: int) -> None:
+        """Sends it a signal, if it is there."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
     async def stop(self) -> None:
         """Lets it drain and end; kills it if that takes too long."""
         if self._process is None or self._process.returncode is not None:

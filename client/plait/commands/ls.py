@@ -16,22 +16,29 @@ from .tables import print_table
 PAGE: Final = 10_000
 """Items asked for at once: the most that a broker gives."""
 
-_PATHS: Final = {"links": "links", "clients": "clients", "subs": "subscriptions", "advs": "advertisements"}
+_PATHS: Final = {
+    "brokers": "brokers",
+    "links": "links",
+    "clients": "clients",
+    "subs": "subscriptions",
+    "advs": "advertisements",
+}
 
 
 @click.command(epilog="\b\nExample: plait ls subs --json")
-@click.argument("what", type=click.Choice(["brokers", *_PATHS]))
+@click.argument("what", type=click.Choice(list(_PATHS)))
 @click.option("--http", metavar="HOST:PORT", help="The broker's HTTP side; by default one port above its URL's.")
 @url_option
 @json_option
 def ls(what: str, http: str | None, url: str | None, as_json: bool) -> None:
-    """List what a running broker has.
+    """List what a running broker has: links, clients, subscriptions, advertisements; or all brokers.
 
-    The table shows what fits the terminal; with --json, one object a line, as the broker describes it.
+    Every broker knows all others, and asks them how they are. The table shows what fits the terminal; with --json, one
+    object a line, as the broker describes it.
     """
     target = find_target(url)
     address = http_address(target, http)
-    items = _brokers(target, address) if what == "brokers" else _items(target, address, _PATHS[what])
+    items = _items(target, address, _PATHS[what])
     if as_json:
         for item in items:
             print_json(item)
@@ -47,10 +54,6 @@ def ls(what: str, http: str | None, url: str | None, as_json: bool) -> None:
         right=[column.title for column in columns if column.right],
         spare={column.title: column.spare for column in columns},
     )
-
-
-def _brokers(target: Target, address: str) -> Iterator[Mapping[str, Any]]:
-    yield from _objects(_get(target, address, "topology"), "brokers")
 
 
 def _items(target: Target, address: str, name: str) -> Iterator[Mapping[str, Any]]:

@@ -26,7 +26,7 @@ class Known(NamedTuple):
 
 KNOWN: Final = {
     "broker": Known("plait-broker", "Run a broker."),
-    "peer": Known("plait-peer", "Run a peer without any broker."),
+    "peer": Known("plait-peer", "Run a peer without brokers."),
     "keyserver": Known("plait-crypto", "Run a key server."),
     "keys": Known("plait-crypto", "Make, issue and show keys."),
     "analyze": Known("plait-analytics", "Analyse recorded telemetry."),

@@ -29,12 +29,16 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     },
     "Brokers": {
         "up": "Start a local broker, or an overlay of several, and say how to use it.",
-        "ls": "List what a running broker has.",
+        "ls": "List what a running broker has: links, clients, subscriptions, advertisements; or all brokers.",
         "topo": "Show all brokers of an overlay, their links, and how long each link takes.",
+        "route": "Show where events that match a filter go, and why.",
+        "trace": "Publish a marked event and show every step that it takes.",
+        "why": "Say why an event was, or was not, delivered to a subscription.",
     },
     "Try and measure": {
-        "demo": "See it work: the main job in ten seconds.",
+        "demo": "See it work: the main job, with a link slowed and a broker killed.",
         "bench": "Measure throughput, latency and loss.",
+        "chaos": "Shape links and harm brokers, to see what becomes of events.",
         "doctor": "Check what Plait needs of this machine.",
     },
     "Settings": {

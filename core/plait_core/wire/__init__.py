@@ -5,7 +5,7 @@ frames into bytes. ARCHITECTURE.md has the layout; `prefix.py`, `event_block.py`
 """
 
 from . import session_frames as session_frames  # registers its frames with every decoder
-from .control_frames import Close, CloseCode, Hello, Ping, Pong, Role, Welcome
+from .control_frames import Close, CloseCode, Hello, Introduction, Ping, Pong, Role, Welcome
 from .decoder import FrameDecoder
 from .delivering import DeliveryWriter
 from .event_block import encode_block
@@ -49,6 +49,7 @@ __all__ = [
     "FrameDecoder",
     "Handshake",
     "Hello",
+    "Introduction",
     "Ping",
     "Pong",
     "Publish",

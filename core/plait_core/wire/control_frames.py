@@ -9,18 +9,29 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
-from ..limits import CAPABILITIES_MAX, CLOSE_TEXT_MAX, NAME_BYTES_MAX
+from ..limits import (
+    ADDRESS_TEXT_MAX,
+    CAPABILITIES_MAX,
+    CLOSE_TEXT_MAX,
+    NAME_BYTES_MAX,
+    NONCE_BYTES,
+    PROOF_BYTES,
+)
 from .schema import U64, AtMost, Between, ControlFrame, control
 
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 Capabilities: TypeAlias = Annotated[tuple[Name, ...], AtMost(CAPABILITIES_MAX)]
 Version: TypeAlias = Annotated[int, Between(1, 255)]
+Nonce: TypeAlias = Annotated[bytes, AtMost(NONCE_BYTES)]
+Proof: TypeAlias = Annotated[bytes, AtMost(PROOF_BYTES)]
+Host: TypeAlias = Annotated[str, AtMost(ADDRESS_TEXT_MAX)]
 
 HELLO: Final = 0x10
 WELCOME: Final = 0x11
 CLOSE: Final = 0x12
 PING: Final = 0x13
 PONG: Final = 0x14
+INTRODUCTION: Final = 0x15
 
 
 class Role(StrEnum):
@@ -54,6 +65,8 @@ class Hello(ControlFrame):
     """Its proof of who it is, for whatever authentication the broker is set up with."""
     resume: U64 | None = None
     """The session of an earlier Welcome that it wants to go on with."""
+    nonce: Nonce | None = None
+    """From a broker to another: drawn for this connection, so that no proof of a secret serves for two."""
 
     def problem(self) -> str:
         return "version_min is above version_max" if self.version_min > self.version_max else ""
@@ -78,6 +91,24 @@ class Welcome(ControlFrame):
     """Deliver frames that were sent on this session so far: what did not arrive of them was lost on the way."""
     log: U64 = 0
     """Which log the broker keeps, 0 for none: positions of one log say nothing of another."""
+    nonce: Nonce | None = None
+    """To a broker from another, as in its Hello."""
+    published: U64 | None = None
+    """The highest sequence number of the client's own events that came here, when its session goes on: what it sent
+    beyond that was lost on the way. None when that is not known."""
+
+
+@control(INTRODUCTION, opening=True)
+@dataclass(frozen=True, slots=True)
+class Introduction(ControlFrame):
+    """What follows hello and welcome between two brokers, first from the one that dialled: the proof of the secret."""
+
+    proof: Proof = b""
+    """Of the overlay's secret, over what both have said and this; empty when there is none."""
+    seen: Host = ""
+    """The host under which its sender sees the other: a broker that listens everywhere learns from it where it is."""
+    fixed: bool = False
+    """Whether its sender was configured with this link: it is not given up for being one too many."""
 
 
 @control(CLOSE)

@@ -14,7 +14,7 @@ from ..errors import FrameError, FrameFault
 from ..limits import WIRE_LIMITS, WireLimits
 from ..native import kernel
 from .attributes import reader_for
-from .control_frames import CLOSE, HELLO, WELCOME
+from .control_frames import CLOSE, HELLO, INTRODUCTION, WELCOME
 from .event_frames import EventFrameReader
 from .frames import Frame
 from .prefix import DELIVER, FORWARD, HANDSHAKE_VERSION, PREFIX, PREFIX_BYTES, PUBLISH
@@ -65,7 +65,7 @@ class FrameDecoder:
         self._native = native
         self._hot: Any = None  # the kernel's reader of hot frames
         self._take = 1  # what follows a handshake frame has other rules, which the frame's receiver sets
-        self._readers = {number: self._control(SCHEMAS[number]) for number in (HELLO, WELCOME, CLOSE)}
+        self._readers = {number: self._control(SCHEMAS[number]) for number in (HELLO, WELCOME, INTRODUCTION, CLOSE)}
         if version is not None:
             self.establish(version)
 
@@ -92,12 +92,16 @@ class FrameDecoder:
             return
         if self._read or len(self._pending) + len(data) < self._need:
             self._pending += data
+        elif not self._pending:
+            self._read = bytes(data)  # of bytes, no copy
         else:
             self._read = b"".join((self._pending, data))
             self._pending = bytearray()
 
     def take(self) -> list[Frame]:
         """All frames that are complete (in the handshake, the next one), or FrameError when an error is next."""
+        if not self._read and len(self._pending) < self._need and self._error is None:
+            return []  # as when all of a read was taken
         return self._decode(self._take)
 
     def next_frame(self) -> Frame | None:
@@ -149,7 +153,8 @@ class FrameDecoder:
 
     def _set_aside(self, need: int) -> None:
         """Keeps the start of a frame apart, so that the read it came in is released."""
-        self._pending[:0] = self._read[self._at :]
+        if self._at < len(self._read):
+            self._pending[:0] = self._read[self._at :]
         self._read, self._at, self._need = b"", 0, need
 
     def _unusual(self, size: int, version: int, number: int) -> _Read:

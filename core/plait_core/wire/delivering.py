@@ -35,7 +35,7 @@ class DeliveryWriter:
         delay_us: int,
         flags: int,
         path: tuple[int, ...],
-        destinations: Sequence[tuple[int, int]],
+        destinations: Sequence[tuple[int, int, int]],
         version: int,
     ) -> int:
         """Write a forward frame: an event on its way to these. Counts within WireLimits are up to the caller."""

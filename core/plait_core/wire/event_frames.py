@@ -26,7 +26,7 @@ from .prefix import DELIVER, FORWARD, PREFIX, PUBLISH, VERSION_MAX
 _PUBLISH_ROUTE: Final = Struct(">BB")
 _FORWARD_ROUTE: Final = Struct(">QQBBH")
 _DELIVER_ROUTE: Final = Struct(">QBBH")
-_DESTINATION: Final = Struct(">QQ")
+_DESTINATION: Final = Struct(">QQQ")
 _DELIVERY: Final = Struct(">IIQ")
 
 
@@ -56,6 +56,8 @@ class Destination(NamedTuple):
     broker: int
     position: int
     """The event's place in what its publisher's broker has for this one: consecutive, for order and loss to show."""
+    proof: int = 0
+    """That its publisher's broker says so of this very event, to this one; 0 where nobody checks."""
 
 
 class Publish(EventFrame):
@@ -141,12 +143,12 @@ def forward_head(
     delay_us: int,
     flags: int,
     path: Sequence[int],
-    destinations: Sequence[tuple[int, int]],
+    destinations: Sequence[tuple[int, int, int]],
     version: int = VERSION_MAX,
 ) -> bytes:
     """What goes before `block` to send it to the next broker. Counts within WireLimits are up to the caller."""
     route = _FORWARD_ROUTE.pack(tid, delay_us, len(path), flags, len(destinations))
-    route += struct.pack(f">{len(path) + 2 * len(destinations)}Q", *path, *chain.from_iterable(destinations))
+    route += struct.pack(f">{len(path) + 3 * len(destinations)}Q", *path, *chain.from_iterable(destinations))
     return PREFIX.pack(len(route) + len(block), version, FORWARD, len(route)) + route
 
 

@@ -137,11 +137,23 @@ class Handshake:
         resumed: bool = False,
         delivered: int = 0,
         log: int = 0,
+        nonce: bytes | None = None,
+        published: int | None = None,
     ) -> Welcome:
         """The acceptor's yes, to be sent; the handshake is then done."""
         self._step(Step.SEND_WELCOME)
         return Welcome(
-            self._agreed, self.capabilities, broker_name, broker, session, heartbeat_s, resumed, delivered, log
+            self._agreed,
+            self.capabilities,
+            broker_name,
+            broker,
+            session,
+            heartbeat_s,
+            resumed,
+            delivered,
+            log,
+            nonce,
+            published,
         )
 
     def refuse(self, code: str, message: str, *, retryable: bool = False) -> Close:

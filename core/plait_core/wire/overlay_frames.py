@@ -9,12 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
 
-from ..limits import BROKERS_MAX, DIGEST_MAX, FILTER_TEXT_MAX, MISSING_MAX, NAME_BYTES_MAX, NEIGHBOURS_MAX, WANTS_MAX
+from ..limits import (
+    ADDRESS_TEXT_MAX,
+    BROKERS_MAX,
+    DIGEST_MAX,
+    FILTER_TEXT_MAX,
+    FRAME_BYTES_MAX,
+    MISSING_MAX,
+    NAME_BYTES_MAX,
+    NEIGHBOURS_MAX,
+    PROOF_BYTES,
+    WANTS_MAX,
+)
 from .schema import U64, AtMost, Between, ControlFrame, control
 
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 FilterText: TypeAlias = Annotated[str, AtMost(FILTER_TEXT_MAX)]
+Key: TypeAlias = Annotated[bytes, AtMost(64)]
+ROUTE_MAX: Final = 64
+"""Brokers on a detour."""
+
 DelayUs: TypeAlias = Annotated[int, Between(1, 2**32 - 1)]
+Address: TypeAlias = Annotated[str, AtMost(ADDRESS_TEXT_MAX)]
+Proof: TypeAlias = Annotated[bytes, AtMost(PROOF_BYTES)]
 
 # Flags of a forward frame.
 CONFIRM: Final = 1  # tell its publisher's broker when the subscribers have it
@@ -35,6 +52,14 @@ class Sheet(ControlFrame):
     """Which log it keeps, 0 for none: a broker that has started anew has another id and the same log."""
     born: U64 = 0
     """When it started, by its own calendar: of two with the same log, the one that is alive is the later."""
+    card: Key = b""
+    """The origin's public keys, of which its id is the name."""
+    log_key: Key = b""
+    log_proof: Key = b""
+    """The log's public key, and that who holds it says that its broker is this one."""
+    signature: Key = b""
+    address: Address = ""
+    """HOST:PORT where other brokers may connect to it; empty while it does not know that."""
 
     def problem(self) -> str:
         if len(self.neighbours) != len(self.delays_us):
@@ -53,6 +78,7 @@ class Offer(ControlFrame):
     number: U64
     version: U64
     filter: FilterText
+    signature: Key = b""
 
     def problem(self) -> str:
         return "" if self.number else "number 0 is the sheet's"
@@ -83,16 +109,24 @@ class Want(ControlFrame):
     source: U64
     versions: Annotated[tuple[U64, ...], AtMost(BROKERS_MAX)]
     """For each of `to`, the version that this makes of what it knows."""
+    offers: Annotated[tuple[U64, ...], AtMost(BROKERS_MAX)]
+    """For each of `to`, the fingerprint of its offers as its source knows them: what meets them is said with this."""
     whole: bool
     """Whether it is all there is; else it is a change of the version before."""
     added: Annotated[tuple[U64, ...], AtMost(WANTS_MAX)]
     filters: Annotated[tuple[FilterText, ...], AtMost(WANTS_MAX)]
     removed: Annotated[tuple[U64, ...], AtMost(WANTS_MAX)]
+    more: bool = False
+    """Whether the rest of all there is follows: what it wanted before holds until then."""
     hops: Annotated[int, Between(0, 255)] = 0
+    proofs: Annotated[tuple[Proof, ...], AtMost(BROKERS_MAX)] = ()
+    """For each of `to`, that its source says this to it."""
 
     def problem(self) -> str:
-        if len(self.to) != len(self.versions) or len(self.added) != len(self.filters):
-            return "a version for each broker, a filter for each number"
+        if not len(self.to) == len(self.versions) == len(self.offers) or len(self.added) != len(self.filters):
+            return "a version and a fingerprint for each broker, a filter for each number"
+        if self.proofs and len(self.proofs) != len(self.to):
+            return "a proof for each broker, or none"
         return ""
 
 
@@ -104,7 +138,12 @@ class Heard(ControlFrame):
     to: U64
     source: U64
     version: U64
+    offers: U64
+    """The fingerprint of what it offers now."""
+    asked: U64
+    """The version that this answers: an old answer that comes late says nothing of what has been forgotten."""
     hops: Annotated[int, Between(0, 255)] = 0
+    proof: Proof = b""
 
 
 @control(0x45)
@@ -117,6 +156,7 @@ class Took(ControlFrame):
     up_to: U64
     missing: Annotated[tuple[U64, ...], AtMost(MISSING_MAX)] = ()
     hops: Annotated[int, Between(0, 255)] = 0
+    proof: Proof = b""
 
 
 @control(0x46)
@@ -128,6 +168,7 @@ class Skip(ControlFrame):
     source: U64
     up_to: U64
     hops: Annotated[int, Between(0, 255)] = 0
+    proof: Proof = b""
 
 
 @control(0x47)
@@ -142,6 +183,40 @@ class Outcome(ControlFrame):
     code: Name = ""
     """Empty when all of them have it."""
     hops: Annotated[int, Between(0, 255)] = 0
+    proof: Proof = b""
+
+
+@control(0x48)
+@dataclass(frozen=True, slots=True)
+class Announcement(ControlFrame):
+    """Where a broker is, as it tells everyone on its network segment: in a datagram, with a proof behind it."""
+
+    overlay: Name
+    broker: U64
+    name: Name
+    number: U64
+    """Rises with every announcement of this broker: what was heard before is not heard again."""
+    port: Annotated[int, Between(1, 65_535)]
+    host: Address = ""
+    """Empty: the one that the datagram comes from."""
+
+
+@control(0x4A)
+@dataclass(frozen=True, slots=True)
+class Detour(ControlFrame):
+    """A frame from one broker to another by a way that is given in full: around one that seems to lose what it gets."""
+
+    route: Annotated[tuple[U64, ...], AtMost(ROUTE_MAX)]
+    at: Annotated[int, Between(0, ROUTE_MAX)]
+    """Where on the route it is."""
+    delay_us: Annotated[int, Between(0, 2**32 - 1)]
+    """What its way has taken so far."""
+    frame: Annotated[bytes, AtMost(FRAME_BYTES_MAX)]
+
+    def problem(self) -> str:
+        if len(set(self.route)) != len(self.route) or self.at >= len(self.route):
+            return "a place on a route without a circle"
+        return ""
 
 
 Errand: TypeAlias = Heard | Took | Skip | Outcome

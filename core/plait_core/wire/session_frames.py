@@ -67,6 +67,9 @@ class Code(StrEnum):
     NOT_ALLOWED = "not_allowed"  # known, but this is not permitted
     FILTER = "filter"  # the filter cannot be used; the message says where
     TAKEN = "taken"  # a name or id is in use by someone else
+    ITSELF = "itself"  # a broker has connected to itself
+    DUPLICATE = "duplicate"  # two brokers have a connection already
+    FLOOD = "flood"  # more control frames than one broker can have for another
     LIMIT = "limit"  # a quota or bound is reached
     DURABILITY = "durability"  # it cannot be stored now
     EXPIRED = "expired"  # the event's lifetime was over on arrival

@@ -32,7 +32,7 @@ class Zenoh(Contender):
         return server_command(self.key, port)
 
     def serve(self, port: int) -> None:
-        with self._session("router", {"listen/endpoints": [f"tcp/{HOST}:{port}"]}):
+        with self.session("router", {"listen/endpoints": [f"tcp/{HOST}:{port}"]}):
             signal.pause()
 
     def subscribe(self, port: int, listener: Listener) -> None:
@@ -52,9 +52,10 @@ class Zenoh(Contender):
         return (event.body(stamp),)
 
     def _client(self, port: int) -> Any:
-        return self._session("client", {"connect/endpoints": [f"tcp/{HOST}:{port}"]})
+        return self.session("client", {"connect/endpoints": [f"tcp/{HOST}:{port}"]})
 
-    def _session(self, mode: str, settings: dict[str, list[str]]) -> Any:
+    def session(self, mode: str, settings: dict[str, list[str]]) -> Any:
+        """Open; in router mode it serves."""
         zenoh = importlib.import_module("zenoh")
         config = zenoh.Config()
         config.insert_json5("mode", json.dumps(mode))

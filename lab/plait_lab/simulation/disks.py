@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from plait_broker.log_records import Damaged, Row, checked_cursor, checked_record, cursor_row, record_row
+from plait_broker.log.records import Damaged, Row, checked_cursor, checked_record, cursor_row, record_row
 from plait_broker.outputs import Cursor, Fetch, LogRecord, Persist, Recovered
 
 from .timeline import Timeline

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from plait_broker.overlay import Arrival, Overlay, OverlaySettings
+from plait_broker.overlay.identity import Identity, log_of
 from plait_core import Attributes
 from plait_core.events import Event
 from plait_core.filters import Filter
@@ -25,12 +26,10 @@ from plait_core.wire import (
     forward_head,
 )
 from plait_core.wire.event_frames import Confirm
+from plait_core.wire.explaining_frames import Telling
 
 if TYPE_CHECKING:
     from .overlays import World
-
-OFFER_S: Final = 2.0
-"""A publisher waits so long after advertising before it publishes: interest takes a round trip to be known."""
 
 
 @dataclass(slots=True)
@@ -53,6 +52,7 @@ class Said:
     """An event as it was published, and where it had to go."""
 
     attributes: Attributes
+    block: bytes
     at: float
     root: Node
     incarnation: int
@@ -73,7 +73,8 @@ class Node:
         self.wants: dict[int, Filter] = {}
         self.installed: set[int] = set()
         self.offers: dict[int, Filter] = {}
-        self.offered_at: dict[int, float] = {}
+        self.offered: set[int] = set()
+        """Offers of which all brokers have said what they want of them: their publishers may begin."""
         self.numbers = 0
         self.sequence = 0
         self.publisher = 0
@@ -82,6 +83,7 @@ class Node:
         self.due = 0.0
         self.log = number + 1 if number % 2 else 0
         """Some have a log, by which the others know them again in their next life."""
+        self.secret = world.rng.getrandbits(256).to_bytes(32, "big") if world.signed else b""
         self.decoder = FrameDecoder(version=VERSION_MAX)
 
     @property
@@ -137,6 +139,9 @@ class Node:
     def installed_(self, number: int) -> None:
         self.installed.add(number)
 
+    def offered_(self, number: int) -> None:
+        self.offered.add(number)
+
     def interest_changed(self) -> None:
         pass
 
@@ -146,8 +151,14 @@ class Node:
     def outcome(self, home: int, position: int, matched: int, code: str) -> None:
         pass
 
-    def lost(self, home: int, position: int, reason: str) -> None:
+    def lost(self, home: int, position: int, frame: EventFrame, reason: str) -> None:
         self.world.given_up += 1
+
+    def ended(self, frame: Forward, destinations: Sequence[Destination], reason: str) -> None:
+        pass
+
+    def told(self, frame: Telling) -> None:
+        pass
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -156,19 +167,22 @@ class Node:
         self.lives += 1
         self.due = 0.0
         self.paused = False
-        me = new_id(world.rng)
+        secret = self.secret if world.signed and self.log else b""
+        identity = Identity(world.rng, secret) if world.signed else None
+        me = identity.id if identity is not None else new_id(world.rng)
         world.ids[me], world.lives[me] = self, self.lives
         self.publisher = new_id(world.rng)
         self.sequence = 0
-        self.arrived, self.latest, self.installed = {}, {}, set()
+        self.arrived, self.latest, self.installed, self.offered = {}, {}, set(), set()
         self.overlay = Overlay(
             me,
             OverlaySettings(name=self.name, gone_s=20.0),
             _Face(self),
             world.rng,
             self.now,
-            log=self.log,
+            log=log_of(identity.log_key) if identity is not None and self.log else self.log,
             born=self.lives,
+            identity=identity,
         )
         for number, filter in self.offers.items():
             self.overlay.offer(number, filter)
@@ -274,23 +288,22 @@ class Node:
     def advertise(self, filter: Filter) -> None:
         self.numbers += 1
         self.offers[self.numbers] = filter
-        self.offered_at[self.numbers] = self.now
         if self.overlay is not None:
             self.overlay.offer(self.numbers, filter)
             self.settle()
 
     def withdraw(self, number: int) -> None:
         del self.offers[number]
+        self.offered.discard(number)
         if self.overlay is not None:
             self.overlay.withdraw(number)
             self.settle()
 
     def publish(self, attributes: Attributes) -> None:
         overlay = self.overlay
-        known_since = self.now - OFFER_S
         if overlay is None or self.paused:
             return
-        if not any(f.matches(attributes) and self.offered_at.get(n, 0.0) < known_since for n, f in self.offers.items()):
+        if not any(n in self.offered and f.matches(attributes) for n, f in self.offers.items()):
             return
         world = self.world
         self.sequence += 1
@@ -309,7 +322,7 @@ class Node:
         if missing and not world.disturbed:
             world.complain(f"I1: {self.name} does not know the interest of {missing} in {attributes}")
         world.said[self.publisher, self.sequence] = Said(
-            attributes, self.now, self, self.lives, tuple(one for one in owed if one in allowed), allowed
+            attributes, frame.block, self.now, self, self.lives, tuple(one for one in owed if one in allowed), allowed
         )
         if homes:
             overlay.publish(frame, homes, 0, 0, self.now)
@@ -327,7 +340,10 @@ class _Face:
         self.close = node.close
         self.arrived = node.arrived_
         self.installed = node.installed_
+        self.offered = node.offered_
         self.taken = node.taken
         self.interest_changed = node.interest_changed
         self.outcome = node.outcome
         self.lost = node.lost
+        self.ended = node.ended
+        self.told = node.told

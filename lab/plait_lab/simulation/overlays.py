@@ -26,6 +26,9 @@ LIFE_S: Final = 12.0
 ON_WIRE: Final = 8
 """In one history of so many every frame is written and read; in the others it is handed over, in half the time."""
 
+SIGNED: Final = 16
+"""In one of so many, brokers sign and check what they say to each other."""
+
 FAULTS: Final = ("cut", "silence", "crash", "slow", "partition", "pause")
 
 
@@ -50,6 +53,8 @@ class World:
         self.faults = faults
         self.on_wire = seed % ON_WIRE == 0
         """Whether frames are written and read on their way."""
+        self.signed = seed % SIGNED == 1
+        """Whether they sign, and check, what they say."""
         count = brokers or self.rng.choice(BROKERS)
         self.nodes = [self.NODE(number, self) for number in range(count)]
         self.pipes: list[Pipe] = []
@@ -198,8 +203,12 @@ class World:
         timeline.run(begin + LIFE_S)
         self._heal()
         timeline.run(begin + LIFE_S + SETTLE_S)
-        judge(self)
+        self.judge()
         return self.complaints
+
+    def judge(self) -> None:
+        """Whether all is as it must be."""
+        judge(self)
 
     def _change(self) -> None:
         node = self.rng.choice(self.nodes)

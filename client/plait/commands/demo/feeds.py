@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -38,14 +39,14 @@ class Feeds:
         self._publishing: set[asyncio.Task[None]] = set()
         self._probes = 0
 
-    async def publish(self, act: Act, seconds: float) -> None:
-        """Publish for so long."""
+    async def publish(self, act: Act, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+        """Publish for so long, or until something is so."""
         began = monotonic()
         next_shown, next_tally = began + 0.2, began + TALLY_EVERY_S
         sent = 0
-        while (now := monotonic()) < began + seconds:
+        while (now := monotonic()) < began + seconds and not until():
             for number, exchange in enumerate(self._clients):
-                shown = act != "crash" and now >= next_shown and sent % len(self._clients) == number
+                shown = act == "calm" and now >= next_shown and sent % len(self._clients) == number
                 if shown:
                     next_shown = now + SHOWN_EVERY_S
                 self._start(exchange, next(self._quotes[exchange]), act, shown)

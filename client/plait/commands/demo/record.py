@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from ...notices import Gap, Late, Notice
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ... import Event, Subscription
     from .listeners import Listener
 
-Act: TypeAlias = Literal["calm", "crash", "after"]
+Act: TypeAlias = Literal["calm", "slow", "crash", "after"]
 Key: TypeAlias = "tuple[Value, Value]"
 """Names a quote in the books: exchange and number, both attributes of it. Known before it is published."""
 
@@ -35,24 +35,32 @@ class Published:
     confirmed: bool = False
 
 
+class Heard(NamedTuple):
+    """One event that came."""
+
+    at: float
+    path: tuple[str, ...]
+    """The brokers that it passed."""
+
+
 @dataclass(slots=True)
 class Ear:
     """One listener, its subscription and what came."""
 
     listener: Listener
     subscription: Subscription[Event]
-    heard: dict[Key, float] = field(default_factory=dict)
-    """When each event came."""
+    heard: dict[Key, Heard] = field(default_factory=dict)
+    """When each event came, and by which way."""
     repeated: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     """Of what did not come: events by reason."""
-    dropped_while_calm: int = 0
+    dropped_before: int = 0
 
     def hear(self, event: Event) -> None:
         key = key_of(event)
         if key in self.heard:
             self.repeated += 1
-        self.heard.setdefault(key, monotonic())
+        self.heard.setdefault(key, Heard(monotonic(), tuple(event.path)))
 
     def notice(self, notice: Notice) -> None:
         match notice:
@@ -68,6 +76,8 @@ class Record:
 
     published: dict[Key, Published] = field(default_factory=dict)
     ears: list[Ear] = field(default_factory=list)
+    moved: bool = False
+    """Whether events have left the link that was slowed."""
 
     def matched(self, listener: Listener, *acts: Act) -> list[Key]:
         """The events of these acts, of all if none is named, that its filter is true of."""
@@ -83,17 +93,25 @@ class Record:
         stats, heard = ear.subscription.stats, ear.heard.keys()
         if ear.listener.durable:
             return heard >= set(self.matched(ear.listener))
-        if act == "calm":
+        if act in ("calm", "slow") or not ear.listener.struck:
             return len(heard) + stats.dropped >= len(self.matched(ear.listener))
         if not stats.dropped:
-            return heard >= set(self.matched(ear.listener, "calm", "after"))
+            return heard >= set(self.matched(ear.listener, "calm", "slow", "after"))
         due = self.matched(ear.listener, "after")
         return not stats.pending and (not due or due[-1] in heard)  # whoever drops the oldest has the newest
 
     def delay_s(self, ear: Ear, key: Key) -> float | None:
         """From its publication until it was heard, if it was."""
         heard = ear.heard.get(key)
-        return None if heard is None else heard - self.published[key].at
+        return None if heard is None else heard.at - self.published[key].at
+
+    def travels(self, ear: Ear, exchange: str, act: Act) -> dict[tuple[str, ...], list[float]]:
+        """The ways that one exchange's events of an act took to a listener, each with how long they took, ascending."""
+        found: dict[tuple[str, ...], list[float]] = {}
+        for key, heard in ear.heard.items():
+            if key[0] == exchange and self.published[key].act == act:
+                found.setdefault(heard.path, []).append(heard.at - self.published[key].at)
+        return {path: sorted(delays_s) for path, delays_s in found.items()}
 
     @property
     def deliveries(self) -> int:

@@ -10,7 +10,13 @@ if TYPE_CHECKING:
 
 def faults(record: Record) -> list[str]:
     """What is not as it has to be; empty if all is well."""
-    return [fault for ear in record.ears for fault in _faults_of(record, ear)]
+    found = [fault for ear in record.ears for fault in _faults_of(record, ear)]
+    unconfirmed = sum(not event.confirmed for event in record.published.values())
+    if unconfirmed:  # the feeds' own brokers lived, and whoever was away is back
+        found.append(f"{unconfirmed} of {len(record.published)} events were never confirmed")
+    if not record.moved:
+        found.append("events did not leave the slowed link")
+    return found
 
 
 def _faults_of(record: Record, ear: Ear) -> list[str]:
@@ -25,11 +31,16 @@ def _faults_of(record: Record, ear: Ear) -> list[str]:
         confirmed = {id for id in matched if record.published[id].confirmed}
         if lost := confirmed - heard:
             found.append(f"{name} is durable and lost {len(lost)} of {len(confirmed)} confirmed events")
-    calm = set(record.matched(ear.listener, "calm"))
-    if (unknown := len(calm - heard) - ear.dropped_while_calm) > 0:
-        found.append(f"{name} did not get {unknown} of {len(calm)} events of the calm, and was not told")
-    if not ear.subscription.stats.dropped:
-        exact = set(record.matched(ear.listener, "calm", "after"))
-        if missing := exact - heard:
+    before = set(record.matched(ear.listener, "calm", "slow"))
+    if (unknown := len(before - heard) - ear.dropped_before) > 0:
+        found.append(f"{name} did not get {unknown} of {len(before)} events before the crash, and was not told")
+    dropped = ear.subscription.stats.dropped
+    if ear.listener.struck:
+        exact = set(record.matched(ear.listener, "calm", "slow", "after"))
+        if not dropped and (missing := exact - heard):
             found.append(f"{name} did not get {len(missing)} of {len(exact)} events outside the crash")
+    else:  # its own broker lived: whatever happened elsewhere, it gets all that was confirmed
+        due = {key for key in matched if record.published[key].confirmed}
+        if (unknown := len(due - heard) - dropped) > 0:
+            found.append(f"{name} did not get {unknown} of {len(due)} confirmed events, and was not told")
     return found

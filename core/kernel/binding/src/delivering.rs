@@ -46,7 +46,7 @@ impl DeliveryWriter {
         self.write(DELIVER, version, &route, block_of(frame)?.as_bytes())
     }
 
-    /// Write a forward frame: an event on its way to these (broker, position); how many bytes wait now.
+    /// Write a forward frame: an event on its way to these (broker, position, proof); how many bytes wait now.
     #[expect(clippy::too_many_arguments, reason = "what a forward frame says")]
     fn forward(
         &self,
@@ -62,9 +62,10 @@ impl DeliveryWriter {
         route.extend(tid.to_be_bytes());
         route.extend(delay_us.to_be_bytes());
         add_path(&mut route, path, flags)?;
-        add_named(&mut route, 18, destinations, |route, (broker, position): (u64, u64)| {
+        add_named(&mut route, 18, destinations, |route, (broker, position, proof): (u64, u64, u64)| {
             route.extend(broker.to_be_bytes());
             route.extend(position.to_be_bytes());
+            route.extend(proof.to_be_bytes());
         })?;
         self.write(FORWARD, version, &route, block_of(frame)?.as_bytes())
     }

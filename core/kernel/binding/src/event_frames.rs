@@ -420,14 +420,15 @@ fn numbers<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTuple>> 
     PyTuple::new(py, numbers.iter().map(|number| u64::from_be_bytes(*number)))
 }
 
-/// `>QQ` each: broker, position.
+/// `>QQQ` each: broker, position, proof.
 fn destinations<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTuple>> {
     static DESTINATION: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let (named, _) = bytes.as_chunks::<8>();
     let destination = DESTINATION.import(py, "plait_core.wire.event_frames", "Destination")?;
+    let number = |field: &[u8; 8]| u64::from_be_bytes(*field);
     let made = named
-        .chunks_exact(2)
-        .map(|fields| destination.call1((u64::from_be_bytes(fields[0]), u64::from_be_bytes(fields[1]))));
+        .chunks_exact(3)
+        .map(|fields| named_tuple(destination, (number(&fields[0]), number(&fields[1]), number(&fields[2]))));
     PyTuple::new(py, made.collect::<PyResult<Vec<_>>>()?)
 }
 
@@ -439,9 +440,20 @@ fn deliveries<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTuple
     let made = named.iter().map(|fields| {
         let small = |at: usize| u32::from_be_bytes(fields[at..at + 4].try_into().expect("four bytes"));
         let position = u64::from_be_bytes(fields[8..].try_into().expect("eight bytes"));
-        delivery.call1((small(0), small(4), position))
+        named_tuple(delivery, (small(0), small(4), position))
     });
     PyTuple::new(py, made.collect::<PyResult<Vec<_>>>()?)
+}
+
+/// An instance of a named tuple's class by `tuple.__new__`: the class's own is Python code, and costs twice as much.
+fn named_tuple<'py, T>(class: &Bound<'py, PyType>, fields: T) -> PyResult<Bound<'py, PyAny>>
+where
+    T: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
+{
+    static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = class.py();
+    let new = NEW.get_or_try_init(py, || py.get_type::<PyTuple>().getattr("__new__").map(Bound::unbind))?;
+    new.bind(py).call1((class, fields.into_pyobject(py)?))
 }
 
 /// The frame that publishes a plain event, as `plait_core.wire.encode_publish` writes it. None when it is not plain: then

@@ -8,6 +8,7 @@ mod forms;
 mod index;
 mod measuring;
 mod plain;
+mod proving;
 mod splitter;
 mod values;
 
@@ -24,6 +25,8 @@ mod _kernel {
     use super::index::Index;
     #[pymodule_export]
     use super::measuring::{measure_add, measure_covering, measure_match, measure_match_many, measure_remove};
+    #[pymodule_export]
+    use super::proving::EventProver;
     #[pymodule_export]
     use super::splitter::Splitter;
 }

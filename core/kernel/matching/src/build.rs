@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashTable};
 
+use crate::changes::Changes;
 use crate::class::{Class, Conjunction};
 use crate::hash::hash;
+use crate::inner::{COLUMNS, Inner, Row};
 use crate::matrix::{BLOCK, Matrix};
 use crate::ordering::in_order;
 use crate::runs::Runs;
 use crate::segment::{Access, BY_ANY, BY_NUMBER, BY_TEXT, Cluster, Finer, Segment};
-use crate::slots::{Cuts, Hull, Slotter};
+use crate::slots::{CUTS_FINER, CUTS_MAX, Cuts, Hull, Slotter};
 use crate::test::{Kind, NO_HIGH, NO_LOW, Rich, Test};
+use crate::worker::Members;
 
 /// Bounds that are looked at to cut one attribute.
 const SAMPLE: u32 = 4096;
@@ -21,7 +24,7 @@ const SAMPLE: u32 = 4096;
 const SMALL: usize = 1024;
 
 /// An equality leads to a cluster when at most one in so many conjunctions asks for its values.
-const SELECTIVE: usize = 16;
+const SELECTIVE: usize = 4;
 
 /// A set of more values than this leads to no clusters.
 const SET_MAX: usize = 16;
@@ -31,7 +34,7 @@ const RUN_MIN: usize = 48;
 /// Candidates of a run that are judged in the time that one line of a matrix takes to come.
 const CANDIDATES_A_LINE: usize = 8;
 /// Clusters from this on have slots of their own.
-const FINER: usize = 2 * BLOCK;
+const FINER: usize = BLOCK / 2;
 /// Rows that the matrix of a cluster may have for each block, for each of its members.
 const ROWS_A_MEMBER: usize = 4;
 
@@ -47,21 +50,21 @@ const CACHED: usize = 1 << 17;
 
 type Hulls = [(u16, Hull)];
 
-/// The segment of the live ones among some classes.
-pub(crate) fn build(classes: Vec<Arc<Class>>) -> Segment {
-    let mut classes = classes;
-    classes.retain(|class| !class.is_dead());
+/// The segment of some classes. Until it is told of changes, nothing in it is certain.
+pub(crate) fn build(members: Members) -> Segment {
+    let Members { mut classes, mut numbers } = members;
     let all: Vec<Conjunction> = classes
         .iter()
         .enumerate()
         .flat_map(|(at, class)| class.starts().map(move |start| Conjunction { class: at as u32, start }))
         .collect();
-    let slotter = cut(&classes, &all);
-    let mut chosen = Builder { classes: &classes, slotter: &slotter, all: &all, hulls: Vec::new(), ends: vec![0] };
-    chosen.find_hulls();
+    let slotter = cut(&classes, &all, CUTS_MAX);
+    let chosen = Builder::new(&classes, &numbers, &slotter, &all);
     let routes = chosen.routes();
     let (mut matrix, mut clusters, mut runs) = chosen.lay_out(&routes);
-    put_in_order_of_use(&mut classes, &mut matrix, &mut clusters, &mut runs);
+    drop((chosen, routes));
+    let new_of = in_order_of_use(classes.len(), &mut matrix, &mut clusters, &mut runs);
+    put_in_order(&mut classes, &mut numbers, new_of);
     let mut accesses = vec![0; slotter.len()];
     for (access, _) in &clusters {
         accesses[usize::from(access.local())] |= match access {
@@ -71,17 +74,19 @@ pub(crate) fn build(classes: Vec<Arc<Class>>) -> Segment {
         };
     }
     let conjunctions = all.len();
-    Segment { slotter, classes, matrix, clusters, runs, accesses, conjunctions }
+    let changes = Changes::default();
+    Segment { slotter, classes, numbers, changes, matrix, clusters, runs, accesses, conjunctions }
 }
 
-/// Puts classes in the order in which scanning comes across them, and the conjunctions' references to them right.
-fn put_in_order_of_use(
-    classes: &mut Vec<Arc<Class>>,
+/// Where classes go to stand in the order in which scanning comes across them; conjunctions refer to them there from now
+/// on. Those that it never comes across go nowhere.
+fn in_order_of_use(
+    classes: usize,
     matrix: &mut Matrix,
     clusters: &mut HashTable<(Access, Cluster)>,
     runs: &mut Runs,
-) {
-    let mut new_of = vec![u32::MAX; classes.len()];
+) -> Vec<u32> {
+    let mut new_of = vec![u32::MAX; classes];
     let mut used = 0;
     let mut place = |old: u32| {
         let new = &mut new_of[old as usize];
@@ -104,7 +109,12 @@ fn put_in_order_of_use(
             Cluster::Finer(own) => renumber(&mut own.matrix.conjunctions),
         }
     }
-    let kept = used as usize;
+    new_of
+}
+
+fn put_in_order(classes: &mut Vec<Arc<Class>>, numbers: &mut Vec<u32>, mut new_of: Vec<u32>) {
+    let kept = new_of.iter().filter(|new| **new != u32::MAX).count();
+    let mut used = kept as u32;
     for new in new_of.iter_mut().filter(|new| **new == u32::MAX) {
         (*new, used) = (used, used + 1); // a class without conjunctions comes last, and goes
     }
@@ -112,19 +122,22 @@ fn put_in_order_of_use(
         while new_of[at] as usize != at {
             let to = new_of[at] as usize;
             classes.swap(at, to);
+            numbers.swap(at, to);
             new_of.swap(at, to);
         }
     }
     classes.truncate(kept);
+    numbers.truncate(kept);
 }
 
-/// Cuts for all attributes, at quantiles of the bounds that conjunctions name.
-fn cut(classes: &[Arc<Class>], all: &[Conjunction]) -> Slotter {
+/// Cuts for all attributes, at most so many each, at quantiles of the bounds that conjunctions name.
+fn cut(classes: &[Arc<Class>], all: &[Conjunction], most: usize) -> Slotter {
     #[derive(Default)]
     struct Bounds {
         seen: u32,
         numbers: Vec<u64>,
         texts: Vec<u64>,
+        named: Vec<(u64, u32)>,
     }
     let mut bounds: HashMap<u32, Bounds, foldhash::fast::FixedState> = HashMap::default();
     // Steps through all conjunctions in an order that has nothing to do with when they came.
@@ -139,6 +152,7 @@ fn cut(classes: &[Arc<Class>], all: &[Conjunction]) -> Slotter {
             bounds.seen += 1;
             if bounds.seen <= SAMPLE {
                 named_bounds(test, class.rich(), &mut bounds.texts, &mut bounds.numbers);
+                bounds.named.extend((test.kind == Kind::Text).then_some((test.low, test.high as u32)));
             }
         }
     }
@@ -146,7 +160,9 @@ fn cut(classes: &[Arc<Class>], all: &[Conjunction]) -> Slotter {
     attributes.sort_unstable_by_key(|(attr, bounds)| (std::cmp::Reverse(bounds.seen), *attr));
     let mut slotter = Slotter::new();
     for (attr, bounds) in attributes {
-        slotter.add(Cuts::new(attr, bounds.texts, bounds.numbers));
+        let mut cuts = Cuts::new(attr, bounds.texts, bounds.numbers, most);
+        cuts.name_texts(&bounds.named);
+        slotter.add(cuts);
     }
     slotter
 }
@@ -199,13 +215,20 @@ struct Routes {
 
 struct Builder<'a> {
     classes: &'a [Arc<Class>],
+    numbers: &'a [u32],
     slotter: &'a Slotter,
     all: &'a [Conjunction],
     hulls: Vec<(u16, Hull)>,
     ends: Vec<u32>,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(classes: &'a [Arc<Class>], numbers: &'a [u32], slotter: &'a Slotter, all: &'a [Conjunction]) -> Self {
+        let mut builder = Self { classes, numbers, slotter, all, hulls: Vec::new(), ends: vec![0] };
+        builder.find_hulls();
+        builder
+    }
+
     fn find_hulls(&mut self) {
         let mut found = Vec::new();
         let tests = self.all.iter().map(|at| self.classes[at.class as usize].conjunction(at.start).len());
@@ -293,7 +316,7 @@ impl Builder<'_> {
     fn lay_out(&self, routes: &Routes) -> (Matrix, HashTable<(Access, Cluster)>, Runs) {
         let budget = if self.all.len() <= CACHED { ROWS_SMALL } else { ROWS };
         let spare = self.all.len() / routes.matrix.len().max(1);
-        let matrix = self.matrix(&routes.matrix, budget * spare.clamp(1, 4));
+        let matrix = self.matrix(&routes.matrix, budget * spare.clamp(1, 4), None);
         let mut accesses: Vec<Access> = routes.clusters.keys().copied().collect();
         accesses.sort_unstable();
         let mut clusters = HashTable::with_capacity(accesses.len());
@@ -303,13 +326,14 @@ impl Builder<'_> {
             let cluster = if self.is_better_as_matrix(members) {
                 let budget = budget.min(ROWS_A_MEMBER * members.len() / members.len().div_ceil(BLOCK));
                 if members.len() >= FINER {
-                    Cluster::Finer(Box::new(self.finer(members, budget)))
+                    Cluster::Finer(Box::new(self.finer(members, budget, access)))
                 } else {
-                    Cluster::Matrix(Box::new(self.matrix(members, budget)))
+                    Cluster::Matrix(Box::new(self.matrix(members, budget, Some((self.attr(access), access)))))
                 }
             } else {
                 let conjunctions = members.iter().map(|&at| self.all[at as usize]);
-                Cluster::Run(runs.push(conjunctions, |at| self.hulls(members[at]), access.local()))
+                let row = |at: usize, columns: &_| self.row(members[at], columns, Some((self.attr(access), access)));
+                Cluster::Run(runs.push(conjunctions, |at| self.hulls(members[at]), row, access.local()))
             };
             clusters.insert_unique(hash(access), (access, cluster), |(access, _)| hash(*access));
         }
@@ -328,20 +352,56 @@ impl Builder<'_> {
         members.len() > CANDIDATES_A_LINE * locals.len() * members.len().div_ceil(BLOCK)
     }
 
-    fn matrix(&self, members: &[u32], rows_max: usize) -> Matrix {
-        let order = in_order(members, |at| self.hulls(at), self.slotter.len());
+    /// The matrix of some conjunctions, which are reached by an access of an attribute if any.
+    fn matrix(&self, members: &[u32], rows_max: usize, access: Option<(u32, Access)>) -> Matrix {
+        let order = in_order(members, |at| self.hulls(at), self.slotter);
         let conjunctions = order.iter().map(|&at| self.all[at as usize]).collect();
-        Matrix::build(conjunctions, |place| self.hulls(order[place]), self.slotter, rows_max)
+        let mut matrix = Matrix::build(conjunctions, |place| self.hulls(order[place]), self.slotter, rows_max);
+        matrix.inner = self.inner(&order, &matrix, access);
+        matrix
     }
 
-    fn finer(&self, members: &[u32], rows_max: usize) -> Finer {
+    fn attr(&self, access: Access) -> u32 {
+        self.slotter.cuts[usize::from(access.local())].attr
+    }
+
+    /// By what the conjunctions of a matrix are certain; None where they speak of too many attributes for that.
+    fn inner(&self, order: &[u32], matrix: &Matrix, access: Option<(u32, Access)>) -> Option<Inner> {
+        let implied = access.map_or(0, |(attr, _)| self.slotter.local(attr));
+        let mut columns = [0; COLUMNS];
+        for (at, local) in matrix.locals().filter(|&local| local != implied).enumerate() {
+            *columns.get_mut(at)? = local;
+        }
+        Some(Inner { columns, rows: order.iter().map(|&at| self.row(at, &columns, access)).collect() })
+    }
+
+    /// By what a conjunction is certain, in these columns, when it is reached by this access of an attribute.
+    fn row(&self, at: u32, columns: &[u16; COLUMNS], access: Option<(u32, Access)>) -> Row {
+        let Conjunction { class, start } = self.all[at as usize];
+        let (class, number) = (&self.classes[class as usize], self.numbers[class as usize]);
+        let (mut hulls, mut whole) = ([Some(Hull::OPEN); COLUMNS], start == 0);
+        for test in class.conjunction(start) {
+            let implied = access.is_some_and(|(attr, access)| attr == test.attr && access.implies(test));
+            if implied || test.kind == Kind::Always {
+                continue;
+            }
+            let local = self.slotter.local(test.attr);
+            match columns.iter().position(|&column| column == local && local != 0) {
+                Some(column) => hulls[column] = self.slotter.cuts[usize::from(local)].inner_of_test(test),
+                None => whole = false,
+            }
+        }
+        Row::new(hulls, whole, class.holders(), number)
+    }
+
+    fn finer(&self, members: &[u32], rows_max: usize, access: Access) -> Finer {
         let all: Vec<Conjunction> = members.iter().map(|&at| self.all[at as usize]).collect();
-        let slotter = cut(self.classes, &all);
-        let mut own = Builder { classes: self.classes, slotter: &slotter, all: &all, hulls: Vec::new(), ends: vec![0] };
-        own.find_hulls();
+        let slotter = cut(self.classes, &all, CUTS_FINER);
+        let own = Builder::new(self.classes, self.numbers, &slotter, &all);
         let every: Vec<u32> = (0..all.len() as u32).collect();
-        let matrix = own.matrix(&every, rows_max);
-        Finer { cuts: slotter.cuts, matrix }
+        let matrix = own.matrix(&every, rows_max, Some((self.attr(access), access)));
+        drop(own);
+        Finer { slotter, matrix }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::changes::Changes;
 use crate::class::{Class, Conjunction};
 use crate::matrix::{BLOCK, Matrix};
-use crate::segment::Segment;
-use crate::slots::{Cuts, Hull, Slotter};
+use crate::segment::{Found, Segment};
+use crate::slots::{Cuts, Hull, Slots, Slotter};
 
 /// Conjunctions of one delta at most: eight blocks, which a match walks whole.
 pub(crate) const DELTA_MAX: usize = 8 * BLOCK;
@@ -20,7 +21,10 @@ const ROWS_MAX: usize = 1500;
 pub(crate) struct Delta {
     pub(crate) slotter: Slotter,
     pub(crate) classes: Vec<Arc<Class>>,
-    matrix: Matrix,
+    /// The numbers of the classes in the index.
+    pub(crate) numbers: Vec<u32>,
+    pub(crate) matrix: Matrix,
+    unchanged: Changes,
     column_of: Vec<u32>,
     hulls: Vec<(u16, Hull)>,
 }
@@ -33,7 +37,8 @@ impl Delta {
             slotter.add(cuts.clone());
         }
         let matrix = Matrix::growing(DELTA_MAX / BLOCK, &slotter, ROWS_MAX);
-        Self { slotter, classes: Vec::new(), matrix, column_of: Vec::new(), hulls: Vec::new() }
+        let (classes, numbers, unchanged) = (Vec::new(), Vec::new(), Changes::default());
+        Self { slotter, classes, numbers, matrix, unchanged, column_of: Vec::new(), hulls: Vec::new() }
     }
 
     /// How many conjunctions it holds.
@@ -42,12 +47,13 @@ impl Delta {
     }
 
     /// Takes up the conjunctions of a class.
-    pub(crate) fn push(&mut self, class: &Arc<Class>) {
+    pub(crate) fn push(&mut self, class: &Arc<Class>, number: u32) {
         let at = self.classes.len() as u32;
         self.classes.push(Arc::clone(class));
+        self.numbers.push(number);
         for test in class.tests() {
             if self.slotter.len() <= ATTRIBUTES_MAX && self.slotter.local(test.attr) == 0 {
-                self.slotter.add(Cuts::new(test.attr, Vec::new(), Vec::new()));
+                self.slotter.add(Cuts::new(test.attr, Vec::new(), Vec::new(), 0));
             }
         }
         for start in class.starts() {
@@ -59,7 +65,7 @@ impl Delta {
 
     /// Finds each conjunction that may match.
     #[inline]
-    pub(crate) fn scan(&self, slots: &[Hull], picked: &mut Vec<u32>, found: &mut Vec<Conjunction>) {
-        self.matrix.scan(slots, picked, found);
+    pub(crate) fn scan(&self, slots: &Slots, picked: &mut Vec<u32>, found: &mut Found) {
+        self.matrix.scan(slots, &self.unchanged, picked, found);
     }
 }

@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
-use crate::class::{Class, Conjunction, Holders, decide_all, hash_tests};
+use crate::changes::Changes;
+use crate::class::{Class, Holders, hash_tests};
 use crate::delta::Delta;
 use crate::pool::{NONE, Pool};
-use crate::relation::{Form, Question};
-use crate::segment::{Access, BY_ANY, BY_NUMBER, BY_TEXT, Segment};
+use crate::relation::Form;
+use crate::segment::{Access, BY_ANY, BY_NUMBER, BY_TEXT, Found, Segment};
 use crate::slab::{Ids, Place, Sharded, Slab};
-use crate::slots::{Cuts, Hull, Slotter};
+use crate::slots::{Hull, Slots, Slotter};
 use crate::sorting::sort_ids;
 use crate::test::{ABSENT, Event, Holding, Kind, LAST, Probe, State, Test, test_of};
 use crate::worker::{Parts, Worker};
@@ -53,30 +54,33 @@ pub struct Stats {
 /// Filters under ids.
 pub struct Index {
     pub(crate) names: Pool,
-    texts: Pool,
-    classes: Slab<Arc<Class>>,
-    class_of: Sharded<u32>,
+    pub(crate) texts: Pool,
+    pub(crate) classes: Slab<Arc<Class>>,
+    pub(crate) class_of: Sharded<u32>,
     class_count: usize,
-    shared: Slab<Vec<u64>>,
+    pub(crate) shared: Slab<Vec<u64>>,
     ids: Ids,
     pub(crate) conjunctions: usize,
     pub(crate) delta: Delta,
     pub(crate) parts: Parts,
-    pub(crate) merging: Option<Parts>,
+    /// What is being merged, and which classes changed hands since it began.
+    pub(crate) merging: Option<(Parts, Changes)>,
     pub(crate) worker: Option<Worker>,
     pub(crate) merges: u64,
-    scratch: Scratch,
+    /// Something was added, removed or merged since it was last looked at whether a merge is due.
+    pub(crate) changed: bool,
+    pub(crate) scratch: Scratch,
 }
 
 /// What matching writes on. Between calls, all slots are those of absence and so are all probes.
 #[derive(Default)]
-struct Scratch {
+pub(crate) struct Scratch {
     probes: Vec<Probe>,
-    slots: Vec<Hull>,
-    accesses: Vec<Access>,
-    finer: Vec<Hull>,
-    picked: Vec<u32>,
-    maybe: Vec<Conjunction>,
+    pub(crate) slots: Slots,
+    pub(crate) accesses: Vec<Access>,
+    pub(crate) finer: Slots,
+    pub(crate) picked: Vec<u32>,
+    pub(crate) found: Found,
     candidates: usize,
 }
 
@@ -104,6 +108,7 @@ impl Index {
             merging: None,
             worker: None,
             merges: 0,
+            changed: false,
             scratch: Scratch::default(),
         }
     }
@@ -168,12 +173,14 @@ impl Index {
             let class = Class::new(&tests, rich, id);
             self.conjunctions += form.0.len();
             self.class_count += 1;
-            self.place(&class, form.0.len());
-            let class = self.classes.insert(class);
+            let number = self.classes.insert(Arc::clone(&class));
+            self.place(&class, number, form.0.len());
+            let class = number;
             let classes = &self.classes;
             self.class_of.insert(hash, class, |&class| hash_tests(classes.get(class).tests()));
             self.ids.insert(Place { id, class, at: 0 });
         }
+        self.changed = true;
         self.maintain();
         Ok(())
     }
@@ -199,6 +206,7 @@ impl Index {
             }
             Holders::One(_) | Holders::Dead => self.bury(class),
         }
+        self.changed = true;
         self.maintain();
         Ok(())
     }
@@ -212,10 +220,11 @@ impl Index {
         for (at, (attr, value)) in event.iter().enumerate() {
             scratch.probes[*attr as usize] = Probe::new(value, at, texts);
         }
-        let Scratch { probes, slots, accesses, finer, picked, maybe, candidates } = scratch;
+        let Scratch { probes, slots, accesses, finer, picked, found: scanned, candidates } = scratch;
+        scanned.certain = std::mem::take(found);
         *candidates = 0;
         let mut several = false;
-        let mut decide = |class: &Class, start: u32| {
+        let mut decide = |class: &Class, start: u32, found: &mut Vec<u64>| {
             let holders = class.holders();
             if holders == Holders::Dead || !class.accepts(start, probes, event) {
                 return;
@@ -229,74 +238,30 @@ impl Index {
         };
         for delta in parts.deltas.iter().map(|delta| &**delta).chain([&*delta]).filter(|delta| delta.len() > 0) {
             prepare(event, probes, &delta.slotter, slots);
-            maybe.clear();
-            delta.scan(slots, picked, maybe);
+            delta.scan(slots, picked, scanned);
             forget(event, &delta.slotter, slots);
-            *candidates += maybe.len();
-            decide_all(&delta.classes, maybe, &mut decide);
+            *candidates += scanned.maybe.len();
+            scanned.decide_all(&delta.classes, &mut decide);
         }
         for segment in &parts.segments {
             prepare(event, probes, &segment.slotter, slots);
             find_accesses(event, probes, segment, accesses);
-            maybe.clear();
-            let slot_of = |cuts: &Cuts| cuts.of_probe(&probes[cuts.attr as usize]);
-            segment.scan(slots, accesses, slot_of, finer, picked, maybe);
+            let fill = |slots: &mut Slots, slotter: &Slotter| {
+                slots.make_room(slotter.len());
+                for (local, cuts) in slotter.cuts.iter().enumerate().skip(1) {
+                    slots.put(local, cuts.place(&probes[cuts.attr as usize]));
+                }
+            };
+            segment.scan(slots, accesses, fill, finer, picked, scanned);
             forget(event, &segment.slotter, slots);
-            *candidates += maybe.len();
-            decide_all(&segment.classes, maybe, &mut decide);
+            *candidates += scanned.maybe.len();
+            scanned.decide_all(&segment.classes, &mut decide);
         }
+        *found = std::mem::take(&mut scanned.certain);
         for (attr, _) in event {
             probes[*attr as usize] = ABSENT;
         }
         put_in_order(found, from, several);
-    }
-
-    /// Appends the ids whose filters cover a filter to `found`, in ascending order.
-    pub fn covering(&mut self, form: &Form, found: &mut Vec<u64>) {
-        self.maintain();
-        let question = Question::new(form, &self.names, &self.texts);
-        if question.is_empty() {
-            return self.among_all(found, |_, _| true);
-        }
-        let from = found.len();
-        let Self {
-            texts, shared, scratch: Scratch { slots, accesses, finer, picked, maybe, .. }, delta, parts, ..
-        } = self;
-        let mut decide = |class: &Class, _: u32| {
-            if !class.is_dead() && question.is_covered_by(class, texts) {
-                push_holders(class, shared, found);
-            }
-        };
-        for delta in parts.deltas.iter().map(|delta| &**delta).chain([&*delta]) {
-            ask(&question, &delta.slotter, slots);
-            maybe.clear();
-            delta.scan(slots, picked, maybe);
-            decide_all(&delta.classes, maybe, &mut decide);
-        }
-        for segment in &parts.segments {
-            ask(&question, &segment.slotter, slots);
-            accesses.clear();
-            question.accesses(&segment.slotter, accesses);
-            maybe.clear();
-            segment.scan(slots, accesses, |cuts| question.slot(cuts), finer, picked, maybe);
-            decide_all(&segment.classes, maybe, &mut decide);
-        }
-        slots.fill(Hull::ABSENT);
-        put_in_order(found, from, true);
-    }
-
-    /// Appends the ids whose filters a filter covers to `found`, in ascending order.
-    pub fn covered(&mut self, form: &Form, found: &mut Vec<u64>) {
-        self.maintain();
-        let question = Question::new(form, &self.names, &self.texts);
-        self.among_all(found, |class, texts| question.covers(class, texts));
-    }
-
-    /// Appends the ids whose filters intersect a filter to `found`, in ascending order.
-    pub fn intersecting(&mut self, form: &Form, found: &mut Vec<u64>) {
-        self.maintain();
-        let question = Question::new(form, &self.names, &self.texts);
-        self.among_all(found, |class, texts| question.intersects(class, texts));
     }
 
     /// Waits until everything that was added is merged into one segment.
@@ -311,14 +276,6 @@ impl Index {
             let all = self.parts.clone();
             self.start_merge(all);
         }
-    }
-
-    fn among_all(&self, found: &mut Vec<u64>, wanted: impl Fn(&Class, &Pool) -> bool) {
-        let from = found.len();
-        for class in self.classes.values().filter(|class| wanted(class, &self.texts)) {
-            push_holders(class, &self.shared, found);
-        }
-        put_in_order(found, from, false);
     }
 
     // --- classes ----------------------------------------------------------------------------------------------------
@@ -363,6 +320,7 @@ impl Index {
     fn join(&mut self, id: u64, class: u32) {
         let at = match self.classes.get(class).holders() {
             Holders::One(first) => {
+                self.note_change(class);
                 let list = self.shared.insert(vec![first, id]);
                 self.classes.get(class).set_holders(Holders::Shared(list));
                 1
@@ -381,6 +339,7 @@ impl Index {
     fn bury(&mut self, at: u32) {
         let class = self.classes.remove(at);
         class.set_holders(Holders::Dead);
+        self.note_change(at);
         self.class_of.remove(hash_tests(class.tests()), |&other| other == at).expect("a living class is found");
         self.class_count -= 1;
         self.conjunctions -= class.starts().count();
@@ -390,22 +349,20 @@ impl Index {
 
 /// The slots of an event's values.
 #[inline]
-fn prepare(event: &Event<'_>, probes: &[Probe], slotter: &Slotter, slots: &mut Vec<Hull>) {
-    if slots.len() < slotter.len() {
-        slots.resize(slotter.len(), Hull::ABSENT);
-    }
+fn prepare(event: &Event<'_>, probes: &[Probe], slotter: &Slotter, slots: &mut Slots) {
+    slots.make_room(slotter.len());
     for (attr, _) in event {
         let local = usize::from(slotter.local(*attr));
         if local != 0 {
-            slots[local] = slotter.cuts[local].of_probe(&probes[*attr as usize]);
+            slots.put(local, slotter.cuts[local].place(&probes[*attr as usize]));
         }
     }
 }
 
 #[inline]
-fn forget(event: &Event<'_>, slotter: &Slotter, slots: &mut [Hull]) {
+fn forget(event: &Event<'_>, slotter: &Slotter, slots: &mut Slots) {
     for (attr, _) in event {
-        slots[usize::from(slotter.local(*attr))] = Hull::ABSENT;
+        slots.put(usize::from(slotter.local(*attr)), (Hull::ABSENT, Hull::ABSENT.low));
     }
 }
 
@@ -434,24 +391,9 @@ fn find_accesses(event: &Event<'_>, probes: &[Probe], segment: &Segment, accesse
     }
 }
 
-/// The slots that must lie within the hulls of a filter that covers.
-fn ask(question: &Question, slotter: &Slotter, slots: &mut Vec<Hull>) {
-    slots.clear();
-    slots.resize(slotter.len(), Hull::UNKNOWN);
-    question.slots(slotter, slots);
-}
-
-fn push_holders(class: &Class, shared: &Slab<Vec<u64>>, found: &mut Vec<u64>) {
-    match class.holders() {
-        Holders::One(id) => found.push(id),
-        Holders::Shared(list) => found.extend_from_slice(shared.get(list)),
-        Holders::Dead => {}
-    }
-}
-
 /// Sorts what was found from `from` on; `several` when ids may have been found twice.
 #[inline]
-fn put_in_order(found: &mut Vec<u64>, from: usize, several: bool) {
+pub(crate) fn put_in_order(found: &mut Vec<u64>, from: usize, several: bool) {
     sort_ids(&mut found[from..]);
     if several {
         let mut kept = from;

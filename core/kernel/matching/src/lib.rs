@@ -6,7 +6,9 @@
 
 #![forbid(unsafe_code)]
 
+mod asking;
 mod build;
+mod changes;
 mod class;
 pub mod constraint;
 mod delta;
@@ -14,6 +16,7 @@ mod delta;
 pub mod fuzzing;
 mod hash;
 mod index;
+mod inner;
 mod lines;
 mod matrix;
 mod merging;

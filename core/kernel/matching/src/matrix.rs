@@ -4,9 +4,14 @@
 //! in blocks of 512 conjunctions (a cache line of each row); a summary with one bit a block says which blocks a row
 //! rules out whole, so the order of the conjunctions, which is the builder's choice, decides how few blocks are touched.
 
+use std::ops::RangeInclusive;
+
+use crate::changes::Changes;
 use crate::class::Conjunction;
+use crate::inner::{Inner, Verdict};
 use crate::lines::{Line, Lines, WORDS};
-use crate::slots::{Hull, Slotter};
+use crate::segment::Found;
+use crate::slots::{Hull, Slots, Slotter};
 
 /// Conjunctions of a block: the bits of a cache line.
 pub(crate) const BLOCK: usize = WORDS * 64;
@@ -41,6 +46,8 @@ pub(crate) struct Matrix {
     summary_words: usize,
     /// How many conjunctions a row rules out.
     weight: Vec<u32>,
+    /// By which conjunctions are certain, where the matrix has few columns.
+    pub(crate) inner: Option<Inner>,
 }
 
 impl Matrix {
@@ -64,6 +71,7 @@ impl Matrix {
             summary: vec![0; summary_words * rows],
             summary_words,
             weight: vec![0; rows],
+            inner: None,
         };
         let column_of = matrix.column_of(slotter);
         for position in 0..matrix.conjunctions.len() {
@@ -85,7 +93,13 @@ impl Matrix {
             summary: Vec::new(),
             summary_words: room.div_ceil(64),
             weight: Vec::new(),
+            inner: None,
         }
+    }
+
+    /// The local numbers of its columns, those first that most conjunctions speak of.
+    pub(crate) fn locals(&self) -> impl Iterator<Item = u16> {
+        self.columns.iter().map(|column| column.local)
     }
 
     /// One more conjunction, in a growing matrix with room. `column_of` tells columns by local number.
@@ -166,10 +180,10 @@ impl Matrix {
     }
 
     /// The rows to read when attributes are in these slots, those that rule most out first.
-    fn pick(&self, slots: &[Hull], picked: &mut Vec<u32>) {
+    fn pick(&self, slots: &Slots, picked: &mut Vec<u32>) {
         picked.clear();
         for column in &self.columns {
-            let Hull { low, high } = slots[usize::from(column.local)];
+            let Hull { low, high } = slots.hulls[usize::from(column.local)];
             let (first, second) = match (low, high) {
                 (255, 0) => continue,
                 (0, 255) => (column.rows - 1, column.rows - 1),
@@ -187,15 +201,26 @@ impl Matrix {
     }
 
     /// Finds each conjunction that no row rules out when attributes are in these slots.
-    pub(crate) fn scan(&self, slots: &[Hull], picked: &mut Vec<u32>, found: &mut Vec<Conjunction>) {
+    pub(crate) fn scan(&self, slots: &Slots, changes: &Changes, picked: &mut Vec<u32>, found: &mut Found) {
         self.pick(slots, picked);
         let lines = self.words.as_ref();
+        let mut points = None;
         for at in 0..self.summary_words {
             let mut live = self.live_blocks(at, picked);
             while live != 0 {
                 let block = at * 64 + live.trailing_zeros() as usize;
                 live &= live - 1;
-                self.scan_block(lines, block, picked, found);
+                let Some(failed) = self.failed(lines, block, picked) else { continue };
+                each_clear(&failed, |place| {
+                    let place = block * BLOCK + place;
+                    let mut points = |inner: &Inner| *points.get_or_insert_with(|| slots.points(&inner.columns));
+                    let known = self.inner.as_ref().and_then(|inner| Some((inner, points(inner)?)));
+                    match known.map_or(Verdict::Open, |(inner, points)| inner.rows[place].verdict(&points, changes)) {
+                        Verdict::Certain(id) => found.certain.push(id),
+                        Verdict::Open => found.maybe.push(self.conjunctions[place]),
+                        Verdict::Out => {}
+                    }
+                });
             }
         }
     }
@@ -215,8 +240,9 @@ impl Matrix {
         !ruled_out
     }
 
+    /// The conjunctions of a block that some row rules out; None when all are.
     #[inline]
-    fn scan_block(&self, lines: &[Line], block: usize, picked: &[u32], found: &mut Vec<Conjunction>) {
+    fn failed(&self, lines: &[Line], block: usize, picked: &[u32]) -> Option<Line> {
         let mut failed = if block + 1 == self.blocks() { self.tail() } else { [0; WORDS] };
         for rows in picked.chunks(ROWS_AT_ONCE) {
             for &row in rows {
@@ -226,15 +252,63 @@ impl Matrix {
                 }
             }
             if failed.iter().fold(u64::MAX, |all, word| all & word) == u64::MAX {
-                return;
+                return None;
             }
         }
-        for (at, failed) in failed.iter().enumerate() {
-            let mut left = !failed;
-            while left != 0 {
-                found.push(self.conjunctions[block * BLOCK + at * 64 + left.trailing_zeros() as usize]);
-                left &= left - 1;
+        Some(failed)
+    }
+
+    /// Finds each conjunction that some values satisfy of those in the hulls that are asked about, which are given turned;
+    /// with `within`, only those that constrain whatever is asked about.
+    pub(crate) fn meet(&self, slots: &Slots, within: bool, found: &mut Found) {
+        let asked: Vec<Asked> = self.columns.iter().filter_map(|column| self.asked(column, slots)).collect();
+        let lines = self.words.as_ref();
+        for block in 0..self.blocks() {
+            let tail = if block + 1 == self.blocks() { self.tail() } else { [0; WORDS] };
+            let line = |row: u32| &lines[row as usize * self.room + block];
+            let mut failed = tail;
+            for Asked { rows, constrained } in &asked {
+                let mut none = [u64::MAX; WORDS];
+                for row in rows.clone() {
+                    none.iter_mut().zip(line(row)).for_each(|(none, word)| *none &= word);
+                    if none == [0; WORDS] {
+                        break;
+                    }
+                }
+                failed.iter_mut().zip(none).for_each(|(failed, none)| *failed |= none);
+                if within {
+                    failed.iter_mut().zip(line(*constrained)).for_each(|(failed, word)| *failed |= !word);
+                }
+                if failed == [u64::MAX; WORDS] {
+                    break;
+                }
             }
+            each_clear(&failed, |place| found.maybe.push(self.conjunctions[block * BLOCK + place]));
+        }
+    }
+
+    fn asked(&self, column: &Column, slots: &Slots) -> Option<Asked> {
+        let hull = slots.hulls[usize::from(column.local)];
+        let (low, high) = (coarse(hull.high, self.shift), coarse(hull.low, self.shift));
+        let (first, constrained) = (column.first_row, column.first_row + column.rows - 1);
+        (hull != Hull::ANY).then(|| Asked { rows: first + low..=first + high, constrained })
+    }
+}
+
+/// The rows of the slots that are asked about, and the row of the conjunctions that constrain the attribute at all.
+struct Asked {
+    rows: RangeInclusive<u32>,
+    constrained: u32,
+}
+
+/// Calls `each` with the place of each bit that is not set.
+#[inline]
+fn each_clear(line: &Line, mut each: impl FnMut(usize)) {
+    for (at, word) in line.iter().enumerate() {
+        let mut left = !word;
+        while left != 0 {
+            each(at * 64 + left.trailing_zeros() as usize);
+            left &= left - 1;
         }
     }
 }
@@ -253,7 +327,7 @@ fn rows_of(slotter: &Slotter, local: u16, shift: u32) -> u32 {
 /// How coarse slots must be for these attributes to have so many rows at most, if that can be.
 fn shift_for(slotter: &Slotter, locals: &[u16], rows_max: usize) -> u32 {
     let total = |shift: u32| locals.iter().map(|&local| rows_of(slotter, local, shift) as usize).sum::<usize>();
-    (0..4).find(|&shift| total(shift) <= rows_max).unwrap_or(4)
+    (0..6).find(|&shift| total(shift) <= rows_max).unwrap_or(6)
 }
 
 /// The columns that fit into so many rows: those that most conjunctions speak of; how coarse; and how many rows.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::build::build;
+use crate::changes::Changes;
 use crate::class::Class;
 use crate::delta::{DELTA_MAX, Delta};
 use crate::index::Index;
 use crate::segment::Segment;
-use crate::worker::{Parts, Worker};
+use crate::worker::{Members, Parts, Worker};
 
 /// A delta is frozen at this size at least.
 const DELTA_MIN: usize = 256;
@@ -36,16 +37,17 @@ impl Index {
     }
 
     /// Takes up a new class of so many conjunctions.
-    pub(crate) fn place(&mut self, class: &Arc<Class>, conjunctions: usize) {
+    pub(crate) fn place(&mut self, class: &Arc<Class>, number: u32, conjunctions: usize) {
         if conjunctions > DELTA_MAX {
-            self.parts.segments.push(Arc::new(build(vec![Arc::clone(class)])));
+            let alone = Members { classes: vec![Arc::clone(class)], numbers: vec![number] };
+            self.parts.segments.push(Arc::new(build(alone)));
             return;
         }
         let full = (self.in_segments() / 4).clamp(DELTA_MIN, DELTA_MAX);
         if self.delta.len() > 0 && self.delta.len() + conjunctions > full {
             self.freeze();
         }
-        self.delta.push(class);
+        self.delta.push(class, number);
     }
 
     /// The delta as one of the parts, and a new one instead.
@@ -65,8 +67,11 @@ impl Index {
     pub(crate) fn maintain(&mut self) {
         if self.merging.is_some() {
             self.poll_merge();
-        } else if !self.parts.deltas.is_empty() || self.is_untidy() {
-            self.merge_what_is_due();
+        } else if self.changed {
+            self.changed = false;
+            if !self.parts.deltas.is_empty() || self.is_untidy() {
+                self.merge_what_is_due();
+            }
         }
     }
 
@@ -99,8 +104,7 @@ impl Index {
             }
         }
         if size <= ON_THE_SPOT {
-            let merged = due.merged();
-            self.install(due, merged);
+            self.merge_here(due);
         } else {
             self.start_merge(due);
         }
@@ -111,12 +115,26 @@ impl Index {
             self.worker = Worker::start();
         }
         if self.worker.as_ref().is_some_and(|worker| worker.merge(due.clone())) {
-            self.merging = Some(due);
+            self.merging = Some((due, self.no_changes()));
         } else {
             // No thread is to be had: the merge is done here, however long it takes.
-            let merged = due.merged();
-            self.install(due, merged);
+            self.merge_here(due);
         }
+    }
+
+    fn merge_here(&mut self, due: Parts) {
+        let merged = due.merged();
+        self.install(due, merged, self.no_changes());
+    }
+
+    fn no_changes(&self) -> Changes {
+        Changes::none(self.classes.ids())
+    }
+
+    /// Notes that a class changed hands: what was copied of it before no longer holds.
+    pub(crate) fn note_change(&self, class: u32) {
+        let laid_out = self.parts.segments.iter().map(|segment| &segment.changes);
+        laid_out.chain(self.merging.iter().map(|(_, changes)| changes)).for_each(|changes| changes.mark(class));
     }
 
     #[inline]
@@ -140,19 +158,24 @@ impl Index {
         if merged.is_none() {
             self.worker = None; // its thread is gone, but what it was given is still here
         }
-        if let Some(due) = self.merging.take() {
-            let merged = merged.unwrap_or_else(|| due.merged());
-            self.install(due, merged);
+        if let Some((due, changes)) = self.merging.take() {
+            match merged {
+                Some(merged) => self.install(due, merged, changes),
+                None => self.merge_here(due),
+            }
         }
     }
 
-    fn install(&mut self, old: Parts, merged: Segment) {
+    /// Puts a segment in the place of the parts that it was built of; `changes` tells of those since it began to be.
+    fn install(&mut self, old: Parts, mut merged: Segment, changes: Changes) {
+        merged.changes = changes;
         self.parts.segments.retain(|segment| !old.segments.iter().any(|gone| Arc::ptr_eq(gone, segment)));
         self.parts.deltas.retain(|delta| !old.deltas.iter().any(|gone| Arc::ptr_eq(gone, delta)));
         if merged.conjunctions > 0 {
             self.parts.segments.push(Arc::new(merged));
         }
         self.merges += 1;
+        self.changed = true;
         if let Some(worker) = &self.worker {
             worker.discard(old);
         }

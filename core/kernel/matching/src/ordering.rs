@@ -3,18 +3,22 @@
 //! an event rules most blocks out whole.
 
 use crate::matrix::BLOCK;
-use crate::slots::Hull;
+use crate::slots::{Cuts, Hull, Slotter};
 
 /// Attributes that conjunctions are ordered by, one within the other.
 const DEPTH: usize = 3;
+/// How narrow the narrowest hull is; the widest are hardly more than 0.
+const SCALE: u32 = 64;
 /// Up to so many blocks are ordered by one attribute.
 const ONE_LEVEL: usize = 128;
 /// Blocks of a cell that is ordered by a further attribute.
 const BLOCKS_LEFT: usize = 5;
 
-/// These conjunctions in the order of their places in a matrix; `hulls` gives those of each, by local number below `locals`.
-pub(crate) fn in_order<'a>(members: &[u32], hulls: impl Fn(u32) -> &'a [(u16, Hull)], locals: usize) -> Vec<u32> {
-    let mut clustering = Clustering { hulls, count: vec![(0, 0); locals], order: Vec::with_capacity(members.len()) };
+/// These conjunctions in the order of their places in a matrix; `hulls` gives those of each.
+pub(crate) fn in_order<'a>(members: &[u32], hulls: impl Fn(u32) -> &'a [(u16, Hull)], slotter: &Slotter) -> Vec<u32> {
+    let slots = slotter.cuts.iter().map(Cuts::slots).max().map_or(SCALE, |slots| SCALE.max(slots as u32));
+    let (count, order) = (vec![(0, 0); slotter.len()], Vec::with_capacity(members.len()));
+    let mut clustering = Clustering { hulls, count, slots, order };
     clustering.cluster(members.to_vec(), &mut Vec::new());
     clustering.order
 }
@@ -23,6 +27,8 @@ struct Clustering<F> {
     hulls: F,
     /// How many constrain an attribute, and how narrowly all in all, by local number; zeroes between calls.
     count: Vec<(u32, u32)>,
+    /// How many slots an attribute has at most.
+    slots: u32,
     order: Vec<u32>,
 }
 
@@ -60,7 +66,7 @@ impl<'a, F: Fn(u32) -> &'a [(u16, Hull)]> Clustering<F> {
                     seen.push(local);
                 }
                 count.0 += 1;
-                count.1 += 64_u32.saturating_sub(u32::from(hull.high - hull.low));
+                count.1 += SCALE.saturating_sub(u32::from(hull.high - hull.low) * SCALE / self.slots);
             }
         }
         let unused = seen.iter().copied().filter(|local| !used.contains(local));

@@ -5,7 +5,7 @@ use crate::class::Class;
 use crate::constraint::Constraint;
 use crate::pool::{NONE, Pool};
 use crate::segment::Access;
-use crate::slots::{Cuts, Hull, Slotter};
+use crate::slots::{Hull, Slotter};
 use crate::test::{Kind, Looking, NO_HIGH, NO_LOW, OPEN_HIGH, OPEN_LOW, Rich, Test, test_of};
 
 /// A filter in normal form: its alternatives, each with a constraint on some attributes.
@@ -38,25 +38,39 @@ impl Question {
         Self { conjunctions, rich }
     }
 
-    /// Whether nothing satisfies it.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.conjunctions.is_empty()
+    /// How many alternatives it has; nothing satisfies one without.
+    pub(crate) fn alternatives(&self) -> usize {
+        self.conjunctions.len()
     }
 
-    /// Puts what must lie within a filter's hulls for it to cover the first alternative into `slots`.
-    pub(crate) fn slots(&self, slotter: &Slotter, slots: &mut [Hull]) {
-        for asked in &self.conjunctions[0] {
+    /// Calls `each` with the hull of whatever an alternative constrains of what is cut here, by local number.
+    pub(crate) fn ends(&self, alternative: usize, slotter: &Slotter, mut each: impl FnMut(usize, Hull)) {
+        for asked in &self.conjunctions[alternative] {
             let local = usize::from(slotter.local(asked.attr));
             if local != 0 {
-                slots[local] = slotter.cuts[local].of_test(&asked.test, &self.rich);
+                each(local, slotter.cuts[local].of_test(&asked.test, &self.rich));
             }
         }
     }
 
-    /// The same for one attribute.
-    pub(crate) fn slot(&self, cuts: &Cuts) -> Hull {
-        let asked = self.conjunctions[0].iter().find(|asked| asked.attr == cuts.attr);
-        asked.map_or(Hull::UNKNOWN, |asked| cuts.of_test(&asked.test, &self.rich))
+    /// Whether conjunctions that are reached by an access may meet an alternative.
+    pub(crate) fn leads_to(&self, alternative: usize, slotter: &Slotter, access: Access) -> bool {
+        let attr = slotter.cuts[usize::from(access.local())].attr;
+        let Some(Asked { test, .. }) = self.conjunctions[alternative].iter().find(|asked| asked.attr == attr) else {
+            return true;
+        };
+        let rich = || &self.rich[test.low as usize];
+        match (access, test.kind) {
+            (Access::Any(_), _) | (_, Kind::Always | Kind::Present) => true,
+            (Access::Number(_, key), Kind::Interval | Kind::Number) => test.low <= key && key <= test.high,
+            (Access::Number(_, key), Kind::Rich) => rich().numbers.is_some_and(|(low, high)| low <= key && key <= high),
+            (Access::Text(_, id), Kind::Text) => test.high == u64::from(id),
+            (Access::Text(_, id), Kind::Rich) => {
+                let Rich { texts, points, .. } = rich();
+                texts.is_some() && (points.is_empty() || points.iter().any(|&(_, point)| point == id))
+            }
+            _ => false,
+        }
     }
 
     /// The accesses behind which filters stand that cover the first alternative.

@@ -2,11 +2,11 @@
 //! attribute, a byte for each low end and one for each high end, so that an event is held against sixteen members at once.
 //! Where each speaks of others, the narrowest hulls of each stand together.
 
+use crate::changes::Changes;
 use crate::class::Conjunction;
-use crate::slots::Hull;
-
-/// Attributes that a run judges by; what it says of others is left to the tests.
-const COLUMNS_MAX: usize = 8;
+use crate::inner::{COLUMNS, Row, Verdict};
+use crate::segment::Found;
+use crate::slots::{Hull, Slots};
 
 /// Attributes that a member is judged by where each speaks of others.
 const OWN: usize = 4;
@@ -33,7 +33,12 @@ pub(crate) struct Runs {
     /// For each run: how many columns it has; their local numbers, two bytes each, least first; and column by column all
     /// low ends, then all high ends. Or [`MIXED`], and for each member local number and ends of its hulls.
     hulls: Vec<u8>,
+    /// By which members are certain, of those runs whose columns are all that their members speak of.
+    rows: Vec<Row>,
 }
+
+/// In place of where its rows are: a run without.
+const WITHOUT: u32 = u32::MAX;
 
 /// One of them.
 #[derive(Clone, Copy, Debug)]
@@ -41,17 +46,20 @@ pub(crate) struct Run {
     from: u32,
     to: u32,
     hulls: u32,
+    rows: u32,
 }
 
 /// The hulls of a column, and the slots that they are held against.
 type Column<'a> = (Hull, &'a [u8], &'a [u8]);
 
 impl Runs {
-    /// One more run, of these conjunctions with these hulls, none of which is that of `access`.
+    /// One more run, of these conjunctions with these hulls, of which that of `access` does not count; `row` gives by
+    /// which a member is certain in some columns.
     pub(crate) fn push<'a>(
         &mut self,
         members: impl ExactSizeIterator<Item = Conjunction>,
         hulls: impl Fn(usize) -> &'a [(u16, Hull)],
+        row: impl Fn(usize, &[u16; COLUMNS]) -> Row,
         access: u16,
     ) -> Run {
         let count = members.len();
@@ -59,8 +67,8 @@ impl Runs {
         let (from, at) = (self.members.len() as u32, self.hulls.len());
         self.members.extend(members);
         let hulls_from = u32::try_from(at).expect("less than 4 GiB of hulls");
-        let run = Run { from, to: self.members.len() as u32, hulls: hulls_from };
-        let Some(columns) = columns else {
+        let mut run = Run { from, to: self.members.len() as u32, hulls: hulls_from, rows: WITHOUT };
+        let Some((columns, whole)) = columns else {
             self.hulls.push(MIXED);
             (0..count).for_each(|at| self.push_own(hulls(at), access));
             return run;
@@ -72,6 +80,11 @@ impl Runs {
                 |at: usize| hulls(at).iter().find(|(other, _)| *other == local).map_or(OPEN, |(_, hull)| *hull);
             self.hulls.extend((0..count).map(|at| of_member(at).low));
             self.hulls.extend((0..count).map(|at| of_member(at).high));
+        }
+        if whole {
+            run.rows = self.rows.len() as u32;
+            let columns = std::array::from_fn(|at| columns.get(at).copied().unwrap_or(0));
+            self.rows.extend((0..count).map(|at| row(at, &columns)));
         }
         run
     }
@@ -90,6 +103,7 @@ impl Runs {
     pub(crate) fn shrink(&mut self) {
         self.members.shrink_to_fit();
         self.hulls.shrink_to_fit();
+        self.rows.shrink_to_fit();
     }
 
     /// The members of a run.
@@ -99,12 +113,40 @@ impl Runs {
 
     /// Finds each member that may match when attributes are in these slots.
     #[inline]
-    pub(crate) fn scan(&self, run: Run, slots: &[Hull], found: &mut Vec<Conjunction>) {
+    pub(crate) fn scan(&self, run: Run, slots: &Slots, changes: &Changes, found: &mut Found) {
+        let rows = if run.rows == WITHOUT { &[] } else { &self.rows[run.rows as usize..] };
+        let members = &self.members[run.from as usize..run.to as usize];
+        let mut points = None;
+        self.judge(run, &slots.hulls, |at| {
+            let mut points = || *points.get_or_insert_with(|| slots.points(&self.columns(run)));
+            let known = rows.get(at).and_then(|row| Some((row, points()?)));
+            match known.map_or(Verdict::Open, |(row, points)| row.verdict(&points, changes)) {
+                Verdict::Certain(id) => found.certain.push(id),
+                Verdict::Open => found.maybe.push(members[at]),
+                Verdict::Out => {}
+            }
+        });
+    }
+
+    /// The columns of a run that has rows.
+    fn columns(&self, run: Run) -> [u16; COLUMNS] {
+        let hulls = &self.hulls[run.hulls as usize..];
+        let mut columns = [0; COLUMNS];
+        let (locals, _) = hulls[1..].as_chunks::<2>();
+        for (column, local) in columns.iter_mut().zip(&locals[..usize::from(hulls[0])]) {
+            *column = u16::from_le_bytes(*local);
+        }
+        columns
+    }
+
+    /// Calls `passed` with the place of each member whose hulls contain these.
+    #[inline]
+    fn judge(&self, run: Run, slots: &[Hull], mut passed: impl FnMut(usize)) {
         let members = &self.members[run.from as usize..run.to as usize];
         let hulls = &self.hulls[run.hulls as usize..];
         if hulls[0] == MIXED {
-            let own = hulls[1..].chunks_exact(OWN_BYTES).zip(members);
-            found.extend(own.filter(|(own, _)| judge_own(own, slots)).map(|(_, member)| *member));
+            let own = hulls[1..].chunks_exact(OWN_BYTES).take(members.len()).enumerate();
+            own.filter(|(_, own)| judge_own(own, slots)).for_each(|(at, _)| passed(at));
             return;
         }
         let (locals, hulls) = hulls[1..].split_at(2 * usize::from(hulls[0]));
@@ -114,14 +156,17 @@ impl Runs {
         });
         if members.len() < LANES {
             let fits = |at: usize| columns.clone().all(|(slot, lows, highs)| fits(slot, lows[at], highs[at]));
-            found.extend(members.iter().enumerate().filter(|(at, _)| fits(*at)).map(|(_, member)| *member));
+            (0..members.len()).filter(|&at| fits(at)).for_each(passed);
             return;
         }
         for at in (0..members.len()).step_by(LANES) {
             // The last look goes back to where it is a whole one, and past those that were judged already.
             let start = at.min(members.len() - LANES);
-            let passed = judge(start, columns.clone()) >> (8 * (at - start)) << (8 * (at - start));
-            push_passed(passed, &members[start..start + LANES], found);
+            let mut fit = judge(start, columns.clone()) >> (8 * (at - start)) << (8 * (at - start));
+            while fit != 0 {
+                passed(start + fit.trailing_zeros() as usize / 8);
+                fit &= fit - 1;
+            }
         }
     }
 }
@@ -150,17 +195,9 @@ fn judge<'a>(start: usize, columns: impl Iterator<Item = Column<'a>>) -> u128 {
     !u128::from_le_bytes(failed) & (u128::MAX / 255)
 }
 
-#[inline]
-fn push_passed(passed: u128, members: &[Conjunction], found: &mut Vec<Conjunction>) {
-    let mut passed = passed;
-    while passed != 0 {
-        found.push(members[passed.trailing_zeros() as usize / 8]);
-        passed &= passed - 1;
-    }
-}
-
-/// The attributes that rule most out, by how many members constrain them how narrowly; None where they are too many.
-fn columns<'a>(count: usize, hulls: &impl Fn(usize) -> &'a [(u16, Hull)], access: u16) -> Option<Vec<u16>> {
+/// The attributes that rule most out, by how many members constrain them how narrowly, and whether there are no others;
+/// None where they are too many.
+fn columns<'a>(count: usize, hulls: &impl Fn(usize) -> &'a [(u16, Hull)], access: u16) -> Option<(Vec<u16>, bool)> {
     let mut narrow: Vec<(u16, u32)> = (0..count)
         .flat_map(hulls)
         .filter(|(local, _)| *local != access)
@@ -174,18 +211,20 @@ fn columns<'a>(count: usize, hulls: &impl Fn(usize) -> &'a [(u16, Hull)], access
     });
     narrow.sort_unstable_by_key(|&(local, sum)| (std::cmp::Reverse(sum), local));
     let all: u32 = narrow.iter().map(|(_, sum)| sum).sum();
-    narrow.truncate(COLUMNS_MAX);
+    let whole = narrow.len() <= COLUMNS;
+    narrow.truncate(COLUMNS);
     let kept: u32 = narrow.iter().map(|(_, sum)| sum).sum();
-    (kept * 10 >= all * ENOUGH).then(|| narrow.into_iter().map(|(local, _)| local).collect())
+    (kept * 10 >= all * ENOUGH).then(|| (narrow.into_iter().map(|(local, _)| local).collect(), whole))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::class::Holders;
 
     #[test]
     fn runs_of_any_size() {
-        runs_over(COLUMNS_MAX as u16);
+        runs_over(COLUMNS as u16);
     }
 
     #[test]
@@ -210,23 +249,25 @@ mod tests {
                     (first..=locals).step_by(usize::from(locals) / 4).map(|local| (local, hull())).collect()
                 })
                 .collect();
+            let never = Row::new([None; COLUMNS], false, Holders::Dead, 0);
             let mut runs = Runs::default();
-            runs.push(std::iter::once(Conjunction { class: 9, start: 9 }), |_| &[], 0);
+            runs.push(std::iter::once(Conjunction { class: 9, start: 9 }), |_| &[], |_, _| never, 0);
             let members = (0..count).map(|class| Conjunction { class, start: 0 });
-            let run = runs.push(members, |at| &hulls[at], 1);
+            let run = runs.push(members, |at| &hulls[at], |_, _| never, 1);
             for _ in 0..50 {
-                let mut slots = vec![Hull::ANY; usize::from(locals) + 1];
-                for slot in &mut slots[1..usize::from(locals / 2)] {
+                let mut slots = Slots::default();
+                slots.clear(Hull::ANY, usize::from(locals) + 1);
+                for slot in &mut slots.hulls[1..usize::from(locals / 2)] {
                     let at = draw(20) as u8;
                     *slot = Hull { low: at, high: at };
                 }
-                let mut found = Vec::new();
-                runs.scan(run, &slots, &mut found);
+                let mut found = Found::default();
+                runs.scan(run, &slots, &Changes::default(), &mut found);
                 let fits = |hulls: &[(u16, Hull)]| {
-                    hulls.iter().all(|(local, hull)| *local == 1 || hull.contains(slots[usize::from(*local)]))
+                    hulls.iter().all(|(local, hull)| *local == 1 || hull.contains(slots.hulls[usize::from(*local)]))
                 };
                 let expected: Vec<u32> = (0..count).filter(|&at| fits(&hulls[at as usize])).collect();
-                assert_eq!(found.iter().map(|member| member.class).collect::<Vec<_>>(), expected);
+                assert_eq!(found.maybe.iter().map(|member| member.class).collect::<Vec<_>>(), expected);
             }
         }
     }

@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use crate::class::{Class, Conjunction};
+use crate::changes::Changes;
+use crate::class::{Class, Conjunction, decide_all};
 use crate::hash::hash;
 use crate::matrix::Matrix;
 use crate::runs::{Run, Runs};
-use crate::slots::{Cuts, Hull, Slotter};
+use crate::slots::{Slots, Slotter};
+use crate::test::{Kind, Test};
 
 /// What leads to a cluster: a value of an attribute, by local number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,6 +33,34 @@ impl Access {
             Self::Number(local, _) | Self::Text(local, _) | Self::Any(local) => local,
         }
     }
+
+    /// Whether every event that leads here satisfies a test of this attribute.
+    pub(crate) fn implies(self, test: &Test) -> bool {
+        match self {
+            Self::Number(_, key) => test.kind == Kind::Number && test.low == key,
+            Self::Text(_, id) => test.kind == Kind::Text && test.high == u64::from(id),
+            Self::Any(_) => test.kind == Kind::Present,
+        }
+    }
+}
+
+/// What a scan comes upon.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Who holds what is certain to match.
+    pub(crate) certain: Vec<u64>,
+    /// What is to be decided by its tests.
+    pub(crate) maybe: Vec<Conjunction>,
+}
+
+impl Found {
+    /// Calls `decide` with each conjunction that is to be decided, and with the ids to add to; none is left then.
+    #[inline]
+    pub(crate) fn decide_all(&mut self, classes: &[Arc<Class>], mut decide: impl FnMut(&Class, u32, &mut Vec<u64>)) {
+        let Self { certain, maybe } = self;
+        decide_all(classes, maybe, |class, start| decide(class, start, certain));
+        maybe.clear();
+    }
 }
 
 /// The members behind one access.
@@ -48,8 +78,7 @@ pub(crate) enum Cluster {
 /// A matrix on slots of its own.
 #[derive(Debug)]
 pub(crate) struct Finer {
-    /// By the local numbers of the matrix.
-    pub(crate) cuts: Vec<Cuts>,
+    pub(crate) slotter: Slotter,
     pub(crate) matrix: Matrix,
 }
 
@@ -64,6 +93,10 @@ pub(crate) const BY_ANY: u8 = 4;
 pub(crate) struct Segment {
     pub(crate) slotter: Slotter,
     pub(crate) classes: Vec<Arc<Class>>,
+    /// The numbers of the classes in the index.
+    pub(crate) numbers: Vec<u32>,
+    /// Which of them changed hands since.
+    pub(crate) changes: Changes,
     pub(crate) matrix: Matrix,
     pub(crate) clusters: HashTable<(Access, Cluster)>,
     pub(crate) runs: Runs,
@@ -74,31 +107,52 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Finds each conjunction that may match: `slots` by local number, `accesses` of the event, and how other cuts tell
-    /// the slots of an attribute.
+    /// Finds each conjunction that may match: where values stand in `slots`, `accesses` of the event, and `fill` to put
+    /// values where other cuts have them.
     #[inline]
     pub(crate) fn scan(
         &self,
-        slots: &[Hull],
+        slots: &Slots,
         accesses: &[Access],
-        slot_of: impl Fn(&Cuts) -> Hull,
-        finer: &mut Vec<Hull>,
+        mut fill: impl FnMut(&mut Slots, &Slotter),
+        finer: &mut Slots,
         picked: &mut Vec<u32>,
-        found: &mut Vec<Conjunction>,
+        found: &mut Found,
     ) {
-        self.matrix.scan(slots, picked, found);
+        self.matrix.scan(slots, &self.changes, picked, found);
         for &access in accesses {
             let entry = self.clusters.find(hash(access), |(known, _)| *known == access);
             match entry {
                 None => {}
-                Some((_, Cluster::Matrix(matrix))) => matrix.scan(slots, picked, found),
+                Some((_, Cluster::Matrix(matrix))) => matrix.scan(slots, &self.changes, picked, found),
                 Some((_, Cluster::Finer(own))) => {
-                    finer.clear();
-                    finer.push(Hull::ABSENT);
-                    finer.extend(own.cuts.iter().skip(1).map(&slot_of));
-                    own.matrix.scan(finer, picked, found);
+                    fill(finer, &own.slotter);
+                    own.matrix.scan(finer, &self.changes, picked, found);
                 }
-                Some(&(_, Cluster::Run(run))) => self.runs.scan(run, slots, found),
+                Some(&(_, Cluster::Run(run))) => self.runs.scan(run, slots, &self.changes, found),
+            }
+        }
+    }
+
+    /// Finds each conjunction that may meet what is asked: turned hulls in `slots`, and which accesses may lead to them.
+    pub(crate) fn meet(
+        &self,
+        slots: &Slots,
+        within: bool,
+        leads: impl Fn(Access) -> bool,
+        mut fill: impl FnMut(&mut Slots, &Slotter),
+        finer: &mut Slots,
+        found: &mut Found,
+    ) {
+        self.matrix.meet(slots, within, found);
+        for (_, cluster) in self.clusters.iter().filter(|(access, _)| leads(*access)) {
+            match cluster {
+                Cluster::Matrix(matrix) => matrix.meet(slots, within, found),
+                Cluster::Finer(own) => {
+                    fill(finer, &own.slotter);
+                    own.matrix.meet(finer, within, found);
+                }
+                Cluster::Run(run) => self.runs.scan(*run, slots, &self.changes, found),
             }
         }
     }

@@ -5,15 +5,24 @@
 //! from its first slot to its last: hulls rule candidates out, tests decide.
 
 use crate::class::Class;
+use crate::inner::{COLUMNS, Points};
 use crate::number::{KEY_MAX, KEY_MIN};
+use crate::pool::NONE;
 use crate::test::{Kind, NO_HIGH, NO_LOW, OPEN_HIGH, OPEN_LOW, Probe, Rich, State, Test};
 
 /// Cuts of the texts and the numbers of one attribute, together: with the other states they make 64 slots.
 pub(crate) const CUTS_MAX: usize = 58;
+/// The same where conjunctions are to be decided by slots alone. All slots stay below the points that are none.
+pub(crate) const CUTS_FINER: usize = 230;
 
 const FALSE: u8 = 1;
 const TRUE: u8 = 2;
 const TEXTS: u8 = 3;
+
+/// The point of a text that equals none of those that have slots to themselves.
+const ELSE: u8 = 255;
+/// The point of a number between two keys, of which slots tell nothing.
+const VAGUE: u8 = 254;
 
 /// A run of slots, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +38,13 @@ impl Hull {
     pub(crate) const UNKNOWN: Self = Self { low: 0, high: 255 };
     /// The hull of absence.
     pub(crate) const ABSENT: Self = Self { low: 0, high: 0 };
+    /// The inner hull of what accepts every state.
+    pub(crate) const OPEN: Self = Self { low: 0, high: ELSE };
+
+    /// What lies within the hulls that overlap this one; every hull does when this is none.
+    pub(crate) fn turned(self) -> Self {
+        if self.low <= self.high { Self { low: self.high, high: self.low } } else { Self::ANY }
+    }
 
     /// Whether this hull contains another.
     #[inline]
@@ -43,16 +59,30 @@ pub(crate) struct Cuts {
     pub(crate) attr: u32,
     texts: Vec<u64>,
     numbers: Vec<u64>,
+    /// For each slot of texts the id of one text that has it to itself, so far as keys tell, or [`NONE`].
+    only: Vec<u32>,
 }
 
 impl Cuts {
-    /// The cuts at quantiles of these keys, which are those that filters name. They need not be in order.
-    pub(crate) fn new(attr: u32, mut texts: Vec<u64>, mut numbers: Vec<u64>) -> Self {
+    /// At most so many cuts, at quantiles of these keys, which are those that filters name. They need not be in order.
+    pub(crate) fn new(attr: u32, mut texts: Vec<u64>, mut numbers: Vec<u64>, most: usize) -> Self {
         let all = texts.len() + numbers.len();
-        let share = (CUTS_MAX * texts.len()).checked_div(all).unwrap_or(0);
-        let text_cuts = if texts.is_empty() { 0 } else { share.clamp(8, CUTS_MAX - 8) };
-        let room = if numbers.is_empty() { CUTS_MAX } else { text_cuts };
-        Self { attr, texts: quantiles(&mut texts, room), numbers: quantiles(&mut numbers, CUTS_MAX - text_cuts) }
+        let share = (most * texts.len()).checked_div(all).unwrap_or(0);
+        let text_cuts = if texts.is_empty() { 0 } else { share.clamp(8, most - 8) };
+        let room = if numbers.is_empty() { most } else { text_cuts };
+        let (texts, numbers) = (quantiles(&mut texts, room), quantiles(&mut numbers, most - text_cuts));
+        Self { attr, only: vec![NONE; texts.len() + 1], texts, numbers }
+    }
+
+    /// Notes which of these texts, given by key and id, have slots to themselves.
+    pub(crate) fn name_texts(&mut self, texts: &[(u64, u32)]) {
+        for &(key, id) in texts {
+            let slot = usize::from(rank(&self.texts, key));
+            let own = slot > 0 && self.texts[slot - 1] == key;
+            if own && self.texts.get(slot).is_some_and(|&next| next - 1 == key) {
+                self.only[slot] = id;
+            }
+        }
     }
 
     /// How many slots there are.
@@ -94,6 +124,52 @@ impl Cuts {
             State::Other => self.other(),
         };
         Hull { low: slot, high: slot }
+    }
+
+    /// The slot of a value, and its point: the slot again, where any value of that slot satisfies what has it in its inner
+    /// hull.
+    #[inline]
+    pub(crate) fn place(&self, probe: &Probe) -> (Hull, u8) {
+        let hull = self.of_probe(probe);
+        (hull, self.point(probe, hull))
+    }
+
+    #[inline]
+    fn point(&self, probe: &Probe, hull: Hull) -> u8 {
+        match probe.state {
+            State::Text if probe.text == NONE || self.only[usize::from(hull.low - TEXTS)] != probe.text => ELSE,
+            State::Number if probe.low != probe.high => VAGUE,
+            _ => hull.low,
+        }
+    }
+
+    /// The slots of which a test accepts every value; when there are none, ends so crossed that no slot further than one
+    /// from either holds anything that it accepts. None when slots do not tell.
+    pub(crate) fn inner_of_test(&self, test: &Test) -> Option<Hull> {
+        Some(match test.kind {
+            Kind::Always => Hull::OPEN,
+            Kind::Interval | Kind::Number => {
+                let below = |key: u64| self.numbers.partition_point(|&cut| cut < key) as u8;
+                let first = if test.flags & NO_LOW != 0 { 0 } else { below(test.low) + 1 };
+                let after = if test.flags & NO_HIGH != 0 {
+                    self.numbers.len() as u8 + 1
+                } else {
+                    rank(&self.numbers, test.high + 1)
+                };
+                Hull { low: self.numbers_from() + first, high: self.numbers_from() + after - 1 }
+            }
+            Kind::Text => {
+                let slot = self.text(test.low);
+                if u64::from(self.only[usize::from(slot - TEXTS)]) != test.high {
+                    return None;
+                }
+                Hull { low: slot, high: slot }
+            }
+            Kind::Bool => self.of_test(test, &[]),
+            Kind::Present => Hull { low: FALSE, high: ELSE },
+            Kind::Absent => Hull::ABSENT,
+            Kind::Rich => return None,
+        })
     }
 
     /// The hull of what a test accepts. Open ends count as closed, so that hulls contain one another as tests do.
@@ -152,6 +228,48 @@ impl Cuts {
     }
 }
 
+/// Where the values of an event stand, or what is asked of hulls, by local number.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    pub(crate) hulls: Vec<Hull>,
+    /// The points of an event's values; empty when something else is asked, of which nothing is certain.
+    points: Vec<u8>,
+}
+
+impl Slots {
+    /// The slots of absence, for local numbers below `locals`.
+    #[inline]
+    pub(crate) fn make_room(&mut self, locals: usize) {
+        if self.points.len() < locals {
+            self.clear(Hull::ABSENT, locals);
+            self.points.resize(locals, Hull::ABSENT.low);
+        }
+    }
+
+    /// The same hull everywhere, and nothing certain.
+    pub(crate) fn clear(&mut self, hull: Hull, locals: usize) {
+        self.points.clear();
+        self.hulls.clear();
+        self.hulls.resize(locals, hull);
+    }
+
+    /// Puts a value at its place.
+    #[inline]
+    pub(crate) fn put(&mut self, local: usize, (hull, point): (Hull, u8)) {
+        self.hulls[local] = hull;
+        if let Some(place) = self.points.get_mut(local) {
+            *place = point;
+        }
+    }
+
+    /// The points in some columns, unless nothing is certain.
+    #[inline]
+    pub(crate) fn points(&self, columns: &[u16; COLUMNS]) -> Option<Points> {
+        let points = (!self.points.is_empty()).then(|| columns.map(|local| self.points[usize::from(local)]));
+        points.filter(|points| !points.contains(&VAGUE)).map(Points::new)
+    }
+}
+
 /// How many of some sorted cuts are at or below a key.
 #[inline]
 fn rank(cuts: &[u64], key: u64) -> u8 {
@@ -182,7 +300,7 @@ pub(crate) struct Slotter {
 impl Slotter {
     /// The slotter that knows no attribute.
     pub(crate) fn new() -> Self {
-        Self { local_of: Vec::new(), cuts: vec![Cuts::new(u32::MAX, Vec::new(), Vec::new())] }
+        Self { local_of: Vec::new(), cuts: vec![Cuts::new(u32::MAX, Vec::new(), Vec::new(), 0)] }
     }
 
     /// The local number of an attribute, or 0.

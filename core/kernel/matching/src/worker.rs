@@ -18,11 +18,24 @@ pub(crate) struct Parts {
 impl Parts {
     /// One segment of all that lives in these parts.
     pub(crate) fn merged(&self) -> Segment {
-        let of_segments = self.segments.iter().flat_map(|segment| &segment.classes);
-        let of_deltas = self.deltas.iter().flat_map(|delta| &delta.classes);
-        let live = of_segments.chain(of_deltas).filter(|class| !class.is_dead()).cloned();
-        build(live.collect::<Vec<Arc<Class>>>())
+        let of_segments = self.segments.iter().map(|segment| (&segment.classes, &segment.numbers));
+        let of_deltas = self.deltas.iter().map(|delta| (&delta.classes, &delta.numbers));
+        let mut members = Members::default();
+        for (classes, numbers) in of_segments.chain(of_deltas) {
+            for (class, &number) in classes.iter().zip(numbers).filter(|(class, _)| !class.is_dead()) {
+                members.classes.push(Arc::clone(class));
+                members.numbers.push(number);
+            }
+        }
+        build(members)
     }
+}
+
+/// Classes, and the numbers that they have in the index.
+#[derive(Default)]
+pub(crate) struct Members {
+    pub(crate) classes: Vec<Arc<Class>>,
+    pub(crate) numbers: Vec<u32>,
 }
 
 enum Job {

@@ -162,7 +162,7 @@ impl Splitter {
                 holds(20)?;
                 let (path, count) = (usize::from(rest[16]), usize::from(u16::from_be_bytes([rest[18], rest[19]])));
                 check_counts(path, self.limits.path, count, self.limits.destinations)?;
-                check_route_length(route_bytes, 20 + 8 * path + 16 * count)
+                check_route_length(route_bytes, 20 + 8 * path + 24 * count)
             }
             _ => {
                 holds(12)?;

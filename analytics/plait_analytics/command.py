@@ -1,0 +1,123 @@
+"""`plait analyze`: tables of what the telemetry in some directories says, as Parquet, and a short report of them.
+
+Exit codes: 0 done, 1 it cannot be done, 2 wrong use. Segments that are left out are named on stderr and change no code.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Final, NoReturn
+
+import click
+import pyarrow as pa
+
+from plait_core import PlaitError
+
+from .inventory import Inventory, take_inventory
+from .lake import Lake
+from .report import report
+from .tables import WINDOW_US
+
+FINDINGS_SHOWN: Final = 20
+"""Files that are left out, by name; of more only how many."""
+
+
+@click.command("analyze", short_help="Analyse recorded telemetry.")
+@click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
+@click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Keep the tables here; without it nowhere.")
+@click.option("--window", "window_s", type=click.IntRange(1, 86_400), default=WINDOW_US // 1_000_000, show_default=True,
+              metavar="S", help="Seconds that one row covers.")  # fmt: skip
+@click.option("--master", metavar="URL", help="Spark's: local[2,4] unless told otherwise, spark://..., k8s://...")
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
+def analyze(
+    directories: tuple[Path, ...], engine: str, out: Path | None, window_s: int, master: str | None, as_json: bool
+) -> None:
+    """Analyse what brokers have recorded by --telemetry DIR. Brokers may go on writing meanwhile.
+
+    Give the directory of one broker, or one with those of many anywhere below.
+    """
+    if master is not None and engine != "spark":
+        raise click.UsageError("--master is for --engine spark")
+    began, window_us = monotonic(), window_s * 1_000_000
+    inventory = take_inventory(directories)
+    _tell_findings(inventory)
+    if not inventory.records:
+        _fail("there are no records there", "start brokers with --telemetry DIR, and give DIR")
+    try:
+        lake = Lake(out) if out is not None else None
+        if lake is not None and lake.holds(inventory, window_us):
+            _progress(f"{out} has the tables of these {inventory.records:,} records already")
+            tables = _kept(lake)
+        else:
+            _progress(f"{inventory.records:,} records in {len(inventory.segments):,} segments, by {engine}")
+            computed = _computed(inventory, engine, window_us, master)
+            if lake is not None:
+                lake.write(computed, inventory, engine, window_us)
+                tables = _kept(lake)
+            else:
+                tables = _presented(computed)
+    except PlaitError as error:
+        _fail(error.message, error.hint)
+    except OSError as error:
+        _fail(f"the tables cannot be written: {error.strerror}", "give another --out")
+    facts = report(tables)
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        for line in facts["lines"]:
+            print(line)
+    _progress(f"done in {monotonic() - began:.1f} s")
+
+
+def _computed(inventory: Inventory, engine: str, window_us: int, master: str | None) -> Mapping[str, pa.Table]:
+    with tempfile.TemporaryDirectory(prefix="plait-analyze-") as scratch:
+        if engine == "duckdb":
+            from .duckdb_engine import compute as by_duckdb
+
+            return by_duckdb(inventory, window_us=window_us, spill=Path(scratch))
+        try:
+            from .spark_engine import LOCAL, session
+            from .spark_engine import compute as by_spark
+        except ImportError as error:
+            hint = 'pip install "plait-analytics[spark]" (in the repository: make setup-analytics), or --engine duckdb'
+            raise SparkMissing(f"Spark is not installed: {error}", hint=hint) from None
+        with session(master or LOCAL, scratch=Path(scratch)) as spark:
+            return by_spark(spark, inventory, window_us=window_us)
+
+
+class SparkMissing(PlaitError):
+    """The engine that is asked for is not here."""
+
+
+def _kept(lake: Lake) -> dict[str, pa.Table]:
+    manifest = lake.manifest()
+    assert manifest is not None, "it has just been written or looked at"
+    return {name: lake.read(name) for name in manifest["tables"]}
+
+
+def _presented(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    from .lake import presented
+
+    return {name: presented(name, table) for name, table in tables.items()}
+
+
+def _tell_findings(inventory: Inventory) -> None:
+    for finding in inventory.findings[:FINDINGS_SHOWN]:
+        print(f"left out: {finding.path}: {finding.why}", file=sys.stderr)
+    if len(inventory.findings) > FINDINGS_SHOWN:
+        print(f"left out: {len(inventory.findings) - FINDINGS_SHOWN:,} more files", file=sys.stderr)
+
+
+def _progress(text: str) -> None:
+    print(f"plait analyze: {text}", file=sys.stderr, flush=True)
+
+
+def _fail(message: str, hint: str) -> NoReturn:
+    print(f"plait analyze: {message}" + (f" ({hint})" if hint else ""), file=sys.stderr)
+    raise SystemExit(1)

@@ -1,0 +1,48 @@
+"""Where Java is: what Spark runs on, and the one thing that cannot be installed with it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from plait_core import PlaitError
+
+JAVA_MIN: Final = 17
+"""What Spark 4 asks for."""
+
+PATIENCE_S: Final = 20.0
+"""For `java -version`, on a machine that has never run it."""
+
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+class JavaMissing(PlaitError):
+    """There is no Java, or one that is too old."""
+
+
+def find_java() -> Path:
+    """The home of a Java that Spark runs on: JAVA_HOME's, else the one in the path."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    hint = f"install a JRE of version {JAVA_MIN} or newer, or use --engine duckdb, which needs none"
+    if found is None:
+        raise JavaMissing("Spark needs Java, and there is none", hint=hint)
+    version = _version(found)
+    if version is None:
+        raise JavaMissing(f"Spark needs Java, and {found} does not run", hint=hint)
+    if version < JAVA_MIN:
+        raise JavaMissing(f"Spark needs Java {JAVA_MIN}, and {found} is {version}", hint=hint)
+    return Path(found).resolve().parent.parent
+
+
+def _version(java: str) -> int | None:
+    try:
+        asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    said = _VERSION.search(asked.stderr + asked.stdout)
+    return int(said[1]) if said is not None and asked.returncode == 0 else None

@@ -1,0 +1,65 @@
+"""The short report: a few lines of what the tables say, for people and, with the numbers behind it, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def report(tables: Mapping[str, pa.Table]) -> dict[str, Any]:
+    """What there is to say: numbers by name, and `lines` for people."""
+    journeys, subscriptions, links, brokers = (tables[t] for t in ("journeys", "subscriptions", "links", "brokers"))
+    facts: dict[str, Any] = {
+        "brokers": len(pc.unique(brokers["broker"])),
+        "events": _sum(brokers, "published"),
+        "deliveries": _sum(brokers, "delivered"),
+        "delivery_p50_ms": _quantile_ms(tables["delays"], 4, 0.5),
+        "delivery_p99_ms": _quantile_ms(tables["delays"], 4, 0.99),
+        "late": _sum(subscriptions, "late"),
+        "dropped": _sum(brokers, "dropped") + _sum(brokers, "expired"),
+        "audited": _sum(journeys, "events"),
+        "accounted": _sum(journeys, "accounted"),
+        "missing": _sum(journeys, "missing") + _sum(journeys, "missing_homes"),
+        "duplicates": _sum(journeys, "duplicates"),
+        "links": len({tuple(row.values()) for row in links.select(["broker", "neighbour"]).to_pylist()}),
+        "link_p50_ms": _quantile_ms(tables["delays"], 7, 0.5),
+        "records_lost": _sum(brokers, "records_lost"),
+    }
+    facts["lines"] = _lines(facts)
+    return facts
+
+
+def _lines(facts: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"brokers     {facts['brokers']}, {facts['links']} directions of links (half of the samples within "
+        f"{facts['link_p50_ms']:.2f} ms)",
+        f"events      {facts['events']:,} published, {facts['deliveries']:,} deliveries, {facts['dropped']:,} dropped",
+        f"delays      half within {facts['delivery_p50_ms']:.2f} ms, 99% within {facts['delivery_p99_ms']:.2f} ms; "
+        f"{facts['late']:,} late",
+        f"end to end  {facts['accounted']:,} of {facts['audited']:,} events accounted for, {facts['missing']:,} "
+        f"missing, {facts['duplicates']:,} duplicates",
+    ]
+    if facts["records_lost"]:
+        lines.append(f"telemetry   {facts['records_lost']:,} records were lost: the numbers above are too small")
+    return lines
+
+
+def _sum(table: pa.Table, column: str) -> int:
+    return int(pc.sum(table[column]).as_py() or 0)
+
+
+def _quantile_ms(delays: pa.Table, kind: int, fraction: float) -> float:
+    """Read off the buckets of all rows together, which is what they are for."""
+    counts: dict[int, int] = {}
+    chosen = delays.filter(pc.equal(delays["kind"], kind))
+    for bucket, n in zip(chosen["bucket"].to_pylist(), chosen["n"].to_pylist(), strict=True):
+        counts[bucket] = counts.get(bucket, 0) + n
+    wanted, below = fraction * sum(counts.values()), 0
+    for bucket in sorted(counts):
+        below += counts[bucket]
+        if below >= wanted:
+            return float(2 ** ((bucket + 0.5) / 8)) / 1000
+    return 0.0

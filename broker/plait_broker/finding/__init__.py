@@ -1,0 +1,1 @@
+"""How brokers find each other, come to trust each other, and choose whom to link to. No I/O."""

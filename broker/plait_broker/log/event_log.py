@@ -1,0 +1,242 @@
+"""The event log: carries out the protocol's Persist and Fetch on a directory of its own.
+
+    log_mark.py      the lock of the directory, and how far positions were given out
+    log_repair.py    opening the database whatever has become of it
+    log_store.py     its schema and its transactions          log_records.py   rows under checksums
+    log_writer.py    the thread that commits in groups        log_reader.py    verified records in order
+    log_errors.py    what can be wrong
+
+One thread writes and one reads, through a connection each: in SQLite's WAL mode neither waits for the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final, TypeAlias
+
+from ..outputs import Fetch, LogRecord, Persist, Recovered
+from ..overlay.identity import log_key_of, log_of
+from .errors import LogError, LogInUse, LogTooNew, in_words
+from .mark import Mark
+from .reader import RecordReader
+from .repair import DATABASE, open_store
+from .store import Store, connect, read_cursors
+from .writer import CLOSED, LogWriter, Retention, Stored
+
+__all__ = ["EventLog", "LogError", "LogInUse", "LogStats", "LogTooNew", "Retention"]
+
+RECENT_RECORDS: Final = 65_536
+"""Newest records given to a starting broker: the duplicate window of sixteen busy publishers."""
+
+RECENT_BYTES_MAX: Final = 64 << 20
+"""Their blocks together: less than a second to read."""
+
+FETCHES_MAX: Final = 16_384
+"""Fetches that wait: more than one for each durable subscription that a broker may have."""
+
+MARK: Final = "log.mark"
+
+Fetched: TypeAlias = Callable[[int, list[LogRecord], bool, str | None], None]
+"""Told a ticket, its records, whether some are lost, and an error, after which the same Fetch may be tried again.
+Called in the reader's thread."""
+
+
+def _wall_us() -> int:
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogStats:
+    """Figures for metrics. Counters count since the log was opened."""
+
+    records: int
+    bytes: int
+    """Of records, as retention counts them."""
+    last_position: int
+    commits: int
+    commits_failed: int
+    records_stored: int
+    records_trimmed: int
+    records_damaged: int
+    """How often a damaged record was met; none was served."""
+    persists_refused: int
+    """Turned away because too much was waiting."""
+    last_commit_s: float
+    queue_items: int
+    queue_bytes: int
+    failing: str | None
+    """Why the last transaction failed; None once one succeeds."""
+
+    @property
+    def records_per_commit(self) -> float:
+        """How large the groups are on average."""
+        return self.records_stored / self.commits if self.commits else 0.0
+
+
+class EventLog:
+    """An open log. Its methods never wait for the disk, except `open`, `recover` and `close`."""
+
+    def __init__(self, path: Path, mark: Mark, store: Store, writer: LogWriter, notices: tuple[str, ...]) -> None:
+        """Not for callers: see `open`."""
+        self.notices = notices
+        """What had to be repaired or is lost, for the operator; usually empty."""
+        self._path = path
+        self._mark = mark
+        self._store = store
+        self._writer = writer
+        self._connection = connect(path, reading=True)
+        self._reader = RecordReader(self._connection)
+        self._recovery_damaged = 0
+        self._fetches: SimpleQueue[tuple[Fetch, Fetched] | None] = SimpleQueue()
+        self._fetcher = threading.Thread(target=self._serve, name="plait-log-reader", daemon=True)
+        self._closing = threading.Lock()
+        self._closed = False
+        writer.start()
+        self._fetcher.start()
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | os.PathLike[str],
+        *,
+        retention: Retention | None = None,
+        fsync: bool = True,
+        wall_us: Callable[[], int] = _wall_us,
+    ) -> EventLog:
+        """Take a directory, making it if need be; repair what is in it if need be, and say so in `notices`.
+
+        `fsync=False` gives up what was acknowledged in the seconds before a power cut: for tests. Raises LogInUse,
+        LogTooNew, or LogError when the disk does not let us.
+        """
+        home = Path(directory).absolute()
+        try:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mark = Mark(home / MARK)
+        except OSError as error:
+            raise _cannot_open(home, error) from error
+        try:
+            store, notices = open_store(home, mark.marked, fsync=fsync)
+            try:
+                mark.advance(store.tally.last_position)
+                mark.trust()
+                mark.sync()
+                writer = LogWriter(store, mark, retention or Retention(), wall_us)
+                log = cls(home / DATABASE, mark, store, writer, tuple(notices))
+            except BaseException:
+                store.close()
+                raise
+        except (OSError, sqlite3.Error) as error:
+            mark.close()
+            raise _cannot_open(home, error) from error
+        except BaseException:
+            mark.close()
+            raise
+        for notice in notices:
+            logging.getLogger(__name__).error("%s", notice)
+        return log
+
+    def recover(self, recent: int = RECENT_RECORDS, recent_bytes_max: int = RECENT_BYTES_MAX) -> Recovered:
+        """What a starting broker needs to know. A durable subscription that was damaged is added to `notices`."""
+        last = self._writer.last_position
+        try:
+            with closing(connect(self._path, reading=True)) as connection:
+                cursors, damaged = read_cursors(connection)
+                reader = RecordReader(connection)
+                records = reader.recent(recent, recent_bytes_max, last=last)
+        except sqlite3.Error as error:
+            raise _cannot_open(self._path.parent, error) from error
+        self._recovery_damaged = reader.damaged + damaged
+        if damaged:
+            self.notices += (f"{damaged} durable subscriptions were damaged and are forgotten",)
+        # A position whose Persist failed may have been acknowledged all the same: it is not given out again either.
+        highest = max([last, *(max((cursor.acknowledged, *cursor.beyond)) for cursor in cursors)])
+        secret = self._store.secret
+        return Recovered(highest + 1, tuple(cursors), tuple(records), log_of(log_key_of(secret)), secret)
+
+    def persist(self, persist: Persist, done: Stored) -> None:
+        """Store all of it or none, then call `done(ticket, error)`; in the order of the asking, failed ones too."""
+        with self._closing:
+            if not self._closed:
+                self._writer.submit(persist, done)
+                return
+        done(persist.ticket, CLOSED)
+
+    def fetch(self, fetch: Fetch, done: Fetched) -> None:
+        """Read records, then call `done(ticket, records, lost, error)`."""
+        with self._closing:
+            refused = CLOSED if self._closed else "too many wait to read the log" if self._too_many() else None
+            if refused is None:
+                self._fetches.put((fetch, done))
+                return
+        done(fetch.ticket, [], False, refused)
+
+    def stats(self) -> LogStats:
+        """Figures of this moment."""
+        writer, tally = self._writer, self._store.tally
+        return LogStats(
+            records=tally.records,
+            bytes=tally.bytes,
+            last_position=writer.last_position,
+            commits=writer.commits,
+            commits_failed=writer.commits_failed,
+            records_stored=writer.records_stored,
+            records_trimmed=writer.records_trimmed,
+            records_damaged=self._reader.damaged + self._recovery_damaged,
+            persists_refused=writer.persists_refused,
+            last_commit_s=writer.last_commit_s,
+            queue_items=writer.queue_items,
+            queue_bytes=writer.queue_bytes,
+            failing=writer.failing,
+        )
+
+    def close(self) -> None:
+        """Carry out what is queued, and let the directory go. Later calls do nothing."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+        self._fetches.put(None)
+        self._fetcher.join()
+        self._connection.close()
+        self._writer.close()
+        self._store.close()
+        self._mark.sync()
+        self._mark.close()
+
+    def _too_many(self) -> bool:
+        return self._fetches.qsize() >= FETCHES_MAX
+
+    def _serve(self) -> None:
+        while (asked := self._fetches.get()) is not None:
+            fetch, done = asked
+            records, lost, error = self._read(fetch)
+            try:
+                done(fetch.ticket, records, lost, error)
+            except Exception:
+                logging.getLogger(__name__).exception("whoever reads the log raised")
+
+    def _read(self, fetch: Fetch) -> tuple[list[LogRecord], bool, str | None]:
+        last, broken = self._writer.last_position, self._reader.broken
+        try:
+            records, lost = self._reader.read(fetch.position, fetch.count, last=last, since_us=fetch.since_us)
+        except Exception as error:
+            return [], False, in_words(error)
+        if self._reader.broken and not broken:
+            self._mark.suspect()
+        return records, lost, None
+
+
+def _cannot_open(directory: Path, error: Exception) -> LogError:
+    return LogError(
+        f"the event log in {directory} cannot be opened: {in_words(error)}",
+        hint="the directory must be writable and its disk must have some room",
+    )

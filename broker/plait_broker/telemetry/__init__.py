@@ -1,0 +1,1 @@
+"""Records of what happens, for analysis later: from a bounded ring to segments on disk, by one thread."""

@@ -1,0 +1,95 @@
+"""What is recorded once a second, not with events: links, queues, who is there, which way leads where.
+
+Links and queues are samples; membership and routing are recorded when they have changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from plait_core.telemetry import PROBED, RETURNED, Kind
+
+from .telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+SAMPLE_S: Final = 1.0
+"""Between two samples: twice the heartbeat that measures links."""
+
+
+class Sampler:
+    """One broker's samples."""
+
+    def __init__(self, broker: Broker, telemetry: Telemetry) -> None:
+        self._broker = broker
+        self._telemetry = telemetry
+        self._sent: dict[int, int] = {}
+        self._members: dict[int, str] = {}
+        self._ways: dict[int, tuple[int, int]] = {}
+        self._revision = -1
+        self._lost = 0
+        telemetry.name("broker", broker.id, name=broker.settings.name)
+
+    def sample(self, now: float, elapsed_s: float, lost: int) -> None:
+        """Record how everything is. `lost`: records that were made, and never written, so far."""
+        self._links(now)
+        interest = self._broker.interest
+        waiting = interest.waiting
+        self._telemetry.state(
+            Kind.QUEUE,
+            len(interest),
+            now,
+            count=waiting.items,
+            size=waiting.bytes,
+            expected=waiting.slow,
+            delay_us=lost - self._lost,
+        )
+        self._lost = lost
+        overlay_map = self._broker.joining.overlay.map
+        if overlay_map.revision != self._revision:
+            self._revision = overlay_map.revision
+            self._membership(now)
+        self._routing(now)
+        self._telemetry.adapt(elapsed_s)
+
+    def _links(self, now: float) -> None:
+        links = {link.id: link for link, _ in self._broker.links if link.neighbour}
+        for neighbour in self._broker.joining.overlay.neighbours.values():
+            link = links.get(neighbour.link)
+            sent = neighbour.sent - self._sent.get(neighbour.id, 0)
+            self._sent[neighbour.id] = neighbour.sent
+            self._telemetry.state(
+                Kind.LINK,
+                neighbour.id,
+                now,
+                delay_us=round(neighbour.delay_us),
+                bound_us=round(neighbour.jitter_us),
+                size=link.data_bytes if link is not None else 0,
+                count=max(0, sent),
+                expected=neighbour.unanswered(now),
+                flags=PROBED if neighbour.delay_us else 0,
+            )
+
+    def _membership(self, now: float) -> None:
+        members = {sheet.origin: sheet.name for sheet in self._broker.joining.overlay.map.sheets}
+        for broker, name in members.items():
+            if broker not in self._members:
+                self._telemetry.name("broker", broker, name=name)
+                self._telemetry.state(Kind.MEMBERSHIP, broker, now, flags=RETURNED)
+        for broker in self._members:
+            if broker not in members:
+                self._telemetry.state(Kind.MEMBERSHIP, broker, now)
+        self._members = members
+
+    def _routing(self, now: float) -> None:
+        overlay = self._broker.joining.overlay
+        ways: dict[int, tuple[int, int]] = {}
+        for broker in self._members:
+            if broker == overlay.me:
+                continue
+            next_one = overlay.routes.next(broker)
+            ways[broker] = (next_one.id if next_one is not None else 0, overlay.map.cost_us(overlay.me, broker) or 0)
+            if self._ways.get(broker, (0, 0))[0] != ways[broker][0]:
+                self._telemetry.state(Kind.ROUTING, broker, now, by=ways[broker][0], delay_us=ways[broker][1])
+        self._ways = ways

@@ -1,0 +1,67 @@
+"""`plait trace`: publishes one event whose every step is told, and prints them as they come."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from .addressing import find_target, url_option
+from .attributes import parse_pairs
+from .durations import DURATION
+from .failures import FAILED
+from .output import json_option, print_json, printable
+
+
+@click.command(epilog="\b\nExample: plait trace symbol=IBM price=99.5 --ttl 2s")
+@click.argument("pairs", nargs=-1, metavar="NAME=VALUE...", required=True)
+@click.option("--payload", metavar="TEXT", default="", help="What rides along, opaque to brokers.")
+@click.option("--ttl", type=DURATION, metavar="TIME", help="How long it is worth delivering, like 2s.")
+@click.option("--priority", type=click.IntRange(0, 9), default=0, show_default=True, help="9 goes first.")
+@click.option("--wait", "wait_s", type=DURATION, metavar="TIME", default=5.0, show_default="5s",
+              help="For all brokers that it is for to tell what became of it.")  # fmt: skip
+@url_option
+@json_option
+@click.pass_context
+def trace(
+    ctx: click.Context,
+    pairs: tuple[str, ...],
+    payload: str,
+    ttl: float | None,
+    priority: int,
+    wait_s: float,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Publish a marked event and show every step that it takes.
+
+    It is a real event, and is delivered. Each broker tells when it came, how long matching took, for whom it is, to
+    which neighbour it was handed over which link, and whether it was delivered, waits or was dropped, and why. Exit
+    code 1 when someone has not told in time.
+    """
+    from plait_core import Event
+
+    from .running import run
+    from .trace_line import Traced, follow
+    from .trace_steps import Steps
+
+    attributes, target = parse_pairs(pairs), find_target(url)
+    lifetime_us = 0 if ttl is None else max(1, round(ttl * 1_000_000))
+    event = Event.checked(attributes, os.fsencode(payload), lifetime_us=lifetime_us, priority=priority)
+    steps = Steps()
+
+    def tell(traced: Traced) -> None:
+        for facts, line in steps.take(traced):
+            if as_json:
+                print_json(facts)
+            else:
+                click.echo(printable(line))
+
+    run(follow(target, event, wait_s, steps, tell))
+    facts, line = steps.end()
+    if as_json:
+        print_json(facts)
+    else:
+        click.echo(printable(line))
+    if not steps.complete:
+        ctx.exit(FAILED)

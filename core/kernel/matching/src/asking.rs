@@ -1,0 +1,131 @@
+//! Questions about filters: which cover one, which it covers, which it meets. Candidates come from the same rows and runs
+//! that events are held against; `relation` decides.
+
+use crate::class::{Class, Holders, hash_tests};
+use crate::index::{Index, Scratch, put_in_order};
+use crate::pool::Pool;
+use crate::relation::{Form, Question};
+use crate::slab::Slab;
+use crate::slots::{Hull, Slots, Slotter};
+
+/// A filter of more alternatives is held against every class: each alternative is a walk of its own.
+const ALTERNATIVES_MAX: usize = 16;
+
+impl Index {
+    /// Appends the ids whose filters cover a filter to `found`, in ascending order.
+    pub fn covering(&mut self, form: &Form, found: &mut Vec<u64>) {
+        self.maintain();
+        let question = Question::new(form, &self.names, &self.texts);
+        if question.alternatives() == 0 {
+            return self.among_all(found, |_, _| true);
+        }
+        let from = found.len();
+        let Self { texts, shared, scratch, delta, parts, .. } = self;
+        let Scratch { slots, accesses, finer, picked, found: scanned, .. } = scratch;
+        scanned.certain = std::mem::take(found);
+        let mut decide = |class: &Class, _: u32, found: &mut Vec<u64>| {
+            if !class.is_dead() && question.is_covered_by(class, texts) {
+                push_holders(class, shared, found);
+            }
+        };
+        let fill = |slots: &mut Slots, slotter: &Slotter| {
+            slots.clear(Hull::UNKNOWN, slotter.len());
+            question.ends(0, slotter, |local, hull| slots.hulls[local] = hull);
+        };
+        for delta in parts.deltas.iter().map(|delta| &**delta).chain([&*delta]) {
+            fill(slots, &delta.slotter);
+            delta.scan(slots, picked, scanned);
+            scanned.decide_all(&delta.classes, &mut decide);
+        }
+        for segment in &parts.segments {
+            fill(slots, &segment.slotter);
+            accesses.clear();
+            question.accesses(&segment.slotter, accesses);
+            segment.scan(slots, accesses, fill, finer, picked, scanned);
+            scanned.decide_all(&segment.classes, &mut decide);
+        }
+        *found = std::mem::take(&mut scanned.certain);
+        slots.clear(Hull::ABSENT, 0);
+        put_in_order(found, from, true);
+    }
+
+    /// Appends the ids whose filters a filter covers to `found`, in ascending order.
+    pub fn covered(&mut self, form: &Form, found: &mut Vec<u64>) {
+        self.maintain();
+        let question = Question::new(form, &self.names, &self.texts);
+        let from = found.len();
+        // Whatever it covers it meets, but for the filter that nothing satisfies.
+        let classes = &self.classes;
+        let empty = self.class_of.find(hash_tests(&[]), |&class| classes.get(class).tests().is_empty());
+        if let Some(&class) = empty {
+            push_holders(self.classes.get(class), &self.shared, found);
+        }
+        self.among_meeting(&question, true, found, |class, texts| question.covers(class, texts));
+        put_in_order(found, from, true);
+    }
+
+    /// Appends the ids whose filters intersect a filter to `found`, in ascending order.
+    pub fn intersecting(&mut self, form: &Form, found: &mut Vec<u64>) {
+        self.maintain();
+        let question = Question::new(form, &self.names, &self.texts);
+        let from = found.len();
+        self.among_meeting(&question, false, found, |class, texts| question.intersects(class, texts));
+        put_in_order(found, from, true);
+    }
+
+    /// Appends the holders of the classes that are wanted, of those that meet a filter; with `within`, of those that also
+    /// constrain whatever it constrains. Some may come several times.
+    fn among_meeting(
+        &mut self,
+        question: &Question,
+        within: bool,
+        found: &mut Vec<u64>,
+        wanted: impl Fn(&Class, &Pool) -> bool,
+    ) {
+        if question.alternatives() > ALTERNATIVES_MAX {
+            return self.among_all(found, wanted);
+        }
+        let Self { texts, shared, scratch: Scratch { slots, finer, found: scanned, .. }, delta, parts, .. } = self;
+        scanned.certain = std::mem::take(found);
+        let mut decide = |class: &Class, _: u32, found: &mut Vec<u64>| {
+            if !class.is_dead() && wanted(class, texts) {
+                push_holders(class, shared, found);
+            }
+        };
+        for alternative in 0..question.alternatives() {
+            let fill = |slots: &mut Slots, slotter: &Slotter| {
+                slots.clear(Hull::ANY, slotter.len());
+                question.ends(alternative, slotter, |local, hull| slots.hulls[local] = hull.turned());
+            };
+            for delta in parts.deltas.iter().map(|delta| &**delta).chain([&*delta]) {
+                fill(slots, &delta.slotter);
+                delta.matrix.meet(slots, within, scanned);
+                scanned.decide_all(&delta.classes, &mut decide);
+            }
+            for segment in &parts.segments {
+                fill(slots, &segment.slotter);
+                let leads = |access| question.leads_to(alternative, &segment.slotter, access);
+                segment.meet(slots, within, leads, fill, finer, scanned);
+                scanned.decide_all(&segment.classes, &mut decide);
+            }
+        }
+        *found = std::mem::take(&mut scanned.certain);
+        slots.clear(Hull::ABSENT, 0);
+    }
+
+    fn among_all(&self, found: &mut Vec<u64>, wanted: impl Fn(&Class, &Pool) -> bool) {
+        let from = found.len();
+        for class in self.classes.values().filter(|class| wanted(class, &self.texts)) {
+            push_holders(class, &self.shared, found);
+        }
+        put_in_order(found, from, false);
+    }
+}
+
+fn push_holders(class: &Class, shared: &Slab<Vec<u64>>, found: &mut Vec<u64>) {
+    match class.holders() {
+        Holders::One(id) => found.push(id),
+        Holders::Shared(list) => found.extend_from_slice(shared.get(list)),
+        Holders::Dead => {}
+    }
+}

@@ -1,0 +1,65 @@
+"""Telemetry: what brokers record of every event, link and decision, as fixed records in files. No I/O.
+
+`schema.py` is the registry of versions, `records.py` writes single records, `segments.py` knows how files of them begin
+and end, `buckets.py` is how delays are counted. Brokers write them (`plait_broker.telemetry`), analytics reads them.
+"""
+
+from .buckets import BUCKETS, bucket_bounds_us, bucket_of
+from .records import pack_into
+from .schema import (
+    DURABLE,
+    LATE,
+    PROBED,
+    RECORD_BYTES,
+    REPLAYED,
+    RETURNED,
+    SCHEMA_VERSION,
+    SCHEMAS,
+    TO_BROKER,
+    Field,
+    Kind,
+    reason_code,
+    reason_text,
+    record_dtype,
+    schema_document,
+)
+from .segments import (
+    SEAL_BYTES,
+    SEGMENT_HEADER_BYTES,
+    Seal,
+    SegmentError,
+    SegmentHeader,
+    parse_seal,
+    parse_segment_name,
+    segment_name,
+)
+
+__all__ = [
+    "BUCKETS",
+    "DURABLE",
+    "LATE",
+    "PROBED",
+    "RECORD_BYTES",
+    "REPLAYED",
+    "RETURNED",
+    "SCHEMAS",
+    "SCHEMA_VERSION",
+    "SEAL_BYTES",
+    "SEGMENT_HEADER_BYTES",
+    "TO_BROKER",
+    "Field",
+    "Kind",
+    "Seal",
+    "SegmentError",
+    "SegmentHeader",
+    "bucket_bounds_us",
+    "bucket_of",
+    "pack_into",
+    "parse_seal",
+    "parse_segment_name",
+    "reason_code",
+    "reason_text",
+    "record_dtype",
+    "schema_document",
+    "segment_name",
+]

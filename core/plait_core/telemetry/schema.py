@@ -1,0 +1,130 @@
+"""The registry of telemetry schemas: for each version, the fields of a record and what they say of each kind.
+
+A record is 64 bytes, little-endian, of any version: what follows a header that is understood can be counted, cut and
+skipped. New fields take a new version here; readers leave segments of versions that they do not know, and say so.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+RECORD_BYTES: Final = 64
+"""A cache line; 16 of them fill a kilobyte, and a file's size says how many there are."""
+
+SCHEMA_VERSION: Final = 1
+"""The one that is written."""
+
+
+class Kind(IntEnum):
+    """What a record is of. `subject` is what it is about, see the comments."""
+
+    PUBLISH = 1  # an event was admitted here. expected: subscriptions that it matched here; count: brokers it goes to
+    ARRIVAL = 2  # an event of another broker's publisher came. subject: that broker; expected: subscriptions matched
+    FORWARD = 3  # a copy went to a neighbour. subject: the neighbour; count: the brokers it is for; hops: passed so far
+    DELIVERY = 4  # subject: the subscription; bound_us: what it tolerates; expected: as in the event's record here
+    DROP = 5  # subject: the subscription or broker it was for, 0: the whole event; reason: why
+    EXPIRY = 6  # the same of one whose lifetime was over; bound_us: the lifetime
+    LINK = 7  # subject: the neighbour; delay_us, bound_us: delay and its jitter; size: bytes that wait; count: events
+    #           handed to it, expected: pings unanswered, since the last sample
+    MATCH = 8  # one read was matched. count: its events; delay_us: the time for all of them
+    QUEUE = 9  # count, size: items and bytes that wait for subscribers; expected: slow ones; subject: subscriptions;
+    #           delay_us: records of telemetry that were lost since the last
+    MEMBERSHIP = 10  # subject: a broker that came, or went (flag RETURNED or none)
+    ROUTING = (
+        11  # subject: a broker; publisher: the neighbour that it is reached by now, 0: none; delay_us: its distance
+    )
+
+
+LATE: Final = 1
+"""Delivered beyond the subscription's bound."""
+DURABLE: Final = 2
+REPLAYED: Final = 4
+"""Read from the log, not as it came."""
+RETURNED: Final = 8
+"""Of a membership: it is there now."""
+PROBED: Final = 16
+"""Of a link: the delay is measured, not still unknown."""
+TO_BROKER: Final = 32
+"""Of a drop: its subject is a broker, not a subscription."""
+
+
+class Field(NamedTuple):
+    """One column."""
+
+    name: str
+    code: str
+    """As numpy writes it, without byte order: u8 is eight bytes without a sign."""
+    says: str
+
+
+_FIELDS_1: Final = (
+    Field("ts_us", "i8", "when it was recorded, microseconds since 1970 by the broker's calendar"),
+    Field("published_us", "i8", "when the event was published, by the publisher's calendar"),
+    Field("publisher", "u8", "with the sequence number, names the event"),
+    Field("sequence", "u8", "the publisher's own count"),
+    Field("subject", "u8", "what the record is about: a subscription, a neighbour, a broker"),
+    Field("delay_us", "u4", "since publication, as measured hop by hop; of a link its delay, of a match its time"),
+    Field("bound_us", "u4", "the subscription's bound or the event's lifetime, 0: none; of a link its jitter"),
+    Field("size", "u4", "bytes of the event; of a queue or link, what waits"),
+    Field("count", "u4", "by kind"),
+    Field("expected", "u2", "subscriptions here that the event matched"),
+    Field("weight", "u2", "how many records this one stands for: above 1 where sampled"),
+    Field("kind", "u1", "see kinds"),
+    Field("reason", "u1", "of a drop, see reasons"),
+    Field("hops", "u1", "brokers that the event has passed, this one included"),
+    Field("flags", "u1", "see flags"),
+)
+
+SCHEMAS: Final = MappingProxyType({1: _FIELDS_1})
+
+_REASONS: Final = (
+    "",
+    *("duplicate", "stale", "expired", "not_allowed", "invalid", "durability", "draining", "unmatched"),
+    *("late", "outbox_items", "outbox_bytes", "forbidden", "gone", "unreachable", "overlay_full", "retention"),
+)
+"""By code. Only ever appended to: what was written keeps its meaning."""
+_REASON_CODES: Final = {reason: code for code, reason in enumerate(_REASONS)}
+
+OTHER_REASON: Final = 255
+"""A reason that this version has no code for."""
+
+
+def reason_code(reason: str) -> int:
+    """How a reason is written."""
+    return _REASON_CODES.get(reason, OTHER_REASON)
+
+
+def reason_text(code: int) -> str:
+    """What a written reason means."""
+    return _REASONS[code] if code < len(_REASONS) else "other"
+
+
+def record_dtype(version: int = SCHEMA_VERSION) -> np.dtype[Any]:
+    """Records as numpy reads them."""
+    dtype = np.dtype([(field.name, "<" + field.code) for field in SCHEMAS[version]])
+    assert dtype.itemsize == RECORD_BYTES
+    return dtype
+
+
+def schema_document(version: int = SCHEMA_VERSION) -> dict[str, Any]:
+    """The version as JSON: it lies beside the segments, for readers that are not Plait."""
+    return {
+        "version": version,
+        "record_bytes": RECORD_BYTES,
+        "byte_order": "little",
+        "fields": [field._asdict() for field in SCHEMAS[version]],
+        "kinds": {kind.name.lower(): int(kind) for kind in Kind},
+        "flags": {
+            "late": LATE,
+            "durable": DURABLE,
+            "replayed": REPLAYED,
+            "returned": RETURNED,
+            "probed": PROBED,
+            "to_broker": TO_BROKER,
+        },
+        "reasons": {reason: code for reason, code in _REASON_CODES.items() if reason},
+    }

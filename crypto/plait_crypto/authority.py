@@ -1,0 +1,121 @@
+"""The authority: issues keys from the master secret (thesis 5.5.2, 5.5.3), one epoch at a time (5.5.7). No I/O.
+
+Whether a holder may have a filter at all is decided before it is asked (deny by default is the key server's). What it
+knows by itself is time: keys are issued for this epoch and, near its end, the next; and who is revoked: such a holder
+gets no key for any epoch after the one it was revoked in. A key once issued works until its epoch is over.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plait_core import Filter, Randomness
+
+from .errors import KeyRefused, SealInvalid
+from .hazmat import (
+    MasterSecret,
+    PublisherPair,
+    SubscriberPart,
+    issue_publisher_pair,
+    issue_subscriber_set,
+)
+from .keys import PublisherKeys, Rows, SubscriberBox, SubscriberKeys
+from .limits import HOLDERS_MAX
+from .realm import Realm
+from .schema import Box
+
+_PUBLISHER_MAX: Final = 2**64 - 1
+
+
+class Authority:
+    """Issues the keys of one realm. Replicas need the same master secret, and the same revocations."""
+
+    def __init__(self, realm: Realm, master: MasterSecret) -> None:
+        self.realm = realm
+        self._master = master
+        self._revoked: dict[str, int] = {}
+
+    def revoke(self, holder: str, now_us: int) -> int:
+        """Issue nothing more to a holder; the last epoch for which it may have keys."""
+        if len(self._revoked) >= HOLDERS_MAX and holder not in self._revoked:
+            raise KeyRefused("too many revoked holders", hint="HOLDERS_MAX says how many; begin a new realm")
+        epoch = self.realm.schema.epochs.issued_at(now_us)[-1]
+        return self._revoked.setdefault(holder, epoch)
+
+    def revoked(self) -> dict[str, int]:
+        """Revoked holders, with the last epoch for which they may have keys."""
+        return dict(self._revoked)
+
+    def publisher_keys(
+        self,
+        holder: str,
+        publisher: int,
+        filter: Filter,
+        *,
+        epoch: int,
+        now_us: int,
+        randomness: Randomness,
+        slots: tuple[int, int] | None = None,
+        widen: bool = False,
+    ) -> PublisherKeys:
+        """Keys to seal what a filter matches, in the name of a publisher id that is the holder's alone."""
+        if not 0 < publisher <= _PUBLISHER_MAX:
+            raise SealInvalid(f"no publisher id: {publisher!r:.80}", hint="64 bits, not 0")
+        self._check(holder, epoch, now_us)
+        boxes = self.realm.schema.boxes(filter, slots, widen=widen)
+        issued = tuple(self._publisher_box(publisher, grant, epoch, box, randomness) for grant, box in enumerate(boxes))
+        return PublisherKeys(self.realm.digest, epoch, publisher, issued)
+
+    def subscriber_keys(
+        self,
+        holder: str,
+        filter: Filter,
+        *,
+        epoch: int,
+        now_us: int,
+        randomness: Randomness,
+        slots: tuple[int, int] | None = None,
+        widen: bool = False,
+    ) -> SubscriberKeys:
+        """Keys to open what a filter matches."""
+        self._check(holder, epoch, now_us)
+        boxes = self.realm.schema.boxes(filter, slots, widen=widen)
+        return SubscriberKeys(
+            self.realm.digest, epoch, tuple(self._subscriber_box(epoch, box, randomness) for box in boxes)
+        )
+
+    def _check(self, holder: str, epoch: int, now_us: int) -> None:
+        if epoch not in self.realm.schema.epochs.issued_at(now_us):
+            raise KeyRefused(f"no keys for epoch {epoch} now", hint="this epoch, or the next near the end of this one")
+        if epoch > self._revoked.get(holder, epoch):
+            raise KeyRefused(f"{holder[:80]} is revoked")
+
+    def _publisher_box(
+        self, publisher: int, grant: int, epoch: int, box: Box, randomness: Randomness
+    ) -> Rows[PublisherPair]:
+        parameters, master = self.realm.parameters, self._master
+        return tuple(
+            tuple(
+                (
+                    credential,
+                    issue_publisher_pair(
+                        parameters, master, self.realm.signs(epoch, publisher, grant, row, credential), randomness
+                    ),
+                )
+                for credential in credentials
+            )
+            for row, credentials in enumerate(box)
+        )
+
+    def _subscriber_box(self, epoch: int, box: Box, randomness: Randomness) -> SubscriberBox:
+        identities = [
+            self.realm.opens(epoch, row, credential)
+            for row, credentials in enumerate(box)
+            for credential in credentials
+        ]
+        issued = issue_subscriber_set(self.realm.parameters, self._master, identities, randomness)
+        parts = iter(issued.parts)
+        rows: Rows[SubscriberPart] = tuple(
+            tuple((credential, next(parts)) for credential in credentials) for credentials in box
+        )
+        return SubscriberBox(issued.s4, rows)

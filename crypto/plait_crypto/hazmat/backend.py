@@ -1,0 +1,89 @@
+"""What the scheme needs of a pairing library: three groups of prime order, written multiplicatively, and the pairing.
+
+BLS12-381, e: G1 x G2 -> GT. Two backends answer to it: `arkworks` (native, the default) and `reference` (readable). A
+decoded point is canonical, on its curve, in the subgroup of prime order and not the identity, or there is no point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NewType, Protocol, TypeVar
+
+ORDER: Final = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
+"""The prime order r of all three groups; exponents are integers modulo it."""
+
+G1_BYTES: Final = 48
+G2_BYTES: Final = 96
+
+G1 = NewType("G1", object)
+G2 = NewType("G2", object)
+GT = NewType("GT", object)
+P = TypeVar("P")
+
+
+class PointInvalid(ValueError):
+    """Bytes that are no point which anybody honest would send."""
+
+
+class Group(Protocol[P]):
+    """G1 or G2. `power` and `product` take exponents from 0 up to, not including, ORDER."""
+
+    size: int
+    generator: P
+
+    def multiply(self, a: P, b: P) -> P:
+        """The group operation."""
+        ...
+
+    def inverse(self, a: P) -> P:
+        """What gives the identity with `a`."""
+        ...
+
+    def power(self, a: P, exponent: int) -> P:
+        """`a ** exponent`."""
+        ...
+
+    def product(self, bases: Sequence[P], exponents: Sequence[int]) -> P:
+        """The product of `base ** exponent`, at once."""
+        ...
+
+    def equal(self, a: P, b: P) -> bool:
+        """Whether two points are one."""
+        ...
+
+    def encode(self, a: P) -> bytes:
+        """The compressed form, `size` bytes."""
+        ...
+
+    def decode(self, encoded: bytes) -> P:
+        """The point, checked in every way, or PointInvalid."""
+        ...
+
+
+class TargetGroup(Protocol):
+    """GT, where elements are only multiplied and hashed."""
+
+    def multiply(self, a: GT, b: GT) -> GT:
+        """The group operation."""
+        ...
+
+    def encode(self, a: GT) -> bytes:
+        """The twelve coefficients, little-endian, 48 bytes each, in the order of the tower's basis."""
+        ...
+
+
+class Groups(Protocol):
+    """One pairing library."""
+
+    name: str
+    g1: Group[G1]
+    g2: Group[G2]
+    gt: TargetGroup
+
+    def pair(self, pairs: Sequence[tuple[G1, G2]]) -> GT:
+        """The product of the pairings, with one final exponentiation."""
+        ...
+
+    def hash_to_g2(self, message: bytes, tag: bytes) -> G2:
+        """RFC 9380, BLS12381G2_XMD:SHA-256_SSWU_RO_, under a domain separation tag."""
+        ...

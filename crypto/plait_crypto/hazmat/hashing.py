@@ -1,0 +1,52 @@
+"""Hashes of the scheme, each under a label of its own: no output of one use can stand for that of another.
+
+Every part is preceded by its length, so different parts never make one input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from .backend import ORDER
+
+SUITE: Final = b"PLAIT-SEAL-V1-BLS12381"
+"""Version 1 of everything here: part of every label, so that a later version shares no hash with it."""
+
+TO_G2: Final = b"PLAIT-SEAL-V1-BLS12381G2_XMD:SHA-256_SSWU_RO_CREDENTIAL_"
+"""The domain separation tag of H3 (RFC 9380, 3.1)."""
+
+DIGEST_BYTES: Final = 32
+
+
+def digest(label: bytes, *parts: bytes) -> bytes:
+    """SHA-256 over a label and parts."""
+    return hashlib.sha256(_framed(label, parts)).digest()
+
+
+def exponent(label: bytes, *parts: bytes) -> int:
+    """An exponent that is not zero. 512 bits before the reduction, so none is likelier than another by 2**-256."""
+    found = int.from_bytes(hashlib.sha512(_framed(label, parts)).digest(), "big")
+    return found % (ORDER - 1) + 1
+
+
+def derive(secret: bytes, label: bytes, context: bytes, size: int) -> bytes:
+    """A key from a secret (HKDF, RFC 5869)."""
+    return HKDF(hashes.SHA256(), size, salt=context, info=_framed(label, ())).derive(secret)
+
+
+def bit_places(found: bytes) -> list[int]:
+    """Which bits of a digest are set: what the Waters hash multiplies."""
+    number = int.from_bytes(found, "big")
+    return [k for k in range(8 * len(found)) if number >> k & 1]
+
+
+def _framed(label: bytes, parts: Iterable[bytes]) -> bytes:
+    framed = [SUITE, bytes((len(label),)), label]
+    for part in parts:
+        framed += [len(part).to_bytes(8, "big"), part]
+    return b"".join(framed)

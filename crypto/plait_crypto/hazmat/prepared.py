@@ -1,0 +1,90 @@
+"""What is computed once for a credential and used by many events: F(c), H3(c), e(h, H3(c)), and combs of them.
+
+Bounded: the least recently used are forgotten. A credential's combs are made when it comes a second time, since making
+them costs as much as a few powers without.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from .backend import G1, GT
+from .combs import Comb
+from .hashing import TO_G2
+from .parameters import Parameters
+
+CREDENTIALS_KEPT: Final = 256
+"""Credentials with their combs: some 0.4 MB each, of which the elements of GT are most."""
+
+POINTS_KEPT: Final = 8192
+"""Credentials of which only the point F(c) is kept: some 300 bytes each."""
+
+
+class PreparedCredential:
+    """One credential's bases."""
+
+    __slots__ = ("_identity", "_parameters", "_part_comb", "_tag_comb", "f", "used")
+
+    def __init__(self, parameters: Parameters, identity: bytes, f: G1) -> None:
+        self._parameters = parameters
+        self._identity = identity
+        self._part_comb: Comb[G1] | None = None
+        self._tag_comb: Comb[GT] | None = None
+        self.f = f
+        self.used = 0
+
+    def part(self, exponent: int, digits: bytes) -> G1:
+        """F(c)**b"""
+        group = self._parameters.groups.g1
+        if self._part_comb is None:
+            if self.used < 2:
+                return group.power(self.f, exponent)
+            self._part_comb = Comb(self.f, group.multiply)
+        return self._part_comb.power(digits)
+
+    def tag_base(self, h_power: G1, digits: bytes) -> GT:
+        """e(h, H3(c))**b, where `h_power` is h**b."""
+        groups = self._parameters.groups
+        if self._tag_comb is None:
+            h3 = groups.hash_to_g2(self._identity, TO_G2)
+            if self.used < 2:
+                return groups.pair([(h_power, h3)])
+            self._tag_comb = Comb(groups.pair([(self._parameters.h, h3)]), groups.gt.multiply)
+        return self._tag_comb.power(digits)
+
+
+class PreparedCredentials:
+    """The credentials that were used last."""
+
+    def __init__(self, parameters: Parameters, kept: int = CREDENTIALS_KEPT) -> None:
+        assert kept > 0
+        self._parameters = parameters
+        self._kept = kept
+        self._prepared: OrderedDict[bytes, PreparedCredential] = OrderedDict()
+        self._points: OrderedDict[bytes, G1] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._prepared)
+
+    def use(self, identity: bytes) -> PreparedCredential:
+        """The credential, counted as used once more."""
+        found = self._prepared.get(identity)
+        if found is None:
+            found = PreparedCredential(self._parameters, identity, self.point(identity))
+            self._prepared[identity] = found
+            if len(self._prepared) > self._kept:
+                self._prepared.popitem(last=False)
+        else:
+            self._prepared.move_to_end(identity)
+        found.used += 1
+        return found
+
+    def point(self, identity: bytes) -> G1:
+        """F(c)."""
+        point = self._points.get(identity)
+        if point is None:
+            point = self._points[identity] = self._parameters.in_g1(identity)
+            if len(self._points) > POINTS_KEPT:
+                self._points.popitem(last=False)
+        return point

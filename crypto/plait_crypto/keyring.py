@@ -1,0 +1,205 @@
+"""The keyring: what a reader opens with, and what it knows of publishers so far (thesis 5.5.5).
+
+Whatever is wrong with an envelope is one `Unopenable`: no key for it, bytes changed, a signature that is not the
+publisher's or not on this event, an epoch that is over or has not begun, a sequence number that came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from plait_core import Attributes, EventInvalid, Randomness, Value
+from plait_core.duplicates import DuplicateWindow, Sighting
+from plait_core.limits import DUPLICATE_WINDOW
+from plait_core.values import check_attributes
+
+from .contents import Contents, Opened, bound_digest
+from .credentials import Credential
+from .envelope import EVENT, GRANT_BYTES, MEMBER, OPENING, Envelope, Member, kind_of, shape_text
+from .errors import KeyInvalid, SealInvalid, Unopenable
+from .hazmat import Rejected, Scheme, SignatureInvalid, SubscriberPart
+from .hazmat.hashing import derive, digest
+from .hazmat.prepared import CREDENTIALS_KEPT
+from .keys import SubscriberBox, SubscriberKeys
+from .limits import EPOCH_KEYS_MAX
+from .members import OpenSessions
+from .realm import Realm
+from .sealing import KEY_BYTES, NONCE, signed_message
+
+PUBLISHERS_MAX: Final = 65_536
+"""Publishers whose sequence numbers are remembered."""
+
+Chosen: TypeAlias = tuple[Credential, SubscriberPart]
+
+
+class Keyring:
+    """One reader's. Not for several threads at once."""
+
+    def __init__(self, realm: Realm, credentials_kept: int = CREDENTIALS_KEPT) -> None:
+        self.realm = realm
+        self._scheme = Scheme(realm.parameters, credentials_kept)
+        self._keys: list[SubscriberKeys] = []
+        self._seen = DuplicateWindow(DUPLICATE_WINDOW, PUBLISHERS_MAX)
+        self._sessions = OpenSessions(realm)
+
+    def add(self, keys: SubscriberKeys) -> None:
+        """Open with these keys too."""
+        if keys.realm != self.realm.digest:
+            raise KeyInvalid("keys of another realm")
+        shape = self.realm.schema.shape
+        for box in keys.boxes:
+            if len(box.rows) != len(shape):
+                raise KeyInvalid("keys of another schema")
+            if any(each.place >= places for row, places in zip(box.rows, shape, strict=True) for each, _ in row):
+                raise KeyInvalid("keys of another schema")
+        if len(self._keys) >= EPOCH_KEYS_MAX:
+            raise KeyInvalid("too many keys on one ring", hint="forget those of epochs that are over")
+        self._keys.append(keys)
+
+    def forget(self, now_us: int) -> None:
+        """Drop keys of epochs that are over, and sessions whose time is."""
+        first = self.realm.schema.epochs.taken_at(now_us)[0]
+        self._keys = [keys for keys in self._keys if keys.epoch >= first]
+        self._sessions.forget(now_us)
+
+    def epochs(self) -> set[int]:
+        """The epochs that it has keys of."""
+        return {keys.epoch for keys in self._keys}
+
+    def knows(self, envelope: bytes) -> bool:
+        """Whether an event's session is open here. Others need no session; Unopenable if it is no envelope."""
+        return kind_of(envelope) != MEMBER or Member.decode(envelope).head.session in self._sessions
+
+    def open(
+        self, clear: Mapping[str, Value], envelope: bytes, *, now_us: int, randomness: Randomness, bound: bytes = b""
+    ) -> Opened:
+        """The event, or Unopenable. `randomness` is for checking signatures."""
+        try:
+            checked = check_attributes(clear)
+            clear_digest = bound_digest(checked, bound)
+        except (EventInvalid, SealInvalid):
+            raise Unopenable from None
+        kind = kind_of(envelope)
+        if kind == MEMBER:
+            opened = self._sessions.open(Member.decode(envelope), checked, clear_digest, now_us)
+        elif kind == EVENT:
+            opened, _ = self._open(Envelope.decode(envelope), checked, clear_digest, now_us, randomness)
+        else:
+            raise Unopenable
+        if self._seen.see(opened.publisher, opened.sequence) is not Sighting.NEW:
+            raise Unopenable("replayed")
+        return opened
+
+    def begin(self, opening: bytes, *, now_us: int, randomness: Randomness) -> None:
+        """Open a session, so that its events open from now on; or Unopenable. Doing it twice changes nothing."""
+        if kind_of(opening) != OPENING:
+            raise Unopenable
+        if not self._sessions.begun(opening):
+            envelope = Envelope.decode(opening)
+            opened, secret = self._open(envelope, {}, bound_digest({}, b""), now_us, randomness)
+            self._sessions.begin(opening, opened, secret, now_us)
+
+    def _open(
+        self, envelope: Envelope, clear: Attributes, clear_digest: bytes, now_us: int, randomness: Randomness
+    ) -> tuple[Opened, bytes]:
+        head, capsule = envelope.head, envelope.capsule
+        self._check_head(envelope, now_us)
+        try:
+            box, chosen = self._choose(envelope, clear)
+            identities = [self.realm.opens(head.epoch, row, credential) for row, (credential, _) in enumerate(chosen)]
+            using = [
+                (credential.place, identity, part)
+                for (credential, part), identity in zip(chosen, identities, strict=True)
+            ]
+            secret = self._scheme.decapsulate(capsule, head.encode(), box.s4, using)
+            sent = digest(b"sent", head.encode(), shape_text(capsule.shape), capsule.encoded, clear_digest)
+            message = signed_message(sent, envelope.body)
+            body = ChaCha20Poly1305(derive(secret, b"body", b"", KEY_BYTES)).decrypt(NONCE, envelope.body, sent)
+            signature = ChaCha20Poly1305(derive(secret, b"signature", b"", KEY_BYTES)).decrypt(
+                NONCE, envelope.signature, message
+            )
+            contents = Contents.decode(body)
+            attributes = {**clear, **contents.hidden}
+            paths = self._checked_paths(attributes, len(clear) + len(contents.hidden), head.slot, chosen)
+            grant, credentials = self._verify(envelope, paths, signature, message, randomness)
+        except (Rejected, InvalidTag, SignatureInvalid, SealInvalid):
+            raise Unopenable from None
+        named = tuple(zip(self.realm.schema.rows, credentials, strict=True))
+        found = Opened(attributes, contents.payload, head.publisher, head.sequence, head.epoch, grant, named)
+        return found, secret
+
+    def _check_head(self, envelope: Envelope, now_us: int) -> None:
+        head, schema = envelope.head, self.realm.schema
+        if head.realm != self.realm.mark or envelope.capsule.shape != schema.shape:
+            raise Unopenable("another_realm")
+        if head.epoch not in schema.epochs.taken_at(now_us) or head.slot >> schema.epochs.slot_bits:
+            raise Unopenable("stale_epoch")
+
+    def _choose(self, envelope: Envelope, clear: Attributes) -> tuple[SubscriberBox, list[Chosen]]:
+        """A box with a credential on each path of the event: by what is in the clear, by tags where it is hidden."""
+        known = self._known_paths(envelope, clear)
+        tested: dict[tuple[int, Credential], bool] = {}
+
+        def fits(row: int, credential: Credential, part: SubscriberPart) -> bool:
+            if not credential.place:
+                return True
+            labels = known[row]
+            if labels is not None:
+                return labels[credential.place] == credential.label
+            if (row, credential) not in tested:
+                tag = self._scheme.tag(envelope.capsule.ct(row), part.s3)
+                tested[row, credential] = tag == envelope.capsule.tag(row, credential.place)
+            return tested[row, credential]
+
+        for keys in self._keys:
+            for box in keys.boxes if keys.epoch == envelope.head.epoch else ():
+                chosen = []
+                for row, candidates in enumerate(box.rows):
+                    found = next((each for each in candidates if fits(row, *each)), None)
+                    if found is None:
+                        break
+                    chosen.append(found)
+                else:
+                    return box, chosen
+        raise Unopenable("not_covered" if envelope.head.epoch in self.epochs() else "missing_key")
+
+    def _known_paths(self, envelope: Envelope, clear: Attributes) -> list[tuple[bytes, ...] | None]:
+        schema = self.realm.schema
+        known = [tree.path(clear[name]) if name in clear else None for name, tree in schema.trees.items()]
+        return [*known, schema.epochs.path(envelope.head.slot)] if schema.epochs.slot_bits else known
+
+    def _checked_paths(
+        self, attributes: Attributes, count: int, slot: int, chosen: Sequence[Chosen]
+    ) -> tuple[tuple[bytes, ...], ...]:
+        """The paths of what came out, which are those that it was opened by; no attribute is both hidden and clear."""
+        paths = self.realm.schema.paths(attributes, slot)
+        on_path = (labels[each.place] == each.label for labels, (each, _) in zip(paths, chosen, strict=True))
+        if len(attributes) != count or not all(on_path):
+            raise Unopenable
+        return paths
+
+    def _verify(
+        self,
+        envelope: Envelope,
+        paths: tuple[tuple[bytes, ...], ...],
+        signature: bytes,
+        message: bytes,
+        randomness: Randomness,
+    ) -> tuple[int, tuple[Credential, ...]]:
+        """The grant and the credentials that the publisher signed with."""
+        head, rows = envelope.head, len(paths)
+        grant = int.from_bytes(signature[:GRANT_BYTES], "big")
+        places = signature[GRANT_BYTES : GRANT_BYTES + rows]
+        if any(place >= len(labels) for place, labels in zip(places, paths, strict=True)):
+            raise Unopenable
+        credentials = tuple(Credential(place, labels[place]) for place, labels in zip(places, paths, strict=True))
+        identities = [
+            self.realm.signs(head.epoch, head.publisher, grant, row, credential)
+            for row, credential in enumerate(credentials)
+        ]
+        self._scheme.verify(message, identities, signature[GRANT_BYTES + rows :], randomness)
+        return grant, credentials

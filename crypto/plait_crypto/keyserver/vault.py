@@ -1,0 +1,64 @@
+"""The vault: secrets at rest under a passphrase. scrypt makes guesses dear, ChaCha20-Poly1305 keeps it whole.
+
+The costs travel with it, bound to what is inside, and bounded for who reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+from plait_core import Randomness
+
+from ..errors import SealError
+from .limits import SCRYPT_N_MAX
+
+COST_N: Final = 2**16
+"""64 MB and a fifth of a second for each guess (r = 8)."""
+
+_R, _P, _KEY_BYTES, _SALT_BYTES, _NONCE_BYTES = 8, 1, 32, 16, 12
+
+
+class VaultClosed(SealError):
+    """Yours: a wrong passphrase, or a file that is no vault, or was changed. Which of them cannot be told."""
+
+    def __init__(self) -> None:
+        super().__init__("the vault does not open", hint="is it the right passphrase, and the right file?")
+
+
+def close_vault(secrets: bytes, passphrase: str, randomness: Randomness, *, cost_n: int = COST_N) -> str:
+    """The text that is kept at rest."""
+    salt, nonce = _draw(randomness, _SALT_BYTES), _draw(randomness, _NONCE_BYTES)
+    box = ChaCha20Poly1305(_key(passphrase, salt, cost_n)).encrypt(nonce, secrets, _head(cost_n, salt))
+    parts = {"salt": salt, "nonce": nonce, "box": box}
+    return json.dumps({"v": 1, "n": cost_n, **{name: b64encode(part).decode() for name, part in parts.items()}})
+
+
+def open_vault(text: str, passphrase: str) -> bytes:
+    """What is inside, or VaultClosed."""
+    try:
+        given = json.loads(text)
+        cost_n = given["n"]
+        if given["v"] != 1 or type(cost_n) is not int or not 2 <= cost_n <= SCRYPT_N_MAX or cost_n & (cost_n - 1):
+            raise VaultClosed
+        salt, nonce, box = (b64decode(given[name], validate=True) for name in ("salt", "nonce", "box"))
+        return ChaCha20Poly1305(_key(passphrase, salt, cost_n)).decrypt(nonce, box, _head(cost_n, salt))
+    except (ValueError, TypeError, KeyError, RecursionError, InvalidTag):
+        raise VaultClosed from None
+
+
+def _key(passphrase: str, salt: bytes, cost_n: int) -> bytes:
+    return Scrypt(salt=salt, length=_KEY_BYTES, n=cost_n, r=_R, p=_P).derive(passphrase.encode())
+
+
+def _head(cost_n: int, salt: bytes) -> bytes:
+    return b"PLAIT-VAULT-V1" + cost_n.to_bytes(4, "big") + salt
+
+
+def _draw(randomness: Randomness, size: int) -> bytes:
+    return randomness.getrandbits(8 * size).to_bytes(size, "big")

@@ -1,0 +1,65 @@
+"""Every bound of sealed events, by name, with its reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ROWS_MAX: Final = 16
+"""Attributes that guard an event, time included: each costs a pairing and a half to open. The thesis has 16 (5.7)."""
+
+PLACES_MAX: Final = 128
+"""Credentials that one value matches: a number halved 64 times has 65, a text one for each letter of its prefix."""
+
+NUMBER_BITS_MAX: Final = 64
+"""Halvings of one number: a range of 64 bits needs 126 credentials, two milliseconds of issuing each."""
+
+SLOT_BITS_MAX: Final = 24
+"""Halvings of an epoch: seconds of half a year (thesis 5.5.7 has 22 for a month)."""
+
+HOLES_MAX: Final = 64
+"""Excluded values that one range is cut at: each may double its credentials."""
+
+CREDENTIALS_MAX: Final = 512
+"""Credentials of one conjunction: a second of the key server's time, and 150 KB of keys."""
+
+SCHEMA_TEXT_MAX: Final = 1024 * 1024
+"""Characters of a schema: fifteen enumerations of a thousand words fit."""
+
+BOXES_MAX: Final = 64
+"""Conjunctions of one grant: as many sets of keys."""
+
+KEYS_BYTES_MAX: Final = 8 * 1024 * 1024
+"""One holder's keys for one epoch, encoded."""
+
+LABEL_BYTES_MAX: Final = 16 * 1024 + 1
+"""A credential's label: the longest is a whole text value."""
+
+BODY_BYTES_MAX: Final = 1024 * 1024 + 64 * 1024 + 32
+"""The encrypted part of an envelope: the largest payload, all attributes, and what encryption adds."""
+
+BATCH_MAX: Final = 64
+"""Events under one root: their proofs are six digests, and a signature costs each a microsecond or two."""
+
+SESSION_EVENTS_MAX: Final = 65_536
+"""Events under one encapsulated key: 8 KB of memory at each reader to refuse repeated ones."""
+
+SESSION_US_MAX: Final = 60_000_000
+"""Microseconds that one encapsulated key is used: what a stolen session costs at most."""
+
+SESSIONS_SEALED_MAX: Final = 256
+"""Sessions that a publisher keeps open: one for each vector of credentials it uses at once."""
+
+SESSIONS_OPENED_MAX: Final = 1024
+"""Sessions that a reader keeps keys of: ten MB with their bitmaps."""
+
+SESSIONS_ROUTED_MAX: Final = 4096
+"""Sessions of which a broker keeps the capsule."""
+
+TAGS_KEPT: Final = 65_536
+"""Results of tag tests that a broker keeps: 16 bytes each, and some 200 to find them by."""
+
+EPOCH_KEYS_MAX: Final = 64
+"""Sets of keys that one keyring holds at a time, over all grants and epochs."""
+
+HOLDERS_MAX: Final = 1_000_000
+"""Revoked holders that an authority remembers."""

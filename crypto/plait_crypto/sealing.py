@@ -1,0 +1,137 @@
+"""Sealing an event with a key of its own (thesis 5.5.4): for holders of matching credentials, signed by its publisher.
+
+The signature covers all that is sent: head, attributes in the clear and what else is bound, group elements and
+ciphertext. It travels encrypted, so that nobody outside learns by trying which credential a publisher signed with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from plait_core import Attributes, Randomness, Value
+
+from .contents import Contents, bound_digest, split
+from .envelope import EVENT, GRANT_BYTES, Envelope, Head, shape_text
+from .errors import KeyInvalid, KeyMissing
+from .hazmat import PublisherPair, Scheme
+from .hazmat.hashing import derive, digest
+from .hazmat.prepared import CREDENTIALS_KEPT
+from .keys import PublisherKeys, Row
+from .limits import EPOCH_KEYS_MAX
+from .realm import Realm
+
+KEY_BYTES: Final = 32
+NONCE: Final = bytes(12)
+"""Each of these keys encrypts once, so the nonce may be the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An event to seal. `hidden` names the attributes that only readers see; None hides all.
+
+    `bound` is whatever else in the clear must not be changed: its reader has to give the same.
+    """
+
+    attributes: Mapping[str, Value]
+    payload: bytes = b""
+    sequence: int = 0
+    hidden: Collection[str] | None = None
+    bound: bytes = b""
+
+    def split(self) -> tuple[Attributes, Attributes]:
+        """The attributes that are hidden, and those in the clear."""
+        return split(self.attributes, frozenset(self.attributes if self.hidden is None else self.hidden))
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A sealed event: what travels in the clear, and the envelope."""
+
+    clear: Attributes
+    envelope: bytes
+
+
+class Sealer:
+    """One publisher's. Not for several threads at once."""
+
+    def __init__(self, realm: Realm, publisher: int, credentials_kept: int = CREDENTIALS_KEPT) -> None:
+        self.realm = realm
+        self.publisher = publisher
+        self._scheme = Scheme(realm.parameters, credentials_kept)
+        self._keys: dict[int, PublisherKeys] = {}
+
+    def add(self, keys: PublisherKeys) -> None:
+        """Use these keys in their epoch, in place of any others."""
+        if keys.realm != self.realm.digest or keys.publisher != self.publisher:
+            raise KeyInvalid("keys of another realm or publisher")
+        if any(len(box) != len(self.realm.schema.rows) for box in keys.boxes):
+            raise KeyInvalid("keys of another schema")
+        self._keys[keys.epoch] = keys
+        while len(self._keys) > EPOCH_KEYS_MAX:
+            del self._keys[min(self._keys)]
+
+    def seal(self, draft: Draft, *, now_us: int, randomness: Randomness) -> Sealed:
+        """The event, sealed under the keys of the epoch that it is."""
+        hidden, clear = draft.split()
+        contents = Contents(hidden, draft.payload)
+        clear_digest = bound_digest(clear, draft.bound)
+        envelope, _ = self.envelope(
+            EVENT, {**clear, **hidden}, contents, draft.sequence, clear_digest, now_us, randomness
+        )
+        return Sealed(clear, envelope.encode())
+
+    def envelope(
+        self,
+        kind: int,
+        attributes: Attributes,
+        contents: Contents,
+        sequence: int,
+        clear_digest: bytes,
+        now_us: int,
+        randomness: Randomness,
+    ) -> tuple[Envelope, bytes]:
+        """An envelope of any kind, and the secret that it carries."""
+        schema = self.realm.schema
+        epoch, slot = schema.epochs.epoch_at(now_us), schema.epochs.slot_at(now_us)
+        paths = schema.paths(attributes, slot)
+        grant, places, pairs = self._signing(epoch, paths)
+        head = Head(kind, self.realm.mark, epoch, slot, self.publisher, sequence)
+        identities = self.realm.sealed_for(epoch, paths)
+        capsule, secret = self._scheme.encapsulate(identities, head.encode(), randomness)
+        sent = digest(b"sent", head.encode(), shape_text(capsule.shape), capsule.encoded, clear_digest)
+        body = ChaCha20Poly1305(derive(secret, b"body", b"", KEY_BYTES)).encrypt(NONCE, contents.encode(), sent)
+        message = signed_message(sent, body)
+        signature = self._scheme.sign(message, pairs, randomness)
+        box = grant.to_bytes(GRANT_BYTES, "big") + bytes(places) + signature
+        cipher = ChaCha20Poly1305(derive(secret, b"signature", b"", KEY_BYTES))
+        return Envelope(head, capsule, cipher.encrypt(NONCE, box, message), body), secret
+
+    def _signing(
+        self, epoch: int, paths: tuple[tuple[bytes, ...], ...]
+    ) -> tuple[int, tuple[int, ...], list[PublisherPair]]:
+        """A grant whose credentials cover the paths, where they lie on them, and their keys."""
+        keys = self._keys.get(epoch)
+        if keys is None:
+            raise KeyMissing(f"no publisher keys for epoch {epoch}", hint="keys are renewed before an epoch begins")
+        for grant, box in enumerate(keys.boxes):
+            chosen = [_on_path(row, labels) for row, labels in zip(box, paths, strict=True)]
+            found = [each for each in chosen if each is not None]
+            if len(found) == len(chosen):
+                return grant, tuple(place for place, _ in found), [pair for _, pair in found]
+        raise KeyMissing("no grant of this publisher covers the event", hint="ask the authority for a wider filter")
+
+
+def signed_message(sent: bytes, body: bytes) -> bytes:
+    """What a signature is on."""
+    return digest(b"signed", sent, body)
+
+
+def _on_path(row: Row[PublisherPair], labels: tuple[bytes, ...]) -> tuple[int, PublisherPair] | None:
+    for credential, pair in row:
+        if labels[credential.place] == credential.label:
+            return credential.place, pair
+    return None

@@ -1,0 +1,148 @@
+"""Who is who: an authority of the key server's own signs its holders' certificates, and its replicas' for their hosts.
+
+Its key is in the vault. A holder's certificate names the holder, which the server writes: nothing that a request says
+about its sender is believed, only its public key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from plait_crypto import SealInvalid
+
+AUTHORITY_LIFE: Final = timedelta(days=3650)
+HOLDER_LIFE: Final = timedelta(days=365)
+"""After it a holder enrols anew; until then revocation and policy decide, which are asked at each issue."""
+
+SERVICE_LIFE: Final = timedelta(days=90)
+"""A replica draws a new one each time that it starts."""
+
+_SKEW: Final = timedelta(minutes=5)
+"""Clocks differ: certificates are good from a little before they are made."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, repr=False)
+class CertificateAuthority:
+    """A key and its certificate, both PEM."""
+
+    key: str
+    certificate: str
+
+    @classmethod
+    def new(cls, now_us: int) -> CertificateAuthority:
+        """A new one."""
+        key = new_key()
+        name = _name("Plait key server")
+        builder = _begun(name, name, key.public_key(), now_us, AUTHORITY_LIFE)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        return cls(key_pem(key), _pem(builder.sign(key, hashes.SHA256())))
+
+    def certify_holder(self, holder: str, request: str, now_us: int) -> str:
+        """A certificate for the key of a request, PEM; SealInvalid if it is no request of whoever has that key."""
+        try:
+            asked = x509.load_pem_x509_csr(request.encode())
+            public = asked.public_key()
+            sound = asked.is_signature_valid and isinstance(public, ec.EllipticCurvePublicKey)
+        except Exception:  # noqa: BLE001, RUF100 - what foreign bytes make the library raise has no common root
+            sound = False
+        if not sound:
+            raise SealInvalid("no certificate request", hint="PKCS #10 in PEM, of a P-256 key")
+        assert isinstance(public, ec.EllipticCurvePublicKey)
+        return self._signed(holder, public, now_us, HOLDER_LIFE, ExtendedKeyUsageOID.CLIENT_AUTH, ())
+
+    def certify_service(self, hosts: Sequence[str], now_us: int) -> tuple[str, str]:
+        """A new key and its certificate for a server at these hosts, both PEM."""
+        key = new_key()
+        names = tuple(_host(host) for host in hosts)
+        usage = ExtendedKeyUsageOID.SERVER_AUTH
+        return key_pem(key), self._signed("plait keyserver", key.public_key(), now_us, SERVICE_LIFE, usage, names)
+
+    def _signed(
+        self,
+        name: str,
+        public: ec.EllipticCurvePublicKey,
+        now_us: int,
+        life: timedelta,
+        usage: x509.ObjectIdentifier,
+        hosts: tuple[x509.GeneralName, ...],
+    ) -> str:
+        issuer = x509.load_pem_x509_certificate(self.certificate.encode())
+        key = serialization.load_pem_private_key(self.key.encode(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        builder = _begun(_name(name), issuer.subject, public, now_us, life)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+        builder = builder.add_extension(identifier, critical=False)
+        if hosts:
+            builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+        return _pem(builder.sign(key, hashes.SHA256()))
+
+
+def new_key() -> ec.EllipticCurvePrivateKey:
+    """A P-256 key: every TLS library speaks it."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def key_pem(key: ec.EllipticCurvePrivateKey) -> str:
+    """A key, PEM, without a password."""
+    form, encryption = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, form, encryption).decode()
+
+
+def request_for(key: ec.EllipticCurvePrivateKey) -> str:
+    """A certificate request for a key, PEM. It names nobody: the server knows by the token who it is."""
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
+    return request.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _begun(
+    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, now_us: int, life: timedelta
+) -> x509.CertificateBuilder:
+    now = _EPOCH + timedelta(microseconds=now_us)
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
+    builder = builder.serial_number(x509.random_serial_number())
+    return builder.not_valid_before(now - _SKEW).not_valid_after(now + life)
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()

@@ -1,0 +1,137 @@
+"""The other end of a key server: enrols, asks for the realm and for keys. Any replica will do: they are tried in turn.
+
+One connection for each question; a certificate and its key are texts, so that nothing here needs files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from base64 import b64decode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from plait_core import Filter
+from plait_crypto import PublisherKeys, Realm, Schema, SealError, SubscriberKeys
+from plait_crypto.hazmat import ArkworksGroups, Parameters, PointInvalid
+from plait_crypto.keyserver import Enrol, IssueKeys, Refusal, ShowRealm
+from plait_crypto.keyserver.asking import Ask, AskInvalid, ask_line, read_reply
+from plait_crypto.keyserver.limits import REPLY_BYTES_MAX
+
+from .certificates import key_pem, new_key, request_for
+from .service import load_pair
+
+ANSWER_S: Final = 20.0
+"""To connect, ask and hear: a thousand credentials take two seconds to issue, after others' that wait."""
+
+
+class Unreachable(SealError):
+    """No replica answers."""
+
+    retryable = True
+
+
+@dataclass(frozen=True, repr=False)
+class Identity:
+    """A holder's certificate and its key, PEM."""
+
+    key: str
+    certificate: str
+
+    def to_pem(self) -> str:
+        """One file with both."""
+        return self.key + self.certificate
+
+    @classmethod
+    def from_pem(cls, text: str) -> Identity:
+        """What `to_pem` wrote."""
+        at = text.find("-----BEGIN CERTIFICATE-----")
+        if at <= 0:
+            raise SealError("no key with its certificate", hint="what `plait keys issue --token` wrote")
+        return cls(text[:at], text[at:])
+
+
+@dataclass(frozen=True)
+class RealmNow:
+    """A realm, and the epochs that keys are issued for."""
+
+    realm: Realm
+    epochs: tuple[int, ...]
+    now_us: int
+    """By the server's clock."""
+
+
+class KeyClient:
+    """Asks the replicas at these addresses, whose certificates an authority has signed."""
+
+    def __init__(self, addresses: Sequence[tuple[str, int]], authority: str, identity: Identity | None = None) -> None:
+        assert addresses, "somebody has to be asked"
+        self._addresses = list(addresses)
+        self._authority = authority
+        self.identity = identity
+
+    async def realm(self) -> RealmNow:
+        """The realm that keys are issued in."""
+        reply = await self._ask(ShowRealm())
+        try:
+            parameters = Parameters.decode(ArkworksGroups(), b64decode(reply["parameters"]))
+            realm = Realm(parameters, Schema.from_json(reply["schema"]))
+            return RealmNow(realm, tuple(int(epoch) for epoch in reply["epochs"]), int(reply["now_us"]))
+        except (KeyError, ValueError, TypeError, PointInvalid):
+            raise AskInvalid("an answer without a realm") from None
+
+    async def enrol(self, token: str) -> Identity:
+        """Draw a key and have it certified. A token is good once: keep what comes back."""
+        key = new_key()
+        reply = await self._ask(Enrol(token, request_for(key)))
+        self.identity = Identity(key_pem(key), str(reply.get("certificate")))
+        return self.identity
+
+    async def subscriber_keys(
+        self, realm: Realm, filter: Filter, epoch: int, slots: tuple[int, int] | None = None
+    ) -> SubscriberKeys:
+        """Keys to open what a filter matches."""
+        reply = await self._ask(IssueKeys("subscriber", filter, epoch, slots=slots))
+        return SubscriberKeys.decode(realm.parameters.groups, _keys(reply))
+
+    async def publisher_keys(
+        self, realm: Realm, filter: Filter, epoch: int, instance: int, slots: tuple[int, int] | None = None
+    ) -> PublisherKeys:
+        """Keys to seal what a filter matches, as one process of the holder."""
+        reply = await self._ask(IssueKeys("publisher", filter, epoch, instance, slots))
+        return PublisherKeys.decode(realm.parameters.groups, _keys(reply))
+
+    async def _ask(self, ask: Ask) -> dict[str, Any]:
+        failure: Exception | None = None
+        for host, port in list(self._addresses):
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    return await self._ask_at(host, port, ask)
+            except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+                failure = error
+            except Refusal as refusal:
+                if refusal.code != "busy":
+                    raise
+                failure = refusal
+            self._addresses.append(self._addresses.pop(0))  # begin with another one next time
+        raise Unreachable(f"no key server answers: {failure}", hint="is `plait keyserver` running there?") from failure
+
+    async def _ask_at(self, host: str, port: int, ask: Ask) -> dict[str, Any]:
+        context = ssl.create_default_context(cadata=self._authority)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        if self.identity is not None:
+            load_pair(context, self.identity.key, self.identity.certificate)
+        reader, writer = await asyncio.open_connection(host, port, ssl=context, limit=REPLY_BYTES_MAX)
+        try:
+            writer.write(ask_line(ask))
+            return read_reply(await reader.readuntil(b"\n"))
+        finally:
+            writer.close()
+
+
+def _keys(reply: dict[str, Any]) -> bytes:
+    try:
+        return b64decode(reply["keys"], validate=True)
+    except (KeyError, ValueError, TypeError):
+        raise AskInvalid("an answer without keys") from None

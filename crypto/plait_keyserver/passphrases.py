@@ -1,0 +1,31 @@
+"""Where a passphrase comes from: a file, the environment, or whoever sits at the terminal. Never the command line,
+which others on the machine can read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+VARIABLE: Final = "PLAIT_KEYS_PASSPHRASE"
+
+CHARS_MIN: Final = 12
+"""Of a new one: shorter ones are guessed, whatever scrypt costs."""
+
+
+def passphrase(file: Path | None, *, new: bool = False, what: str = "Passphrase") -> str:
+    """The passphrase; UsageError when there is none, or a new one is too short."""
+    if file is not None:
+        found = file.read_text().rstrip("\r\n")
+    elif VARIABLE in os.environ:
+        found = os.environ[VARIABLE]
+    elif sys.stdin.isatty():
+        found = click.prompt(what, hide_input=True, confirmation_prompt=new, err=True)
+    else:
+        raise click.UsageError(f"no passphrase: give --passphrase-file FILE, or set {VARIABLE}")
+    if new and len(found) < CHARS_MIN:
+        raise click.UsageError(f"a passphrase of {len(found)} characters: {CHARS_MIN} at least")
+    return found

@@ -1,0 +1,114 @@
+"""Rings: keys in use by one process of a holder. Pairings run in a thread of the ring's own, never on the event loop.
+
+What costs no pairing is done at once where the thread is idle: handing an event over and back takes longer than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Generic, TypeVar
+
+from plait_core import Attributes, Randomness
+from plait_crypto import (
+    Draft,
+    Keyring,
+    Opened,
+    ParcelReader,
+    ParcelSealer,
+    PublisherKeys,
+    Realm,
+    Sealer,
+    SessionSealer,
+    SubscriberKeys,
+)
+
+WAITING_MAX: Final = 256
+"""Events at a ring's thread: who brings more waits for room, which at 20 ms an event is five seconds."""
+
+Clock = Callable[[], int]
+R = TypeVar("R")
+K = TypeVar("K", PublisherKeys, SubscriberKeys)
+
+
+def wall_clock_us() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class _Ring(Generic[K]):
+    def __init__(self, realm: Realm, now_us: Clock, randomness: Randomness | None, name: str) -> None:
+        self.realm = realm
+        self._now_us = now_us
+        self._randomness = randomness if randomness is not None else random.SystemRandom()
+        self._thread = ThreadPoolExecutor(1, name)
+        self._room = asyncio.Semaphore(WAITING_MAX)
+        self._busy = 0
+
+    def close(self) -> None:
+        """End its thread; what it has begun it ends."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def add(self, keys: K) -> None:
+        """Use these keys too, in their epoch."""
+        await self._run(lambda: self._add(keys))
+
+    def _add(self, keys: K) -> None:
+        raise NotImplementedError
+
+    async def _run(self, work: Callable[[], R]) -> R:
+        """In the thread, in the order of the calls."""
+        async with self._room:
+            self._busy += 1
+            running = asyncio.get_running_loop().run_in_executor(self._thread, work)
+            running.add_done_callback(self._done)  # not when the caller gives up: then it still runs
+            return await running
+
+    def _done(self, running: asyncio.Future[R]) -> None:
+        self._busy -= 1
+
+
+class PublisherRing(_Ring[PublisherKeys]):
+    """Seals for one process of a publisher. One grant: its keys cover one filter."""
+
+    def __init__(
+        self, realm: Realm, publisher: int, *, now_us: Clock = wall_clock_us, randomness: Randomness | None = None
+    ) -> None:
+        super().__init__(realm, now_us, randomness, "plait-sealing")
+        self._sealer = Sealer(realm, publisher)
+        self._parcels = ParcelSealer(SessionSealer(self._sealer))
+
+    async def seal(self, draft: Draft) -> tuple[Attributes, bytes]:
+        """Attributes in the clear, and the payload; KeyMissing where the keys do not reach."""
+        return await self._run(
+            lambda: self._parcels.seal(draft, now_us=self._now_us(), randomness=self._randomness),
+        )
+
+    def _add(self, keys: PublisherKeys) -> None:
+        self._sealer.add(keys)
+
+
+class SubscriberRing(_Ring[SubscriberKeys]):
+    """Opens for one subscription: what was opened for it before is a replay."""
+
+    def __init__(self, realm: Realm, *, now_us: Clock = wall_clock_us, randomness: Randomness | None = None) -> None:
+        super().__init__(realm, now_us, randomness, "plait-unsealing")
+        self._keyring = Keyring(realm)
+        self._parcels = ParcelReader(self._keyring)
+
+    async def open(self, clear: Attributes, payload: bytes, bound: bytes = b"") -> Opened:
+        """The event, or Unopenable."""
+        if not self._busy and self._parcels.cheap(payload):
+            return self._open(clear, payload, bound)
+        return await self._run(lambda: self._open(clear, payload, bound))
+
+    def _open(self, clear: Attributes, payload: bytes, bound: bytes) -> Opened:
+        return self._parcels.open(clear, payload, now_us=self._now_us(), randomness=self._randomness, bound=bound)
+
+    def _add(self, keys: SubscriberKeys) -> None:
+        self._keyring.forget(self._now_us())
+        self._keyring.add(keys)
+        self._parcels.renewed()

@@ -1,0 +1,51 @@
+"""Regenerate a figure of thesis 2.8: python -m plait_lab.peers figure27 | figure28 | figure29 | figure210
+
+Writes a table (CSV) and a plot (PNG, which needs matplotlib) to a folder, for the thesis' variant beside ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .drawing import RESULTS, Row, draw, read_table, write_table
+from .figures import FIGURES, Sizes
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play, print, and write."""
+    parser = argparse.ArgumentParser(prog="python -m plait_lab.peers", description=__doc__)
+    parser.add_argument("figure", choices=FIGURES)
+    parser.add_argument("--peers", type=int, help="of our variant")
+    parser.add_argument("--thesis-peers", type=int, help="of the thesis' variant")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--into", type=Path, default=RESULTS, help="a folder")
+    parser.add_argument("--draw", action="store_true", help="only draw the table that is there")
+    options = parser.parse_args(arguments)
+    figure = FIGURES[options.figure]
+    table, plot = options.into / f"peers_{options.figure}.csv", options.into / f"peers_{options.figure}.png"
+    ours = options.peers or figure.sizes.plait
+    theirs = options.thesis_peers or (min(options.peers, figure.sizes.thesis) if options.peers else figure.sizes.thesis)
+    rows: list[Row] = []
+    if options.draw:
+        rows.extend(read_table(table))
+    else:
+        begin = time.monotonic()
+        for row in figure.rows(Sizes(ours, theirs, options.seed)):
+            rows.append(row)
+            shown = " ".join(f"{k}={v:.3f}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items())
+            print(f"{time.monotonic() - begin:6.1f} s  {shown}", flush=True)
+            write_table(rows, table)  # what is there so far: some of these run for minutes
+        memory_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"{len(rows)} rows in {time.monotonic() - begin:.0f} s, {memory_mib:.0f} MiB at most")
+    title = f"{figure.title}: peers without brokers, the thesis' variant and ours"
+    if not draw(figure.panels(rows), title, plot):
+        print(f"no plot: matplotlib is not installed; install it, then add --draw to draw {table.name} alone")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,139 @@
+"""Virtual time for peers: one heap of frames on their way and periods to come, in a plane where distance is delay.
+
+Frames travel as the objects they are; a property test holds that their bytes say the same. What a peer sends to one
+that is gone vanishes, as it does when a host dies: nobody is told. Same seed, same run.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from random import Random
+from typing import Final, TypeAlias
+
+from plait_core.wire.peer_frames import PeerFrame, Profile
+from plait_peer import Confirmed, Deliver, Peer, PeerId
+
+DELAY_S: Final = 0.005
+"""Between two peers at one place."""
+DIAGONAL_S: Final = 0.1
+"""Added from one corner of the plane to the other."""
+
+Blocked: TypeAlias = Callable[[PeerId, PeerId], bool]
+
+
+class World:
+    """All peers, and what is on its way between them."""
+
+    def __init__(self, seed: int | str) -> None:
+        self.rng = Random(f"peers/{seed}")
+        self.now = 0.0
+        self.steps = 0
+        self.peers: dict[PeerId, Peer] = {}
+        self.paused: dict[PeerId, list[tuple[PeerId, PeerFrame]]] = {}
+        self.blocked: Blocked | None = None
+        self.loss = 0.0
+        self.delivered: Callable[[PeerId, Deliver], None] | None = None
+        self.sent: Callable[[PeerId, PeerId, PeerFrame], PeerFrame | None] | None = None
+        """Sees, may change and may swallow what is sent: watchers and liars."""
+        self._places: dict[PeerId, tuple[float, float]] = {}
+        self._heap: list[tuple[float, int, PeerId, PeerId, PeerFrame | None]] = []
+        self._order = 0
+
+    # --- who is there -----------------------------------------------------------------------------------------------
+
+    def add(self, peer: Peer, place: tuple[float, float] | None = None) -> None:
+        """A peer begins."""
+        assert peer.id not in self.peers, "ids are never used again"
+        self.peers[peer.id] = peer
+        self._places[peer.id] = place or (self.rng.random(), self.rng.random())
+        self._push(peer.next_deadline(), peer.id, 0, None)
+
+    def join(self, peer: Peer, contacts: int = 5, place: tuple[float, float] | None = None) -> None:
+        """A peer begins, and knows a few of those who are there."""
+        others = list(self.peers.values())
+        self.add(peer, place)
+        known: list[Profile] = [each.me.profile for each in self.rng.sample(others, min(contacts, len(others)))]
+        peer.join(known, self.now)
+
+    def crash(self, peer: PeerId) -> None:
+        """A peer is gone, and nobody is told."""
+        del self.peers[peer]
+        self.paused.pop(peer, None)
+
+    def pause(self, peer: PeerId) -> None:
+        """A peer stands still; what comes waits."""
+        self.paused[peer] = []
+
+    def resume(self, peer: PeerId) -> None:
+        """It goes on, with all that has come."""
+        for sender, frame in self.paused.pop(peer):
+            self.peers[peer].receive(sender, frame, self.now)
+        self._push(self.now, peer, 0, None)
+        self.flush(peer)
+
+    def delay_s(self, one: PeerId, other: PeerId) -> float:
+        """How long a frame takes."""
+        a, b = self._places[one], self._places[other]
+        return DELAY_S + DIAGONAL_S * math.hypot(a[0] - b[0], a[1] - b[1]) / math.sqrt(2)
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def run(self, until: float) -> None:
+        """Let everything happen that is due by then."""
+        heap, peers, paused = self._heap, self.peers, self.paused
+        while heap and heap[0][0] <= until:
+            now, _, to, sender, frame = heapq.heappop(heap)
+            self.now = now
+            peer = peers.get(to)
+            if peer is None:
+                continue
+            if to in paused:
+                if frame is not None:
+                    paused[to].append((sender, frame))
+                continue
+            self.steps += 1
+            if frame is not None:
+                peer.receive(sender, frame, now)
+            elif peer.next_deadline() <= now:
+                peer.tick(now)
+                self._push(peer.next_deadline(), to, 0, None)
+            if peer.me.out:
+                self.flush(to)
+        self.now = until
+
+    def flush(self, sender: PeerId) -> None:
+        """Carry out what a peer asks for."""
+        for output in self.peers[sender].take_output():
+            if isinstance(output, Deliver):
+                if self.delivered is not None:
+                    self.delivered(sender, output)
+                continue
+            if isinstance(output, Confirmed):
+                continue
+            to, frame = output.to, output.frame
+            if self.sent is not None:
+                changed = self.sent(sender, to, frame)
+                if changed is None:
+                    continue
+                frame = changed
+            self.send(sender, to, frame)
+
+    def send(self, sender: PeerId, to: PeerId, frame: PeerFrame) -> None:
+        """Bring a frame on its way, if there is one."""
+        if to not in self.peers or (self.blocked is not None and self.blocked(sender, to)):
+            return
+        if self.loss and self.rng.random() < self.loss:
+            return
+        self._push(self.now + self.delay_s(sender, to), to, sender, frame)
+
+    def publish(self, publisher: PeerId, dz: str) -> int:
+        """A publisher says something."""
+        number = self.peers[publisher].publish(dz, b"", self.now)
+        self.flush(publisher)
+        return number
+
+    def _push(self, when: float, to: PeerId, sender: PeerId, frame: PeerFrame | None) -> None:
+        self._order += 1
+        heapq.heappush(self._heap, (when, self._order, to, sender, frame))

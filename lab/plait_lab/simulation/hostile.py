@@ -1,0 +1,252 @@
+"""One hostile broker among honest ones: SCORECARD S3 on random graphs.
+
+It runs the production code, holds the overlay's secret, and answers what it is asked; but what leaves it is first gone
+over by an attack. Between honest brokers that can reach each other without it, everything must hold as if it were not
+there: all that is published arrives, once, in order, unchanged, and nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+from typing import ClassVar, Final, TypeAlias
+
+from plait_broker.overlay import Arrival
+from plait_core.events import Event
+from plait_core.wire import Destination, Forward, Frame, encode_block
+from plait_core.wire.overlay_frames import Detour, Heard, Offer, Outcome, Sheet, Skip, Took, Want
+
+from .overlay_nodes import Node, Pipe
+from .overlays import World
+
+AGAIN_SHARE: Final = 0.1
+"""Of what it says, what it says again."""
+
+GRUDGE_S: Final = 0.3
+"""Between two frames that it makes up."""
+
+Attack: TypeAlias = Callable[["HostileWorld", Node, Frame], Iterator[Frame]]
+"""A frame that leaves the hostile broker; what leaves it instead."""
+
+
+def _passes_through(node: Node, frame: Frame) -> bool:
+    assert node.overlay is not None
+    me = node.overlay.me
+    if isinstance(frame, Forward):
+        return frame.path[:1] != (me,)
+    if isinstance(frame, Detour):
+        return frame.route[0] != me
+    return isinstance(frame, Want | Heard | Took | Skip | Outcome) and frame.source != me
+
+
+def drop(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It loses all that passes through."""
+    if not _passes_through(node, frame):
+        yield frame
+
+
+def drop_some(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It loses half of it."""
+    if not _passes_through(node, frame) or world.rng.random() < 0.5:
+        yield frame
+
+
+def drop_events(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It loses events, and is otherwise as one would wish."""
+    if not isinstance(frame, Forward | Detour) or not _passes_through(node, frame):
+        yield frame
+
+
+def sinkhole(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It claims to be next to everyone, and loses what comes."""
+    assert node.overlay is not None
+    if isinstance(frame, Sheet) and frame.origin == node.overlay.me:
+        frame = node.overlay.trust.sign(replace(frame, delays_us=(1,) * len(frame.delays_us)))
+    yield from drop(world, node, frame)
+
+
+def tamper(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It changes all that passes through, and all that floods."""
+    yield _changed(frame, world.rng) if _passes_through(node, frame) or isinstance(frame, Sheet | Offer) else frame
+
+
+def tamper_events(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It changes events, and is otherwise as one would wish."""
+    yield _changed(frame, world.rng) if isinstance(frame, Forward) and _passes_through(node, frame) else frame
+
+
+def replay(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It says much of it again later, of what passes through and of its own."""
+    yield frame
+    if world.rng.random() < AGAIN_SHARE:
+        world.memory.append(frame)
+        if len(world.memory) > 50:
+            yield world.memory.pop(world.rng.randrange(len(world.memory)))
+
+
+def reorder(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It holds back what passes through, and lets it go in another order."""
+    if not _passes_through(node, frame):
+        yield frame
+        return
+    world.memory.append(frame)
+    if len(world.memory) > 20:
+        yield world.memory.pop(world.rng.randrange(len(world.memory)))
+
+
+def forge(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It adds frames in the names of others to all that it says."""
+    yield frame
+    if world.timeline.now >= world.forge_at:
+        world.forge_at = world.timeline.now + GRUDGE_S
+        yield _forgery(world, node)
+
+
+ATTACKS: Final[dict[str, Attack]] = {
+    attack.__name__: attack
+    for attack in (drop, drop_some, drop_events, sinkhole, tamper, tamper_events, replay, reorder, forge)
+}
+
+
+def _changed(frame: Frame, rng: Random) -> Frame:
+    match frame:
+        case Sheet():
+            return replace(frame, version=frame.version + 1, neighbours=(), delays_us=())
+        case Offer():
+            return replace(frame, version=frame.version + 1, filter="" if frame.filter else "x >= 0")
+        case Want():
+            return replace(frame, removed=frame.added, added=(), filters=())
+        case Heard():
+            return replace(frame, version=frame.version + 1)
+        case Took():
+            return replace(frame, up_to=frame.up_to + 5, missing=())
+        case Skip():
+            return replace(frame, up_to=frame.up_to + 5)
+        case Outcome():
+            return replace(frame, code="" if frame.code else "gone")
+        case Detour():
+            return replace(frame, frame=frame.frame[:-1] + bytes([frame.frame[-1] ^ 1]))
+        case Forward():
+            block = bytearray(frame.block)
+            block[rng.randrange(len(block) - 20, len(block))] ^= 1
+            return Forward(frame.tid, frame.delay_us, frame.flags, frame.path, frame.destinations, bytes(block))
+    return frame
+
+
+def _forgery(world: HostileWorld, node: Node) -> Frame:
+    """Something that another broker never said."""
+    rng = world.rng
+    honest = [other.overlay for other in world.nodes if other is not node and other.overlay is not None]
+    victim, target = rng.choice(honest), rng.choice(honest)
+    far = 2**40 + rng.randrange(1000)
+    block = encode_block(Event({"x": rng.randrange(100), "y": 9}, b"forged", rng.getrandbits(60) + 1, 1, 0))
+    incoming = target.dissemination.incoming.get(victim.me)
+    to = Destination(target.me, (incoming.expected if incoming is not None else None) or 1)
+    return rng.choice(
+        (
+            Sheet(victim.me, far, "victim", (), ()),
+            Offer(victim.me, 1, far, ""),
+            Offer(victim.me, 77, 1, "x >= 0"),
+            Want((target.me,), victim.me, (far,), (0,), True, (), (), ()),
+            Heard(target.me, victim.me, 0, 0, far),
+            Took(target.me, victim.me, far),
+            Skip(target.me, victim.me, far),
+            Outcome(target.me, victim.me, 1, 1, ""),
+            Forward(victim.me, 10, 0, (victim.me,), (to,), block),
+        )
+    )
+
+
+class HostileNode(Node):
+    """A broker that checks what comes; one of them is the hostile one."""
+
+    def arrived_(self, arrival: Arrival) -> None:
+        super().arrived_(arrival)
+        assert isinstance(self.world, HostileWorld)
+        self.world.check_arrival(self, arrival)
+
+
+class HostileWorld(World):
+    """A history with a hostile broker, and without other faults."""
+
+    NODE: ClassVar[type[Node]] = HostileNode
+
+    def __init__(self, seed: int, attack: str) -> None:
+        super().__init__(seed, faults=False)
+        self.on_wire = False
+        self.signed = True
+        for node in self.nodes:
+            node.secret = self.rng.getrandbits(256).to_bytes(32, "big")
+        self.attack = ATTACKS[attack]
+        self.enemy = self.rng.choice(self.nodes)
+        self.memory: list[Frame] = []
+        self.forge_at = 0.0
+        self.disturbed = True
+
+    def carry(self, node: Node, link: int, data: bytes | Frame) -> None:
+        if node is not self.enemy or node.overlay is None or isinstance(data, bytes):
+            super().carry(node, link, data)
+            return
+        for frame in self.attack(self, node, data):
+            super().carry(node, link, frame)
+
+    def check_arrival(self, node: Node, arrival: Arrival) -> None:
+        """I3: whatever comes to an honest broker in an honest one's name was published there, to the bit."""
+        frame = arrival.frame
+        root = self.ids.get(arrival.root)
+        if node is self.enemy or root is self.enemy:
+            return
+        said = self.said.get((frame.publisher, frame.sequence))
+        if said is None or said.root is not root or said.block != bytes(frame.block):
+            self.complain(f"I3: {node.name} got what {root.name if root else 'nobody'} never published")
+
+    def judge(self) -> None:
+        friends = self._friends()
+        for id, said in self.said.items():
+            if said.root is self.enemy:
+                continue
+            for node, _ in said.owed:
+                friend = node is not self.enemy and friends[said.root.number] == friends[node.number]
+                if friend and not node.arrived.get(id):
+                    self.complain(f"I1: {node.name} never got {id} of {said.root.name}, published at {said.at:.3f}")
+        for node in self.nodes:
+            for other in self.nodes:
+                honest = node is not other and self.enemy not in (node, other)
+                if honest and friends[node.number] == friends[other.number]:
+                    self._judge_interest(node, other)
+
+    def _judge_interest(self, node: Node, other: Node) -> None:
+        assert node.overlay is not None
+        assert other.overlay is not None
+        home = node.overlay.wanted.homes.get(other.overlay.me)
+        known = set(home.filters.values()) if home is not None else set()
+        for filter in other.wants.values():
+            meets = any(offer.intersects(filter) for offer in node.offers.values())
+            if meets and not any(one.covers(filter) for one in known):
+                self.complain(f"I7: {node.name} does not know that {other.name} wants {filter.text}")
+        for filter in known:
+            if filter not in other.wants.values():
+                self.complain(f"I7: {node.name} thinks that {other.name} wants {filter.text}")
+
+    def _friends(self) -> dict[int, int]:
+        """By broker, a name for those that it reaches without the hostile one."""
+        group = {node.number: node.number for node in self.nodes}
+        for _ in self.nodes:
+            for pipe in self.pipes:
+                near, far = pipe.ends
+                if self.enemy not in (near, far) and _links(pipe):
+                    least = min(group[near.number], group[far.number])
+                    group[near.number] = group[far.number] = least
+        return group
+
+
+def _links(pipe: Pipe) -> bool:
+    return pipe.up and not pipe.silent
+
+
+def play(seed: int, attack: str) -> HostileWorld:
+    """Play a seed."""
+    world = HostileWorld(seed, attack)
+    world.play()
+    return world

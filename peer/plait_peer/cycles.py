@@ -1,0 +1,73 @@
+"""Cycles are chased down the connections, as deadlocks are along their edges (2.4.3; Algorithm 1, lines 34 to 42).
+
+A cycle can only be closed by peers that share a sub-space, each passing it on to the next; by requirement they share
+their bound as well. So a message that goes down exactly those connections comes back if there is one. The thesis
+compares whole subscriptions; sets that differ elsewhere may share a member, so we go by members.
+"""
+
+from __future__ import annotations
+
+from plait_core.wire.peer_frames import CHASE_HOPS_MAX, DetectCycle
+
+from .incoming import Incoming
+from .myself import Myself
+from .outgoing import Outgoing
+from .outputs import PeerId
+from .settings import DelayMetric
+from .subspaces import Texts
+
+
+class Cycles:
+    """The chases that go through one peer."""
+
+    __slots__ = ("_incoming", "_me", "_outgoing", "_passed")
+
+    def __init__(self, me: Myself, incoming: Incoming, outgoing: Outgoing) -> None:
+        self._me = me
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._passed: set[tuple[PeerId, str]] = set()
+
+    def chase(self, dz: Texts, parent_bound: float) -> None:
+        """Lines 34 and 35: a parent has accepted us for these."""
+        me = self._me
+        if me.strategies.metric is DelayMetric.EXPERIENCED or parent_bound == me.bound:
+            for each in dz:
+                self._pass_on(DetectCycle(me.id, each, me.bound, 0))
+
+    def pursue(self) -> None:
+        """The chase may have been lost, or the cycle closed by two at once: look again, where nothing reaches us."""
+        for peer, parent in list(self._incoming.parents.items()):
+            if not parent.profile.publisher and not parent.sources:
+                assert peer != self._me.id, "nobody is his own parent"
+                self.chase(parent.dz, parent.profile.bound)
+
+    def receive(self, sender: PeerId, frame: DetectCycle) -> None:
+        """Lines 36 to 42."""
+        me = self._me
+        parent = self._incoming.parents.get(sender)
+        if parent is None or frame.dz not in parent.dz:
+            return
+        if frame.originator == me.id:
+            me.counters.cycles += 1
+            self._incoming.leave(sender, "cycle", avoid=True)
+            return
+        same = me.strategies.metric is DelayMetric.EXPERIENCED or frame.bound == me.bound
+        if (
+            same
+            and frame.dz in me.dz
+            and frame.hops < CHASE_HOPS_MAX
+            and (frame.originator, frame.dz) not in self._passed
+        ):
+            self._passed.add((frame.originator, frame.dz))
+            self._pass_on(DetectCycle(frame.originator, frame.dz, frame.bound, frame.hops + 1))
+
+    def _pass_on(self, frame: DetectCycle) -> None:
+        by_experience = self._me.strategies.metric is DelayMetric.EXPERIENCED
+        for peer, child in self._outgoing.children.items():
+            if frame.dz in child.dz and (by_experience or child.profile.bound == frame.bound):
+                self._me.send(peer, frame)
+
+    def forget(self) -> None:
+        """A period has passed; the same chase may come again."""
+        self._passed.clear()

@@ -1,0 +1,275 @@
+"""Events on their way: Algorithm 2 of thesis 2.4.4.
+
+Usually an event comes from a parent and goes to the children that want it. One that enters below the top, from a
+publisher that only we know or from a child, goes up as well, so that the topmost peer meets the publisher. Its delay
+accumulates; a parent whose events come too late is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plait_core.wire.peer_frames import CHASE_HOPS_MAX, Happening
+
+from .conduct import Conduct, Fault
+from .custody import Custody
+from .incoming import Incoming
+from .myself import Myself
+from .outgoing import Outgoing
+from .outputs import Deliver, PeerId, Send
+from .rates import Rates
+from .seeking import Seeking
+from .subspaces import covers
+
+EDGES_MAX = 4096
+"""Ways that are remembered, each of a sub-space: then they are found anew."""
+LATE_TOLERATED = 0.5
+"""By so much of a link an event may be later than announced before that is held against anyone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One way in."""
+
+    link: float
+    """What it adds to the delay."""
+    late: float
+    """Events that have taken longer are looked at with care."""
+    member: str
+
+
+class Dissemination:
+    """What becomes of each event at one peer."""
+
+    __slots__ = (
+        "_before",
+        "_blamed",
+        "_conduct",
+        "_custody",
+        "_edges",
+        "_highest",
+        "_incoming",
+        "_known",
+        "_lanes",
+        "_me",
+        "_outgoing",
+        "_rates",
+        "_seeking",
+    )
+
+    def __init__(
+        self,
+        me: Myself,
+        incoming: Incoming,
+        outgoing: Outgoing,
+        seeking: Seeking,
+        rates: Rates,
+        conduct: Conduct,
+        custody: Custody,
+    ) -> None:
+        self._me = me
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._seeking = seeking
+        self._rates = rates
+        self._conduct = conduct
+        self._custody = custody
+        self._edges: dict[tuple[PeerId, PeerId, str], Edge | None] = {}
+        self._lanes: dict[str, tuple[PeerId, ...]] = {}
+        custody.pass_on = self._pass_on
+        self._known: set[tuple[PeerId, int]] = set()
+        self._before: set[tuple[PeerId, int]] = set()
+        """What was known when `_known` was begun anew: two halves of the window, for dropping one by one from a dict
+        that has been dropped from before means to search for the first."""
+        self._highest: dict[PeerId, int] = {}
+        self._blamed: dict[PeerId, int] = {}
+
+    def received(self, publisher: PeerId, number: int) -> bool:
+        """Whether this event has come; of what is too old to be remembered nobody can say that it has not."""
+        old = number <= self._highest.get(publisher, 0) - self._me.settings.duplicates_max // 2
+        key = (publisher, number)
+        return old or key in self._known or key in self._before
+
+    def lane(self, dz: str) -> tuple[PeerId, ...]:
+        """The children that want what a publisher says in a sub-space: the same until something has changed."""
+        found = self._lanes.get(dz)
+        if found is None:
+            assert covers(self._me.dz, dz), "publishers publish what they advertise"
+            if len(self._lanes) >= EDGES_MAX:
+                self._lanes.clear()
+            found = tuple([peer for peer, child in self._outgoing.children.items() if covers(child.dz, dz)])
+            self._lanes[dz] = found
+        return found
+
+    def said(self, dz: str, count: int) -> None:
+        """So many events have gone out along a lane."""
+        self._rates.count(dz, next(each for each in self._me.dz if dz.startswith(each)), wanted=True)
+        self._me.counters.events_sent += count
+
+    def changed(self) -> None:
+        """Connections, sub-spaces or delays may be others now: whatever was found out by them is void."""
+        self._edges.clear()
+        self._lanes.clear()
+
+    def edge(self, sender: PeerId, publisher: PeerId, dz: str) -> Edge | None:
+        """How events come in from a parent while nothing changes, if they end here."""
+        key = (sender, publisher, dz)
+        if key in self._edges:
+            return self._edges[key]
+        if len(self._edges) >= EDGES_MAX:
+            self._edges.clear()
+        found = self._edges[key] = self._find_edge(sender, publisher, dz)
+        return found
+
+    def _find_edge(self, sender: PeerId, publisher: PeerId, dz: str) -> Edge | None:
+        me = self._me
+        parent = self._incoming.parents.get(sender)
+        member = next((each for each in me.dz if dz.startswith(each)), None)
+        if me.publisher or parent is None or member is None or not covers(me.wanted, dz):
+            return None
+        if any(covers(child.dz, dz) for child in self._outgoing.children.values()):
+            return None
+        upper = self._incoming.subscriber_for(dz)
+        if sender == publisher and upper is not None and publisher not in upper.sources:
+            return None
+        link = self._incoming.link_of(parent)
+        said = parent.sources.get(publisher, me.bound)
+        late = 0.0 if parent.profile.publisher else min(me.bound - link, said + LATE_TOLERATED * link)
+        return Edge(link, me.bound if parent.profile.publisher else late, member)
+
+    def arrives(self, edge: Edge, publisher: PeerId, number: int, dz: str, delay: float) -> bool:
+        """An event that ends here: whether it is new. What `receive` does, where nothing but that can happen."""
+        key = (publisher, number)
+        known, counters = self._known, self._me.counters
+        if key in known or key in self._before:
+            counters.duplicates += 1
+            return False
+        known.add(key)
+        if number > self._highest.get(publisher, 0):
+            self._highest[publisher] = number
+        if len(known) >= self._me.settings.duplicates_max:
+            self._known, self._before = set(), known
+        self._rates.count(dz, edge.member, wanted=True)
+        counters.delivered += 1
+        return True
+
+    def publish(self, number: int, dz: str, block: bytes, *, confirm: bool = False) -> None:
+        """A publisher's own event goes to all children that want it."""
+        me = self._me
+        assert me.publisher, "subscribers do not publish"
+        assert covers(me.dz, dz), "publishers publish what they advertise"
+        self._rates.count(dz, next(each for each in me.dz if dz.startswith(each)), wanted=True)
+        event = Happening(me.id, number, dz, 0.0, 0, block, int(confirm))
+        to = self._down(event, me.id)
+        if confirm:
+            self._custody.keep(event, to)
+
+    def _pass_on(self, event: Happening) -> list[PeerId]:
+        return self._down(event, event.publisher)
+
+    def receive(self, sender: PeerId, event: Happening, now: float) -> None:
+        """Algorithm 2."""
+        me = self._me
+        parent, from_child = self._incoming.parents.get(sender), sender in self._outgoing.children
+        member = next((dz for dz in me.dz if event.dz.startswith(dz)), None)
+        if me.publisher or (parent is None and not from_child) or member is None:
+            me.counters.outside += 1
+            if parent is None and not from_child and sender not in self._incoming.requests:
+                self._conduct.blame(sender, Fault.OUTSIDE)
+            return
+        first = self._first_time(event)
+        if not first and not event.round:
+            return
+        if event.round and not self._custody.comes(sender, event):
+            return
+        link = self._incoming.link_of(parent) if parent is not None else me.link_delay(None)
+        event = Happening(
+            event.publisher,
+            event.number,
+            event.dz,
+            event.delay + link,
+            min(event.hops + 1, CHASE_HOPS_MAX),
+            event.block,
+            event.round,
+        )
+        if from_child and event.publisher not in self._incoming.sources_for(member):
+            self._seeking.meet(event.publisher, event.dz, now)  # lines 2 to 4
+        wanted = covers(me.wanted, event.dz)
+        to: list[PeerId] = []
+        if event.hops < CHASE_HOPS_MAX:
+            if from_child or sender == event.publisher:
+                to += self._up(event, sender)
+            to += self._down(event, sender)
+        if event.round:
+            self._custody.hold(sender, event, to, delivered=first and wanted)
+        if not first:
+            return
+        self._rates.count(event.dz, member, wanted=wanted)
+        self._deliver(event, wanted=wanted)
+        if parent is not None and not parent.profile.publisher:
+            self._judge(sender, event)
+
+    def _first_time(self, event: Happening) -> bool:
+        key = (event.publisher, event.number)
+        if key in self._known or key in self._before:
+            self._me.counters.duplicates += not event.round
+            return False
+        self._known.add(key)
+        if event.number > self._highest.get(event.publisher, 0):
+            self._highest[event.publisher] = event.number
+            if len(self._highest) > self._me.settings.publishers_max:
+                del self._highest[next(iter(self._highest))]
+        if len(self._known) >= self._me.settings.duplicates_max:
+            self._known, self._before = set(), self._known
+        return True
+
+    def _up(self, event: Happening, sender: PeerId) -> list[PeerId]:
+        """Lines 6 to 8: to the subscriber above us, unless it has the publisher's events from above itself."""
+        parent = self._incoming.subscriber_for(event.dz)
+        if parent is None or parent.profile.peer in (sender, event.publisher) or event.publisher in parent.sources:
+            return []
+        self._send(parent.profile.peer, event)
+        return [parent.profile.peer]
+
+    def _down(self, event: Happening, sender: PeerId) -> list[PeerId]:
+        """Lines 9 to 11."""
+        to = []
+        for peer, child in self._outgoing.children.items():
+            if peer != sender and covers(child.dz, event.dz):
+                self._send(peer, event)
+                to.append(peer)
+        return to
+
+    def _send(self, peer: PeerId, event: Happening) -> None:
+        self._me.counters.events_sent += 1
+        self._me.out.append(Send(peer, "", event))
+
+    def _deliver(self, event: Happening, *, wanted: bool) -> None:
+        counters = self._me.counters
+        if not wanted:
+            counters.false_positives += 1
+            return
+        counters.delivered += 1
+        counters.late += event.delay > self._me.bound
+        self._me.out.append(
+            Deliver(event.publisher, event.number, event.dz, event.delay, event.hops, event.block, event.round)
+        )
+
+    def _judge(self, sender: PeerId, event: Happening) -> None:
+        """An event that is later than our bound parts us (2.4.4); later than its parent said, is held against that."""
+        parent = self._incoming.parents[sender]
+        said = parent.sources.get(event.publisher)
+        link = self._incoming.link_of(parent)
+        if said is not None and event.delay > said + link + LATE_TOLERATED * link:
+            self._blame_once(sender)
+        if event.delay > self._me.bound or self._conduct.shunned(sender):
+            self._incoming.leave(sender, "too late", avoid=True)
+
+    def _blame_once(self, parent: PeerId) -> None:
+        """A tree that has changed makes many events later than announced until the next Beat says so: one fault a
+        period, however many events there are."""
+        period = self._me.period
+        if self._blamed.get(parent) != period:
+            self._blamed = {peer: at for peer, at in self._blamed.items() if at == period}
+            self._blamed[parent] = period
+            self._conduct.blame(parent, Fault.DELAY)

@@ -1,0 +1,441 @@
+"""The home of one application: to its SDK what a broker is, to the group a publisher and a subscriber for each wish.
+
+It answers the frames of a session (`plait_core.wire.session_frames`), so that an application that goes without brokers
+keeps its program. Publishing begins when the group has heard that there is a publisher; a subscription is open when its
+sub-spaces are settled, or when nobody is there who could settle them. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from plait_core.errors import FilterError, FrameError, PlaitError
+from plait_core.filters import Filter, parse
+from plait_core.limits import CLOSE_TEXT_MAX
+from plait_core.space import DzSet
+from plait_core.wire import (
+    Confirm,
+    ControlFrame,
+    DeliveryWriter,
+    EventFrame,
+    Forward,
+    FrameDecoder,
+    Handshake,
+    Hello,
+    Ping,
+    Pong,
+    Publish,
+    State,
+    encode_frame,
+)
+from plait_core.wire.control_frames import Close
+from plait_core.wire.frames import Frame
+from plait_core.wire.peer_frames import UNREACHED
+from plait_core.wire.session_frames import (
+    CONFIRM,
+    LATE,
+    Acknowledge,
+    Advertise,
+    Code,
+    Done,
+    Failed,
+    Late,
+    Matching,
+    Notice,
+    NoticeKind,
+    Receipt,
+    Refusal,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+
+from .node import PEERS_MAX, Node
+from .outputs import Confirmed, Deliver, Output, PeerId
+from .peer import Peer
+
+BOUND_S: Final = 10.0
+"""The delay that a subscription without a bound tolerates: far more than any tree of live peers makes."""
+HEARTBEAT_S: Final = 2.0
+NOBODY_PERIODS: Final = 8
+"""After so long without hearing of anyone it concerns, a subscription or publisher is open all the same. Gossip reaches
+a group of thousands in that time."""
+SETTLED_PERIODS: Final = 2
+"""So long nobody new must have connected to a publisher until it begins."""
+OPEN_PERIODS_MAX: Final = 30
+"""Then it is open however things stand: below the ten seconds for which the SDK waits."""
+HELD_MAX: Final = 16_384
+"""Publishes that wait for the publisher to be known, before the application is told to wait."""
+CLIENT_BYTES_MAX: Final = 64 << 20
+"""Deliveries that the application has not read; what comes on top is dropped, counted and told."""
+UNACKNOWLEDGED_MAX: Final = 16_384
+"""Deliveries of one subscription that somebody waits for."""
+
+
+@dataclass(slots=True)
+class Wish:
+    """One subscription."""
+
+    terms: Subscribe
+    filter: Filter
+    peer: Peer | None
+    opened: bool = False
+    since: int = 0
+    before: Peer | None = None
+    """Who served its former filter, until this one is open."""
+    position: int = 0
+    waited_for: dict[int, tuple[PeerId, PeerId, int]] = field(default_factory=dict)
+
+
+class Home:
+    """One application's."""
+
+    def __init__(self, node: Node, name: str) -> None:
+        self.node = node
+        self.counts: Counter[str] = Counter()
+        """Events by what became of them: delivered, filtered (they had come for the sub-space alone), late, full."""
+        self.size = 0
+        """Bytes that wait for the application."""
+        self._writer = DeliveryWriter()
+        self.client_bytes = 0
+        """What the application has not read; the face says how much."""
+        self.ended = False
+        self._name = name
+        self._handshake = Handshake.acceptor(("resume",))
+        self._decoder = FrameDecoder()
+        self._wishes: dict[int, Wish] = {}
+        self._offers: dict[int, bool | None] = {}
+        self._asked: list[tuple[int, int]] = []
+        self._publisher_id = 0
+        self._publisher: Peer | None = None
+        self._publisher_since = self._last_join = 0
+        self._children = 0
+        self._begun = False
+        self._held: deque[Publish | Ping] = deque()
+        self._period = 0
+
+    @property
+    def congested(self) -> bool:
+        """Whether the application should publish no more for now."""
+        custody_full = self._publisher is not None and self._publisher.custody.full
+        return len(self._held) >= HELD_MAX or custody_full
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that the application has asked for is open."""
+        return all(wish.opened for wish in self._wishes.values()) and (self._publisher is None or self._begun)
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Bytes from the application."""
+        self._decoder.feed(data)
+        try:
+            while not self.ended and (frames := self._decoder.take()):
+                for frame in frames:
+                    self._frame(frame, now)
+        except FrameError as error:
+            self._close(Code.UNKNOWN, error.message)
+        if self._publisher is not None:
+            self.node.pump(self._publisher, now)
+
+    def take(self) -> bytes:
+        """Bytes for the application."""
+        self.size = 0
+        return self._writer.take()
+
+    def tick(self, now: float) -> None:
+        """Once a period of the peers: look whether what is to be opened is open."""
+        self._period += 1
+        for id, wish in self._wishes.items():
+            if not wish.opened:
+                self._look(id, wish, now)
+        publisher = self._publisher
+        if publisher is not None:
+            children = len(publisher.outgoing.children)
+            if children != self._children:
+                self._children, self._last_join = children, self._period
+            self._begin(now)
+            for offer, said in self._offers.items():
+                if self._begun and said is not bool(children):
+                    self._offers[offer] = bool(children)
+                    self._say(Matching(offer, bool(children)))
+            self.node.pump(publisher, now)
+
+    def gone(self, now: float) -> None:
+        """The application has hung up."""
+        self.ended = True
+        for wish in self._wishes.values():
+            self._release(wish, now)
+        self._wishes.clear()
+        if self._publisher is not None:
+            self.node.remove(self._publisher, now)
+            self._publisher = None
+
+    # --- the session --------------------------------------------------------------------------------------------------
+
+    def _frame(self, frame: Frame, now: float) -> None:
+        if isinstance(frame, Publish):
+            self._publish(frame, now)
+            return
+        if self._handshake.state is not State.OPEN:
+            self._greet(frame)
+            return
+        match frame:
+            case Ping():
+                if self._held:
+                    self._held.append(frame)  # its answer says that all before it was published
+                else:
+                    self._say(Pong(frame.nonce))
+            case Subscribe():
+                self._answer(frame.request, lambda: self._subscribe(frame, now))
+            case Unsubscribe():
+                self._unsubscribe(frame, now)
+            case Advertise():
+                self._answer(frame.request, lambda: self._advertise(frame, now))
+            case Unadvertise():
+                self._offers.pop(frame.advertisement, None)
+                self._say(Done(frame.request))
+            case Acknowledge():
+                self._acknowledge(frame, now)
+            case Close():
+                self.ended = True
+            case _:
+                self._not_here(frame)
+
+    def _greet(self, frame: Frame) -> None:
+        refused = self._handshake.receive(frame)
+        if refused is not None:
+            self.size = self._writer.append(encode_frame(refused, self._handshake.version))
+            self.ended = True
+            return
+        if not isinstance(frame, Hello):
+            self.ended = True
+            return
+        self._publisher_id = frame.publisher
+        welcome = self._handshake.welcome(
+            broker_name=self._name, broker=self.node.id, session=self.node.id, heartbeat_s=HEARTBEAT_S
+        )
+        self.size = self._writer.append(encode_frame(welcome, 0))
+        self._decoder.establish(self._handshake.version)
+
+    def _say(self, frame: ControlFrame) -> None:
+        self.size = self._writer.append(encode_frame(frame, self._handshake.version))
+
+    def _close(self, code: Code, message: str) -> None:
+        self._say(Close(code, message[:CLOSE_TEXT_MAX]))
+        self.ended = True
+
+    def _answer(self, request: int, carry_out: object) -> None:
+        assert callable(carry_out), "something is asked for"
+        try:
+            carry_out()
+        except PlaitError as error:
+            code = Code.FILTER if isinstance(error, FilterError) else Code.UNAVAILABLE
+            self._say(Failed(request, code, error.message[:CLOSE_TEXT_MAX], error.hint[:CLOSE_TEXT_MAX]))
+
+    def _not_here(self, frame: Frame) -> None:
+        request = getattr(frame, "request", 0)
+        if request:
+            hint = "connect to a broker for this"
+            self._say(Failed(request, Code.UNAVAILABLE, f"{type(frame).__name__}: peers do not serve it", hint))
+
+    # --- subscriptions ------------------------------------------------------------------------------------------------
+
+    def _subscribe(self, terms: Subscribe, now: float) -> None:
+        if terms.durable:
+            raise NotServed("peers keep no place for durable subscriptions", hint="connect to a broker for them")
+        if len(self.node.peers) + 1 >= PEERS_MAX:
+            raise NotServed(f"{PEERS_MAX} peers (PEERS_MAX) live in this process")
+        filter = parse(terms.filter)
+        wanted = self.node.group.wanted(filter)
+        bound = terms.within_us / 1_000_000 if terms.within_us else BOUND_S
+        id = terms.subscription
+        peer = None
+        if len(wanted):
+            peer = self.node.add(
+                wanted, bound, lambda output: self._arrives(id, output), now, hearer=partial(self._hear, id)
+            )
+        old = self._wishes.get(id)
+        wish = Wish(terms, filter, peer, since=self._period)
+        if old is not None:
+            wish.before, wish.position, wish.waited_for = old.peer, old.position, old.waited_for
+            if old.before is not None:
+                self.node.remove(old.before, now)
+        self._wishes[id] = wish
+
+    def _look(self, id: int, wish: Wish, now: float) -> None:
+        """A subscription is open when all publishers reach it; or after a while, when there are none."""
+        peer, waited = wish.peer, self._period - wish.since
+        if peer is not None and waited < OPEN_PERIODS_MAX:
+            known = bool(peer.views.publishers)
+            reached = known and not peer.incoming.missing() and peer.incoming.delay(peer.me.wanted) < UNREACHED
+            if not reached and (known or waited < NOBODY_PERIODS):
+                return
+        wish.opened = True
+        if wish.before is not None:
+            self.node.remove(wish.before, now)
+            wish.before = None
+        self._say(Done(wish.terms.request))
+
+    def _unsubscribe(self, frame: Unsubscribe, now: float) -> None:
+        wish = self._wishes.pop(frame.subscription, None)
+        if wish is not None:
+            self._release(wish, now)
+        self._say(Done(frame.request))
+
+    def _release(self, wish: Wish, now: float) -> None:
+        for peer in (wish.peer, wish.before):
+            if peer is not None:
+                for seat, publisher, number in wish.waited_for.values():
+                    if seat == peer.id:
+                        peer.dealt_with(publisher, number)
+                self.node.remove(peer, now)
+
+    def _arrives(self, id: int, output: Output) -> None:
+        """An event for a subscription, as far as its sub-space says."""
+        assert isinstance(output, Deliver), "subscribers publish nothing"
+        wish = self._wishes.get(id)
+        if wish is None:
+            return
+        peer = wish.peer
+        frame = Publish(Confirm.NONE, output.block)
+        if not self._matches(wish, frame):
+            self._dealt_with(wish, output)
+            return
+        flags, position = 0, 0
+        delay_us = int(output.delay * 1_000_000)
+        if wish.terms.within_us and delay_us > wish.terms.within_us:
+            self.counts["late"] += 1
+            if wish.terms.late is Late.DROP:
+                self._say(Notice(id, NoticeKind.GAP, "late", 1, output.publisher, output.number, output.number))
+                self._dealt_with(wish, output)
+                return
+            flags = LATE
+        if self.client_bytes > CLIENT_BYTES_MAX:
+            self.counts["full"] += 1
+            self._say(Notice(id, NoticeKind.GAP, "queue_full", 1, output.publisher, output.number, output.number))
+            return
+        if output.round and peer is not None and len(wish.waited_for) < UNACKNOWLEDGED_MAX:
+            wish.position += 1
+            position, flags = wish.position, flags | CONFIRM
+            wish.waited_for[position] = (peer.id, output.publisher, output.number)
+        self.counts["delivered"] += 1
+        self.size = self._writer.deliver(frame, delay_us, (), ((id, flags, position),), self._handshake.version)
+
+    def _hear(self, id: int, frame: Forward, delay: float) -> None:
+        """What `_arrives` does, for an event that nobody waits for and that is in time."""
+        wish = self._wishes.get(id)
+        delay_us = int(delay * 1_000_000)
+        if wish is None or wish.terms.within_us or self.client_bytes > CLIENT_BYTES_MAX:
+            self._arrives(id, Deliver(frame.publisher, frame.sequence, "", delay, 0, frame.block))
+        elif self._matches(wish, frame):
+            self.counts["delivered"] += 1
+            self.size = self._writer.deliver(frame, delay_us, (), ((id, 0, 0),), self._handshake.version)
+
+    def _matches(self, wish: Wish, frame: EventFrame) -> bool:
+        try:
+            if wish.filter.matches(frame.attributes()):
+                return True
+        except FrameError:  # its publisher is to blame, and whoever passed it on need not look inside
+            self.counts["malformed"] += 1
+            return False
+        self.counts["filtered"] += 1
+        return False
+
+    def _dealt_with(self, wish: Wish, output: Deliver) -> None:
+        if output.round:
+            for peer in (wish.peer, wish.before):
+                if peer is not None:
+                    peer.dealt_with(output.publisher, output.number)
+
+    def _acknowledge(self, frame: Acknowledge, now: float) -> None:
+        wish = self._wishes.get(frame.subscription)
+        if wish is not None:
+            below = [place for place in wish.waited_for if place <= frame.up_to]
+            for place in (*frame.positions, *below):
+                seat, publisher, number = wish.waited_for.pop(place, (0, 0, 0))
+                peer = self.node.peers.get(seat)
+                if peer is not None:
+                    peer.dealt_with(publisher, number)
+            for peer in (wish.peer, wish.before):
+                if peer is not None:
+                    self.node.pump(peer, now)
+        if frame.request:
+            self._say(Done(frame.request))
+
+    # --- publishing ---------------------------------------------------------------------------------------------------
+
+    def _advertise(self, frame: Advertise, now: float) -> None:
+        """The group is told of a publisher; of the whole space, since what it may publish later is not known."""
+        parse(frame.filter)
+        self._offers[frame.advertisement] = None
+        self._announce(now)
+        if self._begun:
+            self._say(Done(frame.request))
+        else:
+            self._asked.append((frame.advertisement, frame.request))
+
+    def _announce(self, now: float) -> Peer:
+        if self._publisher is None:
+            self._publisher = self.node.add(DzSet.of([""]), 0.0, self._settled, now, id=self._publisher_id)
+            self._publisher_since = self._last_join = self._period
+        return self._publisher
+
+    def _publish(self, frame: Publish, now: float) -> None:
+        publisher = self._publisher or self._announce(now)
+        if self._begun and not self._held:
+            self._send(publisher, frame, now)
+        else:
+            self._held.append(frame)
+
+    def _begin(self, now: float) -> None:
+        """Once who wants to hear is connected: what was held goes out, in its order."""
+        waited = self._period - self._publisher_since
+        quiet = self._period - self._last_join
+        if not self._begun:
+            met = self._children and quiet >= SETTLED_PERIODS
+            if not met and waited < NOBODY_PERIODS:
+                return
+            self._begun = True
+            for _, request in self._asked:
+                self._say(Done(request))
+            self._asked.clear()
+        publisher = self._announce(now)
+        while self._held:
+            frame = self._held.popleft()
+            if isinstance(frame, Ping):
+                self._say(Pong(frame.nonce))
+            else:
+                self._send(publisher, frame, now)
+
+    def _send(self, publisher: Peer, frame: Publish, now: float) -> None:
+        try:
+            dz = self.node.group.locate(frame.attributes()) if self.node.group.space is not None else ""
+        except PlaitError as error:
+            refusal = Refusal(frame.sequence, Code.NOT_ALLOWED, error.message[:CLOSE_TEXT_MAX], hint=error.hint[:400])
+            self._say(refusal)
+            return
+        confirm = frame.confirm is Confirm.SUBSCRIBERS
+        if publisher.custody.full and confirm:
+            self._say(Refusal(frame.sequence, Code.LIMIT, "too many events await confirmation", retryable=True))
+            return
+        if not confirm:
+            self.node.publish(publisher, dz, frame)
+        else:
+            publisher.publish(dz, frame.block, now, number=frame.sequence, confirm=True)
+        if frame.confirm is Confirm.BROKER:
+            self._say(Receipt((frame.sequence,), (len(publisher.outgoing.children),)))
+
+    def _settled(self, output: Output) -> None:
+        assert isinstance(output, Confirmed), "publishers receive nothing"
+        if output.matched is None:
+            hint = "it may have reached some; publish it again under a new number if they must all have it"
+            self._say(Refusal(output.number, Code.TIMEOUT, "not all subscribers are known to have it", hint=hint))
+        else:
+            self._say(Receipt((output.number,), (output.matched,)))
+
+
+class NotServed(PlaitError):
+    """Peers do not serve it."""

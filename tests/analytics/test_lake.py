@@ -1,0 +1,153 @@
+"""Tables as files: whole or not at all, the same when made again, and nobody else's files are touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from telemetry_world import START_US, World
+
+from plait_analytics import TABLES, Lake, take_inventory
+from plait_analytics import lake as lake_module
+from plait_analytics.command import analyze
+from plait_analytics.duckdb_engine import compute
+from plait_analytics.java import JavaMissing, find_java
+from plait_analytics.lake import LakeError
+
+LATER_US = START_US + 3_600_000_000
+write_table = pq.write_table
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return World(8).run(100).write(tmp_path / "telemetry")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(analyze, list(map(str, arguments)))
+
+
+def files(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+
+
+def named(directory: Path) -> set[str]:
+    manifest = json.loads((directory / "manifest.json").read_text())
+    return {"manifest.json", *(file for table in manifest["tables"].values() for file in table["files"])}
+
+
+def test_the_manifest_names_all_there_is_and_says_what_it_means(home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run(home, "--out", out).exit_code == 0
+    assert files(out) == named(out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert list(manifest["tables"]) == list(TABLES)
+    for name, table in manifest["tables"].items():
+        rows = pa.concat_tables([pq.read_table(out / file, partitioning=None) for file in table["files"]])
+        assert rows.num_rows == table["rows"]
+        assert {column: str(kind) for column, kind in zip(rows.column_names, rows.schema.types, strict=True)} == {
+            column: said["type"] for column, said in table["columns"].items()
+        }
+        assert set(table["columns"]) - {"window"} == {*TABLES[name].key, *TABLES[name].columns} - {"window_us"}
+
+
+def test_the_same_records_are_analysed_once(home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = run(home, "--out", out)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
+    again = run(home, "--out", out)
+    assert "already" in again.stderr
+    assert again.stdout == first.stdout
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")} == before
+    World(9, start_us=LATER_US).run(50).write(home / "more")
+    assert run(home, "--out", out).exit_code == 0
+    assert files(out) == named(out), "what held before is gone"
+
+
+def test_killed_in_the_middle_the_tables_before_hold(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, inventory = tmp_path / "out", take_inventory([home])
+    lake = Lake(out)
+    lake.write(compute(inventory), inventory, "duckdb", 60_000_000)
+    before = {name: lake.read(name) for name in TABLES}
+    World(9, start_us=LATER_US).run(50).write(home / "more")
+    more = take_inventory([home])
+    tables = compute(more)
+    for survives in range(len(TABLES)):
+        calls = iter(range(len(TABLES)))
+
+        def dies(*arguments: Any, calls: Iterator[int] = calls, last: int = survives, **options: Any) -> None:
+            if next(calls) == last:
+                raise KeyboardInterrupt
+            write_table(*arguments, **options)
+
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(lake_module.pq, "write_table", dies)
+            lake.write(tables, more, "duckdb", 60_000_000)
+        assert all(lake.read(name).equals(before[name]) for name in TABLES)
+    lake.write(tables, more, "duckdb", 60_000_000)
+    assert lake.read("brokers").num_rows > before["brokers"].num_rows
+    assert files(out) == named(out), "nor is anything left of what was killed"
+
+
+def test_someone_elses_directory_is_left_alone(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"name": "an app"}')
+    refused = run(home, "--out", tmp_path)
+    assert refused.exit_code == 1
+    assert "is no manifest of ours" in refused.stderr
+    assert (tmp_path / "manifest.json").read_text() == '{"name": "an app"}'
+    with pytest.raises(LakeError, match="no table"):
+        Lake(tmp_path / "empty").read("brokers")
+
+
+def test_the_report_is_for_people_and_for_programs(home: Path) -> None:
+    found = json.loads(run(home, "--json").stdout)
+    assert (found["brokers"], found["events"], found["audited"]) == (3, 100, 100)
+    assert found["accounted"] < 100
+    lines = run(home).stdout.splitlines()
+    assert lines == found["lines"]
+    assert lines[1].startswith("events      100 published")
+
+
+def test_what_is_left_out_is_told_and_no_records_are_an_error(home: Path, tmp_path: Path) -> None:
+    damaged = min(home.glob("broker-1/*.seg"))
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    told = run(home)
+    assert told.exit_code == 0
+    damaged.write_bytes(b"x" * 200)
+    assert f"left out: {damaged}: it is no segment" in run(home).stderr
+    nothing = run(tmp_path / "nowhere")
+    assert nothing.exit_code == 1
+    assert "there are no records" in nothing.stderr
+    assert run(home, "--master", "local[1]").exit_code == 2
+
+
+def test_java_is_found_or_its_absence_explained_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaMissing, match="does not run"):
+        find_java()
+    for version, said in (('"17.0.15"', None), ('"21"', None), ('"11.0.2"', "is 11"), ('"1.8.0_300"', "is 8")):
+        java.write_text(f"#!/bin/sh\necho 'openjdk version {version} 2025' >&2\n")
+        os.chmod(java, stat.S_IRWXU)
+        if said is None:
+            assert find_java() == tmp_path.resolve()
+            continue
+        with pytest.raises(JavaMissing, match=said) as missing:
+            find_java()
+        assert "\n" not in str(missing.value)
+        assert "--engine duckdb" in missing.value.hint
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JavaMissing, match="there is none"):
+        find_java()

@@ -1,0 +1,96 @@
+"""Live peers: real processes, real sockets, and an oracle that says who should have heard what."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from peer_group import CHILDREN, SPACE, Members, attributes_of, members, wants
+
+import plait
+
+SIZES = (4, 3, 4, 4, 4)
+"""Subscribers of each process; the first two processes are a third of the group, and are killed."""
+PATIENCE_S = 40.0
+
+
+def spans() -> list[range]:
+    starts = [sum(SIZES[:place]) for place in range(len(SIZES))]
+    return [range(start, start + size) for start, size in zip(starts, SIZES, strict=True)]
+
+
+async def publish(client: plait.Client, events: range) -> set[int]:
+    """Publish with confirmation, some at a time; those that were confirmed."""
+    confirmed: set[int] = set()
+    places = asyncio.Semaphore(32)
+
+    async def one(x: int) -> None:
+        async with places:
+            try:
+                await client.publish(attributes_of(x), confirm="subscribers", timeout=PATIENCE_S)
+            except (plait.Refused, plait.Timeout):
+                return
+            confirmed.add(x)
+
+    async with asyncio.TaskGroup() as group:
+        for x in events:
+            group.create_task(one(x))
+    return confirmed
+
+
+def judge(processes: list[Members], published: range) -> None:
+    """No event twice, none that was not wanted, none that was not published; of the dead as well."""
+    for process in processes:
+        for peer, got in process.got.items():
+            assert len(got) == len(set(got)), f"peer {peer} heard something twice"
+            assert all(x in published and wants(peer, x) for x in got), f"peer {peer} heard what it does not want"
+
+
+async def all_heard(processes: list[Members], events: set[int]) -> None:
+    for process in processes:
+        for peer in process.peers:
+            await process.heard(peer, {x for x in events if wants(peer, x)})
+
+
+@pytest.mark.nightly
+async def test_twenty_peers_of_which_a_third_dies() -> None:
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(plait.peer(space=SPACE, children=CHILDREN, group="test"))
+        async with asyncio.timeout(PATIENCE_S):
+            offer = client.advertise("x >= 0")
+            processes = [await stack.enter_async_context(members(client.address, span)) for span in spans()]
+            async with offer:
+                for process in processes:
+                    await process.opened()
+                # What is confirmed has been heard by all, though some may still be looking for better parents.
+                assert await publish(client, range(400)) == set(range(400))
+                await all_heard(processes, set(range(400)))
+
+                under_way = asyncio.create_task(publish(client, range(400, 1000)))
+                async with processes[0].changed:
+                    await processes[0].changed.wait_for(lambda: max(processes[0].got[0]) >= 500)
+                await asyncio.gather(processes[0].kill(), processes[1].kill())
+                confirmed = await under_way
+                assert len(confirmed) == 600, "the tree has healed"
+                await all_heard(processes[2:], confirmed)
+        judge(processes, range(1000))
+
+
+async def test_a_stranger_is_refused() -> None:
+    async with plait.peer(group="test", secret="swordfish") as one:
+        async with plait.peer(one.address, group="test", secret="haddock") as other:
+            async with other.subscribe("true"), one.subscribe("true"):
+                node = one._live.node  # type: ignore[attr-defined]
+                async with asyncio.timeout(PATIENCE_S):
+                    while node.refusal is None:  # noqa: ASYNC110 - there is nothing to await
+                        await asyncio.sleep(0.01)
+                assert not any(peer.sampling.view.keys() - node.peers.keys() for peer in node.peers.values())
+
+
+async def test_what_peers_do_not_serve_is_said() -> None:
+    async with plait.peer(space=SPACE) as client:
+        with pytest.raises(plait.Error, match="durable"):
+            await client.subscribe("true", durable="kept")
+        with pytest.raises(plait.Error, match="event's space|group's space"):
+            await client.publish({"kind": 99, "size": 1}, confirm="broker")

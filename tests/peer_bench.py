@@ -1,0 +1,73 @@
+"""One peer on the bench: frames in, frames out, nobody else there. What the tests of the thesis' algorithms speak."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TypeVar
+
+from plait_core.space import DzSet
+from plait_core.wire.peer_frames import Accept, Connect, Gossip, Happening, PeerFrame, Profile
+from plait_peer import THESIS, Deliver, Peer, PeerSettings, Send, Strategies
+
+F = TypeVar("F", bound=PeerFrame)
+
+
+def settings(strategies: Strategies = THESIS, **changed: object) -> PeerSettings:
+    return PeerSettings(strategies=strategies, **{"children_max": 2, **changed})  # type: ignore[arg-type]
+
+
+def told(peer: int, *dz: str, bound: float = 3.0, delay: float = 1.0, version: int = 1, **more: object) -> Profile:
+    """What another peer says of itself."""
+    return Profile(peer, version, dz, bound, 0.0 if bound == 0.0 else delay, 5, **more)  # type: ignore[arg-type]
+
+
+class Bench:
+    """A peer with id 1, and everyone else played by the test."""
+
+    def __init__(self, *dz: str, bound: float = 3.0, with_settings: PeerSettings | None = None) -> None:
+        self.now = 0.0
+        chosen = with_settings or settings()
+        self.peer = Peer(1, DzSet.of(dz), bound, randomness=Random(7), settings=chosen)
+        self.sent: list[tuple[int, PeerFrame]] = []
+        self.delivered: list[Deliver] = []
+
+    def hear(self, sender: int, frame: PeerFrame) -> None:
+        self.peer.receive(sender, frame, self.now)
+        self._take()
+
+    def gossip(self, *profiles: Profile) -> None:
+        """Somebody tells of others."""
+        self.hear(99, Gossip(False, profiles, (0,) * len(profiles)))
+
+    def periods(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.now += 1.0
+            self.peer.tick(self.now)
+            self._take()
+
+    def _take(self) -> None:
+        for output in self.peer.take_output():
+            if isinstance(output, Send):
+                self.sent.append((output.to, output.frame))
+            else:
+                self.delivered.append(output)
+
+    def took(self, kind: type[F]) -> list[tuple[int, F]]:
+        """The frames of one kind that were sent since the last question."""
+        found = [(to, frame) for to, frame in self.sent if isinstance(frame, kind)]
+        self.sent = [(to, frame) for to, frame in self.sent if not isinstance(frame, kind)]
+        return found
+
+    def adopt(self, parent: Profile, *dz: str, sources: dict[int, float] | None = None) -> None:
+        """Connect to a parent for these, as if it had been asked and agreed."""
+        self.peer.incoming.ask(parent.peer, dz, self.now)
+        sources = sources if sources is not None else {50: max(0.0, parent.delay)}
+        self.hear(parent.peer, Accept(parent, dz, tuple(sources), tuple(sources.values())))
+        self.sent.clear()
+
+    def child(self, child: Profile, *dz: str) -> None:
+        """A child asks."""
+        self.hear(child.peer, Connect(child, dz or child.dz))
+
+    def event(self, sender: int, dz: str, *, publisher: int = 50, number: int = 1, delay: float = 1.0) -> None:
+        self.hear(sender, Happening(publisher, number, dz, delay, 1))

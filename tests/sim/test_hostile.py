@@ -1,0 +1,47 @@
+"""S3: one broker of the overlay is hostile, and honest ones that can reach each other without it notice nothing."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from plait_broker.overlay.errands import Errands
+from plait_broker.overlay.trust import Trust
+from plait_lab.simulation.hostile import ATTACKS, play
+
+SEEDS = 150 if os.environ.get("PLAIT_NIGHTLY") else 4
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_honest_brokers_get_all_that_is_theirs_and_nothing_else(attack: str) -> None:
+    owed = 0
+    for seed in range(SEEDS):
+        world = play(seed, attack)
+        assert not world.complaints, f"play({seed}, {attack!r}): {world.complaints}"
+        owed += sum(len(said.owed) for said in world.said.values())
+    assert owed > 20 * SEEDS, "something was to be delivered"
+
+
+def complaints(attack: str, seeds: int = 4) -> list[str]:
+    return [complaint for seed in range(seeds) for complaint in play(seed, attack).complaints]
+
+
+def test_without_proofs_of_events_changed_ones_would_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trust, "check_event", lambda *_: None)
+    assert any(" I3: " in complaint for complaint in complaints("tamper_events"))
+    assert any(" I3: " in complaint for complaint in complaints("forge"))
+
+
+def test_without_proofs_of_errands_forged_ones_would_be_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trust, "check_errand", lambda *_: None)
+    monkeypatch.setattr(Trust, "check_want", lambda *_: None)
+    assert complaints("forge", 12)
+
+
+@pytest.mark.parametrize("attack", ["drop", "drop_events", "sinkhole"])
+def test_without_detours_a_broker_that_loses_everything_would_cut_others_off(
+    attack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Errands, "around", lambda *_: False)
+    assert any(" I1: " in complaint for complaint in complaints(attack))

@@ -1,0 +1,321 @@
+"""Groups of peers on virtual time, under churn, crashes, pauses, partitions and loss that goes one way: what always
+holds, what holds again when it is quiet, and what liars can do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from plait_core.wire.peer_frames import Beat, Connect, DetectCycle, Gossip, Happening, PeerFrame, Profile
+from plait_lab.peers.structure import Structure
+from plait_lab.peers.trial import Terms, Trial
+from plait_lab.peers.workload import Spread, Workload
+from plait_peer import Deliver, Fault
+from plait_peer.incoming import Incoming
+from plait_peer.outgoing import Outgoing
+from plait_peer.subspaces import covers
+
+PEERS = 80
+QUIET = 40
+
+
+class Judge:
+    """Watches every delivery: once, and wanted."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        self.seen: Counter[tuple[int, int, int]] = Counter()
+        trial.world.delivered = self.delivered
+
+    def delivered(self, peer: int, event: Deliver) -> None:
+        self.seen[(peer, event.publisher, event.number)] += 1
+        assert self.seen[(peer, event.publisher, event.number)] == 1, "a duplicate"
+        me = self.trial.world.peers[peer].me
+        assert covers(me.dz, event.dz), "outside the peer-level subscription"
+        assert covers(me.wanted, event.dz), "not wanted"
+
+
+def group(variant: str = "plait", *, seed: int = 1, peers: int = PEERS, spread: Spread = Spread.UNIFORM) -> Trial:
+    return Trial(Terms(peers, workload=Workload(spread=spread), variant=variant, seed=seed, children_max=8))
+
+
+def settle(trial: Trial, most: int = QUIET) -> None:
+    """Until everyone is notified."""
+    standings = [*trial.periods(most)]
+    assert standings[-1].notified == standings[-1].subscribers, standings[-1]
+
+
+def trouble(trial: Trial, kind: str) -> None:
+    """Fifteen periods of it."""
+    world = trial.world
+    subscribers = [number for number in world.peers if number >= 1000]
+    some = set(trial.rng.sample(subscribers, len(subscribers) // 4))
+    match kind:
+        case "churn":
+            for _ in range(15):
+                trial.churn(0.03)
+                trial.period()
+        case "crash":
+            trial.churn(0.4)
+        case "pause":
+            for number in sorted(some):
+                world.pause(number)
+        case "partition":
+            world.blocked = lambda one, other: (one in some) != (other in some)
+        case "one way":
+            world.blocked = lambda one, other: one in some and other not in some
+        case "loss":
+            world.loss = 0.2
+    for _ in range(15):
+        trial.period()
+    for number in sorted(world.paused):
+        world.resume(number)
+    world.blocked = None
+    world.loss = 0.0
+
+
+@pytest.mark.parametrize("kind", ["churn", "crash", "pause", "partition", "one way", "loss"])
+@pytest.mark.parametrize("spread", list(Spread))
+def test_a_group_stands_trouble_and_is_whole_again(kind: str, spread: Spread) -> None:
+    trial = group(spread=spread)
+    Judge(trial)
+    settle(trial)
+    trouble(trial, kind)
+    settle(trial, 80)
+    structure = Structure(trial.world.peers)
+    assert structure.standing(trial.world.now).twice == 0, "a point that is covered twice"
+    assert not structure.cycles()
+
+
+def test_the_thesis_variant_is_safe_too() -> None:
+    trial = group("thesis")
+    Judge(trial)
+    for _ in range(10):
+        trial.period()
+    trouble(trial, "churn")
+    for _ in range(QUIET):
+        trial.period()
+    assert trial.standing().converged_share > 0.75  # it comes back slower than ours, and not to everyone
+    assert not Structure(trial.world.peers).cycles()
+
+
+def test_in_quiet_times_every_event_reaches_everyone_who_wants_it_in_time() -> None:
+    trial = group()
+    settle(trial)
+    for _ in range(10):
+        trial.period()  # what was on its way, or being handed over
+    judge = Judge(trial)
+    owed: set[tuple[int, int, int]] = set()
+    for number in range(40):
+        dz = trial.terms.workload.event(trial.rng)
+        publisher = 1 + number % 4
+        serial = trial.world.publish(publisher, dz)
+        wanting = [p.id for p in trial.world.peers.values() if not p.me.publisher and covers(p.me.wanted, dz)]
+        owed |= {(peer, publisher, serial) for peer in wanting}
+        trial.world.run(trial.world.now + 0.2)
+    trial.world.run(trial.world.now + 2.0)
+    assert set(judge.seen) == owed
+    assert len(owed) > 100
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    def history() -> list[object]:
+        trial = group(peers=40)
+        found: list[object] = []
+
+        def note(sender: int, to: int, frame: PeerFrame) -> PeerFrame:
+            found.append((trial.world.now, sender, to, type(frame).__name__))
+            return frame
+
+        trial.world.sent = note
+        for _ in range(10):
+            trial.period()
+        return found
+
+    assert history() == history()
+
+
+def test_no_cycle_lives_longer_than_its_detection_bound() -> None:
+    """Many equals, who are each other's possible parents."""
+    workload = Workload(grid_bits=2, side_bits=(2,), aligned=True, bounds=(6,))
+    trial = Trial(Terms(PEERS, workload=workload, variant="thesis", children_max=4))
+    bound = trial.settings.pursue_periods + trial.settings.silence_periods
+    lived: Counter[tuple[int, str]] = Counter()
+    for _ in range(40):
+        trial.period()
+        now = set(Structure(trial.world.peers).cycles())
+        lived = Counter({key: lived[key] + 1 for key in now})
+        assert max(lived.values(), default=0) <= bound
+
+
+# --- planted bugs -----------------------------------------------------------------------------------------------------
+
+
+def test_planted_a_peer_that_releases_nobody_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without line 33 points are covered twice: a peer that changes parents keeps the old one."""
+    monkeypatch.setattr(Incoming, "_release", lambda *_: None)
+    trial = group()
+    for _ in range(10):
+        trial.period()
+    peers = trial.world.peers
+    for peer in [p for p in peers.values() if not p.me.publisher]:
+        for upper in [q for q in peers.values() if covers(q.dz, peer.dz[0]) and not q.me.publisher and q is not peer]:
+            if upper.id not in peer.incoming.parents and upper.incoming.delay(peer.dz[:1]) + 1 <= peer.me.bound:
+                peer.incoming.ask(upper.id, peer.dz[:1], trial.world.now)
+                trial.world.flush(peer.id)
+                break
+    trial.world.run(trial.world.now + 0.5)
+    assert trial.standing().twice > 0
+
+
+def test_planted_a_peer_that_delivers_what_it_only_passes_on_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait_peer.dissemination.covers", lambda texts, dz: True)
+    trial = group()
+    Judge(trial)
+    for peer in trial.world.peers.values():
+        peer.me.dz = ("",)  # as coarse as can be
+    with pytest.raises(AssertionError, match="not wanted"):
+        for _ in range(QUIET):
+            trial.period()
+
+
+def test_planted_peers_that_remember_no_events_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait_peer.dissemination.Dissemination._first_time", lambda *_: True)
+    trial = group()
+    Judge(trial)
+    with pytest.raises(AssertionError, match="a duplicate"):
+        for _ in range(QUIET):
+            trial.churn(0.05)
+            trial.period()
+
+
+def test_planted_peers_that_let_anyone_join_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without line 17 and 2.7 bounds are not kept."""
+    monkeypatch.setattr(Outgoing, "_may_join", lambda *_: True)
+    monkeypatch.setattr("plait_peer.myself.Myself.suits", lambda *_: True)
+    monkeypatch.setattr(Incoming, "_fits", lambda *_: True)
+    workload = Workload(bounds=(2, 3))
+    trial = Trial(Terms(PEERS, workload=workload, children_max=3))
+    for _ in range(25):
+        trial.period()
+    peers = trial.world.peers
+    structure = Structure(peers)
+    late = [
+        peer
+        for peer in structure.subscribers
+        for dz in peer.me.wanted
+        if peer.me.bound < structure.delay(peer, dz, 1) < float("inf")
+    ]
+    assert late
+
+
+# --- liars ------------------------------------------------------------------------------------------------------------
+
+Lie = Callable[[int, PeerFrame], PeerFrame | None]
+
+
+def lying(trial: Trial, liars: set[int], lie: Lie) -> None:
+    trial.world.sent = lambda sender, to, frame: lie(to, frame) if sender in liars else frame
+
+
+def test_a_peer_that_passes_nothing_on_is_found_out_by_what_publishers_say() -> None:
+    trial = group(peers=60)
+    settle(trial)
+    peers = trial.world.peers
+    liar = max((p for p in peers.values() if not p.me.publisher), key=lambda p: len(p.outgoing.children))
+    victims = set(liar.outgoing.children)
+    assert len(victims) >= 3
+    lying(trial, {liar.id}, lambda to, frame: None if isinstance(frame, Happening) else frame)
+    trial.terms = replace(trial.terms, events_per_period=20)
+    for _ in range(QUIET):
+        trial.period()
+    suspects = [
+        peer
+        for peer in victims
+        if peers[peer].conduct.score(liar.id) > 0 or liar.id not in peers[peer].incoming.parents
+    ]
+    assert len(suspects) >= len(victims) // 2
+    assert sum(peer.counters.shunned for peer in peers.values()) >= 1
+
+
+def test_a_peer_that_says_it_is_nearer_than_it_is_loses_its_children() -> None:
+    """It keeps quiet about its delay; the events tell."""
+    trial = group(peers=60)
+    settle(trial)
+    peers = trial.world.peers
+    liar = max((p for p in peers.values() if not p.me.publisher), key=lambda p: len(p.outgoing.children))
+    victims = [peer for peer, child in liar.outgoing.children.items() if child.profile.bound < 8]
+
+    def lie(to: int, frame: PeerFrame) -> PeerFrame:
+        if isinstance(frame, Happening):
+            return replace(frame, delay=frame.delay + 9.0)
+        if isinstance(frame, Beat):
+            return replace(frame, delays=(0.0,) * len(frame.delays))
+        return frame
+
+    lying(trial, {liar.id}, lie)
+    trial.terms = replace(trial.terms, events_per_period=20)
+    for _ in range(QUIET):
+        trial.period()
+    assert victims
+    touched_by = [peer for peer in victims if peers[peer].counters.late]
+    assert touched_by
+    assert all(peers[peer].counters.late <= 12 for peer in victims)
+
+
+def test_a_flood_of_joins_is_bounded_and_scored_down() -> None:
+    trial = group(peers=40)
+    settle(trial)
+    world = trial.world
+    target, flooder = world.peers[1001], world.peers[1002]
+    before = target.counters.control_sent
+    for _ in range(500):
+        target.receive(flooder.id, Connect(flooder.me.profile, ("0",)), world.now)
+    assert target.counters.control_sent - before <= 3 * target.me.settings.requests_per_period_max
+    assert target.conduct.shunned(flooder.id)
+    assert not target.conduct.admits(flooder.id)
+
+
+def test_gossip_that_nobody_asked_for_or_that_comes_too_often_is_scored_down() -> None:
+    trial = group(peers=40)
+    settle(trial)
+    target, other = trial.world.peers[1001], trial.world.peers[1002]
+    for _ in range(30):
+        target.receive(other.id, Gossip(True, (other.me.profile,), (0,)), trial.world.now)
+    assert target.conduct.score(other.id) >= Fault.UNASKED.value
+    for _ in range(30):
+        target.receive(other.id, Gossip(False, (other.me.profile,), (0,)), trial.world.now)
+    assert target.conduct.shunned(other.id)
+    assert len(target.sampling.view) <= target.me.settings.sample_view
+
+
+def test_replayed_gossip_keeps_no_dead_peer_in_use() -> None:
+    """Someone repeats the profile of a peer that died, always fresh: it is asked, does not answer, and is avoided."""
+    trial = group(peers=60)
+    settle(trial)
+    peers = trial.world.peers
+    dead = max((p for p in peers.values() if not p.me.publisher), key=lambda p: len(p.outgoing.children))
+    ghost: Profile = dead.me.profile
+    trial.world.crash(dead.id)
+    replayer = next(number for number in peers if number >= 1000)
+
+    def lie(to: int, frame: PeerFrame) -> PeerFrame:
+        if isinstance(frame, Gossip):
+            return replace(frame, profiles=(*frame.profiles[:3], ghost), ages=(*frame.ages[:3], 0))
+        return frame
+
+    lying(trial, {replayer}, lie)
+    settle(trial, 60)
+
+
+def test_a_chase_that_is_forged_parts_nobody() -> None:
+    trial = group(peers=40)
+    settle(trial)
+    target = next(p for p in trial.world.peers.values() if p.me.bound and p.incoming.parents)
+    before = dict(target.incoming.parents)
+    target.receive(4242, DetectCycle(target.id, target.dz[0], target.me.bound, 3), trial.world.now)
+    assert target.incoming.parents == before

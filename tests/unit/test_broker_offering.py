@@ -1,0 +1,200 @@
+"""What brokers offer each other: who learns of a subscription, and how events wait until all know that they come."""
+
+from __future__ import annotations
+
+import pytest
+
+from plait_broker.derived import ANYTHING, NARROWING_MAX, SHAPES_MAX, VALUES_MAX, Derived
+from plait_broker.offering import UNUSED_S
+from plait_core import Attributes
+from plait_core.filters import EVERYTHING
+from plait_core.wire import Confirm
+from plait_core.wire.session_frames import Receipt
+from plait_lab.simulation.joined import Joined
+
+CHAIN = {(0, 1): 0.010, (1, 2): 0.010}
+
+
+@pytest.fixture
+def chain() -> Joined:
+    world = Joined(CHAIN)
+    world.run()
+    return world
+
+
+def wanted(world: Joined, broker: int) -> set[str]:
+    """What a broker knows that others want of it."""
+    homes = world.brokers[broker].broker.joining.overlay.wanted.homes.values()
+    return {filter.text for home in homes for filter in home.filters.values()}
+
+
+def offered(world: Joined, broker: int) -> set[str]:
+    """What a broker knows that others offer."""
+    return {filter.text for filter in world.brokers[broker].broker.joining.overlay.offers.values()}
+
+
+def test_nobody_learns_of_a_subscription_that_nobody_publishes_for(chain: Joined) -> None:
+    subscriber = chain.client(2)
+    subscriber.subscribe("kind == 'alarm'")
+    chain.run(0.1)
+    assert subscriber.done(1)
+    assert wanted(chain, 0) == wanted(chain, 1) == set()
+
+
+def test_only_brokers_whose_publishers_meet_it_learn_of_a_subscription(chain: Joined) -> None:
+    first, second = chain.client(0), chain.client(1)
+    first.advertise("kind == 'alarm'")
+    second.advertise("kind == 'quote'")
+    chain.run(0.2)
+    assert first.done(101)
+    assert second.done(101)
+    subscriber = chain.client(2)
+    subscriber.subscribe("kind == 'alarm' and level > 3")
+    chain.run(0.2)
+    assert subscriber.done(1)
+    assert wanted(chain, 0) == {"kind == 'alarm' and level > 3"}
+    assert wanted(chain, 1) == set()
+
+
+def test_the_first_event_after_advertising_arrives(chain: Joined) -> None:
+    subscriber, publisher = chain.client(2), chain.client(0)
+    subscriber.subscribe("level > 3")
+    chain.run(0.2)
+    publisher.advertise("kind == 'alarm'")
+    while not publisher.done(101):
+        chain.run(0.001)
+    publisher.publish({"kind": "alarm", "level": 5})
+    chain.run(0.2)
+    assert subscriber.delivered == [{"kind": "alarm", "level": 5}]
+
+
+def test_events_of_a_publisher_that_does_not_advertise_arrive_all_and_in_order(chain: Joined) -> None:
+    subscriber, publisher = chain.client(2), chain.client(0)
+    subscriber.subscribe("level >= 0")
+    chain.run(0.2)
+    for level in range(20):
+        publisher.publish({"kind": "alarm" if level % 2 else "quote", "level": level})
+    chain.run(0.5)
+    assert [event["level"] for event in subscriber.delivered] == list(range(20))
+    assert offered(chain, 2) == {"kind in ['alarm', 'quote']"}
+
+
+def test_what_waits_for_an_offer_is_confirmed_when_all_have_it(chain: Joined) -> None:
+    subscriber, publisher = chain.client(2), chain.client(0)
+    subscriber.subscribe("level >= 0")
+    chain.run(0.2)
+    publisher.publish({"level": 1}, Confirm.SUBSCRIBERS)
+    chain.run(0.005)
+    assert not publisher.heard(Receipt)
+    chain.run(0.5)
+    assert len(subscriber.delivered) == 1
+
+
+def test_a_subscription_is_installed_only_when_all_offers_are_known(chain: Joined) -> None:
+    publisher, subscriber = chain.client(0), chain.client(2)
+    for level in range(200):
+        if level == 50:
+            subscriber.subscribe("level >= 0")
+        publisher.publish({"level": level})
+        chain.run(0.001)
+        if subscriber.done(1):
+            break
+    installed = level
+    for level in range(installed + 1, installed + 50):
+        publisher.publish({"level": level})
+    chain.run(0.5)
+    levels = [event["level"] for event in subscriber.delivered]
+    assert levels == list(range(levels[0], installed + 50))
+    assert levels[0] <= installed + 1
+
+
+def test_an_advertisement_that_changes_loses_nothing_meanwhile(chain: Joined) -> None:
+    subscriber, publisher = chain.client(2), chain.client(0)
+    subscriber.subscribe("level >= 0")
+    publisher.advertise("level < 10")
+    chain.run(0.2)
+    publisher.advertise("level >= 10")
+    for level in (3, 12, 4, 13):
+        publisher.publish({"level": level})
+    chain.run(0.5)
+    assert [event["level"] for event in subscriber.delivered] == [3, 12, 4, 13]
+
+
+def test_a_broker_that_says_nothing_does_not_keep_others_from_publishing(chain: Joined) -> None:
+    subscriber, publisher = chain.client(1), chain.client(0)
+    subscriber.subscribe("level >= 0")
+    chain.run(0.2)
+    mute = chain.brokers[2].broker.joining.overlay
+    mute._errands.say_want = lambda want, tries: None  # type: ignore[method-assign]
+    publisher.publish({"level": 1})
+    chain.run(1.0)
+    assert subscriber.delivered == []
+    chain.run(3 * mute.settings.detect_s)
+    assert subscriber.delivered == [{"level": 1}]
+    assert chain.brokers[0].broker.joining.overlay.counts["offers_unseen"] == 1
+
+
+def test_what_is_not_published_any_more_is_not_offered_any_more(chain: Joined) -> None:
+    publisher = chain.client(0)
+    publisher.publish({"kind": "alarm"})
+    publisher.publish({"kind": "alarm", "level": 3})
+    publisher.publish({"level": 3})
+    chain.run(1.0)
+    assert offered(chain, 2) == {"kind == 'alarm'", "true"}
+    for _ in range(10):
+        publisher.publish({"kind": "alarm"})
+        chain.run(UNUSED_S / 8)
+    chain.run(UNUSED_S)
+    chain.run(UNUSED_S)
+    assert offered(chain, 2) == set()
+    publisher.publish({"level": 3})
+    chain.run(1.0)
+    assert offered(chain, 2) == {"true"}
+
+
+def test_alone_nothing_is_offered_and_nothing_waits() -> None:
+    world = Joined({})
+    publisher, subscriber = world.client(0), world.client(0)
+    subscriber.subscribe("level >= 0")
+    publisher.publish({"level": 1})
+    world.run(0.001)
+    assert subscriber.delivered == [{"level": 1}]
+    assert world.brokers[0].broker.joining.overlay.offered.revision == 0
+
+
+def widen(*events: Attributes) -> list[str]:
+    derived = Derived()
+    return [derived.widen(event)[1].text for event in events]
+
+
+def test_texts_and_flags_narrow_and_numbers_do_not() -> None:
+    assert widen({"symbol": "IBM", "price": 3.5, "halted": False}, {"symbol": "MSFT", "price": 4, "halted": False}) == [
+        "not halted and symbol == 'IBM'",
+        "not halted and symbol in ['IBM', 'MSFT']",
+    ]
+
+
+def test_an_attribute_with_many_values_narrows_no_more() -> None:
+    texts = widen(*({"symbol": f"S{number}", "kind": "q"} for number in range(VALUES_MAX + 1)))
+    assert f"'S{VALUES_MAX - 1}'" in texts[-2]
+    assert texts[-1] == "kind == 'q'"
+
+
+def test_each_shape_is_by_itself_and_too_many_are_anything() -> None:
+    derived = Derived()
+    numbers = {derived.widen({f"a{number}": "x"})[0] for number in range(SHAPES_MAX)}
+    assert len(numbers) == SHAPES_MAX
+    assert derived.widen({"b": "x"}) == (ANYTHING, EVERYTHING)
+
+
+def test_a_flag_is_no_number_and_no_text() -> None:
+    assert widen({"a": True}, {"a": "true"})[-1] == "a in [true, 'true']"
+    assert widen({"a": 1}) == ["true"]
+    assert widen({"a": True}, {"a": 1})[-1] == "true"
+
+
+def test_what_no_filter_can_say_narrows_nothing() -> None:
+    assert widen({"not a name!": "x"}) == ["true"]
+    assert widen({"long": "x" * 1000}) == ["true"]
+    many = widen({f"a{number}": "x" for number in range(20)})[0]
+    assert many.count("==") == NARROWING_MAX

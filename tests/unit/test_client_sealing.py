@@ -1,0 +1,277 @@
+"""Sealed events in the SDK: what brokers route by, what readers get, and how what does not open is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sealed_world import NOON_US, World, areas
+from strategies import random_attributes, spelled_trees
+
+import plait
+from plait import testing
+from plait.sealing import SEALED, Seal, routed
+from plait_core import parse
+from plait_crypto import ParcelReader, Unopenable
+from plait_keyserver import PublisherRing, SubscriberRing
+
+DAY_US = 24 * 3_600_000_000
+LONDON, PARIS = {"area": 3, "location": "London"}, {"area": 99, "location": "Paris"}
+
+
+class Clock:
+    """A clock that is set."""
+
+    def __init__(self) -> None:
+        self.now_us = NOON_US
+
+    def __call__(self) -> int:
+        return self.now_us
+
+
+class Realm:
+    """A realm with rings on one clock, a network in memory and a client."""
+
+    def __init__(self) -> None:
+        self.world, self.clock, self.chance = World.of(areas()), Clock(), Random(2)
+        self.rings: list[Any] = []
+
+    async def publisher(self, filter: str = "true", publisher: int = 7) -> PublisherRing:
+        ring = PublisherRing(self.world.realm, publisher, now_us=self.clock, randomness=self.chance)
+        self.rings.append(ring)
+        await self.publish_in(ring, 0, filter, publisher)
+        return ring
+
+    async def publish_in(self, ring: PublisherRing, epoch: int, filter: str = "true", publisher: int = 7) -> None:
+        now = {"epoch": epoch, "now_us": self._issuing(epoch), "randomness": self.chance}
+        await ring.add(self.world.authority.publisher_keys("p", publisher, parse(filter), **now))  # type: ignore[arg-type]
+
+    async def reader(self, filter: str = "true", epoch: int | None = 0) -> SubscriberRing:
+        ring = SubscriberRing(self.world.realm, now_us=self.clock, randomness=self.chance)
+        self.rings.append(ring)
+        if epoch is not None:
+            await self.read_in(ring, epoch, filter)
+        return ring
+
+    async def read_in(self, ring: SubscriberRing, epoch: int, filter: str = "true") -> None:
+        now = {"epoch": epoch, "now_us": self._issuing(epoch), "randomness": self.chance}
+        await ring.add(self.world.authority.subscriber_keys("r", parse(filter), **now))  # type: ignore[arg-type]
+
+    def _issuing(self, epoch: int) -> int:
+        return epoch * DAY_US + NOON_US
+
+
+@pytest.fixture
+async def realm() -> AsyncIterator[Realm]:
+    made = Realm()
+    yield made
+    for ring in made.rings:
+        ring.close()
+        ring._thread.shutdown()
+
+
+# --- routing ----------------------------------------------------------------------------------------------------------
+
+
+@given(spelled_trees(), st.integers(0, 2**32), st.randoms(use_true_random=False))
+def test_no_event_that_matches_is_routed_away(spelled: tuple[Any, str], seed: int, chance: Random) -> None:
+    filter = parse(spelled[1])
+    realm = World.of(areas()).realm
+    outer = routed(filter, realm)
+    for _ in range(8):
+        attributes = random_attributes(chance)
+        hidden = {name for name in attributes if chance.random() < 0.5}
+        clear = {name: value for name, value in attributes.items() if name not in hidden}
+        if filter.matches(attributes):
+            assert outer.matches({**clear, SEALED: realm.mark.hex()})
+        assert not outer.matches(clear), "events that are not sealed are not for it"
+
+
+def test_what_is_in_the_clear_is_routed_by() -> None:
+    realm = World.of(areas()).realm
+    outer = routed(parse("area < 16 and not (location == 'Paris' or area == 3)"), realm)
+    mark = {SEALED: realm.mark.hex()}
+    assert outer.matches(mark)
+    assert outer.matches({**mark, "area": 5})
+    assert not outer.matches({**mark, "area": 3})
+    assert not outer.matches({**mark, "area": 16})
+    assert not outer.matches({**mark, "location": "Paris"})
+    many = " and ".join(f"a{each} < 5" for each in range(40))
+    assert routed(parse(many), realm).text == f"{SEALED} == '{realm.mark.hex()}'", "too many alternatives"
+
+
+# --- from end to end --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hidden", [None, {"area"}, set()])
+async def test_a_sealed_event_arrives_whole_and_verified(realm: Realm, hidden: set[str] | None) -> None:
+    publishing, reading = await realm.publisher("area < 64"), await realm.reader("area < 16")
+    async with testing.Network() as net, await net.connect() as client:
+        async with client.subscribe("area < 16", unseal=reading) as inside, client.subscribe("true") as outside:
+            for number in range(3):
+                await client.publish(LONDON, b"the secret %d" % number, seal=Seal(publishing, hidden))
+            for number in range(3):
+                event = await inside.next()
+                assert dict(event) == LONDON
+                assert event.payload == b"the secret %d" % number
+                assert event.verified is not None
+                assert event.verified.publisher == 7
+                assert [name for name, _ in event.verified.credentials] == ["area", "location"]
+                assert event["area"] == event.get("area") == 3
+                seen = await outside.next()
+                assert set(seen) == {*LONDON, SEALED} - (set(LONDON) if hidden is None else hidden)
+                assert b"the secret" not in seen.payload
+                assert seen.verified is None
+
+
+async def test_what_keys_or_filter_leave_out_is_no_loss(realm: Realm) -> None:
+    publishing, narrow, wide = await realm.publisher(), await realm.reader("area < 16"), await realm.reader()
+    async with testing.Network() as net, await net.connect() as client:
+        async with (
+            client.subscribe("true", unseal=narrow) as by_keys,
+            client.subscribe("area < 16", unseal=wide) as by_filter,
+        ):
+            for attributes in (PARIS, LONDON, PARIS, LONDON):
+                await client.publish(attributes, seal=Seal(publishing))
+            for subscription in (by_keys, by_filter):
+                assert [dict(await subscription.next()) for _ in range(2)] == [LONDON, LONDON]
+                await client.flush()
+                stats = subscription.stats
+                assert (stats.dropped, stats.gaps, stats.delivered) == (0, 0, 2)
+
+
+async def told(subscription: plait.Subscription[Any]) -> str:
+    """The reason of the next gap; the subscription is read meanwhile."""
+    reading = asyncio.ensure_future(subscription.next())
+    try:
+        async with asyncio.timeout(20):
+            async for notice in subscription.events():
+                if isinstance(notice, plait.Gap):
+                    return notice.reason
+        raise AssertionError("it ended")
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+async def test_a_missing_key_is_told_and_ends_when_it_comes(realm: Realm) -> None:
+    publishing, reading = await realm.publisher(), await realm.reader(epoch=None)
+    async with testing.Network() as net, await net.connect() as client:
+        async with client.subscribe("true", unseal=reading) as subscription:
+            await client.publish(LONDON, seal=Seal(publishing))
+            assert await told(subscription) == "missing_key"
+            await realm.read_in(reading, 0)
+            await client.publish(LONDON, b"now", seal=Seal(publishing))
+            assert (await subscription.next()).payload == b"now"
+
+
+async def test_a_stale_epoch_is_told(realm: Realm) -> None:
+    publishing, reading = await realm.publisher(), await realm.reader()
+    async with testing.Network() as net, await net.connect() as client:
+        async with client.subscribe("true", unseal=reading) as subscription:
+            await client.publish(LONDON, seal=Seal(publishing))
+            await client.flush()
+            realm.clock.now_us += 2 * DAY_US
+            assert await told(subscription) == "stale_epoch"
+
+
+async def test_a_replay_and_a_forgery_are_told(realm: Realm) -> None:
+    publishing, reading = await realm.publisher(), await realm.reader()
+    async with testing.Network() as net, await net.connect() as client, await net.connect() as thief:
+        async with (
+            client.subscribe("true", unseal=reading) as subscription,
+            client.subscribe(f"has({SEALED})") as wire,
+        ):
+            await client.publish(LONDON, b"once", seal=Seal(publishing))
+            first, seen = await subscription.next(), await wire.next()
+            assert first.payload == b"once"
+            await client.publish(dict(seen), seen.payload)
+            assert await told(subscription) == "replayed"
+            await thief.publish(dict(seen), seen.payload)  # in another client's name
+            assert await told(subscription) == "not_authentic"
+            await client.publish(dict(seen), seen.payload[:-1] + bytes([seen.payload[-1] ^ 1]))
+            assert await told(subscription) == "not_authentic"
+            await client.publish({**seen, "area": 4}, seen.payload)  # other attributes in the clear
+            assert await told(subscription) == "not_authentic"
+            await client.publish(dict(seen), b"nothing of the kind")
+            assert await told(subscription) == "not_authentic"
+            assert subscription.stats.dropped == 5
+
+
+async def test_who_may_not_seal_is_told_at_once(realm: Realm) -> None:
+    publishing = await realm.publisher("area < 16")
+    async with testing.Network() as net, await net.connect() as client:
+        with pytest.raises(plait.Error, match="no grant"):
+            await client.publish(PARIS, seal=Seal(publishing))
+        realm.clock.now_us += DAY_US
+        with pytest.raises(plait.Error, match="no publisher keys"):
+            await client.publish(LONDON, seal=Seal(publishing))
+        await realm.publish_in(publishing, 1, "area < 16")
+        assert await client.publish(LONDON, seal=Seal(publishing))
+        with pytest.raises(plait.EventInvalid):
+            await client.publish({**LONDON, SEALED: "x"}, seal=Seal(publishing))
+        with pytest.raises(plait.NotAvailable):
+            client.try_publish(LONDON, seal=Seal(publishing))  # type: ignore[arg-type]
+
+
+async def test_a_reader_that_gives_up_loses_nothing(realm: Realm) -> None:
+    publishing, reading = await realm.publisher(), await realm.reader()
+    async with testing.Network() as net, await net.connect() as client:
+        async with client.subscribe("true", unseal=reading) as subscription:
+            for number in range(5):
+                await client.publish(LONDON, bytes([number]), seal=Seal(publishing))
+            await client.flush()
+            found = []
+            while len(found) < 5:
+                reader = asyncio.ensure_future(subscription.next())
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                reader.cancel()
+                await asyncio.gather(reader, return_exceptions=True)
+                if not reader.cancelled():
+                    found.append(reader.result().payload)
+                else:
+                    found.append((await subscription.next()).payload)
+            assert found == [bytes([number]) for number in range(5)]
+
+
+async def test_a_declined_event_comes_again_opened(realm: Realm) -> None:
+    publishing, reading = await realm.publisher(), await realm.reader()
+    async with testing.Network() as net, await net.connect() as client:
+        async with client.subscribe("true", unseal=reading, ack="manual") as subscription:
+            await client.publish(LONDON, b"again", seal=Seal(publishing))
+            first = await subscription.next()
+            first.nak()
+            again = await subscription.next()
+            assert (again.id, again.payload) == (first.id, b"again")
+            assert subscription.stats.gaps == 0
+
+
+async def test_steady_traffic_costs_no_pairings(realm: Realm) -> None:
+    publishing, reading = await realm.publisher(), await realm.reader("area < 16")
+    from plait_crypto import Draft
+
+    parcels = [(await publishing.seal(Draft(each, b"p")))[1] for each in (LONDON, LONDON, PARIS, PARIS)]
+    assert not reading._parcels.cheap(parcels[0])
+    await reading.open({}, parcels[0])
+    assert reading._parcels.cheap(parcels[1])
+    with pytest.raises(Unopenable):
+        await reading.open({}, parcels[2])
+    assert reading._parcels.cheap(parcels[3]), "that it does not open is remembered"
+    await realm.read_in(reading, 0, "area > 64")
+    assert not reading._parcels.cheap(parcels[3]), "until there are other keys"
+    await reading.open({}, parcels[3])
+
+
+@given(st.binary(max_size=64))
+def test_whatever_is_no_parcel_is_unopenable(payload: bytes) -> None:
+    world = World.of(areas())
+    reader = ParcelReader(world.reader("true"))
+    assert reader.cheap(payload)
+    with pytest.raises(Unopenable):
+        reader.open({}, payload, now_us=world.now_us, randomness=world.rng)

@@ -1,0 +1,126 @@
+"""`plait chaos`: what people may write of a link, a relay driven from another process, and brokers found by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from plait.commands.chaos_processes import send_signal
+from plait.commands.chaos_shapes import ShapeText, changes_asked
+from plait.commands.failures import Failure, WrongUse
+from plait.commands.root import plait
+
+
+@pytest.mark.parametrize(
+    ("written", "changes"),
+    [
+        ("delay=20ms", {"delay": 0.02}),
+        ("delay=0", {"delay": 0.0}),
+        ("delay=1.5s, jitter=300us", {"delay": 1.5, "jitter": 3e-4}),
+        ("loss=1%", {"loss": 0.01}),
+        ("loss=0.25,flow=frozen", {"loss": 0.25, "flow": "frozen"}),
+        ("bandwidth=10mbit", {"bandwidth": 10e6}),
+        ("bandwidth=2.5Gbit/s", {"bandwidth": 2.5e9}),
+    ],
+)
+def test_a_shape_in_one_word(written: str, changes: dict[str, Any]) -> None:
+    assert ShapeText().convert(written, None, None) == changes
+
+
+@pytest.mark.parametrize(
+    "written", ["", "delay", "delay=", "delay=-1s", "speed=3", "loss=100%", "loss=x", "bandwidth=10", "flow=sideways"]
+)
+def test_what_is_no_shape_is_said(written: str) -> None:
+    with pytest.raises(click.BadParameter):
+        ShapeText().convert(written, None, None)
+
+
+def test_a_bandwidth_may_be_taken_back() -> None:
+    said = {"bandwidth": 0.0, "delay": None, "forth": {"bandwidth": 0.0}, "back": None}
+    assert changes_asked(said) == {"both": {"bandwidth_bit_s": None}, "forth": {"bandwidth_bit_s": None}}
+
+
+@contextmanager
+def relay_process(*options: str) -> Iterator[tuple[str, str]]:
+    """Where it listens, and its control."""
+    command = [sys.executable, "-m", "plait", "chaos", "relay", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            ready = re.fullmatch(r"ready listen=(\S+) to=\S+ control=(\S+)\n", line)
+            assert ready is not None, line
+            yield ready[1], ready[2]
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == 130
+
+
+def ran(*arguments: str, code: int = 0) -> str:
+    result = subprocess.run(
+        [sys.executable, "-m", "plait", "chaos", *arguments], capture_output=True, text=True, timeout=20
+    )
+    assert result.returncode == code, result.stderr
+    return result.stdout if not code else result.stderr
+
+
+def test_a_relay_is_started_changed_and_shown() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        to = f"127.0.0.1:{server.getsockname()[1]}"
+        with relay_process("--to", to, "--delay", "10ms", "--back", "loss=2%,bandwidth=1mbit") as (listen, control):
+            host, _, port = listen.rpartition(":")
+            with socket.create_connection((host, int(port)), timeout=10) as near:
+                far, _ = server.accept()
+                with far:
+                    near.sendall(b"hello")
+                    assert far.recv(5, socket.MSG_WAITALL) == b"hello"
+                    state = json.loads(ran("show", control, "--json"))
+                    assert (state["to"], state["connections"]) == (to, 1)
+                    assert state["forth"] | {"delay_ms": 10.0, "loss": 0.0, "carried_bytes": 5} == state["forth"]
+                    back = {"delay_ms": 10.0, "loss": 0.02, "bandwidth_bit_s": 1e6}
+                    assert state["back"] | back == state["back"]
+                    told = ran("set", control, "--delay", "0", "--forth", "flow=frozen", "--bandwidth", "none", "--cut")
+                    assert "frozen" in told
+                    assert "cut" in told
+                    assert "Mbit" not in told
+        assert "nothing to change" in ran("set", control, code=2)
+        assert "no relay answers" in ran("show", control, code=1)
+
+
+def test_a_broker_is_found_by_its_name_and_by_its_id() -> None:
+    name = f"nobody-else-{os.getpid()}"
+    command = [sys.executable, "-m", "plait", "broker", "--name", name, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen([*command, "--http", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith(f"ready name={name}")
+            assert send_signal(name, signal.SIGSTOP) == f"{name}, process {process.pid}"
+            _, status = os.waitpid(process.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status)
+            assert send_signal(str(process.pid), signal.SIGCONT) == f"process {process.pid}"
+            _, status = os.waitpid(process.pid, os.WCONTINUED)
+            assert os.WIFCONTINUED(status)
+            shown = CliRunner().invoke(plait, ["chaos", "kill", name])
+            assert shown.exit_code == 0
+            assert process.wait(10) == -signal.SIGKILL
+        finally:
+            process.kill()
+    with pytest.raises(Failure, match="no broker"):
+        send_signal(name, signal.SIGCONT)
+
+
+def test_what_is_no_broker_is_left_alone() -> None:
+    with pytest.raises(WrongUse, match="no Plait broker"):
+        send_signal("1", signal.SIGCONT)

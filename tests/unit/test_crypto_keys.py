@@ -1,0 +1,258 @@
+"""Keys: issued for an epoch to who is not revoked, encoded, decoded with all checks; and routed by."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from sealed_world import HOUR_US, World, areas, quotes
+
+from plait_core import parse
+from plait_crypto import (
+    Draft,
+    KeyInvalid,
+    KeyRefused,
+    Keyring,
+    PublisherKeys,
+    Router,
+    RoutingKeys,
+    SealInvalid,
+    SessionSealer,
+    SubscriberKeys,
+    Unopenable,
+)
+
+FILTER = "(area < 16 and location == 'London') or area == 99"
+
+
+@pytest.fixture
+def world() -> World:
+    return World.of(areas())
+
+
+# --- issuing ----------------------------------------------------------------------------------------------------------
+
+
+def test_keys_are_issued_for_this_epoch_and_near_its_end_for_the_next(world: World) -> None:
+    def issue(epoch: int) -> SubscriberKeys:
+        asked = {"epoch": epoch, "now_us": world.now_us, "randomness": world.rng}
+        return world.authority.subscriber_keys("r", parse("area < 16"), **asked)
+
+    assert issue(0).epoch == 0
+    for epoch in (-1, 1, 2):
+        with pytest.raises(KeyRefused):
+            issue(epoch)
+    world.now_us = 23 * HOUR_US
+    assert issue(1).epoch == 1
+    with pytest.raises(KeyRefused):
+        issue(2)
+
+
+def test_who_is_revoked_gets_no_key_of_the_next_epoch(world: World) -> None:
+    ring, publisher = world.reader("true"), world.publisher()
+    assert world.authority.revoke("reader", world.now_us) == 0
+    world.open(ring, world.seal(publisher, {"area": 1, "location": "Paris"}, 1))  # what it has works until then
+    ring.add(world.keys("area < 16"))
+    world.now_us = 24 * HOUR_US
+    with pytest.raises(KeyRefused, match="revoked"):
+        world.keys("true")
+    world.keys("true", holder="another")
+    sealed = world.seal(world.publisher(), {"area": 1, "location": "Paris"}, 2)
+    with pytest.raises(Unopenable):
+        world.open(ring, sealed)
+    with pytest.raises(KeyRefused):
+        world.publisher(holder="reader")
+    assert world.authority.revoked() == {"reader": 0}
+
+
+def test_revoking_twice_does_not_extend(world: World) -> None:
+    world.authority.revoke("reader", world.now_us)
+    assert world.authority.revoke("reader", world.now_us + 48 * HOUR_US) == 0
+
+
+def test_revoking_near_the_end_counts_what_may_have_been_issued(world: World) -> None:
+    """Keys of the next epoch may be out already, so it is the last."""
+    assert world.authority.revoke("reader", 23 * HOUR_US) == 1
+
+
+def test_revocations_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait_crypto.authority.HOLDERS_MAX", 1)
+    world.authority.revoke("one", world.now_us)
+    world.authority.revoke("one", world.now_us)
+    with pytest.raises(KeyRefused):
+        world.authority.revoke("two", world.now_us)
+
+
+@pytest.mark.parametrize("publisher", [0, -1, 2**64])
+def test_a_publisher_has_an_id(world: World, publisher: int) -> None:
+    with pytest.raises(SealInvalid):
+        world.publisher(publisher=publisher)
+
+
+def test_two_holders_of_one_filter_have_different_keys(world: World) -> None:
+    one, two = (world.keys("area < 16").encode(world.groups) for _ in range(2))
+    assert one != two
+
+
+# --- encodings --------------------------------------------------------------------------------------------------------
+
+
+def test_keys_survive_their_encoding_and_still_work(world: World) -> None:
+    groups = world.groups
+    publisher = world.publisher(FILTER)
+    issued = publisher._keys[0]
+    assert PublisherKeys.decode(groups, issued.encode(groups)).encode(groups) == issued.encode(groups)
+    publisher.add(PublisherKeys.decode(groups, issued.encode(groups)))
+    keys = world.keys(FILTER)
+    ring, router = Keyring(world.realm), Router(world.realm)
+    ring.add(SubscriberKeys.decode(groups, keys.encode(groups)))
+    routing = RoutingKeys.decode(groups, keys.routing().encode(groups))
+    sealed = world.seal(publisher, {"area": 99, "location": "Paris"})
+    assert router.matches(routing, router.read(sealed.envelope) or pytest.fail("an event is routable"))
+    assert world.open(ring, sealed).grant == 1
+
+
+def test_keys_say_nothing_about_themselves(world: World) -> None:
+    keys = world.keys(FILTER)
+    for secret in (keys, keys.boxes[0], keys.boxes[0].rows[0][0][1], keys.routing(), world.publisher()._keys[0]):
+        assert "G2" not in repr(secret)
+        assert "Point" not in repr(secret)
+        assert len(repr(secret)) < 200
+
+
+def test_every_broken_encoding_is_one_error(world: World) -> None:
+    """Cut anywhere, lengthened, or with any byte changed: KeyInvalid, or keys that are other keys (a label)."""
+    groups, keys = world.groups, world.keys("area == 3")
+    decoders = [
+        (SubscriberKeys.decode, keys.encode(groups)),
+        (RoutingKeys.decode, keys.routing().encode(groups)),
+        (PublisherKeys.decode, world.publisher("area == 3")._keys[0].encode(groups)),
+    ]
+    rng = Random(4)
+    for decode, encoded in decoders:
+        for length in range(0, len(encoded), 5):
+            with pytest.raises(KeyInvalid):
+                decode(groups, encoded[:length])
+        with pytest.raises(KeyInvalid):
+            decode(groups, encoded + b"\0")
+        for other, _ in decoders:
+            if other != decode:
+                with pytest.raises(KeyInvalid):
+                    other(groups, encoded)
+        for _ in range(300):
+            changed = bytearray(encoded)
+            changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+            try:
+                assert decode(groups, bytes(changed)).encode(groups) == bytes(changed)
+            except KeyInvalid:
+                pass
+
+
+def test_keys_of_another_realm_or_schema_are_refused(world: World) -> None:
+    other = World.of(quotes())
+    with pytest.raises(KeyInvalid):
+        world.reader("true").add(other.keys("true"))
+    with pytest.raises(KeyInvalid):
+        world.publisher().add(other.publisher()._keys[0])
+    with pytest.raises(KeyInvalid):
+        world.publisher(publisher=8).add(world.publisher(publisher=9)._keys[0])
+    foreign = other.keys("true")
+    claimed = SubscriberKeys(world.realm.digest, 0, foreign.boxes)
+    with pytest.raises(KeyInvalid):
+        Keyring(world.realm).add(claimed)
+
+
+def test_a_keyring_is_bounded_and_forgets(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait_crypto.keyring.EPOCH_KEYS_MAX", 1)
+    ring = world.reader("true")
+    with pytest.raises(KeyInvalid):
+        ring.add(world.keys("true"))
+    ring.forget(25 * HOUR_US)
+    world.now_us = 25 * HOUR_US
+    ring.add(world.keys("true"))
+
+
+# --- routing ----------------------------------------------------------------------------------------------------------
+
+
+def test_tags_route_what_keys_open_and_open_nothing(world: World) -> None:
+    router, publisher = Router(world.realm), world.publisher()
+    keys = [world.keys(filter) for filter in (FILTER, "location == 'Paris'", "area >= 64", "true")]
+    routing = [each.routing() for each in keys]
+    for sequence, (area, location) in enumerate([(3, "London"), (99, "Paris"), (70, "Paris"), (20, "London")], 1):
+        sealed = world.seal(publisher, {"area": area, "location": location}, sequence)
+        event = router.read(sealed.envelope)
+        assert event is not None
+        expected = [
+            (area < 16 and location == "London") or area == 99,
+            location == "Paris",
+            area >= 64,
+            True,
+        ]
+        assert [router.matches(each, event) for each in routing] == expected
+    with pytest.raises(KeyInvalid):
+        SubscriberKeys.decode(world.groups, routing[0].encode(world.groups))
+    assert all(not credential.label for box in routing[0].boxes for row in box for credential, _ in row)
+
+
+def test_steady_traffic_costs_no_pairing(world: World) -> None:
+    router, sessions = Router(world.realm), SessionSealer(world.publisher())
+    routing = [world.keys(filter).routing() for filter in (FILTER, "location == 'Paris'", "true")]
+
+    def sealed(count: int, start: int) -> list[bytes]:
+        drafts = [Draft({"area": 99, "location": "Paris"}, b"", start + k) for k in range(count)]
+        members = sessions.seal(drafts, now_us=world.now_us, randomness=world.rng)
+        return [member.envelope for member in members]
+
+    (first,) = sealed(1, 1)
+    assert router.read(first) is None
+    router.learn(sessions.openings()[0])
+    found = []
+    for envelope in [first, *sealed(20, 2)]:
+        event = router.read(envelope)
+        assert event is not None
+        found.append([router.matches(keys, event) for keys in routing])
+        if envelope is first:
+            before = router.pairings
+    assert found == [[True, True, True]] * 21
+    assert 0 < before == router.pairings
+
+
+def test_a_router_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait_crypto.routing.TAGS_KEPT", 2)
+    monkeypatch.setattr("plait_crypto.routing.SESSIONS_ROUTED_MAX", 1)
+    router, sessions = Router(world.realm), SessionSealer(world.publisher())
+    for area in (1, 2, 3):
+        sessions.seal([Draft({"area": area, "location": "Paris"})], now_us=world.now_us, randomness=world.rng)
+    for opening in sessions.openings():
+        router.learn(opening)
+    assert len(router._sessions) == 1
+    for area in (1, 2, 3):
+        event = router.read(world.seal(world.publisher(), {"area": area, "location": "Paris"}, area).envelope)
+        assert event is not None
+        router.matches(world.keys("area < 16 and location == 'Paris'").routing(), event)
+    assert len(router._tags) == 2
+
+
+def test_what_a_router_cannot_read_is_unopenable(world: World) -> None:
+    router, sealed = Router(world.realm), world.seal(world.publisher(), {"area": 1, "location": "Paris"})
+    other = World.of(quotes())
+    for wrong in (b"", b"\1\1", sealed.envelope[:-600], other.seal(other.publisher(), {"side": "buy"}).envelope):
+        with pytest.raises(Unopenable):
+            router.read(wrong)
+    with pytest.raises(Unopenable):
+        router.learn(sealed.envelope)
+    opening = SessionSealer(world.publisher())
+    opening.seal([Draft({"area": 1, "location": "Paris"})], now_us=world.now_us, randomness=world.rng)
+    with pytest.raises(Unopenable):
+        router.read(opening.openings()[0])
+    event = router.read(sealed.envelope)
+    assert event is not None
+    with pytest.raises(KeyInvalid):
+        router.matches(other.keys("true").routing(), event)
+    broken = bytearray(sealed.envelope)
+    broken[45 + 80 : 45 + 128] = b"\xc0" + bytes(47)
+    event = router.read(bytes(broken))
+    assert event is not None
+    with pytest.raises(Unopenable):
+        router.matches(world.keys("area < 16").routing(), event)

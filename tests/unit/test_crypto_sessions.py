@@ -1,0 +1,248 @@
+"""Sessions of sealing: one encapsulated key for many events, each signed by its batch, and bounds on all of it."""
+
+from __future__ import annotations
+
+import pytest
+from sealed_world import HOUR_US, World, quotes, sides
+
+from plait_crypto import Draft, Keyring, Sealed, SealedMember, Sealer, SessionSealer, Unopenable, merkle
+from plait_crypto.contents import Contents, bound_digest
+from plait_crypto.envelope import Member
+from plait_crypto.hazmat.hashing import digest
+from plait_crypto.limits import BATCH_MAX, SESSION_US_MAX
+
+MINUTE_US = 60_000_000
+
+
+class Scene:
+    """A publisher that seals in sessions, and a reader."""
+
+    def __init__(self, filter: str = "side == 'buy'", **bounds: int) -> None:
+        self.world = World.of(sides())
+        self.sealer: Sealer = self.world.publisher()
+        self.sessions = SessionSealer(self.sealer, **bounds)
+        self.ring = self.world.reader(filter)
+        self.sequence = 0
+
+    def seal(self, count: int, side: str = "buy", **more: object) -> list[SealedMember]:
+        drafts = []
+        for _ in range(count):
+            self.sequence += 1
+            drafts.append(Draft({"side": side, "n": self.sequence}, b"p", self.sequence, **more))  # type: ignore[arg-type]
+        return self.sessions.seal(drafts, now_us=self.world.now_us, randomness=self.world.rng)
+
+    def begin(self, opening: bytes | None, ring: Keyring | None = None) -> None:
+        assert opening is not None
+        (ring or self.ring).begin(opening, now_us=self.world.now_us, randomness=self.world.rng)
+
+    def open(self, member: SealedMember, ring: Keyring | None = None) -> int:
+        return self.world.open(ring or self.ring, Sealed(member.clear, member.envelope)).sequence
+
+    def refused(self, member: SealedMember | Sealed, bound: bytes = b"") -> None:
+        with pytest.raises(Unopenable) as caught:
+            self.world.open(self.ring, Sealed(member.clear, member.envelope), bound)
+        assert str(caught.value) == "a sealed event that does not open here"
+
+
+def test_a_session_has_one_opening_and_many_events() -> None:
+    scene = Scene()
+    members = scene.seal(200)
+    assert [member.opening is not None for member in members] == [True] + [False] * 199
+    scene.begin(members[0].opening)
+    assert [scene.open(member) for member in members] == list(range(1, 201))
+    (more,) = scene.seal(1)
+    assert (more.opening, scene.open(more)) == (None, 201)
+
+
+def test_each_event_opens_without_the_others() -> None:
+    scene = Scene()
+    members = scene.seal(BATCH_MAX - 1)
+    scene.begin(members[0].opening)
+    for member in reversed(members[::7]):
+        scene.open(member)
+
+
+def test_a_session_is_of_one_vector_of_credentials() -> None:
+    scene = Scene()
+    buys, sells = scene.seal(2), scene.seal(2, side="sell")
+    assert buys[0].session != sells[0].session
+    scene.begin(buys[0].opening)
+    assert scene.open(buys[0]) == 1
+    with pytest.raises(Unopenable):
+        scene.begin(sells[0].opening)
+    scene.refused(sells[0])
+    both = scene.seal(1) + scene.seal(1, side="sell")
+    assert [member.opening for member in both] == [None, None]
+    assert len(scene.sessions.openings()) == 2
+
+
+def test_mixed_batches_come_back_in_their_order() -> None:
+    scene = Scene("true")
+    drafts = [Draft({"side": side}, b"", sequence) for sequence, side in enumerate(["buy", "sell"] * 100, 1)]
+    members = scene.sessions.seal(drafts, now_us=scene.world.now_us, randomness=scene.world.rng)
+    for opening in scene.sessions.openings():
+        scene.begin(opening)
+    assert [scene.open(member) for member in members] == list(range(1, 201))
+
+
+def test_an_event_of_an_unknown_session_waits_for_its_opening() -> None:
+    scene = Scene()
+    first, second = scene.seal(2)
+    assert not scene.ring.knows(second.envelope)
+    scene.refused(second)
+    scene.begin(first.opening)
+    scene.begin(first.opening)
+    assert scene.ring.knows(second.envelope)
+    assert scene.open(second) == 2
+
+
+def test_a_session_ends_after_its_events_its_time_and_its_slot() -> None:
+    scene = Scene(events_max=3, life_us=MINUTE_US)
+    assert [member.opening is None for member in scene.seal(7)] == [False, True, True, False, True, True, False]
+    scene.world.now_us += MINUTE_US
+    assert scene.seal(1)[0].opening is not None
+
+    world = World.of(quotes(slot_bits=3))
+    sessions = SessionSealer(world.publisher())
+    world.now_us = 15 * HOUR_US - 1
+    for expected in (True, False):
+        (member,) = sessions.seal([Draft({"side": "buy"})], now_us=world.now_us, randomness=world.rng)
+        assert (member.opening is not None) is expected
+    world.now_us += 1
+    (member,) = sessions.seal([Draft({"side": "buy"})], now_us=world.now_us, randomness=world.rng)
+    assert member.opening is not None
+
+
+def test_events_after_the_end_of_their_session_are_refused() -> None:
+    scene = Scene(life_us=MINUTE_US)
+    first, second, third = scene.seal(3)
+    scene.begin(first.opening)
+    scene.world.now_us += MINUTE_US + HOUR_US - 1
+    assert scene.open(second) == 2
+    scene.world.now_us += 1
+    scene.refused(third)
+    scene.ring.forget(scene.world.now_us)
+    assert not scene.ring.knows(third.envelope)
+
+
+def test_a_session_that_promises_too_much_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    monkeypatch.setattr("plait_crypto.sessions.SESSION_US_MAX", 10 * HOUR_US)
+    long = SessionSealer(scene.sealer, life_us=SESSION_US_MAX * 200)
+    (member,) = long.seal([Draft({"side": "buy"})], now_us=scene.world.now_us, randomness=scene.world.rng)
+    with pytest.raises(Unopenable):
+        scene.begin(member.opening)
+
+
+def test_a_flipped_bit_of_any_byte_is_refused() -> None:
+    scene = Scene()
+    members = scene.seal(5)
+    scene.begin(members[0].opening)
+    envelope = members[3].envelope
+    for bit in range(8 * len(envelope)):
+        flipped = bytearray(envelope)
+        flipped[bit // 8] ^= 1 << bit % 8
+        scene.refused(Sealed(members[3].clear, bytes(flipped)))
+    assert scene.open(members[3]) == 4
+    for bit in range(0, 8 * len(envelope), 5):  # and when its root is known
+        flipped = bytearray(members[4].envelope)
+        flipped[bit // 8] ^= 1 << bit % 8
+        scene.refused(Sealed(members[4].clear, bytes(flipped)))
+
+
+def test_a_flipped_opening_begins_nothing() -> None:
+    scene = Scene()
+    opening = scene.seal(1)[0].opening
+    assert opening is not None
+    for place in range(0, len(opening), 3):
+        flipped = bytearray(opening)
+        flipped[place] ^= 1 << place % 8
+        with pytest.raises(Unopenable):
+            scene.begin(bytes(flipped))
+
+
+def test_every_cut_is_refused() -> None:
+    scene = Scene()
+    members = scene.seal(5)
+    scene.begin(members[0].opening)
+    for length in range(len(members[1].envelope)):
+        scene.refused(Sealed(members[1].clear, members[1].envelope[:length]))
+
+
+def test_what_is_in_the_clear_is_bound() -> None:
+    scene = Scene()
+    (member,) = scene.seal(1, hidden=["n"], bound=b"noon")
+    scene.begin(member.opening)
+    for changed in ({"side": "sell"}, {}, {"side": "buy", "n": 1}, {"side": "buy", "x": 1}):
+        scene.refused(Sealed(changed, member.envelope), b"noon")
+    scene.refused(member)
+    opened = scene.world.open(scene.ring, Sealed(member.clear, member.envelope), b"noon")
+    assert opened.attributes == {"side": "buy", "n": 1}
+
+
+def test_a_replay_is_refused_also_from_one_kind_to_another() -> None:
+    scene = Scene()
+    (member,) = scene.seal(1)
+    scene.begin(member.opening)
+    scene.open(member)
+    scene.refused(member)
+    scene.refused(scene.world.seal(scene.sealer, {"side": "buy"}, 1))
+    with pytest.raises(Unopenable):
+        scene.world.open(scene.ring, Sealed({}, scene.sessions.openings()[0]))
+
+
+def test_a_reader_of_a_session_cannot_write_in_it() -> None:
+    """It has the session's key. It has neither the publisher's keys nor the session's signing key."""
+    scene = Scene()
+    first, second = scene.seal(2)
+    scene.begin(first.opening)
+    state = scene.ring._sessions._sessions[first.session]
+    member = Member.decode(second.envelope)
+    clear_digest = bound_digest({}, b"")
+    body = state.cipher.encrypt(
+        member.head.number.to_bytes(12, "big"),
+        Contents({"side": "buy", "n": 2}, b"forged").encode(),
+        member.head.encode() + clear_digest,
+    )
+    forged = Member(member.head, member.leaf, member.leaves, member.siblings, member.root_signature, body)
+    scene.refused(Sealed({}, forged.encode()))
+    alone = Member(member.head, 0, 1, (), member.root_signature, body)
+    scene.refused(Sealed({}, alone.encode()))
+    assert scene.open(second) == 2
+
+
+def test_a_publisher_cannot_smuggle_other_attributes_into_a_session() -> None:
+    """An event whose values lie on other paths than the session's opening is refused, well signed as it is."""
+    scene = Scene()
+    (first,) = scene.seal(1)
+    scene.begin(first.opening)
+    (kept,) = scene.sessions._sessions.values()
+    scene.sessions._session = lambda *_: kept  # type: ignore[method-assign]
+    scene.refused(scene.seal(1, side="sell")[0])
+    assert scene.open(scene.seal(1)[0]) == 3
+
+
+def test_sessions_are_bounded_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait_crypto.sessions.SESSIONS_SEALED_MAX", 1)
+    monkeypatch.setattr("plait_crypto.members.SESSIONS_OPENED_MAX", 1)
+    scene = Scene("true")
+    buy, sell = scene.seal(1)[0], scene.seal(1, side="sell")[0]
+    assert len(scene.sessions.openings()) == 1
+    assert scene.seal(1)[0].opening is not None
+    scene.begin(buy.opening)
+    scene.begin(sell.opening)
+    assert not scene.ring.knows(buy.envelope)
+    assert scene.ring.knows(sell.envelope)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 63, 64])
+def test_proofs_lead_to_the_root_and_nowhere_else(count: int) -> None:
+    leaves = [digest(b"leaf", bytes((k,))) for k in range(count)]
+    levels = merkle.grow(leaves)
+    (root,) = levels[-1]
+    for k, leaf in enumerate(leaves):
+        proof = merkle.proof(levels, k)
+        assert merkle.climb(leaf, k, proof) == root
+        others = [j for j in range(count) if j != k]
+        assert all(merkle.climb(leaf, j, proof) != root for j in others)
+        assert all(merkle.climb(leaves[j], k, proof) != root for j in others)

@@ -1,0 +1,281 @@
+"""The key server without I/O: who gets which keys, and what is told to whom does not."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from random import Random
+from typing import Any
+
+import pytest
+from sealed_world import HOUR_US, NOON_US, World, areas
+
+from plait_core import parse
+from plait_crypto import Authority, Draft, Keyring, PublisherKeys, Sealer, SealError, SealInvalid, SubscriberKeys
+from plait_crypto.keyserver import (
+    AskInvalid,
+    Caller,
+    Desk,
+    Enrolments,
+    Policy,
+    PolicyInvalid,
+    Record,
+    VaultClosed,
+    close_vault,
+    open_vault,
+    read_ask,
+)
+from plait_crypto.keyserver.limits import ASK_BYTES_MAX, ISSUES_BURST, STRANGER_ASKS_BURST, TOKEN_LIFE_US, TOKENS_MAX
+
+POLICY = """
+[holders.alice]
+publish = ["area < 64"]
+subscribe = ["area < 16", "area >= 64 and location == 'Paris'"]
+
+[holders.bob]
+subscribe = ["location == 'London'"]
+"""
+
+
+class Office:
+    """A desk with its registry in memory."""
+
+    def __init__(self, policy: str = POLICY) -> None:
+        self.world = World.of(areas())
+        self.rng, self.enrolments = Random(1), Enrolments()
+        authority = Authority(self.world.realm, self.world.authority._master)
+        self.desk = Desk(authority, self, Policy.from_toml(policy), {})
+        self.record: Record | None = None
+
+    def redeem(self, token: str, now_us: int) -> str | None:
+        return self.enrolments.redeem(token, now_us)
+
+    def certify(self, holder: str, request: str, now_us: int) -> str:
+        if request != "a request":
+            raise SealInvalid("no certificate request")
+        return f"certificate of {holder}"
+
+    def say(self, holder: str, line: bytes, now_us: int = NOON_US, address: str = "10.0.0.1") -> dict[str, Any]:
+        reply, self.record = self.desk.answer(Caller(address, holder), line, now_us, self.rng)
+        assert reply.endswith(b"\n")
+        found: dict[str, Any] = json.loads(reply)
+        return found
+
+    def keys(self, holder: str, filter: str, role: str = "subscriber", now_us: int = NOON_US, **more: Any) -> Any:
+        ask = {"v": 1, "ask": "keys", "role": role, "filter": filter, "epoch": 0, **more}
+        return self.say(holder, json.dumps(ask).encode(), now_us)
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+# --- who may --------------------------------------------------------------------------------------------------------
+
+
+def test_keys_that_are_issued_open_what_the_filter_matches_and_nothing_else(office: Office) -> None:
+    world, groups = office.world, office.world.groups
+    publishing = office.keys("alice", "area < 32", "publisher", instance=5)
+    reading = office.keys("alice", "area < 8")
+    sealer = Sealer(world.realm, publishing["publisher"])
+    sealer.add(PublisherKeys.decode(groups, b64decode(publishing["keys"])))
+    ring = Keyring(world.realm)
+    ring.add(SubscriberKeys.decode(groups, b64decode(reading["keys"])))
+    sealed = [
+        sealer.seal(Draft({"area": area, "location": "Paris"}, b"p", area), now_us=NOON_US, randomness=office.rng)
+        for area in (7, 8)
+    ]
+    opened = ring.open(sealed[0].clear, sealed[0].envelope, now_us=NOON_US, randomness=office.rng)
+    assert opened.attributes["area"] == 7
+    assert opened.publisher == publishing["publisher"]
+    with pytest.raises(SealError):
+        ring.open(sealed[1].clear, sealed[1].envelope, now_us=NOON_US, randomness=office.rng)
+
+
+@pytest.mark.parametrize(
+    ("holder", "role", "filter"),
+    [
+        ("alice", "subscriber", "area < 17"),
+        ("alice", "subscriber", "area >= 64"),
+        ("alice", "subscriber", "true"),
+        ("alice", "subscriber", "area < 8 or area == 20"),
+        ("alice", "publisher", "area < 65"),
+        ("bob", "publisher", "location == 'London'"),
+        ("bob", "subscriber", "area < 8"),
+        ("carol", "subscriber", "area < 8"),
+        ("", "subscriber", "area < 8"),
+    ],
+)
+def test_what_the_policy_does_not_say_is_denied_without_a_reason(
+    office: Office, holder: str, role: str, filter: str
+) -> None:
+    reply = office.keys(holder, filter, role, **({"instance": 1} if role == "publisher" else {}))
+    assert reply == {"ok": False, "error": "denied", "message": "denied", "hint": ""}
+    assert office.record is not None
+    assert office.record.outcome == "denied"
+    assert office.record.details["why"] != "denied", "the audit log has the reason"
+
+
+@pytest.mark.parametrize("filter", ["area < 16", "area >= 100 and location == 'Paris'", "area in [1, 2, 3]"])
+def test_what_one_filter_of_the_policy_covers_is_issued(office: Office, filter: str) -> None:
+    assert office.keys("alice", filter)["ok"]
+
+
+def test_publisher_ids_of_different_holders_and_processes_differ() -> None:
+    office = Office('[holders.a]\npublish = ["true"]\n[holders.b]\npublish = ["true"]\n')
+    ids = [
+        office.keys(holder, "true", "publisher", instance=each)["publisher"] for holder in "ab" for each in (1, 2**31)
+    ]
+    assert len(set(ids)) == 4
+    assert ids[0] >> 32 == ids[1] >> 32 != ids[2] >> 32
+
+
+# --- when -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_next_epoch_is_issued_only_near_the_end_of_this_one(office: Office) -> None:
+    assert office.keys("alice", "area < 8", epoch=1)["error"] == "epoch"
+    assert office.keys("alice", "area < 8", epoch=1, now_us=23 * HOUR_US)["ok"]
+    assert office.keys("alice", "area < 8", epoch=0, now_us=25 * HOUR_US)["error"] == "epoch"
+
+
+def test_a_revoked_holder_gets_nothing_more_and_cannot_enrol_again(office: Office) -> None:
+    token = office.enrolments.make("alice", NOON_US, office.rng)
+    office.desk.use(Policy.from_toml(POLICY), {"alice": NOON_US})
+    assert office.keys("alice", "area < 8")["error"] == "denied"
+    ask = {"v": 1, "ask": "enrol", "token": token, "request": "a request"}
+    assert office.say("", json.dumps(ask).encode())["error"] == "denied"
+    assert office.keys("bob", "location == 'London'")["ok"]
+    office.desk.use(Policy.from_toml(POLICY), {})
+    assert office.keys("alice", "area < 8")["error"] == "denied", "revocations are not forgotten"
+
+
+def test_a_policy_that_grants_less_counts_at_once(office: Office) -> None:
+    assert office.keys("bob", "location == 'London'")["ok"]
+    office.desk.use(Policy.from_toml("[holders.bob]\n"), {})
+    assert office.keys("bob", "location == 'London'")["error"] == "denied"
+
+
+# --- enrolling ------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_good_once(office: Office) -> None:
+    token = office.enrolments.make("bob", NOON_US, office.rng)
+    line = json.dumps({"v": 1, "ask": "enrol", "token": token, "request": "a request"}).encode()
+    assert office.say("", line)["certificate"] == "certificate of bob"
+    assert office.record is not None
+    assert office.record.holder == "bob"
+    assert office.say("", line)["error"] == "denied"
+
+
+def test_tokens_are_kept_as_digests_and_for_a_week() -> None:
+    enrolments = Enrolments()
+    token = enrolments.make("bob", 0, Random(1))
+    assert token not in enrolments.to_json()
+    assert Enrolments.from_json(enrolments.to_json()).redeem(token, TOKEN_LIFE_US - 1) == "bob"
+    assert Enrolments.from_json(enrolments.to_json()).redeem(token, TOKEN_LIFE_US) is None
+    with pytest.raises(SealError):
+        Enrolments.from_json('{"v": 1, "waiting": [1]}')
+
+
+def test_tokens_are_bounded() -> None:
+    enrolments, chance = Enrolments(), Random(1)
+    enrolments._waiting = {str(each): ("bob", 10) for each in range(TOKENS_MAX)}
+    with pytest.raises(SealInvalid):
+        enrolments.make("bob", 9, chance)
+    assert enrolments.make("bob", 10, chance)
+
+
+# --- how often, and what else ---------------------------------------------------------------------------------------
+
+
+def test_each_caller_has_its_own_pace(office: Office) -> None:
+    line = b'{"v": 1, "ask": "realm"}'
+    assert all(office.say("alice", line)["ok"] for _ in range(ISSUES_BURST))
+    assert office.say("alice", line)["error"] == "too_often"
+    assert office.say("bob", line)["ok"]
+    assert office.say("alice", line, NOON_US + 1_000_000)["ok"]
+    assert all(office.say("", line, address="a")["ok"] for _ in range(STRANGER_ASKS_BURST))
+    assert office.say("", line, address="a")["error"] == "too_often"
+    assert office.say("", line, address="b")["ok"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"[" * 20_000,
+        b'{"v": 2, "ask": "realm"}',
+        b'{"v": 1, "ask": "master"}',
+        b'{"v": 1, "ask": "keys"}',
+        b'{"v": 1, "ask": "keys", "role": "subscriber", "filter": "a <", "epoch": 0}',
+        b'{"v": 1, "ask": "keys", "role": "subscriber", "filter": "true", "epoch": -1}',
+        b'{"v": 1, "ask": "keys", "role": "subscriber", "filter": "true", "epoch": true}',
+        b'{"v": 1, "ask": "keys", "role": "subscriber", "filter": "true", "epoch": 0, "instance": 1}',
+        b'{"v": 1, "ask": "keys", "role": "publisher", "filter": "true", "epoch": 0}',
+        b'{"v": 1, "ask": "keys", "role": "subscriber", "filter": "true", "epoch": 0, "slots": [1]}',
+        b'{"v": 1, "ask": "enrol", "token": 5, "request": "r"}',
+        b'{"v": 1, "ask": "enrol", "token": "t", "request": ""}',
+        b" " * (ASK_BYTES_MAX + 1),
+        b"\xff\xfe",
+    ],
+)
+def test_whatever_is_no_request_is_one_error(office: Office, line: bytes) -> None:
+    with pytest.raises(AskInvalid):
+        read_ask(line)
+    assert office.say("alice", line)["error"] == "invalid"
+
+
+def test_records_hold_no_keys(office: Office) -> None:
+    reply = office.keys("alice", "area < 8")
+    assert office.record is not None
+    written = json.dumps(office.record.line())
+    assert "area < 8" in written
+    assert reply["keys"][:40] not in written
+    assert b64decode(reply["keys"]).hex()[100:140] not in written
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "holders = 5",
+        "[holders.a]\nallow = []",
+        "[holders.a]\npublish = 'true'",
+        "[holders.a]\npublish = ['a <']",
+        "[holders.'a b']\n",
+        "[other]\n",
+        "[",
+        "[holders.a]\nsubscribe = [1]",
+    ],
+)
+def test_a_policy_says_what_it_says_or_nothing(text: str) -> None:
+    with pytest.raises(PolicyInvalid):
+        Policy.from_toml(text)
+
+
+def test_a_filter_that_cannot_be_compared_is_no_grant() -> None:
+    holder = Policy.from_toml("[holders.a]\nsubscribe = [\"symbol like '%x%y%'\"]").holders["a"]
+    assert not holder.may("subscriber", parse("symbol like '%xy%'"))
+    assert not holder.may("publisher", parse("symbol like '%x%y%'"))
+
+
+# --- at rest --------------------------------------------------------------------------------------------------------
+
+
+def test_a_vault_opens_with_its_passphrase_and_whole() -> None:
+    text = close_vault(b"the master secret", "correct horse", Random(1), cost_n=2)
+    assert open_vault(text, "correct horse") == b"the master secret"
+    assert "master" not in text
+    with pytest.raises(VaultClosed):
+        open_vault(text, "correct horsf")
+    given = json.loads(text)
+    for name, value in given.items():
+        changed = value * 2 if isinstance(value, int) else ("B" if value[0] == "A" else "A") + value[1:]
+        with pytest.raises(VaultClosed):
+            open_vault(json.dumps({**given, name: changed}), "correct horse")
+    for bad in ("", "{}", "[]", "{", json.dumps({**given, "n": 2**40}), json.dumps({**given, "box": "é"})):
+        with pytest.raises(VaultClosed):
+            open_vault(bad, "correct horse")

@@ -1,0 +1,115 @@
+"""The overlay's benchmark: how chains are put together, what is made of arrivals, and one real run of each kind."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from plait_lab import overlay_bench, overlay_healing
+from plait_lab.chains.catalogue import OURS, RIVALS, MosquittoChain, NatsChain, PlaitChain, ZenohChain
+from plait_lab.chains.chain import LONG, Chain
+from plait_lab.chains.trials import flood, paced, standing
+from plait_lab.groups import find_groups
+from plait_lab.overlay_healing import _longest_gap, _most_within
+from plait_lab.overlay_running import Seen, Traffic
+
+PORTS = (5001, 5003, 5005)
+
+
+def test_the_group_is_found() -> None:
+    told: list[str] = []
+    assert overlay_bench.GROUP in find_groups(told.append)
+
+
+def linked(commands: list[list[str]]) -> list[list[int]]:
+    """Of each server of Plait's, the ports that it links to."""
+    return [
+        [int(value.rpartition(":")[2]) for option, value in pairwise(command) if option == "--link"]
+        for command in commands
+    ]
+
+
+def test_brokers_link_to_the_next(tmp_path: Path) -> None:
+    assert linked(PlaitChain().commands(PORTS, tmp_path)) == [[5003], [5005], []]
+
+
+@pytest.mark.skipif(bool(NatsChain().missing()), reason="no nats-server")
+def test_leaf_nodes_know_the_hub_alone(tmp_path: Path) -> None:
+    texts = [Path(command[-1]).read_text() for command in NatsChain().commands(PORTS, tmp_path)]
+    assert [re.findall(r"listen: \S+:(\d+)", text) for text in texts] == [["5001"], ["5003"], ["5005"]]
+    assert ["remotes" in text for text in texts] == [True, False, True]
+    hub = re.search(r"leafnodes \{ port: (\d+) \}", texts[1])
+    assert hub is not None
+    assert all(hub[1] in text for text in texts)
+
+
+@pytest.mark.skipif(bool(MosquittoChain().missing()), reason="no mosquitto")
+def test_bridges_lead_outward_to_the_next(tmp_path: Path) -> None:
+    texts = [Path(command[-1]).read_text() for command in MosquittoChain().commands(PORTS, tmp_path)]
+    assert [re.findall(r"address \S+:(\d+)", text) for text in texts] == [["5003"], ["5005"], []]
+    assert ["out 0" in text for text in texts] == [True, True, False]
+
+
+def test_routers_dial_the_next(tmp_path: Path) -> None:
+    commands = ZenohChain().commands(PORTS, tmp_path)
+    assert [command[-2:] for command in commands] == [["5001", "5003"], ["5003", "5005"], ["5005", "0"]]
+
+
+def seen(*times: float) -> list[Seen]:
+    return [Seen(at, number, ("a", "b")) for number, at in enumerate(times)]
+
+
+def test_the_longest_gap_begins_with_the_last_event_before() -> None:
+    assert _longest_gap(seen(0.0, 5.0, 5.1, 5.3, 5.4), 5.2) == pytest.approx(0.2)
+    assert _longest_gap(seen(0.0, 5.0, 5.1, 5.3, 5.9), 5.2) == pytest.approx(0.6)
+
+
+def test_changes_are_counted_in_the_worst_stretch() -> None:
+    assert _most_within([], 10.0) == 0
+    assert _most_within([1.0, 5.0, 12.0, 14.9, 15.0], 10.0) == 3
+
+
+@pytest.mark.parametrize(
+    ("sent", "numbers", "wrong"),
+    [(3, [0, 1, 2], 0), (3, [0, 2], 2), (3, [0, 1, 1, 2], 3), (3, [0, 2, 1], 2)],
+    ids=["right", "one lost", "one twice", "out of order"],
+)
+def test_what_went_wrong_is_counted(sent: int, numbers: list[int], wrong: int) -> None:
+    flow = Traffic()
+    flow.sent = sent
+    flow.seen = [Seen(0.0, number, ()) for number in numbers]
+    assert flow.missing_or_wrong == wrong
+
+
+def test_a_chain_of_brokers_delivers_everything_in_order() -> None:
+    with standing(OURS, LONG) as servers:
+        found = flood(servers, 7, 0.3)
+        assert len(set(servers.processes)) == LONG
+    assert found.outcome.delivered == found.outcome.sent > 0
+    assert found.outcome.lost == 0
+    assert all(cost > 0 for cost in found.servers_us)
+
+
+@pytest.mark.parametrize(
+    "chain", [chain for chain in (OURS, *RIVALS) if not chain.missing()], ids=lambda chain: chain.title
+)
+def test_every_chain_that_is_here_carries_events_from_end_to_end(chain: Chain) -> None:
+    with standing(chain, LONG) as servers:
+        found = paced(servers, 7, 200, 0.5)
+    assert found.outcome.sent == 100
+    assert len(found.outcome.delays_ns) == found.outcome.delivered > 0
+
+
+def test_a_broker_killed_on_the_way_loses_nothing() -> None:
+    fault = overlay_healing.killed()
+    assert fault.wrong == 0
+    assert fault.longest_ms > 0
+
+
+def test_a_link_that_becomes_slow_is_left() -> None:
+    took_s, wrong = overlay_healing.slowed()
+    assert wrong == 0
+    assert took_s > 0

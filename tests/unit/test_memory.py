@@ -1,0 +1,62 @@
+"""What a broker remembers of the last events: bounded in number and in bytes, and found again by their ids."""
+
+from __future__ import annotations
+
+from plait_broker.explain.memory import DROPS_MAX, LARGE_BYTES, SHED_EVERY_BYTES, Memory
+from plait_broker.overlay import Arrival
+from plait_core import Event
+from plait_core.events import EventId
+from plait_core.wire import Confirm, Publish, encode_block
+
+
+def frame(sequence: int, payload: bytes = b"", **attributes: str | int) -> Publish:
+    return Publish(Confirm.NONE, encode_block(Event.checked(attributes, payload, publisher=7, sequence=sequence)))
+
+
+def test_the_oldest_are_forgotten_and_the_window_is_told() -> None:
+    memory = Memory(events_max=3)
+    for sequence in range(1, 4):
+        memory.events.append((float(sequence), frame(sequence), [9]))
+    found = memory.find(EventId(7, 1))
+    assert found is not None
+    assert (found.at, found.homes, found.arrival) == (1.0, [9], None)
+    assert memory.since() == 1.0, "it is full"
+    memory.events.append((4.0, frame(4), []))
+    assert memory.find(EventId(7, 1)) is None
+    assert memory.since() == 2.0
+    assert Memory().since() is None
+
+
+def test_of_what_is_large_the_attributes_are_kept_while_they_are_small() -> None:
+    memory = Memory()
+    large, small = frame(1, b"x" * LARGE_BYTES, price=5), frame(2, b"x" * 10, price=6)
+    wide = frame(3, price=7, text="y" * LARGE_BYTES)
+    memory.events.append((1.0, large, Arrival(11, 5, large, 0, 100, (11,), 1.0)))
+    memory.events.append((2.0, small, []))
+    memory.events.append((3.0, wide, []))
+    memory.shed(1000)
+    assert memory.shed_at_bytes == 1000 + SHED_EVERY_BYTES
+    kept = [memory.find(EventId(7, sequence)) for sequence in (1, 2, 3)]
+    assert [dict(entry.frame.attributes()) for entry in kept if entry is not None] == [{"price": 5}, {"price": 6}, {}]
+    assert all(len(entry.frame.block) <= LARGE_BYTES for entry in kept if entry is not None)
+    assert kept[0] is not None
+    arrival = kept[0].arrival
+    assert arrival is not None
+    assert arrival.frame is kept[0].frame, "nothing else holds on to the large one"
+    assert kept[1] is not None
+    assert kept[1].frame is small
+
+
+def test_drops_and_waits_are_found_by_event_and_bounded() -> None:
+    memory = Memory()
+    for sequence in range(DROPS_MAX + 10):
+        memory.drop(frame(sequence), "late", float(sequence), subscription=3)
+        memory.waited(frame(sequence), 4, float(sequence))
+    memory.drop(frame(DROPS_MAX), "expired", 1e6, broker=9)
+    latest, before = memory.drops(EventId(7, DROPS_MAX))
+    assert (latest.reason, latest.broker, latest.subscription) == ("expired", 9, 0)
+    assert (before.reason, before.broker, before.subscription) == ("late", 0, 3)
+    assert not list(memory.drops(EventId(7, 1))), "forgotten"
+    assert memory.written_at(EventId(7, DROPS_MAX), 4) == float(DROPS_MAX)
+    assert memory.written_at(EventId(7, DROPS_MAX), 5) is None
+    assert memory.written_at(EventId(7, 1), 4) is None

@@ -1,0 +1,145 @@
+"""Thesis Algorithm 2: events, down as usual, and up when they enter below the top; their delays; no duplicates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from peer_bench import Bench, settings, told
+
+from plait_core.wire.peer_frames import Accept, Connect, Disconnect, Happening
+from plait_peer import PLAIT, DelayUnit
+
+
+def connected(bound: float = 3.0) -> Bench:
+    """Peer 1 for `1`, with parent 2, and children 8 for `10` and 9 for `11`."""
+    bench = Bench("1", bound=bound)
+    bench.adopt(told(2, "", bound=2.0), "1", sources={50: 1.0})
+    bench.child(told(8, "10", bound=4.0))
+    bench.child(told(9, "11", bound=4.0))
+    bench.sent.clear()
+    return bench
+
+
+def test_lines_9_to_11_down_to_the_children_that_want_it() -> None:
+    bench = connected()
+    bench.event(2, "101")
+    assert [(to, event.delay, event.hops) for to, event in bench.took(Happening)] == [(8, 2.0, 2)]
+    assert [event.dz for event in bench.delivered] == ["101"]
+
+
+def test_line_5_delays_accumulate() -> None:
+    bench = connected()
+    bench.event(2, "101", delay=1.0)
+    assert bench.delivered[0].delay == 2.0
+
+
+def test_an_event_is_taken_once() -> None:
+    bench = connected()
+    bench.event(2, "101")
+    bench.event(2, "101")
+    assert len(bench.delivered) == 1
+    assert bench.peer.counters.duplicates == 1
+
+
+def test_lines_6_to_8_from_a_child_it_goes_up_and_down() -> None:
+    bench = connected()
+    bench.event(8, "101", publisher=60)
+    assert [to for to, _ in bench.took(Happening)] == [2]  # and not back to 8
+    bench.event(8, "111", publisher=60, number=2)
+    assert [to for to, _ in bench.took(Happening)] == [2, 9]
+
+
+def test_lines_6_to_8_from_a_publisher_that_only_we_know_it_goes_up_and_down() -> None:
+    bench = connected()
+    bench.adopt(told(60, "", bound=0.0), "1", sources={60: 0.0})
+    bench.event(60, "101", publisher=60, delay=0.0)
+    assert [to for to, _ in bench.took(Happening)] == [2, 8]
+
+
+def test_what_the_parent_has_from_above_does_not_go_up() -> None:
+    bench = connected()
+    bench.event(8, "101", publisher=50)
+    assert [to for to, _ in bench.took(Happening)] == []
+
+
+def test_lines_2_to_4_the_topmost_meets_the_publisher() -> None:
+    bench = Bench("1", bound=3.0)
+    bench.adopt(told(50, "", bound=0.0), "1", sources={50: 0.0})
+    bench.child(told(8, "10", bound=4.0))
+    bench.gossip(told(60, "", bound=0.0))
+    bench.sent.clear()
+    bench.event(8, "101", publisher=60)
+    assert [(to, connect.dz) for to, connect in bench.took(Connect)] == [(60, ("1",))]
+
+
+def test_2_4_4_a_publisher_that_the_parent_passes_on_is_left() -> None:
+    bench = Bench("1", bound=3.0)
+    bench.adopt(told(60, "", bound=0.0), "1", sources={60: 0.0})
+    bench.adopt(told(2, "", bound=2.0), "1", sources={60: 1.0})
+    bench.periods()
+    assert set(bench.peer.incoming.parents) == {2}
+    assert 60 in [to for to, _ in bench.took(Disconnect)]
+
+
+def test_2_4_4_a_parent_whose_events_are_too_late_is_left() -> None:
+    bench = connected(bound=3.0)
+    bench.event(2, "101", delay=2.0)
+    assert 2 in bench.peer.incoming.parents
+    bench.event(2, "101", delay=3.0, number=2)
+    assert 2 not in bench.peer.incoming.parents
+    assert 2 not in bench.peer.views.subscribers
+
+
+def test_property_1_nothing_outside_the_subscription_is_delivered_or_passed_on() -> None:
+    bench = connected()
+    bench.event(2, "001")
+    assert not bench.delivered
+    assert not bench.took(Happening)
+    assert bench.peer.counters.outside == 1
+
+
+def test_what_strangers_send_is_not_taken() -> None:
+    bench = connected()
+    bench.event(66, "101")
+    assert not bench.delivered
+    assert bench.peer.conduct.score(66) > 0
+
+
+def test_false_positives_are_counted_and_kept_from_the_application() -> None:
+    bench = Bench("101", bound=3.0)
+    bench.peer.me.dz = ("1",)
+    bench.adopt(told(2, "", bound=2.0), "1", sources={50: 1.0})
+    bench.event(2, "110")
+    assert not bench.delivered
+    assert bench.peer.counters.false_positives == 1
+
+
+def test_section_2_7_a_parent_that_becomes_too_late_by_its_own_word_is_left() -> None:
+    bench = Bench("1", bound=3.0, with_settings=settings(PLAIT))
+    bench.adopt(told(2, "", bound=9.0, delay=1.0), "1", sources={50: 1.0})
+    bench.peer.incoming.parents[2].sources = {50: 2.0}
+    bench.periods()
+    assert 2 in bench.peer.incoming.parents
+    bench.peer.incoming.parents[2].sources = {50: 3.0}
+    bench.periods()
+    assert 2 not in bench.peer.incoming.parents
+
+
+def measured(bound: float, delay: float, link_s: float) -> Bench:
+    """A peer that a parent has accepted, whose events take `delay` to it, over a link of `link_s`."""
+    bench = Bench("1", bound=bound, with_settings=settings(replace(PLAIT, unit=DelayUnit.SECONDS)))
+    bench.peer.incoming.ask(2, ("1",), bench.now)
+    bench.now += 2 * link_s
+    bench.hear(2, Accept(told(2, "", bound=9.0, delay=delay), ("1",), (50,), (delay,)))
+    return bench
+
+
+def test_a_link_costs_half_of_a_measured_round_trip() -> None:
+    assert measured(1.0, 0.3, 0.1).peer.incoming.delay(("1",)) == pytest.approx(0.4)
+
+
+def test_section_2_7_the_example_with_links_of_5_3_and_2() -> None:
+    """s tolerates 5 and q 6; by requirements s is above q, and q too late. By delays q is above s, and both in time."""
+    assert 2 in measured(bound=5.0, delay=3.0, link_s=2.0).peer.incoming.parents  # s below q
+    assert 2 not in measured(bound=6.0, delay=5.0, link_s=2.0).peer.incoming.parents  # q below s

@@ -1,0 +1,129 @@
+"""Thesis Algorithm 3 and 2.5.1: coarser for a better place, finer to save bandwidth, by rates that are measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from peer_bench import Bench, settings, told
+
+from plait_core.wire.peer_frames import Connect, PotentialParent
+from plait_peer import PLAIT, THESIS, Coarsening
+from plait_peer.rates import Rates, aggregated, reports
+
+
+def publisher(rate: float = 16.0) -> object:
+    return told(50, "", bound=0.0, rates=(rate,))
+
+
+def refused(kind: Coarsening, *, false: float, bar: float = 0.25, periods: int = 40) -> Bench:
+    """A peer for `1011` that a publisher keeps refusing, since its children have more."""
+    bench = Bench("1011", bound=1.0, with_settings=settings(replace(THESIS, coarsening=kind), false_share=false))
+    for _ in range(periods):
+        bench.gossip(publisher())  # type: ignore[arg-type]
+        bench.periods()
+        for to, connect in bench.took(Connect):
+            bench.hear(to, PotentialParent(True, connect.dz, (), bar, 5.0))
+    return bench
+
+
+def test_lines_1_to_3_what_stays_uncovered_is_coarsened_as_far_as_bandwidth_allows() -> None:
+    assert refused(Coarsening.BLIND, false=0.0).peer.dz == ("1011",)
+    assert refused(Coarsening.BLIND, false=0.07).peer.dz == ("101",)
+    assert refused(Coarsening.BLIND, false=0.2).peer.dz == ("10",)
+
+
+def test_line_2_not_before_its_time() -> None:
+    assert refused(Coarsening.BLIND, false=1.0, periods=6).peer.dz == ("1011",)
+
+
+def test_ours_goes_just_as_far_as_wins_a_place() -> None:
+    assert refused(Coarsening.PURPOSEFUL, false=1.0, bar=0.1, periods=20).peer.dz == ("101",)
+    assert refused(Coarsening.PURPOSEFUL, false=1.0, bar=0.2, periods=20).peer.dz == ("10",)
+
+
+def test_ours_does_not_coarsen_where_that_wins_nothing() -> None:
+    assert refused(Coarsening.PURPOSEFUL, false=0.07, bar=0.25).peer.dz == ("1011",)
+
+
+def test_ours_takes_it_back_when_it_did_not_help() -> None:
+    bench = refused(Coarsening.PURPOSEFUL, false=1.0, bar=0.1, periods=60)
+    assert bench.peer.counters.coarsened >= 1
+    assert bench.peer.counters.refined >= 1
+    assert bench.peer.dz == ("1011",)
+
+
+def test_never_is_never() -> None:
+    assert refused(Coarsening.NEVER, false=1.0).peer.dz == ("1011",)
+
+
+def test_lines_4_to_6_too_many_false_positives_refine_and_send_children_away() -> None:
+    bench = Bench("1011", bound=3.0, with_settings=settings(false_share=0.1))
+    bench.peer.me.dz = ("10",)
+    bench.adopt(told(2, "", bound=1.0), "10", sources={50: 1.0})
+    bench.child(told(8, "100", bound=4.0))
+    number = 0
+    for _ in range(8):
+        bench.gossip(publisher())  # type: ignore[arg-type]
+        for _ in range(4):
+            number += 1
+            bench.event(2, "1001", number=number)
+        bench.peer.incoming.parents[2].heard = bench.now
+        bench.periods()
+    assert bench.peer.counters.refined >= 1
+    assert bench.peer.dz in (("101",), ("1011",))
+    assert 8 not in bench.peer.outgoing.children  # line 6
+    assert bench.peer.incoming.parents[2].dz == bench.peer.dz  # the parent goes on with what is left
+
+
+def test_within_bandwidth_nothing_is_refined() -> None:
+    bench = Bench("1011", bound=3.0, with_settings=settings(false_share=0.5))
+    bench.peer.me.dz = ("10",)
+    bench.adopt(told(2, "", bound=1.0), "10", sources={50: 1.0})
+    for number in range(1, 10):
+        bench.gossip(publisher())  # type: ignore[arg-type]
+        bench.event(2, "1001", number=number)
+        bench.peer.incoming.parents[2].heard = bench.now
+        bench.periods()
+    assert bench.peer.dz == ("10",)
+
+
+def test_2_5_1_rates_of_finer_sub_spaces_are_counted() -> None:
+    rates = Rates(1.0, 64)
+    for _ in range(50):
+        for dz in ("1000", "1000", "1010"):
+            rates.count(dz, "10", wanted=True)
+        rates.fade()
+    assert rates.of("10") == pytest.approx(3.0, rel=0.15)
+    assert rates.of("100") == pytest.approx(2.0, rel=0.15)
+
+
+def test_2_5_1_the_rate_of_a_coarser_one_is_aggregated_from_what_others_measure() -> None:
+    """Sub-space 1 from those of 10 and 11, the example of the thesis."""
+    others = [told(2, "10", rates=(3.0,)), told(3, "110", "111", rates=(1.0, 0.5)), told(4, "0", rates=(9.0,))]
+    assert aggregated(reports(others, "1"), "1", overall=100.0) == 4.5
+
+
+def test_2_5_1_what_nobody_measures_is_taken_to_be_average() -> None:
+    assert aggregated({"10": 3.0}, "1", overall=8.0) == 3.0 + 2.0
+
+
+def test_a_subscription_never_loses_what_is_wanted() -> None:
+    bench = refused(Coarsening.BLIND, false=1.0)
+    with pytest.raises(AssertionError, match="property 2"):
+        bench.peer.accuracy._take(("0",))
+
+
+def test_both_variants_are_what_their_names_say() -> None:
+    assert THESIS.coarsening is Coarsening.BLIND
+    assert PLAIT.coarsening is Coarsening.PURPOSEFUL
+
+
+def test_new_subscribers_that_know_no_rates_do_not_take_coarser_ones_to_be_free() -> None:
+    bench = Bench("1011", bound=1.0, with_settings=settings(false_share=0.0))
+    for _ in range(30):
+        bench.gossip(told(50, "", bound=0.0), told(3, "1010", bound=2.0, rates=(0.0,)))
+        bench.periods()
+        for to, connect in bench.took(Connect):
+            bench.hear(to, PotentialParent(True, connect.dz, (), 0.25, 5.0))
+    assert bench.peer.dz == ("1011",)

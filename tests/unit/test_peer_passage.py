@@ -1,0 +1,54 @@
+"""Events between peers as hot frames, and announcements of peers: what goes in comes out, what is foreign does not."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plait_core import Event
+from plait_core.errors import FrameError
+from plait_core.wire import VERSION_MAX, Forward, FrameDecoder, encode_block, forward_head
+from plait_core.wire.peer_frames import Happening
+from plait_peer.discovery import Discovery
+from plait_peer.group import Group
+from plait_peer.passage import event_of, head_of, plain_dz
+
+
+def decoded(data: bytes) -> Forward:
+    decoder = FrameDecoder(version=VERSION_MAX)
+    decoder.feed(data)
+    (frame,) = decoder.take()
+    assert isinstance(frame, Forward)
+    return frame
+
+
+@given(st.text("01", max_size=64), st.integers(1, 2**64 - 1), st.integers(0, 64), st.integers(0, 1000))
+def test_an_event_arrives_as_it_was(dz: str, number: int, hops: int, round: int) -> None:
+    block = encode_block(Event({"x": 1}, b"load", 7, number))
+    event = Happening(7, number, dz, 0.25, hops, block, round)
+    frame = decoded(head_of(event) + block)
+    assert event_of(frame) == event
+    assert plain_dz(frame) == (None if round else dz)
+
+
+def test_a_frame_of_brokers_is_none_of_peers() -> None:
+    block = encode_block(Event({"x": 1}, b"", 7, 1))
+    for path, destinations in (((9,), ((0, 0, 1),)), ((), ()), ((), ((0, 0, 1), (0, 0, 1))), ((), ((0, 0, 0),))):
+        with pytest.raises(FrameError):
+            event_of(decoded(forward_head(block, 7, 0, 0, path, destinations) + block))
+
+
+def test_announcements_are_heard_once_and_by_those_who_share_the_secret() -> None:
+    one, two = (Discovery(Group("g", None, "s"), node, f"10.0.0.{node}:4690", Random(node), 0.0) for node in (1, 2))
+    stranger = Discovery(Group("g", None, "other"), 3, "10.0.0.3:4690", Random(3), 0.0)
+    datagram = one.announce(0.0)
+    assert two.hear(datagram, 0.0) == "10.0.0.1:4690"
+    assert two.next_deadline() <= 0.2, "a newcomer is answered soon"
+    assert two.hear(datagram, 0.1) is None
+    assert one.hear(datagram, 0.1) is None
+    assert stranger.hear(datagram, 0.0) is None
+    assert two.hear(stranger.announce(0.0), 0.0) is None
+    assert two.hear(b"", 0.0) is None

@@ -1,0 +1,200 @@
+"""Marked events: every step is told to whoever published it, wherever it happens; others leave no trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plait.commands.trace_steps import Steps
+from plait_broker import BrokerSettings
+from plait_broker.explain.tracing import LIVE_S, MARKS_BURST, STEPS_MAX
+from plait_core import Event
+from plait_core.wire import Deliver, encode_block
+from plait_core.wire.explaining_frames import PARTIES_MAX, Step, StepKind, Trace
+from plait_core.wire.session_frames import Brokers, Code, Done, Failed, Late
+from plait_lab.simulation.joined import FrameClient, Joined
+
+CHAIN = {(0, 1): 0.010, (1, 2): 0.020}
+FORK = {(0, 1): 0.010, (1, 2): 0.020, (1, 3): 0.030}
+
+
+class Traced:
+    """A client that publishes marked events, and what it is told of them."""
+
+    def __init__(self, world: Joined, broker: int = 0) -> None:
+        self.world = world
+        self.client = world.client(broker)
+        self.client.advertise("price >= 0")  # or the first event would wait until others know that it comes
+        self.names = {face.broker.id: number for number, face in enumerate(world.brokers)}
+        world.run(5.0)  # it is told of the brokers' names
+
+    def publish(self, attributes: dict[str, Any], for_s: float = 1.0, **parts: Any) -> list[Step]:
+        """Publish a marked event; its steps."""
+        client = self.client
+        client.sequence += 1
+        event = Event.checked(attributes, publisher=client.publisher, sequence=client.sequence, **parts)
+        client.write(Trace(client.sequence, encode_block(event)))
+        self.world.run(for_s)
+        return self.steps(client.sequence)
+
+    def steps(self, sequence: int) -> list[Step]:
+        return [step for step in self.client.heard(Step) if step.sequence == sequence]
+
+    def story(self, steps: list[Step]) -> list[tuple[int, str]]:
+        return [(self.names[step.source], step.kind) for step in steps]
+
+    def judge(self, steps: list[Step]) -> Steps:
+        """As `plait trace` sees it."""
+        seen = Steps()
+        told: list[Step | Brokers] = [*self.client.heard(Brokers), *steps]
+        for one in told:
+            list(seen.take(one))
+        return seen
+
+
+def subscribed(world: Joined, broker: int, filter: str = "price > 10", **terms: Any) -> FrameClient:
+    client = world.client(broker, f"at {broker}")
+    client.subscribe(filter, **terms)
+    world.run(1.0)
+    assert client.done(1)
+    return client
+
+
+def test_every_hop_tells_what_it_did() -> None:
+    world = Joined(FORK)
+    world.run()
+    traced = Traced(world)
+    subscribers = [subscribed(world, broker) for broker in (0, 2, 3)]
+    steps = traced.publish({"price": 11})
+    assert sorted(traced.story(steps)) == sorted(
+        [(0, "published"), (0, "arrived"), (0, "sent"), (0, "delivered"), (1, "sent"), (1, "sent"), (2, "arrived")]
+        + [(2, "delivered"), (3, "arrived"), (3, "delivered")]
+    )
+    sent = {traced.names[step.peer]: step for step in steps if step.kind == StepKind.SENT}
+    assert {traced.names[home] for home in sent[1].parties} == {2, 3}
+    assert [traced.names[home] for home in sent[2].parties] == [2]
+    assert sent[2].link_us == pytest.approx(20_000, rel=0.05)
+    assert sent[3].link_us == pytest.approx(30_000, rel=0.05)
+    assert sent[3].delay_us == pytest.approx(10_000, rel=0.05), "its age before that link"
+    arrived = {traced.names[step.source]: step for step in steps if step.kind == StepKind.ARRIVED}
+    assert arrived[3].delay_us == pytest.approx(40_000, rel=0.05)
+    assert traced.names[arrived[3].peer] == 1
+    assert traced.judge(steps).complete
+    assert not traced.judge(steps[:-1]).complete
+    for subscriber in subscribers:
+        assert subscriber.delivered == [{"price": 11}], "it is a real event"
+    assert Done(traced.client.sequence) in traced.client.frames
+
+
+def test_what_nobody_wants_is_told_of_at_once() -> None:
+    world = Joined(CHAIN)
+    world.run()
+    traced = Traced(world)
+    steps = traced.publish({"price": 1})
+    assert traced.story(steps) == [(0, "published")]
+    assert traced.judge(steps).complete
+
+
+def test_who_is_late_or_expired_is_named_where_it_is_so() -> None:
+    world = Joined(CHAIN)
+    world.run()
+    traced = Traced(world)
+    hasty = subscribed(world, 2, within_us=25_000, late=Late.DROP)
+    steps = traced.publish({"price": 11})
+    assert traced.story(steps)[-1] == (2, "dropped")
+    assert steps[-1].reason == "late"
+    assert traced.judge(steps).complete
+    assert hasty.heard(Deliver) == []
+    steps = traced.publish({"price": 11}, lifetime_us=15_000)
+    ended = [(traced.names[step.source], step.reason) for step in steps if step.kind == StepKind.LOST]
+    assert ended[0] == (2, "expired"), "the second link makes it too old"
+    assert traced.judge(steps).complete
+
+
+def test_a_delivery_that_waits_is_told_of_twice() -> None:
+    world = Joined(CHAIN)
+    world.run()
+    traced = Traced(world)
+    slow = subscribed(world, 2)
+    face = world.brokers[2]
+    face.broker.set_writable(slow.wire.number, False, world.now)
+    steps = traced.publish({"price": 11})
+    assert traced.story(steps)[-1] == (2, "queued")
+    assert not traced.judge(steps).complete
+    face.broker.set_writable(slow.wire.number, True, world.now)
+    face.act()
+    world.run(1.0)
+    steps = traced.steps(traced.client.sequence)
+    assert traced.story(steps)[-1] == (2, "delivered")
+    assert steps[-1].took_us == pytest.approx(1_000_000, rel=0.1), "what it waited"
+    assert traced.judge(steps).complete
+
+
+def test_durable_subscriptions_with_and_without_a_client() -> None:
+    world = Joined(CHAIN)
+    world.run()
+    traced = Traced(world)
+    durable = subscribed(world, 2, durable="ledger")
+    steps = traced.publish({"price": 11})
+    assert traced.story(steps)[-2:] == [(2, "queued"), (2, "delivered")]
+    world.hang_up(durable.wire)
+    world.run(BrokerSettings().resume_s + 5.0)
+    steps = traced.publish({"price": 12})
+    assert traced.story(steps)[-1] == (2, "stored")
+    assert traced.judge(steps).complete
+
+
+def test_marking_is_for_who_may_publish_and_not_too_often() -> None:
+    world = Joined(CHAIN)
+    world.run()
+    traced = Traced(world)
+    stranger = Event.checked({"price": 11}, publisher=4711, sequence=1)
+    traced.client.write(Trace(900, encode_block(stranger)))
+    world.run(0.1)
+    (failed,) = traced.client.heard(Failed)
+    assert failed.code == Code.NOT_ALLOWED, "the id is another's"
+    assert world.brokers[0].broker.explaining.tracing.live == {}
+    for _ in range(round(MARKS_BURST) + 5):
+        traced.publish({"price": 1}, for_s=0.001)
+    world.run(0.1)
+    limited = [failed for failed in traced.client.heard(Failed) if failed.code == Code.LIMIT]
+    assert limited
+    assert all(failed.retryable for failed in limited)
+
+
+def test_it_is_bounded_in_what_it_tells_and_for_how_long() -> None:
+    world = Joined({(0, 1): 0.001})
+    world.run()
+    traced = Traced(world)
+    crowd = world.client(1)
+    for number in range(1, PARTIES_MAX + 11):
+        crowd.subscribe("price > 10", number)
+    world.run(1.0)
+    steps = traced.publish({"price": 11})
+    (delivered,) = [step for step in steps if step.kind == StepKind.DELIVERED]
+    assert len(delivered.parties) == PARTIES_MAX
+    assert delivered.count == PARTIES_MAX + 10
+    assert traced.judge(steps).complete
+    tracing = world.brokers[1].broker.explaining.tracing
+    (trail,) = tracing.live.values()
+    before = len(traced.client.heard(Step))
+    trail.told = STEPS_MAX
+    tracing.dropped(world.brokers[1].broker.explaining.memory.events[0][1], "late", 0, 1)
+    world.brokers[1].act()
+    world.run(1.0)
+    assert len(traced.client.heard(Step)) == before, "no broker tells for ever of one event"
+    world.run(LIVE_S + 1.0)
+    assert all(face.broker.explaining.tracing.live == {} for face in world.brokers)
+
+
+def test_unmarked_events_leave_no_trace() -> None:
+    world = Joined(CHAIN)
+    world.run()
+    traced = Traced(world)
+    subscriber = subscribed(world, 2)
+    traced.client.publish({"price": 11})
+    world.run(1.0)
+    assert subscriber.delivered == [{"price": 11}]
+    assert traced.client.heard(Step) == []
+    assert all(face.broker.explaining.tracing.live == {} for face in world.brokers)
