@@ -6,6 +6,7 @@
 
 from .inventory import Inventory, SegmentFile, take_inventory
 from .lake import Lake
-from .tables import TABLES, Table
+from .table import Table
+from .tables import TABLES
 
 __all__ = ["TABLES", "Inventory", "Lake", "SegmentFile", "Table", "take_inventory"]

@@ -14,16 +14,21 @@ import pyarrow as pa
 
 from plait_core.telemetry import RECORD_BYTES, SEGMENT_HEADER_BYTES, Kind, record_dtype
 
+from .counts import counted
 from .inventory import SegmentFile
 
 BATCH_RECORDS: Final = 65_536
 """4 MiB of a segment at once: large enough that the cost of a batch vanishes, small enough for a cache."""
+
+COUNTED_RECORDS: Final = 1 << 15
+"""2 MiB counted at once: what a core's own cache holds."""
 
 _LONG: Final = {"ts_us", "published_us", "publisher", "sequence", "subject", "delay_us", "bound_us", "bytes", "items"}
 _RENAMED: Final = {"size": "bytes", "count": "items"}
 """What other names SQL has for them."""
 
 COLUMNS: Final = ("broker", *(_RENAMED.get(name, name) for name in record_dtype().names or ()), "bucket")
+_FIELDS: Final = {column: name for name, column in _RENAMED.items()}
 SCHEMA: Final = pa.schema([(name, pa.int64() if name in _LONG or name == "broker" else pa.int32()) for name in COLUMNS])
 
 
@@ -67,31 +72,46 @@ def packed(slices: Sequence[Slice], parts: int) -> list[list[Slice]]:
     return found
 
 
-def read_slices(slices: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
-    """The records, batch by batch. A segment that its broker has deleted meanwhile has none any more."""
+def read_slices(slices: Iterable[Slice], columns: Iterable[str] = COLUMNS) -> Iterator[pa.RecordBatch]:
+    """The records, batch by batch."""
+    schema = pa.schema([SCHEMA.field(name) for name in columns])
+    for records, broker in _chunks(slices, BATCH_RECORDS):
+        yield batch_of(records, broker, schema)
+
+
+def read_counts(slices: Iterable[Slice], window_us: int) -> Iterator[pa.RecordBatch]:
+    """The records counted, batch by batch."""
+    for records, broker in _chunks(slices, COUNTED_RECORDS):
+        yield counted(records, broker, buckets_of(records), window_us)
+
+
+def _chunks(slices: Iterable[Slice], most: int) -> Iterator[tuple[np.ndarray, int]]:
+    """A segment that its broker has deleted meanwhile has none any more."""
     for piece in slices:
         offset = SEGMENT_HEADER_BYTES + piece.first * RECORD_BYTES
+        dtype = record_dtype(piece.version)
         try:
-            records = np.memmap(
-                piece.path, dtype=record_dtype(piece.version), mode="r", offset=offset, shape=(piece.records,)
-            )
+            records = np.memmap(piece.path, dtype=dtype, mode="r", offset=offset, shape=(piece.records,))
         except FileNotFoundError:
             continue
-        for first in range(0, len(records), BATCH_RECORDS):
-            yield batch_of(np.asarray(records[first : first + BATCH_RECORDS]), piece.broker)
+        for first in range(0, len(records), most):
+            yield np.asarray(records[first : first + most]), piece.broker
 
 
-def batch_of(records: np.ndarray, broker: int) -> pa.RecordBatch:
-    """Records as columns."""
-    arrays = [pa.array(np.full(len(records), np.uint64(broker).astype(np.int64)))]
-    for name in record_dtype().names or ():
-        column = np.ascontiguousarray(records[name])
-        if column.dtype == np.uint64:
-            column = column.view(np.int64)
-        kind = np.int64 if _RENAMED.get(name, name) in _LONG else np.int32
-        arrays.append(pa.array(column.astype(kind, copy=False)))
-    arrays.append(pa.array(buckets_of(records)))
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+def batch_of(records: np.ndarray, broker: int, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+    """Records as columns: those of the schema."""
+    arrays = []
+    for field in schema:
+        if field.name == "broker":
+            column = np.full(len(records), np.uint64(broker).astype(np.int64))
+        elif field.name == "bucket":
+            column = buckets_of(records)
+        else:
+            column = records[_FIELDS.get(field.name, field.name)]
+            column = column.view(np.int64) if column.dtype == np.uint64 else column
+        kind = np.int64 if field.type == pa.int64() else np.int32
+        arrays.append(pa.array(np.ascontiguousarray(column, dtype=kind)))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def buckets_of(records: np.ndarray) -> np.ndarray:

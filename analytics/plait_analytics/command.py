@@ -21,7 +21,7 @@ from plait_core import PlaitError
 from .inventory import Inventory, take_inventory
 from .lake import Lake
 from .report import report
-from .tables import WINDOW_US
+from .table import WINDOW_US
 
 FINDINGS_SHOWN: Final = 20
 """Files that are left out, by name; of more only how many."""

@@ -9,9 +9,14 @@ import duckdb
 import pyarrow as pa
 
 from .batches import SCHEMA, read_slices, slices_of
+from .counts import COUNTING
+from .derived import COUNTED, derive
+from .gaps import GAPS, WITH_GAPS
 from .inventory import Inventory
 from .names import read_names
-from .tables import TABLES, WINDOW_US, text_of
+from .portable import with_window
+from .table import WINDOW_US
+from .tables import TABLES, text_of
 
 
 def compute(
@@ -22,6 +27,7 @@ def compute(
     spill: Path | None = None,
 ) -> Mapping[str, pa.Table]:
     """The tables of all records of an inventory. `spill`: where what memory does not hold goes."""
+    only = list(only)
     records = pa.RecordBatchReader.from_batches(SCHEMA, read_slices(slices_of(inventory.segments)))
     with duckdb.connect() as connection:
         if spill is not None:
@@ -29,5 +35,13 @@ def compute(
         connection.register("incoming", records)
         connection.execute("create table records as select * from incoming")
         connection.unregister("incoming")
-        connection.register("names", read_names(inventory))
-        return {name: connection.sql(text_of(TABLES[name], window_us)).to_arrow_table() for name in only}
+        tables = {
+            name: connection.sql(text_of(TABLES[name], window_us)).to_arrow_table()
+            for name in only
+            if TABLES[name].of == "records"
+        }
+        if wanted := [name for name in only if name in COUNTED]:
+            counts = connection.sql(with_window(COUNTING, window_us)).to_arrow_table()
+            gaps = connection.sql(with_window(GAPS, window_us)).to_arrow_table() if WITH_GAPS & set(wanted) else None
+            tables |= derive(counts, read_names(inventory), gaps=gaps, window_us=window_us, only=wanted)
+    return {name: tables[name] for name in only}

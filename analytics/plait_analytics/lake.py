@@ -1,5 +1,7 @@
 """Tables as Parquet: TABLE/date=DAY/DIGEST.parquet, and manifest.json, which says which of these files hold.
 
+The newest rows of each are there as JSON as well (`pages.py`).
+
 The manifest is replaced in one step, after all that it names is written; so whoever reads by it sees one whole analysis
 or the one before, whenever this one is killed. Readers take files from the manifest, never by listing directories.
 """
@@ -20,6 +22,7 @@ import pyarrow.parquet as pq
 from plait_core import PlaitError
 
 from .inventory import Inventory
+from .pages import column_says, page_of
 from .tables import TABLES
 
 MANIFEST: Final = "manifest.json"
@@ -75,8 +78,9 @@ class Lake:
             described[name] = {
                 "says": TABLES[name].says,
                 "rows": shown.num_rows,
-                "columns": {field.name: _column(name, field) for field in shown.schema},
+                "columns": {field.name: column_says(name, field) for field in shown.schema},
                 "files": self._write_days(name, shown, f"{digest}-{window_us}-{engine}"),
+                "json": self._write_page(name, shown, f"{digest}-{window_us}-{engine}", window_us),
             }
         manifest = {
             "format": FORMAT,
@@ -105,13 +109,20 @@ class Lake:
             names.append(str(path))
         return names
 
+    def _write_page(self, name: str, table: pa.Table, file: str, window_us: int) -> str:
+        path = Path(name) / f"{file}.json"
+        (self.directory / name).mkdir(parents=True, exist_ok=True)
+        _replace(self.directory / path, page_of(name, table, window_us))
+        return str(path)
+
     def _forget(self, described: Mapping[str, Any]) -> None:
         """Delete what no manifest names any more. Of our own tables alone: other files may lie here."""
-        kept = {self.directory / file for table in described.values() for file in table["files"]}
+        kept = {self.directory / file for table in described.values() for file in (*table["files"], table["json"])}
         for name in TABLES:
-            for path in (self.directory / name).glob("date=*/*.parquet*"):
-                if path not in kept:
-                    path.unlink(missing_ok=True)
+            for kind in ("date=*/*.parquet*", "*.json*"):
+                for path in (self.directory / name).glob(kind):
+                    if path not in kept:
+                        path.unlink(missing_ok=True)
 
 
 def presented(name: str, table: pa.Table) -> pa.Table:
@@ -142,11 +153,6 @@ def _place(table: str, column: str) -> int:
     """Columns in the order in which the table's text explains them."""
     order = [*TABLES[table].key, *TABLES[table].columns]
     return order.index(column)
-
-
-def _column(table: str, field: pa.Field) -> dict[str, str]:
-    says = TABLES[table].columns.get(field.name, "of the key")
-    return {"type": str(field.type), "says": says}
 
 
 def _replace(path: Path, data: bytes) -> None:

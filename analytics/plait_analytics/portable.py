@@ -17,6 +17,12 @@ def total(what: str, where: str | None = None) -> str:
     return f"cast(coalesce(sum(cast({term} as bigint)), 0) as bigint)"
 
 
+def with_window(text: str, window_us: int) -> str:
+    """A text, for windows of so long."""
+    assert window_us > 0
+    return text.replace(POSTPONED, str(window_us))
+
+
 def quantiles(key: Sequence[str], where: str, weight: str = "weight") -> str:
     """The subqueries up to `quantiles`: for each key, the middle of the bucket in which each quantile of `r` falls."""
     keys = ", ".join(key)

@@ -79,39 +79,3 @@ select s.window_us, s.broker, s.subscription, s.other_broker, s.other, s.both as
 from shared s
 join sizes a on a.window_us = s.window_us and a.broker = s.broker and a.subscription = s.subscription
 join sizes b on b.window_us = s.window_us and b.broker = s.other_broker and b.subscription = s.other"""
-
-HISTORY: Final = 10
-"""Windows before, that a window is compared with."""
-
-HISTORY_MIN: Final = 5
-"""With fewer nothing is called unusual."""
-
-SIGMAS: Final = 4
-"""How many standard deviations from its own mean are unusual, "and at least half of the mean": a steady entity has a
-deviation of next to nothing."""
-
-_RATES: Final = f"""
-  select window_us, 'broker' as entity, broker, cast(0 as bigint) as subject, 'rate' as measure,
-    cast({total("weight")} as double) as value
-  from r where kind in ({int(Kind.PUBLISH)}, {int(Kind.ARRIVAL)}) group by window_us, broker
-  union all
-  select window_us, 'link' as entity, broker, subject, 'delay' as measure,
-    cast(sum(delay_us) as double) / count(*) as value
-  from r where kind = {int(Kind.LINK)} group by window_us, broker, subject
-  union all
-  select window_us, 'broker' as entity, broker, cast(0 as bigint) as subject, 'lost' as measure,
-    cast({total("weight", f"kind in ({int(Kind.DROP)}, {int(Kind.EXPIRY)})")} as double) as value
-  from r group by window_us, broker"""
-
-_BEFORE: Final = f"""over (partition by entity, broker, subject, measure order by window_us
-      rows between {HISTORY} preceding and 1 preceding)"""
-
-INCIDENTS_SQL: Final = f"""
-with r as (select *, ts_us - ts_us % {POSTPONED} as window_us from records),
-measured as ({_RATES}),
-compared as (
-  select *, avg(value) {_BEFORE} as usual, stddev_pop(value) {_BEFORE} as deviation, count(value) {_BEFORE} as windows
-  from measured)
-select window_us, entity, broker, subject, measure, value, usual, deviation
-from compared
-where windows >= {HISTORY_MIN} and abs(value - usual) > {SIGMAS} * deviation and abs(value - usual) > 0.5 * usual"""

@@ -1,12 +1,13 @@
 """The tables by Spark: in this process's own JVM, or on a cluster by --master.
 
-`transform` is a pure function of data frames, whatever they are read from. What Spark does by default and should not is
-set here, each with its reason.
+`counting` and `events` are pure functions of data frames, whatever these are read from. What Spark does by default
+and should not is set here, each with its reason.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,12 +17,17 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from .batches import slices_of
+from .batches import COLUMNS, slices_of
+from .counts import MERGING
+from .derived import COUNTED, derive
+from .gaps import GAPS, WITH_GAPS
 from .inventory import Inventory
 from .java import find_java
 from .names import read_names
-from .spark_source import records_of
-from .tables import TABLES, WINDOW_US, Table, text_of
+from .portable import with_window
+from .spark_source import counts_of, records_of
+from .table import WINDOW_US
+from .tables import TABLES
 
 LOCAL: Final = "local[2,4]"
 """Two threads; a task that fails is tried four times: plain local[2] gives up at the first."""
@@ -65,11 +71,18 @@ def session(master: str = LOCAL, parts: int = 2, scratch: Path | None = None) ->
         spark.stop()
 
 
-def transform(table: Table, records: DataFrame, names: DataFrame, window_us: int = WINDOW_US) -> DataFrame:
-    """A table of records."""
-    text = text_of(table, window_us).replace("from records", "from {records}").replace("join names", "join {names}")
-    given = {"names": names} if "{names}" in text else {}
-    return records.sparkSession.sql(text, records=records, **given)
+def counting(counts: DataFrame, window_us: int = WINDOW_US) -> DataFrame:
+    """Partial counts, each key once: the same for batches and for live records."""
+    return counts.sparkSession.sql(
+        with_window(MERGING, window_us).replace("from counts", "from {counts}"), counts=counts
+    )
+
+
+def events(text: str, records: DataFrame, window_us: int = WINDOW_US) -> DataFrame:
+    """What a text about single events makes of records."""
+    return records.sparkSession.sql(
+        with_window(text, window_us).replace("from records", "from {records}"), records=records
+    )
 
 
 def compute(
@@ -81,9 +94,21 @@ def compute(
     parts: int = 2,
 ) -> Mapping[str, pa.Table]:
     """The tables of all records of an inventory. They are small, so they come to the driver; records never do."""
-    records = records_of(spark, slices_of(inventory.segments), parts).persist()
-    names = spark.createDataFrame(read_names(inventory))
-    try:
-        return {name: transform(TABLES[name], records, names, window_us).toArrow() for name in only}
-    finally:
-        records.unpersist()
+    only, slices = list(only), slices_of(inventory.segments)
+    tables: dict[str, pa.Table] = {}
+    for name in only:
+        if TABLES[name].of == "records":
+            records = records_of(spark, slices, parts, columns_of(TABLES[name].sql))
+            tables[name] = events(TABLES[name].sql, records, window_us).toArrow()
+    if wanted := [name for name in only if name in COUNTED]:
+        counts = counting(counts_of(spark, slices, parts, window_us), window_us).toArrow()
+        gaps = None
+        if WITH_GAPS & set(wanted):
+            gaps = events(GAPS, records_of(spark, slices, parts, columns_of(GAPS)), window_us).toArrow()
+        tables |= derive(counts, read_names(inventory), gaps=gaps, window_us=window_us, only=wanted)
+    return {name: tables[name] for name in only}
+
+
+def columns_of(text: str) -> list[str]:
+    """Those that a text names: what it does not need is not read."""
+    return [name for name in COLUMNS if re.search(rf"\b{name}\b", text)]

@@ -10,10 +10,12 @@ import json
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from .batches import SCHEMA, Slice, packed, read_slices
+from .batches import SCHEMA as RECORDS
+from .batches import Slice, packed, read_counts, read_slices
+from .counts import SCHEMA as COUNTS
 
 FORMAT = "plait-telemetry"
 
@@ -27,11 +29,13 @@ class Part(InputPartition):
 
 
 class SegmentReader(DataSourceReader):
-    """Reads given slices."""
+    """Reads given slices: records as they are, or counted while they are read."""
 
-    def __init__(self, slices: Sequence[Slice], parts: int) -> None:
+    def __init__(self, slices: Sequence[Slice], parts: int, columns: Sequence[str], window_us: int) -> None:
         self._slices = slices
         self._parts = parts
+        self._columns = columns
+        self._window_us = window_us
 
     def partitions(self) -> Sequence[InputPartition]:
         """On the driver."""
@@ -40,26 +44,45 @@ class SegmentReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a worker."""
         assert isinstance(partition, Part)
-        yield from read_slices(partition.slices)
+        if self._window_us:
+            return read_counts(partition.slices, self._window_us)
+        return read_slices(partition.slices, self._columns)
 
 
 class SegmentSource(DataSource):
-    """Its options: `slices`, a JSON list of them, and `parts`."""
+    """Its options: `slices`, a JSON list of them, `parts`, and `columns` of records or `window_us` of counts."""
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> str:
-        """As Spark writes that of `batches.py`."""
-        return ", ".join(f"{field.name} {'bigint' if pa.types.is_int64(field.type) else 'int'}" for field in SCHEMA)
+        """As Spark writes it."""
+        if "window_us" in self.options:
+            return ddl(COUNTS)
+        return ddl(pa.schema([RECORDS.field(name) for name in self.options["columns"].split(",")]))
 
     def reader(self, schema: object) -> DataSourceReader:
         slices = [Slice(*piece) for piece in json.loads(self.options["slices"])]
-        return SegmentReader(slices, int(self.options["parts"]))
+        columns, window_us = self.options.get("columns", "").split(","), int(self.options.get("window_us", 0))
+        return SegmentReader(slices, int(self.options["parts"]), columns, window_us)
 
 
-def records_of(spark: SparkSession, slices: Sequence[Slice], parts: int) -> DataFrame:
+def ddl(schema: pa.Schema) -> str:
+    """A schema of whole numbers, as Spark writes it."""
+    return ", ".join(f"{field.name} {'bigint' if pa.types.is_int64(field.type) else 'int'}" for field in schema)
+
+
+def records_of(spark: SparkSession, slices: Sequence[Slice], parts: int, columns: Sequence[str]) -> DataFrame:
     """The records of slices, as a data frame."""
+    return _source(spark, slices, parts).option("columns", ",".join(columns)).load()
+
+
+def counts_of(spark: SparkSession, slices: Sequence[Slice], parts: int, window_us: int) -> DataFrame:
+    """The records of slices as partial counts: workers count what they read, so that few rows come to Spark."""
+    return _source(spark, slices, parts).option("window_us", window_us).load()
+
+
+def _source(spark: SparkSession, slices: Sequence[Slice], parts: int) -> DataFrameReader:
     spark.dataSource.register(SegmentSource)
-    return spark.read.format(FORMAT).option("slices", json.dumps(slices)).option("parts", parts).load()
+    return spark.read.format(FORMAT).option("slices", json.dumps(slices)).option("parts", parts)

@@ -41,7 +41,8 @@ def files(directory: Path) -> set[str]:
 
 def named(directory: Path) -> set[str]:
     manifest = json.loads((directory / "manifest.json").read_text())
-    return {"manifest.json", *(file for table in manifest["tables"].values() for file in table["files"])}
+    tables = manifest["tables"].values()
+    return {"manifest.json", *(file for table in tables for file in (*table["files"], table["json"]))}
 
 
 def test_the_manifest_names_all_there_is_and_says_what_it_means(home: Path, tmp_path: Path) -> None:
@@ -57,6 +58,20 @@ def test_the_manifest_names_all_there_is_and_says_what_it_means(home: Path, tmp_
             column: said["type"] for column, said in table["columns"].items()
         }
         assert set(table["columns"]) - {"window"} == {*TABLES[name].key, *TABLES[name].columns} - {"window_us"}
+
+
+def test_pages_are_the_tables_as_json(home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run(home, "--out", out).exit_code == 0
+    for name, said in json.loads((out / "manifest.json").read_text())["tables"].items():
+        page, table = json.loads((out / said["json"]).read_text()), Lake(out).read(name)
+        assert (page["table"], page["rows_in_all"], page["window_us"]) == (name, table.num_rows, 60_000_000)
+        names = [column["name"] for column in page["columns"]]
+        assert names == table.column_names
+        for row, kept in zip(page["rows"], table.to_pylist(), strict=True):
+            shown = dict(zip(names, row, strict=True))
+            assert shown.pop("window") == f"{kept.pop('window'):%Y-%m-%dT%H:%M:%SZ}"
+            assert shown == kept
 
 
 def test_the_same_records_are_analysed_once(home: Path, tmp_path: Path) -> None:

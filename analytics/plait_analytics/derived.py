@@ -1,0 +1,53 @@
+"""Tables of counted records: the small half of the work, by DuckDB in this process, whichever engine counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import duckdb
+import pyarrow as pa
+
+from .counts import MERGING
+from .counts import SCHEMA as COUNTS
+from .portable import with_window
+from .table import WINDOW_US
+from .tables import TABLES, text_of
+
+GAPS_SCHEMA = pa.schema(
+    [
+        ("window_us", pa.int64()),
+        ("whose", pa.string()),
+        ("entity", pa.int64()),
+        ("gaps", pa.int64()),
+        ("gap_sum", pa.float64()),
+        ("gap_squares", pa.float64()),
+    ]
+)
+
+COUNTED = tuple(name for name, table in TABLES.items() if table.of == "counts")
+"""The tables that follow from counts."""
+
+
+def derive(
+    counts: pa.Table,
+    names: pa.Table,
+    *,
+    gaps: pa.Table | None = None,
+    window_us: int = WINDOW_US,
+    only: Iterable[str] = COUNTED,
+) -> Mapping[str, pa.Table]:
+    """Tables of windows that are at least as wide as those of the counts. Without `gaps` what they say is unknown."""
+    with duckdb.connect() as connection:
+        connection.register("unmerged", counts)
+        connection.register("gaps", gaps if gaps is not None else GAPS_SCHEMA.empty_table())
+        connection.register("names", names)
+        text = with_window(MERGING, window_us).replace("from counts", "from unmerged")
+        connection.execute(f"create table counts as {text}")
+        return {name: connection.sql(text_of(TABLES[name], window_us)).to_arrow_table() for name in only}
+
+
+def merged(counts: pa.Table, window_us: int) -> pa.Table:
+    """Counts of windows as wide or wider, each key once."""
+    with duckdb.connect() as connection:
+        connection.register("counts", counts)
+        return connection.sql(with_window(MERGING, window_us)).to_arrow_table().cast(COUNTS)
