@@ -188,10 +188,9 @@ class Broker:
             complete = False
             while frames := known.decoder.take():
                 complete = True
-                for frame in frames:
-                    self._handle(known, frame, now)
-                    if known.closing:
-                        return
+                self._hear(known, frames, now)
+                if known.closing:
+                    return
             if not known.decoder.held_bytes:
                 known.frame_since = None
             elif complete or known.frame_since is None:  # what is held began in this read
@@ -379,15 +378,24 @@ class Broker:
 
     # --- frames -------------------------------------------------------------------------------------------------------
 
+    def _hear(self, link: Link, frames: list[Frame], now: float) -> None:
+        """What one read has brought, in order, until it leads to the end of the connection."""
+        if link.neighbour:
+            self.neighbourhood.hear_all(link, frames, now)
+            return
+        for frame in frames:
+            session = link.session
+            if session is not None and type(frame) is Publish:
+                self._publish(link, session, frame, now)
+            else:
+                self._handle(link, frame, now)
+            if link.closing:
+                return
+
     def _handle(self, link: Link, frame: Frame, now: float) -> None:
         session = link.session
         if session is None:
-            if link.neighbour:
-                self.neighbourhood.hear(link, frame, now)
-            else:
-                self._handshakes.hear(link, frame, now)
-        elif isinstance(frame, Publish):
-            self._publish(link, session, frame, now)
+            self._handshakes.hear(link, frame, now)
         elif isinstance(frame, Ping):
             link.send(Pong(frame.nonce))
         elif isinstance(frame, Pong):

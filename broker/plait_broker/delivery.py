@@ -46,6 +46,9 @@ class Deliveries:
         self.settings = settings
         self.telemetry: Telemetry | None = None
         self._path = (broker,)
+        self._passed: tuple[int, ...] = ()
+        self._passed_here: tuple[int, ...] = self._path
+        """The path of an event that came, and the same with this broker at its end."""
         self._counters = counters
         self._run = self._run_us = 0
         self._confirmations = confirmations
@@ -180,7 +183,12 @@ class Deliveries:
     def _write(
         self, link: Link, session: Session, frame: EventFrame, delay_us: int, deliveries: Sequence[Named]
     ) -> None:
-        path = self._path if type(frame) is not Forward else frame.path + self._path
+        path = self._path
+        if type(frame) is Forward:
+            passed = frame.path
+            if passed is not self._passed:  # mostly that of the event before
+                self._passed, self._passed_here = passed, passed + path
+            path = self._passed_here
         link.deliver(frame, delay_us, path, deliveries)
         session.delivered += 1
         if delay_us != self._run_us:

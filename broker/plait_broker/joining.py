@@ -218,7 +218,7 @@ class Joining:
         flags = CONFIRM if subscribers else 0
         if self._tracing.live and frame.id in self._tracing.live:
             flags |= MARKED
-        named = self.overlay.publish(frame, homes, delay_us, flags, now)
+        named = self.overlay.dissemination.publish(frame, homes, delay_us, flags, now)
         if not confirm:
             return ()
         parties = [(-home, position) for home, position, _ in named]
@@ -228,7 +228,7 @@ class Joining:
 
     def in_charge(self, arrival: Arrival, now: float) -> None:
         """This broker has an event where nothing short of its end loses it."""
-        self.overlay.take(arrival.root, arrival.position, now)
+        self.overlay.dissemination.take(arrival.root, arrival.position, now)
 
     def answered(self, arrival: Arrival, matched: int, code: str) -> None:
         """What has become of an event whose publisher waits for subscribers."""
@@ -237,7 +237,7 @@ class Joining:
     def wait_for(self, arrival: Arrival, parties: set[Party], matched: int, now: float) -> None:
         """Be in charge of an event once it is stored, if it is to be, and answer for it once all have it."""
         if not parties and not arrival.flags & CONFIRM:
-            self.overlay.take(arrival.root, arrival.position, now)
+            self.in_charge(arrival, now)
             return
         stored = {party for party in parties if party[0] == LOG}
         if stored:
@@ -263,10 +263,6 @@ class Joining:
     def forget(self, party: Party) -> None:
         """Nobody waits any more for what another broker has to say of an event."""
         self._awaited.pop(party, None)
-
-    def destinations(self, frame: EventFrame) -> list[int]:
-        """The other brokers that an event must reach."""
-        return self.overlay.wanted.match(frame)
 
     def pump(self, link: Link) -> bool:
         """A connection to another broker takes bytes again: write what waited for it. Whether something still does."""
@@ -332,8 +328,7 @@ class Joining:
             return
         if type(frame) is Forward:
             self._counters.forwarded += 1
-        if known.takes_data and link not in self._held:
-            known.forward(frame, tid, delay_us, flags, path, destinations)
+        if link not in self._held and known.forward(frame, tid, delay_us, flags, path, destinations):
             if self.telemetry is not None:
                 self._record(known, frame, delay_us, path, destinations)
             if flags & MARKED:
@@ -356,6 +351,10 @@ class Joining:
         for asked in self._installing.pop(number, ()):
             if self._stored.pop(asked, False):
                 self._done(asked)
+
+    @property
+    def waits(self) -> bool:
+        return bool(len(self._confirmations))
 
     def taken(self, home: int, position: int) -> None:
         if (-home, position) not in self._awaited:

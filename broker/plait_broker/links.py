@@ -171,8 +171,7 @@ class Link:
         """Queue an event for these subscriptions of the other end."""
         if not self.data_bytes:
             self._outgoing[self.id] = self
-        version = self._spoken or self._speak()
-        self.data_bytes = self._data.deliver(frame, delay_us, path, deliveries, version)
+        self.data_bytes = self._data.deliver(frame, delay_us, path, deliveries, self._spoken or self._speak())
 
     def forward(
         self,
@@ -182,12 +181,16 @@ class Link:
         flags: int,
         path: tuple[int, ...],
         destinations: Sequence[Destination],
-    ) -> None:
-        """Queue an event for the broker at the other end, which is to bring it to these."""
-        if not self.data_bytes:
+    ) -> bool:
+        """Queue an event for the broker at the other end, which is to bring it to these; whether it takes it now."""
+        waiting = self.data_bytes
+        if not self.writable or waiting >= BURST_BYTES_MAX or self.closing:
+            return False
+        if not waiting:
             self._outgoing[self.id] = self
         version = self._spoken or self._speak()
         self.data_bytes = self._data.forward(frame, tid, delay_us, flags, path, destinations, version)
+        return True
 
     def _speak(self) -> int:
         """What events are written in. They come after the handshake, so it changes no more."""

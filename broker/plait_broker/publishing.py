@@ -106,7 +106,7 @@ class Publishing:
             return
         marked = self._tracing.live
         subscriptions, durables = self._tracing.match(frame) if marked else self._interest.match(frame)
-        homes = self._joining.destinations(frame) if self._joining is not None else []
+        homes = self._joining.overlay.wanted.match(frame) if self._joining is not None else []
         for subscription in subscriptions:
             if not subscription.session.subscribe_open:
                 subscriptions = self._permitted(subscriptions, frame, now)
@@ -196,16 +196,19 @@ class Publishing:
         now: float,
     ) -> None:
         confirm, tokens, delay_us = frame.confirm, None, session.link_delay_us + waited_us
+        asked = bool(confirm)
         parties: set[Party] = set()
-        if confirm or durables or self.log_filter is not None:
+        if asked or durables or self.log_filter is not None:
             subscribers = confirm is Confirm.SUBSCRIBERS
             if subscribers:
                 tokens = self._new_tokens(subscriptions, parties)
             self._log(frame, durables, parties, delay_us, now, subscribers=subscribers)
         if homes:
             assert self._joining is not None, "other brokers are known through it"
-            parties.update(self._joining.publish(frame, homes, delay_us, now, confirm))
-        if confirm:
+            elsewhere = self._joining.publish(frame, homes, delay_us, now, confirm)
+            if asked:
+                parties.update(elsewhere)
+        if asked:
             count = len(subscriptions) + len(durables)
             self._confirmations.begin(frame.publisher, frame.sequence, count, parties, now)
         if subscriptions and not self._tracing.live:
@@ -215,25 +218,24 @@ class Publishing:
 
     def arrive(self, arrival: Arrival, now: float) -> None:
         """One event from another broker's publisher, for whoever it matches here."""
-        frame, joining = arrival.frame, self._joining
+        _, _, frame, flags, delay_us, _, at = arrival
+        joining = self._joining
         assert joining is not None, "events come through it"
-        asked = bool(arrival.flags & CONFIRM)
         if self.duplicates.see(frame.publisher, frame.sequence) is not NEW:
             self._repeated(arrival, now)
             return
         self._counters.arrived += 1
-        delay_us = arrival.delay_us
-        if now > arrival.at:  # others had to come first
-            delay_us += round((now - arrival.at) * 1_000_000)
+        if now > at:  # others had to come first
+            delay_us += round((now - at) * 1_000_000)
         if frame.lifetime_us and delay_us > frame.lifetime_us:
             self._expire(arrival, delay_us, now)
             return
         self._remembered.append((now, frame, arrival))
-        marked = arrival.flags & MARKED
+        marked = flags & MARKED
         if marked:
             self._tracing.follow(frame, arrival.root, now)
         subscriptions, durables = self._tracing.match(frame) if marked else self._interest.match(frame)
-        if arrival.flags & LOGGED:
+        if flags & LOGGED:
             subscriptions = []
         for subscription in subscriptions:
             if not subscription.session.subscribe_open:
@@ -243,10 +245,14 @@ class Publishing:
             self._tracing.arrived(arrival, len(subscriptions) + len(durables), delay_us)
         if self.telemetry is not None:
             self.telemetry.arrived(frame, arrival.root, len(subscriptions) + len(durables), delay_us, now)
-        parties: set[Party] = set()
-        tokens = self._new_tokens(subscriptions, parties) if asked else None
-        self._log(frame, durables, parties, delay_us, now, subscribers=asked)
-        joining.wait_for(arrival, parties, len(subscriptions) + len(durables), now)
+        tokens: list[int] | None = None
+        if flags & CONFIRM or durables or self.log_filter is not None:
+            asked, parties = bool(flags & CONFIRM), set[Party]()
+            tokens = self._new_tokens(subscriptions, parties) if asked else None
+            self._log(frame, durables, parties, delay_us, now, subscribers=asked)
+            joining.wait_for(arrival, parties, len(subscriptions) + len(durables), now)
+        else:
+            joining.in_charge(arrival, now)
         if subscriptions:
             deliver = self._deliver_marked if self._tracing.live else self._deliveries.deliver
             deliver(subscriptions, tokens, frame, delay_us, now)

@@ -102,7 +102,7 @@ class Memory:
             if len(frame.block) > LARGE_BYTES:
                 slim = _slim(frame)
                 if isinstance(whereabouts, Arrival):
-                    whereabouts = replace(whereabouts, frame=slim)
+                    whereabouts = whereabouts._replace(frame=slim)
                 self.events[at] = (when, slim, whereabouts)
 
     # --- when somebody asks -------------------------------------------------------------------------------------------

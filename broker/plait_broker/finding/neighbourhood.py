@@ -199,11 +199,18 @@ class Neighbourhood:
 
     # --- neighbours ---------------------------------------------------------------------------------------------------
 
-    def hear(self, link: Link, frame: Frame, now: float) -> None:
-        """A neighbour says something; FrameError when no broker says that to another."""
-        if isinstance(frame, Forward):
-            self._joining.overlay.hear(link.neighbour, frame, now)
-        elif isinstance(frame, Close):
+    def hear_all(self, link: Link, frames: list[Frame], now: float) -> None:
+        """What a neighbour says, in order; FrameError when no broker says that to another."""
+        at, end = 0, len(frames)
+        while at < end and not link.closing:
+            if type(frames[at]) is Forward:
+                at = self._joining.overlay.hear_events(link.neighbour, frames, at, now)
+            else:
+                self._hear(link, frames[at], now)
+                at += 1
+
+    def _hear(self, link: Link, frame: Frame, now: float) -> None:
+        if isinstance(frame, Close):
             self._parted(link, frame)
         elif isinstance(frame, ControlFrame):
             if link.pace.take(now, _cost(frame)):

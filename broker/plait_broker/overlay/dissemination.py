@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import Final
 
-from plait_core.wire import Destination, EventFrame, Forward
+from plait_core.wire import Destination, EventFrame, Forward, Frame
 from plait_core.wire.overlay_frames import LOGGED, Skip, Took
 
 from .errands import Errands
@@ -21,7 +22,7 @@ from .map import Map
 from .neighbours import Neighbour
 from .routes import Routes
 from .settings import OverlaySettings
-from .streams import USUAL_TRIES, Arrival, Incoming, Kept, Outgoing
+from .streams import USUAL_TRIES, Arrival, Incoming, Kept, Outgoing, arrival_of, kept_of
 from .trust import Trust
 
 _destination: Final = partial(tuple.__new__, Destination)
@@ -67,7 +68,7 @@ class Dissemination:
         """Send an event to these brokers; its position for each."""
         if len(homes) == 1 and not self._detoured:  # as it mostly is
             home = homes[0]
-            position = self._keep_one(home, Kept(frame, flags, delay_us, now), now)
+            position = self._keep_one(home, kept_of((frame, flags, delay_us, now, None)), now)
             proof = self._trust.prove_event(home, position, flags, frame.block)
             named = [_destination((home, position, proof))]
             neighbour = self._next(home, ())
@@ -76,7 +77,7 @@ class Dissemination:
             return named
         named = []
         for home in homes:
-            position = self._keep_one(home, Kept(frame, flags, delay_us, now), now)
+            position = self._keep_one(home, kept_of((frame, flags, delay_us, now, None)), now)
             proof = self._trust.prove_event(home, position, flags, frame.block)
             named.append(_destination((home, position, proof)))
         usual = self._detour(frame, delay_us, flags, named, now) if self._detoured else named
@@ -84,23 +85,48 @@ class Dissemination:
             self._forward(frame, self.me, delay_us, flags, (), usual)
         return named
 
+    def hear_all(self, frames: Sequence[Frame], at: int, now: float, *, known: bool) -> int:
+        """Copies come from a neighbour, from one of these frames on, unless it is none any more; where they end."""
+        for frame in islice(frames, at, None):
+            if type(frame) is not Forward:
+                break
+            at += 1
+            if known:
+                self.hear(frame, now)
+        return at
+
     def hear(self, frame: Forward, now: float) -> None:
         """A copy comes from a neighbour: part of it may be for us, the rest goes on."""
-        path = frame.path
-        if self.me in path or not path:
+        path, me = frame.path, self.me
+        if me in path or not path:
             self.counts["loops"] += 1
             return
         destinations: Sequence[Destination] = frame.destinations
+        if len(destinations) == 1:  # as it mostly is
+            broker, position, proof = destinations[0]
+            if broker == me:
+                arrival = arrival_of((path[0], position, frame, frame.flags, frame.delay_us, path, now))
+                self._arrive(arrival, proof, now)
+            elif not frame.lifetime_us or frame.delay_us <= frame.lifetime_us:
+                neighbour = self._next(broker, path)
+                if neighbour is not None:
+                    self._hand(neighbour, frame, frame.tid, frame.delay_us, frame.flags, path, destinations)
+            else:
+                self._die(frame, destinations)
+            return
         for at, (broker, position, proof) in enumerate(destinations):
-            if broker == self.me:
+            if broker == me:
                 self._arrive(Arrival(path[0], position, frame, frame.flags, frame.delay_us, path, now), proof, now)
                 destinations = [*destinations[:at], *destinations[at + 1 :]]
                 break
         if destinations and frame.lifetime_us and frame.delay_us > frame.lifetime_us:
-            self.counts["expired"] += 1
-            self._host.ended(frame, destinations, "expired")
+            self._die(frame, destinations)
         elif destinations:
             self._forward(frame, frame.tid, frame.delay_us, frame.flags, path, destinations)
+
+    def _die(self, frame: Forward, destinations: Sequence[Destination]) -> None:
+        self.counts["expired"] += 1
+        self._host.ended(frame, destinations, "expired")
 
     def take(self, root: int, position: int, now: float) -> None:
         """This broker has charge of an event that `arrived`."""
@@ -117,8 +143,9 @@ class Dissemination:
         news = outgoing.took(took.up_to, now)
         if news and outgoing.detour_until > now:
             self._detoured[took.source] = None
-        for position, kept in news:
-            self._host.taken(*(kept.party or (took.source, position)))
+        if self._host.waits:
+            for position, kept in news:
+                self._host.taken(*(kept.party or (took.source, position)))
         again = [position for position in took.missing if position in outgoing.kept]
         if not outgoing.kept:
             self._sending.pop(took.source, None)
@@ -257,14 +284,15 @@ class Dissemination:
         self._host.forward(neighbour.link, frame, tid, delay_us + neighbour.hop_us, flags, passed, destinations)
 
     def _arrive(self, arrival: Arrival, proof: int, now: float) -> None:
+        root, position, frame, flags = arrival[:4]
         try:
-            self._trust.check_event(arrival.root, arrival.position, arrival.flags, arrival.frame.block, proof)
+            self._trust.check_event(root, position, flags, frame.block, proof)
         except Forged:
             self.counts["forged"] += 1
             return
-        self._reporting[arrival.root] = None
-        incoming = self.incoming.get(arrival.root)
-        for ready in (incoming or self._stream(arrival.root)).hear(arrival, now):
+        self._reporting[root] = None
+        incoming = self.incoming.get(root)
+        for ready in (incoming or self._stream(root)).hear(arrival, now):
             self._host.arrived(ready)
 
     def _stream(self, root: int) -> Incoming:

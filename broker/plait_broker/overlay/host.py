@@ -42,6 +42,11 @@ class Host(Protocol):
         """Other brokers want something else of this one's publishers."""
         ...
 
+    @property
+    def waits(self) -> bool:
+        """Whether it is of interest now what is `taken`."""
+        ...
+
     def taken(self, home: int, position: int) -> None:
         """A destination has charge of an event."""
         ...

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from plait_core import PlaitError
 from plait_core.filters import Filter
 from plait_core.ids import Randomness, new_id
 from plait_core.matching import Index, new_index
-from plait_core.wire import ControlFrame, Destination, EventFrame, Forward, Ping, Pong
+from plait_core.wire import ControlFrame, Destination, EventFrame, Forward, Frame, Ping, Pong
 from plait_core.wire.explaining_frames import Finding, Inquiry, Step, Telling
 from plait_core.wire.overlay_frames import Detour, Digest, Errand, Heard, Offer, Outcome, Sheet, Skip, Took, Want
 
@@ -140,9 +140,6 @@ class Overlay:
         if neighbour is None:
             return
         neighbour.heard_at = now
-        if isinstance(frame, Forward):
-            self.dissemination.hear(frame, now)
-            return
         try:
             self._hear(neighbour, frame, now)
         except Forged as error:
@@ -150,6 +147,14 @@ class Overlay:
             if isinstance(frame, Sheet | Offer):  # which an honest neighbour checks before it hands them on
                 self._host.close(neighbour.link, f"{neighbour.name} tells what is forged: {error}")
                 self.link_down(broker, now)
+
+    def hear_events(self, broker: int, frames: Sequence[Frame], at: int, now: float) -> int:
+        """A neighbour hands on events, from one of these frames on; where they end."""
+        self._now = now
+        neighbour = self.neighbours.get(broker)
+        if neighbour is not None:
+            neighbour.heard_at = now
+        return self.dissemination.hear_all(frames, at, now, known=neighbour is not None)
 
     def _hear(self, neighbour: Neighbour, frame: ControlFrame | Forward, now: float) -> None:
         broker = neighbour.id

@@ -8,9 +8,9 @@ order, keeps what came early, and says what it misses. Brokers on the way keep n
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from plait_core.limits import MISSING_MAX
 from plait_core.wire import EventFrame
@@ -46,8 +46,7 @@ EARLY_MAX: Final = 4096
 sent again at once after a link has gone."""
 
 
-@dataclass(slots=True)
-class Kept:
+class Kept(NamedTuple):
     """An event that a destination has not taken yet."""
 
     frame: EventFrame
@@ -65,6 +64,10 @@ class Kept:
     def expired(self, now: float) -> bool:
         """Whether its lifetime is over."""
         return bool(self.frame.lifetime_us) and self.delay_now_us(now) > self.frame.lifetime_us
+
+
+kept_of: Final = partial(tuple.__new__, Kept)
+"""One from all of its fields, in half the time of the class's own call: one is made for every event."""
 
 
 class Outgoing:
@@ -127,11 +130,13 @@ class Outgoing:
         if not self.acked < up_to < self.next:
             return []
         news = []
+        taken, size = self.kept.pop, 0
         for position in range(self.acked + 1, up_to + 1):
-            kept = self.kept.pop(position, None)
+            kept = taken(position, None)
             if kept is not None:
-                self.kept_bytes -= len(kept.frame.block)
+                size += len(kept[0].block)
                 news.append((position, kept))
+        self.kept_bytes -= size
         self.acked = up_to
         self.opened = True
         if self.tries > USUAL_TRIES:
@@ -188,9 +193,8 @@ class Outgoing:
         self.kept_bytes -= len(self.kept.pop(position).frame.block)
 
 
-@dataclass(slots=True)
-class Arrival:
-    """An event that has come to its destination. Never changed: freezing it would double what it costs to make one."""
+class Arrival(NamedTuple):
+    """An event that has come to its destination."""
 
     root: int
     position: int
@@ -199,6 +203,10 @@ class Arrival:
     delay_us: int
     path: tuple[int, ...]
     at: float
+
+
+arrival_of: Final = partial(tuple.__new__, Arrival)
+"""One from all of its fields, as `kept_of`."""
 
 
 class Incoming:
@@ -238,7 +246,7 @@ class Incoming:
     def hear(self, arrival: Arrival, now: float) -> list[Arrival]:
         """An event came; what can be handed on now, in order."""
         expected = self.expected
-        if expected is not None and arrival.position == expected and not self._early:
+        if arrival.position == expected and not self._early:
             self.expected = expected + 1
             self._open.append(expected)
             return [arrival]

@@ -341,6 +341,7 @@ class _Face:
         self.arrived = node.arrived_
         self.installed = node.installed_
         self.offered = node.offered_
+        self.waits = True
         self.taken = node.taken
         self.interest_changed = node.interest_changed
         self.outcome = node.outcome
