@@ -8,6 +8,7 @@
 #   make nightly  the slow suites: a million pairs, long fuzzing
 #   make kernel   build the native matching kernel into .venv, and say how it goes; make setup does so by itself where
 #                 it can, and PLAIT_NO_KERNEL=1 keeps it from that
+#   make docs     write anew what in docs/ and docker/ is written by programs
 #   make lock     choose new versions of all dependencies
 PYTHON ?= python3
 BIN := .venv/bin
@@ -15,7 +16,7 @@ MEMBERS := core crypto client broker lab peer analytics
 KERNEL := core/kernel/pyproject.toml $(wildcard $(addprefix core/kernel/,Cargo.toml .cargo/config.toml \
   matching/Cargo.toml matching/src/*.rs matching/src/*/*.rs binding/Cargo.toml binding/src/*.rs))
 
-.PHONY: setup setup-analytics kernel test lint format demo bench nightly fuzz lock clean
+.PHONY: setup setup-analytics kernel test lint format docs demo bench nightly fuzz lock clean
 setup: .venv/.ready
 
 .venv/.ready: requirements.lock scripts/setup.sh $(MEMBERS:%=%/pyproject.toml) $(KERNEL)
@@ -44,6 +45,9 @@ lint: .venv/.ready
 format: .venv/.ready
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+docs: .venv/.ready
+	@$(BIN)/python -m plait_lab.documents
 
 demo: .venv/.ready
 	@$(BIN)/plait demo $(ARGS)

@@ -15,6 +15,7 @@ from .durables import Durable
 from .histograms import DelayHistogram
 from .interest import Interest
 from .links import Link
+from .overlay.neighbours import Neighbour
 from .sessions import Advertisement, Session
 from .subscriptions import Subscription
 
@@ -207,7 +208,6 @@ def neighbour_facts(link: Link, broker: Broker, now: float) -> Json:
     neighbour = broker.joining.overlay.neighbours.get(link.neighbour)
     if neighbour is None:
         return {"role": "broker", "state": "opening"}
-    missing = neighbour.unanswered(now)
     return {
         "role": "broker",
         "name": neighbour.name,
@@ -215,7 +215,13 @@ def neighbour_facts(link: Link, broker: Broker, now: float) -> Json:
         "delay_ms": round(neighbour.delay_us / 1000, 3),
         "told_ms": neighbour.told_us / 1000,
         "jitter_ms": round(neighbour.jitter_us / 1000, 3),
-        "loss": round(missing / (missing + min(neighbour.answered, PINGS_COUNTED)), 3) if missing else 0.0,
-        "state": "silent" if missing > 1 else "up",
+        "loss": round(link_loss(neighbour, now), 3),
+        "state": "silent" if neighbour.unanswered(now) > 1 else "up",
         "events": neighbour.sent,
     }
+
+
+def link_loss(neighbour: Neighbour, now: float) -> float:
+    """The share of the last pings to a neighbour that it has not answered."""
+    missing = neighbour.unanswered(now)
+    return missing / (missing + min(neighbour.answered, PINGS_COUNTED)) if missing else 0.0

@@ -17,7 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_classic
 
 from plait_broker.histograms import FIRST_BITS, LAST_BITS, DelayHistogram
-from plait_broker.web.metrics import _histogram
+from plait_broker.web.families import histogram as as_metric
 
 Parse = Callable[[str], Iterable[Any]]
 
@@ -85,7 +85,7 @@ class _Page:
         self._histogram = histogram
 
     def collect(self) -> Iterator[Metric]:
-        yield _histogram("plait_delay_seconds", "How long.", self._histogram)
+        yield as_metric("plait_delay_seconds", "How long.", self._histogram)
 
 
 @pytest.mark.parametrize(("encode", "parse"), [(openmetrics, parse_openmetrics), (classic, parse_classic)])

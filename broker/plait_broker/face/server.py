@@ -219,7 +219,9 @@ class BrokerServer:
         return recovered
 
     async def _start_http(self, started: AsyncExitStack) -> None:
-        registry = new_registry(BrokerCollector(_version(), lambda: self.broker, self._log_stats))
+        registry = new_registry(
+            BrokerCollector(_version(), lambda: self.broker, self._log_stats, lambda: self._telemetry)
+        )
         self._lag = LoopLag(registry)
         self._lag.start()
         started.callback(self._lag.stop)

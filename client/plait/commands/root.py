@@ -41,6 +41,9 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "chaos": "Shape links and harm brokers, to see what becomes of events.",
         "doctor": "Check what Plait needs of this machine.",
     },
+    "Deploy": {
+        "gen": "Write files to deploy and watch brokers with.",
+    },
     "Settings": {
         "context": "Save brokers' addresses under names.",
         "completion": "Print the completion script of a shell.",

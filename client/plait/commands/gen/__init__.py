@@ -1,0 +1,33 @@
+"""`plait gen`: files to deploy with. Each generator is the module of its name here, imported when it is run."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Final
+
+import click
+
+GENERATORS: Final = ("compose", "prometheus", "grafana", "certs")
+
+
+class Generators(click.Group):
+    """The group of all generators that are there."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in GENERATORS if find_spec(f"{__name__}.{name}") is not None]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = getattr(import_module(f"{__name__}.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=Generators, epilog="\b\nExample: plait gen prometheus --target 10.0.0.1:4681 --output monitoring")
+def gen() -> None:
+    """Write files to deploy and watch brokers with."""
+
+
+__all__ = ["gen"]

@@ -1,0 +1,149 @@
+"""The dashboards: what each panel asks, of the brokers chosen at the top of the page."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .panels import Dashboard, Panel
+from .rules import LOST
+
+_HERE: Final = 'broker=~"$broker"'
+
+
+def _rate(metric: str, labels: str = "", by: str = "broker") -> str:
+    return f"sum by ({by}) (rate({metric}{{{_HERE}{labels}}}[1m]))"
+
+
+def _percentile(fraction: float, metric: str) -> str:
+    return f"histogram_quantile({fraction}, sum by (broker, le) (rate({metric}_bucket{{{_HERE}}}[1m])))"
+
+
+def _heat(metric: str) -> str:
+    return f"sum by (le) (increase({metric}_bucket{{{_HERE}}}[$__rate_interval]))"
+
+
+def _now(metric: str, labels: str = "") -> str:
+    return f"{metric}{{{_HERE}{labels}}}"
+
+
+def _each(title: str, metric: str, unit: str = "short", says: str = "", labels: str = "") -> Panel:
+    """A line for each broker."""
+    return Panel(title, ((_now(metric, labels), "{{broker}}"),), unit, says=says)
+
+
+def _link(title: str, query: str, unit: str, says: str = "", kind: str = "timeseries") -> Panel:
+    """A line for each link and direction."""
+    return Panel(title, ((query, "{{broker}} → {{neighbour}}"),), unit, kind, says, width=12)
+
+
+def _stat(title: str, query: str, unit: str = "short", says: str = "", bad_from: float | None = None,
+          bad_below: float | None = None) -> Panel:  # fmt: skip
+    return Panel(title, ((query, ""),), unit, "stat", says, 4, 4, bad_from, bad_below)
+
+
+_LOST: Final = f', reason=~"{LOST}"'
+
+OVERVIEW: Final = Dashboard(
+    "overview",
+    "Plait: overview",
+    "Whether all is well, and how much goes through.",
+    (
+        _stat("Brokers up", f'sum(up{{job="plait", {_HERE}}})', bad_below=1),
+        _stat("Published", f"sum({_rate('plait_events_published_total')})", "eps"),
+        _stat("Delivered", f"sum({_rate('plait_events_delivered_total')})", "eps"),
+        _stat("Delay, 99%", f"max({_percentile(0.99, 'plait_delivery_delay_seconds')})", "s"),
+        _stat("Lost", f"sum({_rate('plait_events_dropped_total', _LOST)})", "eps", "What somebody misses.", 1e-9),
+        _stat("Out of reach", f"max(plait_brokers_known{{{_HERE}}} - plait_brokers_reachable{{{_HERE}}})", bad_from=1),
+        Panel("Published", ((_rate("plait_events_published_total"), "{{broker}}"),), "eps"),
+        Panel("Delivered", ((_rate("plait_events_delivered_total"), "{{broker}}"),), "eps"),
+        Panel("Between brokers", (
+            (_rate("plait_events_forwarded_total"), "{{broker}} forwards"),
+            (_rate("plait_events_arrived_total"), "{{broker}} receives"),
+        ), "eps"),
+        Panel("Drops by reason", ((_rate("plait_events_dropped_total", by="reason"), "{{reason}}"),), "eps",
+              says="`unmatched` is what nobody asked for: it ends at the first broker."),
+        Panel("Delivery delay", (
+            (_percentile(0.5, "plait_delivery_delay_seconds"), "{{broker}} 50%"),
+            (_percentile(0.99, "plait_delivery_delay_seconds"), "{{broker}} 99%"),
+        ), "s"),
+        _each("Waiting for subscribers", "plait_outbox_events"),
+        _each("Clients", "plait_connections"),
+        Panel("Processor", ((f"rate(process_cpu_seconds_total{{{_HERE}}}[1m])", "{{broker}}"),), "percentunit",
+              says="Of one core: a broker uses no more than one."),
+        _each("Memory", "process_resident_memory_bytes", "bytes"),
+    ),
+)  # fmt: skip
+
+LINKS: Final = Dashboard(
+    "links",
+    "Plait: links",
+    "Each link and direction between brokers.",
+    (
+        _link("Delay", _now("plait_link_delay_seconds"), "s", "Half the round trip, smoothed; paths follow it."),
+        _link("Jitter", _now("plait_link_jitter_seconds"), "s"),
+        _link("Events", f"rate(plait_link_events_total{{{_HERE}}}[1m])", "eps"),
+        _link("Waiting", _now("plait_link_queue_bytes"), "bytes", "Events that the connection has not taken."),
+        _link("Loss of pings", _now("plait_link_loss_ratio"), "percentunit"),
+        _link("Up", _now("plait_link_up"), "short", "Gone when the link is given up.", "state-timeline"),
+        _each("Links", "plait_links"),
+        _each("Brokers within reach", "plait_brokers_reachable"),
+        Panel("Changes of path", ((_rate("plait_route_changes_total"), "{{broker}}"),), "ops"),
+        _each("Kept until taken", "plait_stream_events", says="Events that other brokers have not taken yet."),
+        Panel("Sent again", ((_rate("plait_events_resent_total"), "{{broker}}"),), "eps"),
+        Panel("Out of the ordinary", ((_rate("plait_overlay_incidents_total", by="broker, incident"),
+                                       "{{broker}} {{incident}}"),), "ops"),
+    ),
+)  # fmt: skip
+
+SUBSCRIPTIONS: Final = Dashboard(
+    "subscriptions",
+    "Plait: subscriptions and delays",
+    "Who listens, how long it takes, who falls behind.",
+    (
+        Panel("Delivery delay", ((_heat("plait_delivery_delay_seconds"), "{{le}}"),), "s", "heatmap", width=12),
+        Panel("From read to matched", ((_heat("plait_matching_seconds"), "{{le}}"),), "s", "heatmap", width=12),
+        Panel("Delivery delay, percentiles", tuple(
+            (_percentile(fraction, "plait_delivery_delay_seconds"), f"{{{{broker}}}} {name}")
+            for fraction, name in ((0.5, "50%"), (0.9, "90%"), (0.99, "99%"), (0.999, "99.9%"))
+        ), "s"),
+        Panel("Too late", (("broker:plait_late:ratio5m", "{{broker}}"),), "percentunit",
+              says="Deliveries dropped because their subscription's delay bound had passed."),
+        Panel("Matching, 99%", ((_percentile(0.99, "plait_matching_seconds"), "{{broker}}"),), "s"),
+        _each("Subscriptions", "plait_subscriptions"),
+        _each("Advertisements", "plait_advertisements"),
+        _each("Slow subscriptions", "plait_slow_consumers", says="Whose queue is half full or more."),
+        _each("Waiting for subscribers", "plait_outbox_bytes", "bytes"),
+        _each("Waiting for confirmation", "plait_unconfirmed_events"),
+        Panel("Lost", ((_rate("plait_events_dropped_total", _LOST, "broker, reason"),
+                        "{{broker}} {{reason}}"),), "eps"),
+        Panel("Refused", ((_rate("plait_rejected_total", by="code"), "{{code}}"),), "ops"),
+        Panel("Broken frames", ((_rate("plait_faults_total", by="fault"), "{{fault}}"),), "ops"),
+        Panel("Loop runs late, 99%", ((_percentile(0.99, "plait_loop_lag_seconds"), "{{broker}}"),), "s"),
+    ),
+)  # fmt: skip
+
+STORAGE: Final = Dashboard(
+    "telemetry",
+    "Plait: log and telemetry",
+    "What is written to disk.",
+    (
+        Panel("Records of telemetry", ((_rate("plait_telemetry_records_total"), "{{broker}}"),), "ops"),
+        Panel("Records lost", ((_rate("plait_telemetry_lost_total"), "{{broker}}"),), "ops"),
+        _each("Events that one record stands for", "plait_telemetry_weight", says="Above 1 events are sampled."),
+        _each("Events in the log", "plait_log_records"),
+        _each("Size of the log", "plait_log_bytes", "bytes"),
+        _each("Last commit", "plait_log_last_commit_seconds", "s"),
+        Panel("Stored", ((_rate("plait_log_records_stored_total"), "{{broker}}"),), "eps"),
+        _each("Waiting for the disk", "plait_log_queue_events"),
+        Panel("Commits", (
+            (_rate("plait_log_commits_total"), "{{broker}} stored"),
+            (_rate("plait_log_commits_failed_total"), "{{broker}} failed"),
+        ), "ops"),
+        Panel("Failing", (
+            (_now("plait_log_failing"), "{{broker}} log"),
+            (_now("plait_telemetry_failing"), "{{broker}} telemetry"),
+        )),
+    ),
+)  # fmt: skip
+
+DASHBOARDS: Final = (OVERVIEW, LINKS, SUBSCRIPTIONS, STORAGE)
