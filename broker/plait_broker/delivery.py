@@ -183,13 +183,13 @@ class Deliveries:
     def _write(
         self, link: Link, session: Session, frame: EventFrame, delay_us: int, deliveries: Sequence[Named]
     ) -> None:
-        path = self._path
-        if type(frame) is Forward:
+        if type(frame) is not Forward:
+            link.deliver(frame, delay_us, self._path, deliveries)
+        else:
             passed = frame.path
-            if passed is not self._passed:  # mostly that of the event before
-                self._passed, self._passed_here = passed, passed + path
-            path = self._passed_here
-        link.deliver(frame, delay_us, path, deliveries)
+            if passed is not self._passed:  # mostly it is that of the event before
+                self._passed, self._passed_here = passed, passed + self._path
+            link.deliver(frame, delay_us, self._passed_here, deliveries)
         session.delivered += 1
         if delay_us != self._run_us:
             self.count()
