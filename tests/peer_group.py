@@ -19,7 +19,7 @@ from plait_core.space import IntRange, Schema
 SPACE = Schema.of({"kind": IntRange(0, 7), "size": IntRange(0, 63)})
 CHILDREN = 3
 """So few that nineteen subscribers cannot all be the publisher's children: somebody is in between."""
-CONVERGED_S = 10.0
+PATIENCE_S = 90.0
 
 
 def bounds(peer: int) -> tuple[int, int]:
@@ -108,7 +108,7 @@ async def members(join: str, peers: range) -> AsyncIterator[Members]:
 async def live(join: str, peer: int) -> None:
     """One peer, until the process ends."""
     async with (
-        plait.peer(join, space=SPACE, children=CHILDREN, group="test") as client,
+        plait.peer(join, space=SPACE, children=CHILDREN, group="test", timeout=PATIENCE_S) as client,
         client.subscribe(filter_of(peer)) as subscription,
     ):
         print("open", peer, flush=True)

@@ -81,6 +81,7 @@ def peer(
     children: int | None = None,
     events_per_s: float | None = None,
     name: str | None = None,
+    timeout: float = _TIMEOUT_S,
     outbox: Outbox | None = None,
 ) -> Opening[PeerClient]:
     """Publish and subscribe without a broker: `async with plait.peer(join="10.0.0.5:4690") as client`.
@@ -89,7 +90,8 @@ def peer(
     `listen`: where this one is joined; the others must be able to reach it there, or at `advertise`: there is no help
     for peers behind address translation. `group`, `secret` and `space` are the same for all: `space`, a
     `plait_core.space.Schema`, lets events go only to those whose part of it they are in; without one everyone receives
-    everything and filters. `children` and `events_per_s` declare what this peer will send on, and receive.
+    everything and filters. `children` and `events_per_s` declare what this peer will send on, and receive. `timeout`:
+    how long a subscription may take to open; a group finds itself within a few seconds.
     """
     joined = [join] if isinstance(join, str) else list(join)
     for address in (listen, *joined):
@@ -112,9 +114,9 @@ def peer(
             events_per_s=events_per_s,
             name=known_as,
         )
-        settings = SessionSettings(known_as, NEVER, timeout_s=_TIMEOUT_S, outbox=outbox or _OUTBOX)
+        settings = SessionSettings(known_as, NEVER, timeout_s=timeout, outbox=outbox or _OUTBOX)
         try:
-            client = PeerClient(Session(addresses, settings, source), live, _TIMEOUT_S)
+            client = PeerClient(Session(addresses, settings, source), live, timeout)
             await client.start()
         except BaseException:
             await live.close()

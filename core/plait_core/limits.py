@@ -147,8 +147,8 @@ PEER_SOURCES_MAX = 256
 PEER_RECENT_MAX = 8
 """Of its last events, how many a publisher tells by gossip."""
 
-PEER_ROSTER_MAX = 4096
-"""Subscribers below one child of a publisher that confirms what it publishes; beyond them nothing can be confirmed."""
+PEER_MEMBERS_MAX = 1024
+"""Subscribers that enrol with one publisher, each by a connection of its own; beyond them nothing is confirmed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,6 @@ class Dissemination:
         self._custody = custody
         self._edges: dict[tuple[PeerId, PeerId, str], Edge | None] = {}
         self._lanes: dict[str, tuple[PeerId, ...]] = {}
-        custody.pass_on = self._pass_on
         self._known: set[tuple[PeerId, int]] = set()
         self._before: set[tuple[PeerId, int]] = set()
         """What was known when `_known` was begun anew: two halves of the window, for dropping one by one from a dict
@@ -160,27 +159,26 @@ class Dissemination:
         assert covers(me.dz, dz), "publishers publish what they advertise"
         self._rates.count(dz, next(each for each in me.dz if dz.startswith(each)), wanted=True)
         event = Happening(me.id, number, dz, 0.0, 0, block, int(confirm))
-        to = self._down(event, me.id)
+        self._down(event, me.id)
         if confirm:
-            self._custody.keep(event, to)
-
-    def _pass_on(self, event: Happening) -> list[PeerId]:
-        return self._down(event, event.publisher)
+            self._custody.keep(event)
 
     def receive(self, sender: PeerId, event: Happening, now: float) -> None:
         """Algorithm 2."""
         me = self._me
         parent, from_child = self._incoming.parents.get(sender), sender in self._outgoing.children
         member = next((dz for dz in me.dz if event.dz.startswith(dz)), None)
-        if me.publisher or (parent is None and not from_child) or member is None:
+        brought = event.round > 1 and sender == event.publisher and self._custody.knows(sender)
+        if me.publisher or (parent is None and not from_child and not brought) or member is None:
             me.counters.outside += 1
             if parent is None and not from_child and sender not in self._incoming.requests:
                 self._conduct.blame(sender, Fault.OUTSIDE)
             return
-        first = self._first_time(event)
-        if not first and not event.round:
-            return
-        if event.round and not self._custody.comes(sender, event):
+        if event.round and self._custody.laden:
+            return  # as if it had not come; it comes again
+        if not self._first_time(event):
+            if event.round:
+                self._custody.again(event.publisher, event.number)
             return
         link = self._incoming.link_of(parent) if parent is not None else me.link_delay(None)
         event = Happening(
@@ -195,24 +193,21 @@ class Dissemination:
         if from_child and event.publisher not in self._incoming.sources_for(member):
             self._seeking.meet(event.publisher, event.dz, now)  # lines 2 to 4
         wanted = covers(me.wanted, event.dz)
-        to: list[PeerId] = []
         if event.hops < CHASE_HOPS_MAX:
-            if from_child or sender == event.publisher:
-                to += self._up(event, sender)
-            to += self._down(event, sender)
-        if event.round:
-            self._custody.hold(sender, event, to, delivered=first and wanted)
-        if not first:
-            return
+            if from_child or (sender == event.publisher and not brought):
+                self._up(event, sender)
+            self._down(event, sender)
+        if event.round and wanted:
+            self._custody.given(event.publisher, event.number)
         self._rates.count(event.dz, member, wanted=wanted)
         self._deliver(event, wanted=wanted)
-        if parent is not None and not parent.profile.publisher:
+        if parent is not None and not brought and not parent.profile.publisher:
             self._judge(sender, event)
 
     def _first_time(self, event: Happening) -> bool:
         key = (event.publisher, event.number)
         if key in self._known or key in self._before:
-            self._me.counters.duplicates += not event.round
+            self._me.counters.duplicates += event.round < 2
             return False
         self._known.add(key)
         if event.number > self._highest.get(event.publisher, 0):
@@ -223,22 +218,18 @@ class Dissemination:
             self._known, self._before = set(), self._known
         return True
 
-    def _up(self, event: Happening, sender: PeerId) -> list[PeerId]:
+    def _up(self, event: Happening, sender: PeerId) -> None:
         """Lines 6 to 8: to the subscriber above us, unless it has the publisher's events from above itself."""
         parent = self._incoming.subscriber_for(event.dz)
         if parent is None or parent.profile.peer in (sender, event.publisher) or event.publisher in parent.sources:
-            return []
+            return
         self._send(parent.profile.peer, event)
-        return [parent.profile.peer]
 
-    def _down(self, event: Happening, sender: PeerId) -> list[PeerId]:
+    def _down(self, event: Happening, sender: PeerId) -> None:
         """Lines 9 to 11."""
-        to = []
         for peer, child in self._outgoing.children.items():
             if peer != sender and covers(child.dz, event.dz):
                 self._send(peer, event)
-                to.append(peer)
-        return to
 
     def _send(self, peer: PeerId, event: Happening) -> None:
         self._me.counters.events_sent += 1

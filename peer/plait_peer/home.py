@@ -33,7 +33,6 @@ from plait_core.wire import (
 )
 from plait_core.wire.control_frames import Close
 from plait_core.wire.frames import Frame
-from plait_core.wire.peer_frames import UNREACHED
 from plait_core.wire.session_frames import (
     CONFIRM,
     LATE,
@@ -66,7 +65,10 @@ a group of thousands in that time."""
 SETTLED_PERIODS: Final = 2
 """So long nobody new must have connected to a publisher until it begins."""
 OPEN_PERIODS_MAX: Final = 30
-"""Then it is open however things stand: below the ten seconds for which the SDK waits."""
+"""Then it is open though not all reach it, so that it hears those who do: below the ten seconds for which the SDK
+waits. Publishers that it knows must have it on their lists; ..."""
+ENROL_PERIODS_MAX: Final = 100
+"""... for so long. One that is gone is forgotten long before."""
 HELD_MAX: Final = 16_384
 """Publishes that wait for the publisher to be known, before the application is told to wait."""
 CLIENT_BYTES_MAX: Final = 64 << 20
@@ -266,12 +268,12 @@ class Home:
         self._wishes[id] = wish
 
     def _look(self, id: int, wish: Wish, now: float) -> None:
-        """A subscription is open when all publishers reach it; or after a while, when there are none."""
+        """A subscription is open when all publishers reach it and have it on their lists; or after a while, when there
+        are none."""
         peer, waited = wish.peer, self._period - wish.since
-        if peer is not None and waited < OPEN_PERIODS_MAX:
-            known = bool(peer.views.publishers)
-            reached = known and not peer.incoming.missing() and peer.incoming.delay(peer.me.wanted) < UNREACHED
-            if not reached and (known or waited < NOBODY_PERIODS):
+        if peer is not None and not peer.open and waited < ENROL_PERIODS_MAX:
+            patience = OPEN_PERIODS_MAX if peer.views.publishers else NOBODY_PERIODS
+            if waited < patience or not peer.custody.enrolled:
                 return
         wish.opened = True
         if wish.before is not None:

@@ -26,7 +26,10 @@ from .settings import DelayUnit, PeerSettings, Strategies
 log: Final = logging.getLogger(__name__)
 
 PERIOD_S: Final = 0.3
-"""A silent death is noticed after three: healing then takes a second or so."""
+"""Of gossip, pulses and looking for parents."""
+SILENCE_PERIODS: Final = 5
+"""A death that closes no connection is noticed after so many: below two seconds; a process that has to wait for its
+turn on a busy machine is not taken for dead."""
 DUPLICATES_MAX: Final = 65_536
 """Events that are remembered: half a minute of the 2,000 a second that a group of twenty is made for."""
 FALSE_SHARE: Final = 0.1
@@ -34,6 +37,7 @@ FALSE_SHARE: Final = 0.1
 LIVE: Final = PeerSettings(
     strategies=Strategies(unit=DelayUnit.SECONDS),
     period_s=PERIOD_S,
+    silence_periods=SILENCE_PERIODS,
     false_share=FALSE_SHARE,
     confirming=True,
     duplicates_max=DUPLICATES_MAX,

@@ -7,7 +7,7 @@ else to go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from plait_core.limits import PEER_HINTS_MAX
 from plait_core.wire.peer_frames import (
@@ -30,9 +30,6 @@ from .settings import ChildChoice, DelayMetric, Places
 from .subspaces import Texts, covered, crowd, related, touched, uncovered
 from .views import Views
 
-if TYPE_CHECKING:
-    from .custody import Custody
-
 Rank: TypeAlias = tuple[float, float, float]
 """The least is the first to go."""
 
@@ -54,7 +51,7 @@ def rank(choice: ChildChoice, share: float, bound: float, below_sibling: float) 
 class Outgoing:
     """All connections to children."""
 
-    __slots__ = ("_conduct", "_crowded", "_incoming", "_me", "_views", "changes", "children", "custody")
+    __slots__ = ("_conduct", "_crowded", "_incoming", "_me", "_views", "changes", "children")
 
     def __init__(self, me: Myself, views: Views, incoming: Incoming, conduct: Conduct) -> None:
         self._me = me
@@ -65,8 +62,6 @@ class Outgoing:
         self._crowded: tuple[PeerId, ...] | None = ()
         self.changes = 0
         """Rises with every change of who wants what."""
-        self.custody: Custody | None = None
-        """What is to hear of children that come, want less, or go."""
 
     def free(self) -> int:
         """Children that could be taken without sending one away, at the fullest point."""
@@ -82,8 +77,6 @@ class Outgoing:
         dz = self._ours(connect.dz)
         if known is not None and not uncovered(dz, known.dz) and dz:
             self._put(peer, Child(connect.profile, dz, known.since, now))  # less than before: nobody is in its way
-            if self.custody is not None:
-                self.custody.narrowed(peer, dz)
             self._accept(peer, now)
             return
         if known is not None:
@@ -126,8 +119,6 @@ class Outgoing:
     def _accept(self, peer: PeerId, now: float) -> None:
         child = self.children[peer]
         child.told_version = self._me.profile.version
-        if self.custody is not None:
-            self.custody.joined(peer, child.dz)
         sources = self._told(child)
         self._me.send(peer, Accept(self._me.profile, child.dz, tuple(sources), tuple(sources.values())))
 
@@ -158,10 +149,7 @@ class Outgoing:
     def _remove(self, peer: PeerId) -> Child:
         self._crowded = None
         self.changes += 1
-        child = self.children.pop(peer)
-        if self.custody is not None:
-            self.custody.lost(peer)
-        return child
+        return self.children.pop(peer)
 
     def _peers_to_disconnect(self, new: PeerId) -> list[PeerId]:
         """Lines 19 and 20. Of two that matter the same, the new one goes: nobody moves for nothing."""

@@ -14,18 +14,20 @@ from plait_core.ids import Randomness
 from plait_core.limits import PEER_RECENT_MAX
 from plait_core.space import DzSet
 from plait_core.wire.peer_frames import (
+    UNREACHED,
     Accept,
     Beat,
     Connect,
     DetectCycle,
     Disconnect,
+    Enrol,
+    Enrolled,
     Gossip,
     Happening,
     PeerFrame,
     PotentialParent,
     Profile,
     Pulse,
-    Roster,
     Taken,
 )
 
@@ -47,8 +49,12 @@ from .subspaces import Texts, related
 from .views import Views
 
 _SETTINGS = PeerSettings()
+_STILL = {Happening, Taken, Enrol, Enrolled}
+"""Frames that change no connection, when they come from a parent."""
 GOSSIP_PER_PERIOD_MAX = 6
 """Exchanges that one peer may begin with us in a period; honest ones begin one."""
+EXCHANGES_OPEN = 2
+"""So many others must have told a newcomer which publishers there are, before it believes that it knows them all."""
 RETELL_PERIODS = 10
 """Measured rates are told anew so often; places and delays as soon as they change."""
 
@@ -80,9 +86,7 @@ class Peer:
         self.seeking = Seeking(self.me, self.views, self.incoming, self.outgoing, self.conduct)
         self.rates = Rates(settings.period_s, settings.rates_max)
         self.cycles = Cycles(self.me, self.incoming, self.outgoing)
-        self.custody = Custody(self.me, self.incoming, self.outgoing)
-        if settings.confirming:
-            self.outgoing.custody = self.custody
+        self.custody = Custody(self.me, self.views)
         self.dissemination = Dissemination(
             self.me, self.incoming, self.outgoing, self.seeking, self.rates, self.conduct, self.custody
         )
@@ -105,7 +109,8 @@ class Peer:
             Pulse: self.outgoing.pulse,
             Beat: self._beat,
             Happening: self.dissemination.receive,
-            Roster: self.custody.roster,
+            Enrol: self.custody.enrol,
+            Enrolled: self.custody.answer,
             Taken: self.custody.taken,
         }
 
@@ -120,6 +125,19 @@ class Peer:
     def dz(self) -> Texts:
         """What it receives: the peer-level subscription."""
         return self.me.dz
+
+    @property
+    def reached(self) -> bool:
+        """Whether everything that it receives has a parent, and all known publishers get through to it."""
+        incoming = self.incoming
+        known = bool(self.views.publishers) and not incoming.missing()
+        return known and incoming.delay(self.me.wanted) < UNREACHED
+
+    @property
+    def open(self) -> bool:
+        """Whether nothing that is published from now on passes it by."""
+        heard = self.sampling.exchanges >= EXCHANGES_OPEN
+        return heard and self.reached and (self.custody.enrolled or not self.me.settings.confirming)
 
     @property
     def counters(self) -> Counters:
@@ -137,7 +155,7 @@ class Peer:
         """Send an event on its way; gives back its number, which rises. `confirm`: an output `Confirmed` follows."""
         assert self.me.publisher, "subscribers do not publish"
         assert not number or number > self._published, "numbers rise"
-        assert self.me.settings.confirming or not confirm, "the group keeps no rosters"
+        assert self.me.settings.confirming or not confirm, "the group confirms nothing"
         self._published = number or self._published + 1
         self._recent.append((self._published, dz))
         self.dissemination.publish(self._published, dz, block, confirm=confirm)
@@ -152,7 +170,7 @@ class Peer:
         if sender == self.me.id or self.conduct.shunned(sender):
             return
         self._answers[type(frame)](sender, frame, now)
-        if type(frame) is not Happening or sender not in self.incoming.parents:
+        if type(frame) not in _STILL or sender not in self.incoming.parents:
             self.dissemination.changed()
 
     def arrives(self, sender: PeerId, publisher: PeerId, number: int, dz: str, delay: float) -> float | None:
@@ -176,6 +194,7 @@ class Peer:
         """The face cannot reach a peer, or its connection broke."""
         self.incoming.lost(peer)
         self.outgoing.lost(peer)
+        self.custody.lost(peer)
         self.sampling.forget(peer)
         self.views.forget(peer)
         self.dissemination.changed()
@@ -218,6 +237,7 @@ class Peer:
 
     def leave(self, now: float) -> None:
         """Say goodbye to everyone connected."""
+        self.custody.leave()
         for peer in list(self.incoming.parents):
             self.incoming.leave(peer, "leaving")
         for peer in list(self.outgoing.children):

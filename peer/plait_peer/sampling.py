@@ -25,13 +25,15 @@ ADVERTS_MAX = 256
 class PeerSampling:
     """The view of one peer. Ages are kept as the period of birth, so that growing older costs nothing."""
 
-    __slots__ = ("_asked", "_half", "_me", "_sent", "adverts", "view")
+    __slots__ = ("_asked", "_half", "_me", "_sent", "adverts", "exchanges", "view")
 
     def __init__(self, me: Myself) -> None:
         self._me = me
         self._half = min(me.settings.sample_view // 2, PEER_SAMPLE_MAX)
         self._asked: PeerId | None = None
         self._sent: list[PeerId] = []
+        self.exchanges = 0
+        """So often somebody has told us what he knows."""
         self.view: dict[PeerId, tuple[Profile, int]] = {}
         self.adverts: dict[PeerId, tuple[Profile, int]] = {}
         assert self._half >= 1, "an exchange exchanges something"
@@ -63,6 +65,7 @@ class PeerSampling:
         else:
             self._me.send(sender, self._gossip(reply=True))
         now = self._me.period
+        self.exchanges += 1
         self._take([(profile, now - age - 1) for profile, age in zip(gossip.profiles, gossip.ages, strict=True)])
         self._hear([(profile, now - age - 1) for profile, age in zip(gossip.adverts, gossip.advert_ages, strict=True)])
         self._hear([(profile, now - age - 1) for profile, age in zip(gossip.profiles, gossip.ages, strict=True)])

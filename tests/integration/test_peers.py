@@ -6,13 +6,12 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
-from peer_group import CHILDREN, SPACE, Members, attributes_of, members, wants
+from peer_group import CHILDREN, PATIENCE_S, SPACE, Members, attributes_of, members, wants
 
 import plait
 
 SIZES = (4, 3, 4, 4, 4)
 """Subscribers of each process; the first two processes are a third of the group, and are killed."""
-PATIENCE_S = 40.0
 
 
 def spans() -> list[range]:
@@ -56,7 +55,9 @@ async def all_heard(processes: list[Members], events: set[int]) -> None:
 @pytest.mark.nightly
 async def test_twenty_peers_of_which_a_third_dies() -> None:
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(plait.peer(space=SPACE, children=CHILDREN, group="test"))
+        client = await stack.enter_async_context(
+            plait.peer(space=SPACE, children=CHILDREN, group="test", timeout=PATIENCE_S)
+        )
         async with asyncio.timeout(PATIENCE_S):
             offer = client.advertise("x >= 0")
             processes = [await stack.enter_async_context(members(client.address, span)) for span in spans()]

@@ -18,12 +18,15 @@ from plait_core.wire.peer_frames import (
     Connect,
     DetectCycle,
     Disconnect,
+    Enrol,
+    Enrolled,
     Gossip,
     Happening,
     PeerFrame,
     PotentialParent,
     Profile,
     Pulse,
+    Taken,
 )
 from plait_core.wire.prefix import PREFIX
 from plait_peer.subspaces import merged
@@ -83,7 +86,10 @@ frames: st.SearchStrategy[PeerFrame] = st.one_of(
     st.builds(Disconnect, names),
     st.builds(DetectCycle, ids, texts, delays, st.integers(0, 64)),
     st.builds(Pulse, ids, st.none() | profiles()),
-    st.builds(Happening, ids, ids, texts, delays, st.integers(0, 64), st.binary(max_size=100)),
+    st.builds(Happening, ids, ids, texts, delays, st.integers(0, 64), st.binary(max_size=100), st.integers(0, 100)),
+    st.builds(Enrol, ids, sets),
+    st.builds(Enrolled, ids),
+    st.builds(Taken, st.lists(ids, max_size=20).map(tuple)),
 )
 
 
@@ -127,7 +133,7 @@ json_like = st.recursive(
 
 
 @given(
-    st.sampled_from(range(0x60, 0x69)),
+    st.sampled_from(range(0x60, 0x6E)),
     st.dictionaries(st.sampled_from(["profile", "dz", "profiles", "ages"]), json_like),
 )
 def test_whatever_comes_is_a_frame_or_a_frame_error(number: int, fields: dict[str, Any]) -> None:

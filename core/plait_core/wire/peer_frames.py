@@ -1,9 +1,9 @@
 """The control frames between peers without brokers: whom they know, whom they ask, what they forward (thesis ch. 2).
 
 Gossip carries what peers say of themselves (2.4.2.2). Connect to DetectCycle are the messages of Algorithm 1, Pulse and
-Beat keep its connections alive and their delays known (2.7), Happening is the EVENT of Algorithm 2, Roster and Taken
-are custody of it. Meeting and Between belong to the links between processes. Sub-spaces travel as texts of 0 and 1,
-sets of them in canonical order. Bounds and delays are hops or seconds: all peers of a group agree.
+Beat keep its connections alive and their delays known (2.7), Happening is the EVENT of Algorithm 2, Enrol,
+Enrolled and Taken are custody of it. Meeting and Between belong to the links between processes. Sub-spaces travel as
+texts of 0 and 1, sets of them in canonical order. Bounds and delays are hops or seconds: all peers of a group agree.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from ..limits import (
     PEER_DZ_MAX,
     PEER_HINTS_MAX,
     PEER_RECENT_MAX,
-    PEER_ROSTER_MAX,
     PEER_SAMPLE_MAX,
     PEER_SOURCES_MAX,
     PROOF_BYTES,
@@ -236,49 +235,54 @@ class Happening(ControlFrame):
     hops: Annotated[int, Within(0, CHASE_HOPS_MAX)]
     block: Annotated[bytes, AtMost(PAYLOAD_BYTES_MAX)] = b""
     round: Count = 0
-    """Its publisher keeps it until all below have it, and sends it again in rounds; 0 when nobody does."""
+    """Its publisher keeps it until all have it: 1 down the tree, more when it is brought again; 0 when it does not."""
 
     def problem(self) -> str:
         return text_problem(self.dz)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A subscriber below a child, and what it receives through that child."""
-
-    peer: U64
-    dz: DzTexts
-
-
 @control(0x69)
 @dataclass(frozen=True, slots=True)
-class Roster(ControlFrame):
-    """All who are below a child, itself included. It goes ahead of every Taken that it could change the meaning of."""
+class Enrol(ControlFrame):
+    """A subscriber is owed what its publisher is to confirm in these sub-spaces. Said anew, it is a sign of life."""
 
-    members: Annotated[tuple[Member, ...], AtMost(PEER_ROSTER_MAX)]
-    shaken: DzTexts = ()
-    """Where somebody has gone since the last one, or moved: events on their way there may have missed him."""
+    number: U64
+    dz: DzTexts
+    """Nothing when it leaves."""
 
     def problem(self) -> str:
-        found = (problem for member in self.members if (problem := dz_problem(member.dz)))
-        return dz_problem(self.shaken) or next(found, "")
+        return dz_problem(self.dz)
 
 
 @control(0x6A)
 @dataclass(frozen=True, slots=True)
 class Taken(ControlFrame):
-    """Events of one publisher that the sender and all to whom it passed them on have taken, each in its round."""
+    """Events of the receiver that the sender's application has dealt with."""
 
-    publisher: U64
     numbers: Annotated[tuple[U64, ...], AtMost(ACKNOWLEDGED_MAX)]
-    rounds: Annotated[tuple[Count, ...], AtMost(ACKNOWLEDGED_MAX)]
 
-    def problem(self) -> str:
-        return "" if len(self.numbers) == len(self.rounds) else "a round for each"
+
+@control(0x6D)
+@dataclass(frozen=True, slots=True)
+class Enrolled(ControlFrame):
+    """A publisher has a subscriber on its list; or, with number 0, tries to reach it."""
+
+    number: U64
 
 
 PeerFrame: TypeAlias = (
-    Gossip | Connect | Accept | PotentialParent | Disconnect | DetectCycle | Pulse | Beat | Happening | Roster | Taken
+    Gossip
+    | Connect
+    | Accept
+    | PotentialParent
+    | Disconnect
+    | DetectCycle
+    | Pulse
+    | Beat
+    | Happening
+    | Enrol
+    | Taken
+    | Enrolled
 )
 """Whatever one peer says to another."""
 

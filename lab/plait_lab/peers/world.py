@@ -34,7 +34,10 @@ class World:
         self.paused: dict[PeerId, list[tuple[PeerId, PeerFrame]]] = {}
         self.blocked: Blocked | None = None
         self.loss = 0.0
+        self.refusing: set[PeerId] = set()
+        """Gone, from hosts that are there: whoever sends them something is told."""
         self.delivered: Callable[[PeerId, Deliver], None] | None = None
+        self.confirmed: Callable[[PeerId, Confirmed], None] | None = None
         self.sent: Callable[[PeerId, PeerId, PeerFrame], PeerFrame | None] | None = None
         """Sees, may change and may swallow what is sent: watchers and liars."""
         self._places: dict[PeerId, tuple[float, float]] = {}
@@ -61,6 +64,16 @@ class World:
         """A peer is gone, and nobody is told."""
         del self.peers[peer]
         self.paused.pop(peer, None)
+
+    def reset(self, one: PeerId, other: PeerId) -> None:
+        """The connection between two breaks: what was on its way is gone, and whoever is there hears of it."""
+        gone = {(one, other), (other, one)}
+        self._heap = [row for row in self._heap if row[4] is None or (row[3], row[2]) not in gone]
+        heapq.heapify(self._heap)
+        for peer, lost in ((one, other), (other, one)):
+            if peer in self.peers and peer not in self.paused:
+                self.peers[peer].lost(lost, self.now)
+                self.flush(peer)
 
     def pause(self, peer: PeerId) -> None:
         """A peer stands still; what comes waits."""
@@ -94,7 +107,9 @@ class World:
                     paused[to].append((sender, frame))
                 continue
             self.steps += 1
-            if frame is not None:
+            if frame is None and sender:
+                peer.lost(sender, now)
+            elif frame is not None:
                 peer.receive(sender, frame, now)
             elif peer.next_deadline() <= now:
                 peer.tick(now)
@@ -111,6 +126,8 @@ class World:
                     self.delivered(sender, output)
                 continue
             if isinstance(output, Confirmed):
+                if self.confirmed is not None:
+                    self.confirmed(sender, output)
                 continue
             to, frame = output.to, output.frame
             if self.sent is not None:
@@ -122,15 +139,17 @@ class World:
 
     def send(self, sender: PeerId, to: PeerId, frame: PeerFrame) -> None:
         """Bring a frame on its way, if there is one."""
+        if to in self.refusing:
+            self._push(self.now + 2 * DELAY_S, sender, to, None)
         if to not in self.peers or (self.blocked is not None and self.blocked(sender, to)):
             return
         if self.loss and self.rng.random() < self.loss:
             return
         self._push(self.now + self.delay_s(sender, to), to, sender, frame)
 
-    def publish(self, publisher: PeerId, dz: str) -> int:
+    def publish(self, publisher: PeerId, dz: str, *, number: int = 0, confirm: bool = False) -> int:
         """A publisher says something."""
-        number = self.peers[publisher].publish(dz, b"", self.now)
+        number = self.peers[publisher].publish(dz, b"", self.now, number=number, confirm=confirm)
         self.flush(publisher)
         return number
 

@@ -1,0 +1,76 @@
+"""Confirmed events while the tree changes: what a publisher says all have, all have (`plait_lab.peers.custodies`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from plait_lab.peers.custodies import TROUBLES, CustodyTerms, CustodyTrial
+from plait_peer import Peer
+from plait_peer.custody import Custody
+from plait_peer.dissemination import Dissemination
+
+
+def played(trouble: str, seed: int, publishers: int = 1, subscribers: int = 12) -> CustodyTrial:
+    trial = CustodyTrial(CustodyTerms(trouble, subscribers, publishers, seed=seed))
+    trial.play()
+    return trial
+
+
+def judge(trial: CustodyTrial) -> None:
+    assert not trial.broken, trial.broken[:3]
+    assert trial.promised | trial.given_up == set(trial.owed), "every event has an outcome"
+    assert not trial.given_up, "nobody is away for so long that anything is given up"
+    assert sum(len(peers) for peers in trial.owed.values()) > len(trial.owed), "the trial says something"
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_what_is_confirmed_has_been_heard_by_all(trouble: str) -> None:
+    judge(played(trouble, seed=1, publishers=2, subscribers=8))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("hundred", range(2))
+def test_what_is_confirmed_has_been_heard_by_all_whatever_the_seed(trouble: str, hundred: int) -> None:
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        judge(played(trouble, seed, 1 + seed % 2))
+
+
+# --- planted bugs -----------------------------------------------------------------------------------------------------
+
+
+def enrolled_never(patch: pytest.MonkeyPatch) -> None:
+    """A subscription opens when events reach it, though no publisher has it on its list."""
+    patch.setattr(Custody, "_renew", lambda self: None)
+    patch.setattr(Peer, "open", Peer.reached)
+
+
+def brought_never(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Custody, "_look_after_kept", lambda self: None)
+
+
+def taken_on_arrival(patch: pytest.MonkeyPatch) -> None:
+    """Taken as soon as some neighbour has it: what rosters in the tree come down to when the tree changes."""
+    honest = Custody.taken
+
+    def taken(self: Custody, sender: int, frame: object, now: float) -> None:
+        for number in frame.numbers:  # type: ignore[attr-defined]
+            if number in self._kept:
+                self._kept[number].waiting.clear()
+        honest(self, sender, frame, now)  # type: ignore[arg-type]
+
+    patch.setattr(Custody, "taken", taken)
+
+
+def remembered_never(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Dissemination, "_first_time", lambda *_: True)
+
+
+@pytest.mark.parametrize("plant", [enrolled_never, brought_never, taken_on_arrival, remembered_never])
+def test_planted_bugs_are_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        for seed in range(3):
+            judge(played("churn", seed, subscribers=8))
