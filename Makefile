@@ -9,6 +9,7 @@
 #   make kernel   build the native matching kernel into .venv, and say how it goes; make setup does so by itself where
 #                 it can, and PLAIT_NO_KERNEL=1 keeps it from that
 #   make docs     write anew what in docs/ and docker/ is written by programs
+#   make image    container images by Docker from public bases; make image-offline: from Debian's packages alone, as root
 #   make lock     choose new versions of all dependencies
 PYTHON ?= python3
 BIN := .venv/bin
@@ -16,7 +17,7 @@ MEMBERS := core crypto client broker lab peer analytics
 KERNEL := core/kernel/pyproject.toml $(wildcard $(addprefix core/kernel/,Cargo.toml .cargo/config.toml \
   matching/Cargo.toml matching/src/*.rs matching/src/*/*.rs binding/Cargo.toml binding/src/*.rs))
 
-.PHONY: setup setup-analytics kernel test lint format docs demo bench nightly fuzz lock clean
+.PHONY: setup setup-analytics kernel test lint format docs demo bench nightly fuzz lock image image-offline clean
 setup: .venv/.ready
 
 .venv/.ready: requirements.lock scripts/setup.sh $(MEMBERS:%=%/pyproject.toml) $(KERNEL)
@@ -67,6 +68,7 @@ fuzz: .venv/.ready
 	    || { tail -30 build/fuzz/$$target.log; exit 1; }; \
 	done
 
+IN_IMAGE := core crypto client broker peer
 OURS := plait plait-core plait-crypto plait-broker plait-lab plait-peer plait-analytics
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
@@ -75,6 +77,26 @@ lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
 	  --custom-compile-command "make lock" $(OURS:%=--no-emit-package %) \
 	  --constraint requirements.lock --extra spark analytics/pyproject.toml -o requirements-analytics.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
+	  --custom-compile-command "make lock" $(OURS:%=--no-emit-package %) --constraint requirements.lock \
+	  $(IN_IMAGE:%=%/pyproject.toml) -o docker/requirements.lock
+
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' broker/pyproject.toml)
+IMAGES := broker analytics
+IMAGE_ARGS = --build-arg VERSION=$(VERSION) --build-arg REVISION=$(shell git rev-parse --short HEAD) --build-arg KINDS="$(IMAGES)"
+image:
+	@for image in $(IMAGES); do \
+	  docker build $(IMAGE_ARGS) --target $$image -t plait-$$image:$(VERSION) -f docker/Dockerfile . || exit 1; \
+	done
+
+image-offline:
+	@sh docker/base.sh plait-base:bookworm
+	@sh docker/wheels.sh build/wheels $(IMAGES)
+	@for image in $(IMAGES); do \
+	  echo "image: plait-$$image:$(VERSION)"; \
+	  DOCKER_BUILDKIT=0 docker build --quiet --network none --build-arg BUILDER=plait-base:bookworm --build-arg BASE=plait-base:bookworm \
+	    $(IMAGE_ARGS) --target $$image -t plait-$$image:$(VERSION) -f docker/Dockerfile . 2>build/image.log || { tail build/image.log; exit 1; }; \
+	done
 
 clean:
 	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache

@@ -1,4 +1,5 @@
-"""Which broker a command speaks to: `--url`, else PLAIT_URL, else the context in use, else the default.
+"""Which broker a command speaks to: `--url`, else PLAIT_URL, else the context in use, else the default. A URL without
+a token goes with the one in the file that PLAIT_TOKEN_FILE names, as in a container; a context has its own.
 
 Its HTTP side: `--http`, else what the context says, else the same host one port higher (4680 -> 4681).
 """
@@ -8,12 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from .contexts import load_contexts
-from .failures import WrongUse
+from .failures import Failure, WrongUse
 from .trust import SYSTEM, Trust
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Callable[..., Any])
 
 URL_VARIABLE: Final = "PLAIT_URL"
+TOKEN_VARIABLE: Final = "PLAIT_TOKEN_FILE"  # noqa: S105 - its name
+TOKEN_CHARACTERS_MAX: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +97,19 @@ def _scheme(target: Target) -> str:
 
 
 def _target(address: Address, source: str) -> Target:
-    return Target(str(address), source, address.token)
+    return Target(str(address), source, address.token or _token_given())
+
+
+def _token_given() -> str | None:
+    """What the file says that the environment names; None when it names none."""
+    written = os.environ.get(TOKEN_VARIABLE)
+    if not written:
+        return None
+    try:
+        with Path(written).open(encoding="utf-8") as file:
+            return file.read(TOKEN_CHARACTERS_MAX).strip() or None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise Failure(
+            f"{TOKEN_VARIABLE}: {written} cannot be read: {why}", hint="it holds the broker's token"
+        ) from None

@@ -1,4 +1,4 @@
-"""Graphs for `plait up`: who is linked to whom, by number."""
+"""Graphs for `plait up` and `plait gen compose`: who is linked to whom, by number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 Edges: TypeAlias = list[tuple[int, int]]
 
-TOPOLOGIES: Final = ("ring", "mesh", "line", "star", "random")
+TOPOLOGIES: Final = ("ring", "braid", "mesh", "line", "star", "random")
 MESH_MAX: Final = 12
 """Brokers of a full mesh: beyond it the links say more than the graph."""
 
@@ -21,6 +21,8 @@ def edges(topology: str, count: int) -> Edges:
     line = [(near, near + 1) for near in range(count - 1)]
     if topology == "line" or count < 3:
         return line
+    if topology == "braid":  # stays in one piece, whichever broker dies
+        return sorted(line + [(near, near + 2) for near in range(count - 2)])
     if topology == "ring":
         return [*line, (0, count - 1)]
     drawn = random.Random(count)  # noqa: S311 - the same graph for the same count

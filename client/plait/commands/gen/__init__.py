@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-GENERATORS: Final = ("compose", "prometheus", "grafana", "certs")
+GENERATORS: Final = ("compose", "prometheus", "grafana", "secrets", "certs")
 
 
 class Generators(click.Group):

@@ -1,0 +1,164 @@
+"""`plait gen compose`: a Compose file of an overlay, its key server, those who watch it, and examples.
+
+It is read by Compose v2 and by docker-compose 1.29. Brokers are parted into networks; a broker with a link into another
+network is in that one as well, so no network is needed by all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from ..failures import Failure, WrongUse
+from ..topologies import MESH_MAX, TOPOLOGIES, edges
+from .compose_parts import BROKER, HEADER, RELAY, RELAYED, REST
+from .writing import write_files
+
+BROKERS_MAX: Final = 64
+NETWORKS_MAX: Final = 8
+PORT: Final = 4680
+PORT_STEP: Final = 10
+"""Between brokers, on the machine they are published on: each has two, and room for TLS."""
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}\Z")
+
+
+class Overlay(NamedTuple):
+    """Brokers by name, and the links between them."""
+
+    names: list[str]
+    links: list[tuple[int, int]]
+    networks: int = 1
+
+    def neighbours(self, broker: int) -> list[int]:
+        """Those it is linked to, in order."""
+        return sorted({near + far - broker for near, far in self.links if broker in (near, far)})
+
+    def home(self, broker: int) -> int:
+        """The network that it would be in if it had no links."""
+        return broker * self.networks // len(self.names)
+
+    def networks_of(self, broker: int) -> list[int]:
+        """Its own, and those of later brokers that it is linked to."""
+        return sorted({self.home(broker)} | {self.home(other) for other in self.neighbours(broker) if other > broker})
+
+
+@click.command(epilog="\b\nExample: plait gen compose --brokers 7 --topology ring --networks 3 --output deployment")
+@click.option("--brokers", type=click.IntRange(1, BROKERS_MAX), default=5, show_default=True, help="How many.")
+@click.option(
+    "--topology", metavar=f"{'|'.join(TOPOLOGIES)}|FILE", default="braid", show_default=True,
+    help="Who is linked to whom. A file has a link a line, as two names; it says how many brokers there are.",
+)  # fmt: skip
+@click.option("--networks", type=click.IntRange(1, NETWORKS_MAX), default=2, show_default=True, help="How many.")
+@click.option(
+    "--output", type=click.Path(file_okay=False, path_type=Path), default=Path("docker"), show_default=True,
+    help="The directory to write to.",
+)  # fmt: skip
+@click.option("--replace", is_flag=True, help="Write over files that are there.")
+def compose(brokers: int, topology: str, networks: int, output: Path, replace: bool) -> None:
+    """Write Compose files: an overlay with what belongs to it, and links to do harm to."""
+    overlay = _overlay(brokers, topology, networks)
+    write_files(output, compose_files(overlay), replace=replace)
+
+
+def compose_files(overlay: Overlay) -> dict[str, str]:
+    """The files, by name."""
+    blocks = [_broker(overlay, number) for number in range(len(overlay.names))]
+    first, last = overlay.names[0], overlay.names[-1]
+    middle = overlay.names[len(overlay.names) // 2]
+    places = {
+        "first": first, "last": last, "middle": middle, "networks": _listed(map(_network, range(overlay.networks))),
+        "first_network": _network(overlay.home(0)), "last_network": _network(overlay.home(len(overlay.names) - 1)),
+        "middle_network": _network(overlay.home(len(overlay.names) // 2)),
+    }  # fmt: skip
+    rest = REST.format(
+        **places,
+        all_networks="\n".join(f"  {_network(number)}: {{}}" for number in range(overlay.networks)),
+        data_volumes="\n".join(f"  {name}-data: {{}}" for name in overlay.names),
+    )
+    return {
+        "compose.yaml": HEADER.format(**places) + "\n".join(blocks) + rest,
+        "compose.chaos.yaml": _relayed(overlay),
+    }
+
+
+def _broker(overlay: Overlay, number: int) -> str:
+    name = overlay.names[number]
+    port = PORT + PORT_STEP * number
+    return BROKER.format(
+        name=name,
+        links=_addresses(overlay.names[other] for other in overlay.neighbours(number)),
+        port=port,
+        http=port + 1,
+        networks=_listed(map(_network, overlay.networks_of(number))),
+    )
+
+
+def _relayed(overlay: Overlay) -> str:
+    """The same overlay, each link through a relay: the broker of the higher number dials it, the other one waits."""
+    dialled: dict[int, list[str]] = {number: [] for number in range(len(overlay.names))}
+    relays = []
+    for near, far in sorted(overlay.links):
+        relay = f"link-{overlay.names[near]}-{overlay.names[far]}"
+        dialled[far].append(relay)
+        shared = [each for each in overlay.networks_of(near) if each in overlay.networks_of(far)]
+        network = _network(shared[0])
+        relays.append(RELAY.format(name=relay, to=overlay.names[near], network=network))
+    brokers = [RELAYED.format(name=overlay.names[number], links=_addresses(names)) for number, names in dialled.items()]
+    return _CHAOS + "\n".join(brokers + relays)
+
+
+def _overlay(brokers: int, topology: str, networks: int) -> Overlay:
+    if topology in TOPOLOGIES:
+        if topology == "mesh" and brokers > MESH_MAX:
+            raise WrongUse(f"a mesh of {brokers} brokers", hint=f"{MESH_MAX} at most; try --topology random")
+        names = [f"broker-{number + 1}" for number in range(brokers)]
+        found = Overlay(names, edges(topology, brokers), min(networks, brokers))
+    else:
+        found = _read(Path(topology), networks)
+    return found
+
+
+def _read(path: Path, networks: int) -> Overlay:
+    try:
+        lines = [line.split("#")[0].split() for line in path.read_text().splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        known = ", ".join(TOPOLOGIES)
+        raise Failure(f"--topology {path} is no topology and cannot be read: {error}", hint=f"known: {known}") from None
+    pairs = [words for words in lines if words]
+    names = list(dict.fromkeys(name for words in pairs for name in words))
+    for words in pairs:
+        if len(words) != 2 or words[0] == words[1] or not all(map(_NAME.match, words)):
+            raise WrongUse(
+                f"{path}: {' '.join(words)[:80]!r} is no link", hint="two names a line, of small letters, digits and -"
+            )
+    if not 1 <= len(names) <= BROKERS_MAX:
+        raise WrongUse(f"{path} names {len(names)} brokers", hint=f"1 to {BROKERS_MAX}")
+    at = {name: number for number, name in enumerate(names)}
+    links = {(min(at[near], at[far]), max(at[near], at[far])) for near, far in pairs}
+    return Overlay(names, sorted(links), min(networks, len(names)))
+
+
+def _network(number: int) -> str:
+    return f"net-{number + 1}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+def _addresses(names: Iterable[str]) -> str:
+    """A list of texts as TOML writes it, in single quotes of YAML."""
+    quoted = ", ".join(f'"{name}:{PORT}"' for name in names)
+    return f"'[{quoted}]'"
+
+
+_CHAOS: Final = """# Written by `plait gen compose`. Puts a relay into each link, to make it slow, lossy, cut or frozen:
+#   docker compose -f compose.yaml -f compose.chaos.yaml up -d
+#   docker exec plait_link-broker-1-broker-2_1 plait chaos set 127.0.0.1:4699 --delay 200ms
+services:
+"""
