@@ -23,6 +23,8 @@ class Counters:
     """Copies of events handed on for other brokers."""
     arrived: int = 0
     """Events that came from other brokers for subscribers of this one."""
+    late: int = 0
+    """Deliveries written beyond their subscription's bound, to those who want late events too."""
     confirmed: int = 0
     refused: int = 0
     delivery_delays: DelayHistogram = field(default_factory=DelayHistogram)
@@ -30,6 +32,8 @@ class Counters:
     matching_times: DelayHistogram = field(default_factory=DelayHistogram)
     """Of events that arrived: from the read that brought them until all of that read was matched. The face counts
     these, for it has the clock."""
+    waiting_times: DelayHistogram = field(default_factory=DelayHistogram)
+    """Of deliveries that could not be written at once: how long each was in its subscription's queue."""
     bytes_in: int = 0
     bytes_out: int = 0
     connections: int = 0

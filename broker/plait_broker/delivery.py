@@ -68,7 +68,7 @@ class Deliveries:
             session = subscription.session
             link = session.link
             if link is not None and not session.backlog and link.takes_data:
-                late = self._late(subscription, delay_us) if subscription.within_us else 0
+                late = self._timed(subscription, delay_us) if subscription.within_us else 0
                 if late is not None:
                     token = tokens[0] if tokens else 0
                     flags = late | _asks(token) if token else late
@@ -92,7 +92,7 @@ class Deliveries:
                     self._queue(subscription, Queued(frame, now, delay_us, 0, token), now)
                     continue
                 named = direct[session] = []
-            late = self._late(subscription, delay_us) if subscription.within_us else 0
+            late = self._timed(subscription, delay_us) if subscription.within_us else 0
             if late is None:
                 self._queue(subscription, Queued(frame, now, delay_us, 0, token), now)
                 continue
@@ -178,6 +178,8 @@ class Deliveries:
         session = subscription.session
         assert session.link is not None, "durable deliveries are written to who takes them"
         subscription.delivered += 1
+        if subscription.within_us:
+            self._time(subscription, delay_us, flags & LATE)
         self._write(session.link, session, frame, delay_us, ((subscription.id, flags, position),))
 
     def _write(
@@ -213,10 +215,11 @@ class Deliveries:
         if not _may_hear(subscription.session, frame):
             self.drop(subscription, entry, DropReason.FORBIDDEN, now)
             return
-        late = self._late(subscription, delay_us)
+        late = self._timed(subscription, delay_us)
         if late is None:
             self.drop(subscription, entry, DropReason.LATE, now)
             return
+        self._counters.waiting_times.observe(max(0, delay_us - entry.delay_us))
         subscription.delivered += 1
         delivery = (subscription.id, late | _asks(entry.token), entry.token)
         self._write(link, subscription.session, frame, delay_us, (delivery,))
@@ -229,6 +232,17 @@ class Deliveries:
         if not subscription.within_us or delay_us + subscription.session.link_delay_us <= subscription.within_us:
             return 0
         return LATE if subscription.terms.late is Late.FLAG else None
+
+    def _timed(self, subscription: Subscription, delay_us: int) -> int | None:
+        """The same of a delivery that is written unless it is None: it counts towards how the bound is kept."""
+        late = self._late(subscription, delay_us)
+        if late is not None and subscription.within_us:
+            self._time(subscription, delay_us, late)
+        return late
+
+    def _time(self, subscription: Subscription, delay_us: int, late: int) -> None:
+        subscription.timed(delay_us, late and 1)
+        self._counters.late += late and 1
 
     def _queue(self, subscription: Subscription, entry: Queued, now: float) -> None:
         session = subscription.session

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from plait_core.ids import id_text
 
-from .counters import Counters
-from .durables import Durable
-from .histograms import DelayHistogram
-from .interest import Interest
-from .links import Link
-from .overlay.neighbours import Neighbour
-from .sessions import Advertisement, Session
-from .subscriptions import Subscription
-
 if TYPE_CHECKING:
     from .broker import Broker
+    from .counters import Counters
+    from .durables import Durable
+    from .histograms import DelayHistogram
+    from .interest import Interest
+    from .links import Link
+    from .overlay.neighbours import Neighbour
+    from .sessions import Advertisement, Session
+    from .subscriptions import Subscription
 
 Json: TypeAlias = dict[str, Any]
 
@@ -38,9 +37,11 @@ def counters_facts(counters: Counters) -> Json:
         "forwarded": counters.forwarded,
         "arrived": counters.arrived,
         "confirmed": counters.confirmed,
+        "late": counters.late,
         "refused": counters.refused,
         "delivery_delay_ms": _percentiles_ms(counters.delivery_delays),
         "matching_ms": _percentiles_ms(counters.matching_times),
+        "waiting_ms": _percentiles_ms(counters.waiting_times),
         "bytes_in": counters.bytes_in,
         "bytes_out": counters.bytes_out,
         "connections": counters.connections,

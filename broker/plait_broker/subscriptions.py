@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from plait_core.filters import Filter
 from plait_core.wire.session_frames import Notice, NoticeKind, Subscribe
 
+from .histograms import DelayHistogram
 from .outbox import Outbox, Queued
 from .reasons import DropReason
 
@@ -33,6 +34,7 @@ class Subscription:
 
     __slots__ = (
         "awaited",
+        "delays",
         "delivered",
         "dropped",
         "durable",
@@ -40,6 +42,7 @@ class Subscription:
         "filter",
         "gaps",
         "id",
+        "late",
         "number",
         "outbox",
         "session",
@@ -60,6 +63,10 @@ class Subscription:
         self.since = 0.0
         """When it was opened, or its filter changed last, by the broker's own clock."""
         self.delivered = 0
+        self.late = 0
+        """Deliveries that came beyond its bound."""
+        self.delays: DelayHistogram | None = None
+        """Of its deliveries while it has a bound, with the way to its client: how the bound is kept."""
         self.dropped: Counter[DropReason] = Counter()
         self.gaps: dict[DropReason, Gap] = {}
         self.awaited: set[int] = set()
@@ -75,6 +82,13 @@ class Subscription:
     @slow.setter
     def slow(self, slow: bool) -> None:
         self.outbox.slow = slow
+
+    def timed(self, delay_us: int, late: int) -> None:
+        """A delivery is written: how long it will have been under way, and whether that is too long."""
+        self.late += late
+        if self.delays is None:
+            self.delays = DelayHistogram()
+        self.delays.observe(max(0, delay_us + self.session.link_delay_us))
 
     def drop(self, entry: Queued, reason: DropReason) -> None:
         """Account for one delivery that will not be."""

@@ -15,8 +15,10 @@ from plait_core.wire import Destination, EventFrame, Forward
 from plait_core.wire.explaining_frames import MARKED, Finding, Inquiry, Step, Telling
 
 from ..telemetry.telemetry import Telemetry
+from .digest import Resources, describe_digest
 from .inquiries import Inquiries
 from .memory import Memory
+from .recent import describe_passage, describe_recent
 from .route_choices import describe_interest, describe_route
 from .testimony import testify
 from .tracing import Tracing
@@ -30,6 +32,9 @@ Json: TypeAlias = dict[str, Any]
 
 ABOUT: Final[dict[str, Callable[[Broker, Json, float], Json]]] = {
     "broker": lambda broker, question, now: broker.describe(),
+    "digest": describe_digest,
+    "passage": describe_passage,
+    "recent": describe_recent,
     "interest": describe_interest,
     "route": describe_route,
     "why": testify,
@@ -47,6 +52,8 @@ class Explaining:
         self.inquiries = Inquiries(broker.id, tell, self._answer, now)
         self._broker = broker
         self.telemetry: Telemetry | None = None
+        self.resources: Resources = dict
+        """What the process takes of its machine: the face knows."""
 
     def hear(self, frame: Telling, now: float) -> None:
         """Another broker tells, asks or answers."""

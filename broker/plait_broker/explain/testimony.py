@@ -47,7 +47,7 @@ def testify(broker: Broker, question: Json, now: float) -> Json:
         if party is not None and known is not None:
             said["matches"] = _matches(party.filter, known.frame)
             if said["matches"]["result"] is True:
-                said["fate"] = _fate(broker, party, known, now)
+                said["fate"] = fate_of(broker, party, known, now)
     elif known is not None:
         home = str(question.get("home", ""))
         said["matches"] = _matches(parse(str(question.get("filter", ""))), known.frame)
@@ -118,7 +118,7 @@ def _matches(filter: Filter, frame: EventFrame) -> Json:
 # --- at the subscription's broker -------------------------------------------------------------------------------------
 
 
-def _fate(broker: Broker, party: Subscription | Durable, known: Remembered, now: float) -> Json:
+def fate_of(broker: Broker, party: Subscription | Durable, known: Remembered, now: float) -> Json:
     """What became here of an event for a subscription whose filter is true of it."""
     id, memory = known.frame.id, broker.explaining.memory
     if party.since > known.at:

@@ -36,6 +36,7 @@ from ..telemetry.face import TelemetryFace
 from ..web.http import Pages, application, broker_facts
 from ..web.http_server import HTTP_DOOR, HttpServer
 from ..web.metrics import BrokerCollector, LoopLag, new_registry
+from ..web.panorama import Panorama
 from ..web.stream import Feed, Sample
 from .admission import TLS_COST, Doorkeeper, DoorLimits
 from .configuration import Configuration
@@ -46,6 +47,7 @@ from .endpoints import Endpoint, bind, port_of
 from .entrance import Entrance, draw_token, entrance, needs_token
 from .listener import Listener
 from .multicast import MulticastDiscovery
+from .resources import Resources
 from .tls import http_context, link_context, overlay_contexts, server_context
 
 DESCRIPTORS_RESERVED: Final = 64
@@ -53,6 +55,9 @@ DESCRIPTORS_RESERVED: Final = 64
 
 STREAMED_MAX: Final = 200
 """Connections and clients that the stream follows one by one: some milliseconds to describe, twice a second."""
+
+OVERVIEW_LINGER_S: Final = 30.0
+"""The page's history goes on for so long without anyone, so that it survives a reload."""
 
 _AT_START_ONLY: Final = ("name", "listen", "http", "data", "retention", "overlay", "telemetry")
 
@@ -198,6 +203,7 @@ class BrokerServer:
             recovered=recovered,
         )
         broker.explaining.tracing.stopwatch = time.perf_counter
+        broker.explaining.resources = Resources(lambda: self._lag.last_s if self._lag is not None else 0.0).facts
         return broker
 
     async def _open_log(self, started: AsyncExitStack) -> Recovered:
@@ -231,7 +237,9 @@ class BrokerServer:
         sockets = _bound(started, endpoint)
         self.http_port = port_of(sockets)
         feed = Feed(self._sample)
-        pages = Pages(self, registry, feed)
+        panorama = Panorama(lambda: self.broker, self.ask, _version())
+        overview = Feed(panorama.sample, linger_s=OVERVIEW_LINGER_S)
+        pages = Pages(self, registry, feed, overview)
         server = HttpServer(application(pages, self._may_read, loopback=endpoint.loopback))
         context = self._http_context(self.configuration)
         listener = Listener(
@@ -245,6 +253,8 @@ class BrokerServer:
         )
         self._http_listener = listener
         started.push_async_callback(server.stop)
+        started.push_async_callback(panorama.close)
+        started.push_async_callback(overview.close)
         started.push_async_callback(feed.close)
         started.push_async_callback(listener.close)
         await server.start()

@@ -100,6 +100,14 @@ class Wanting:
         self.installed: list[int] = []
         """Filters that all publishers' brokers know now; whoever reads it clears it."""
 
+    def __len__(self) -> int:
+        return len(self._exports)
+
+    @property
+    def exported(self) -> int:
+        """Filters that others are told of: what no other of ours covers."""
+        return len(self._exports.exported)
+
     # --- what our clients want ----------------------------------------------------------------------------------------
 
     def add(self, number: int, filter: Filter) -> None:

@@ -66,31 +66,31 @@ class Explanations:
     async def route(self, request: Request) -> Response:
         """Where events that match `filter` go when they are published `from` a broker, and why."""
         broker = self._present()
-        text = _asked(request, "filter")
+        text = asked_for(request, "filter")
         try:
             filter = parse(text)
         except PlaitError as error:
             raise HTTPException(400, f"filter: {error.message}") from None
         start = find_broker(broker, request.query_params.get("from", ""))
-        interest = await self._ask(_reached(broker), "interest", {"filter": filter.text})
+        interest = await self._ask(reached_from(broker), "interest", {"filter": filter.text})
         homes = [home for home, said in interest.items() if said.get("subscriptions")]
         answers = await self._ask([start], "route", {"filter": filter.text, "homes": homes})
         if start not in answers:
-            raise HTTPException(504, f"{_name(broker, start)} does not answer")
+            raise HTTPException(504, f"{name_of(broker, start)} does not answer")
         route = answers[start]
         for destination in route.get("destinations", []):
             said = interest.get(int(destination["id"], 16), {})
             destination |= {key: said.get(key) for key in ("subscriptions", "filters")}
-        return JSONResponse(route | {"silent": [_name(broker, b) for b in _reached(broker) if b not in interest]})
+        return JSONResponse(route | {"silent": [name_of(broker, b) for b in reached_from(broker) if b not in interest]})
 
     async def why(self, request: Request) -> Response:
         """Why `event` was, or was not, delivered to `subscription`: BROKER/NUMBER, or a number of this broker."""
         broker = self._present()
         try:
-            event = EventId.parse(_asked(request, "event"))
+            event = EventId.parse(asked_for(request, "event"))
         except PlaitError as error:
             raise HTTPException(400, f"{error.message} ({error.hint})") from None
-        home, number = _subscription(broker, _asked(request, "subscription"))
+        home, number = _subscription(broker, asked_for(request, "subscription"))
         return JSONResponse(await self.judge(event, home, number))
 
     async def judge(self, event: EventId, home: int, number: int) -> Json:
@@ -102,11 +102,11 @@ class Explanations:
         subscription = (testimony or {}).get("subscription")
         if testimony is not None and subscription and not testimony.get("event"):
             question = {"event": str(event), "home": id_text(home), "filter": subscription.get("filter")}
-            others = await self._ask([b for b in _reached(broker) if b != home], "why", question)
-        named = {_name(broker, other): said for other, said in others.items()}
-        verdict = decide(testimony, named, (str(event), _name(broker, home)))
-        about = {"event": str(event), "subscription": f"{_name(broker, home)}/{number}", **verdict}
-        return about | {"testimonies": {_name(broker, home): testimony, **named}}
+            others = await self._ask([b for b in reached_from(broker) if b != home], "why", question)
+        named = {name_of(broker, other): said for other, said in others.items()}
+        verdict = decide(testimony, named, (str(event), name_of(broker, home)))
+        about = {"event": str(event), "subscription": f"{name_of(broker, home)}/{number}", **verdict}
+        return about | {"testimonies": {name_of(broker, home): testimony, **named}}
 
 
 def find_broker(broker: Broker, called: str) -> int:
@@ -130,7 +130,7 @@ def _subscription(broker: Broker, text: str) -> tuple[int, int]:
     return find_broker(broker, called), int(number)
 
 
-def _asked(request: Request, name: str) -> str:
+def asked_for(request: Request, name: str) -> str:
     """A query parameter that has to be there."""
     value = request.query_params.get(name, "")
     if not value:
@@ -138,10 +138,10 @@ def _asked(request: Request, name: str) -> str:
     return value
 
 
-def _reached(broker: Broker) -> list[int]:
+def reached_from(broker: Broker) -> list[int]:
     """All brokers that can be asked, this one included."""
     return sorted(broker.joining.overlay.map.distances(broker.id))
 
 
-def _name(broker: Broker, id: int) -> str:
+def name_of(broker: Broker, id: int) -> str:
     return broker.joining.overlay.map.name(id) or id_text(id)

@@ -8,7 +8,8 @@ whose name was rebound to 127.0.0.1 reads nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
+from time import monotonic
 from typing import Any, Final, Protocol, TypeAlias
 
 from prometheus_client import CollectorRegistry
@@ -17,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -31,11 +32,21 @@ from ..description import (
     describe_subscriptions,
     describe_topology,
 )
+from ..pace import Pace
+from . import pages
 from .explanations import Explanations
-from .stream import Feed
+from .pages import is_page
+from .stream import Feed, streamed
+from .watching import Watching
 
 PATH_CHARACTERS_MAX: Final = 4096
 """Of a path with its query: a filter of some thousand characters, as people write them, fits."""
+
+REQUESTS_PER_S, REQUESTS_BURST = 300.0, 3_000.0
+"""Of one address: fifty people behind one gateway may open the page at once."""
+
+ADDRESSES_MAX: Final = 1_000
+"""Whose requests are counted; those that asked least lately are forgotten."""
 
 ITEMS_DEFAULT, ITEMS_MAX = 1_000, 10_000
 """Items of a list that one answer holds: some ten milliseconds to describe."""
@@ -49,15 +60,21 @@ _THIS_MACHINE: Final = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,
 _OPEN: Final = {"/healthz", "/readyz"}
 """For those who only watch whether it lives: they tell nothing else."""
 
+CONTENT_SECURITY_POLICY: Final = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    b"form-action 'none'; frame-ancestors 'none'; base-uri 'none'; "
+    b"require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""Nothing but the files of the package runs, and none of them may make markup of text."""
+
 _HEADERS: Final = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
-    (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", CONTENT_SECURITY_POLICY),
 ]
-_PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Plait broker</title>
-<h1>Plait broker</h1><ul>{items}</ul></html>"""
 
 
 class NotReady(PlaitError):
@@ -91,11 +108,13 @@ class Watched(Protocol):
 class Pages:
     """The answers."""
 
-    def __init__(self, watched: Watched, registry: CollectorRegistry, feed: Feed) -> None:
+    def __init__(self, watched: Watched, registry: CollectorRegistry, feed: Feed, overview: Feed) -> None:
+        """`feed` is of this broker, `overview` of all."""
         self._watched = watched
         self._registry = registry
         self._feed = feed
         self._explanations = Explanations(lambda: _present(watched), lambda: broker_facts(watched), watched.ask)
+        self._watching = Watching(lambda: _present(watched), watched.ask, overview)
 
     def routes(self) -> list[Route]:
         """Everything that is served."""
@@ -106,7 +125,8 @@ class Pages:
             "advertisements": describe_advertisements,
         }
         return [
-            Route("/", self.index),
+            *pages.routes(),
+            Route("/api/v1", self.index),
             Route("/healthz", self.alive),
             Route("/readyz", self.ready),
             Route("/metrics", self.metrics),
@@ -114,13 +134,13 @@ class Pages:
             Route("/api/v1/topology", self.topology),
             Route("/api/v1/stream", self.stream),
             *self._explanations.routes(),
+            *self._watching.routes(),
             *(Route(f"/api/v1/{name}", self._list_of(describe)) for name, describe in lists.items()),
         ]
 
     async def index(self, request: Request) -> Response:
         """What there is to read."""
-        paths = [route.path for route in self.routes()]
-        return HTMLResponse(_PAGE.format(items="".join(f'<li><a href="{path}">{path}</a>' for path in paths)))
+        return JSONResponse({"paths": [route.path for route in self.routes()]})
 
     async def alive(self, request: Request) -> Response:
         """The process is there and its loop turns."""
@@ -149,9 +169,7 @@ class Pages:
     async def stream(self, request: Request) -> Response:
         """A snapshot, then what changes, as server-sent events."""
         _present(self._watched)
-        if self._feed.full:
-            raise HTTPException(503, "too many streams are open", {"retry-after": "5"})
-        return StreamingResponse(_while_read(self._feed), media_type="text/event-stream")
+        return streamed(self._feed)
 
     def _list_of(self, describe: Callable[[Broker], list[Json]]) -> Callable[[Request], Any]:
         async def items(request: Request) -> Response:
@@ -182,6 +200,7 @@ class Guard:
         self._app = app
         self._may_read = may_read
         self._loopback = loopback
+        self._paces: dict[str, Pace] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "there is neither lifespan nor websocket here"
@@ -194,6 +213,15 @@ class Guard:
         refusal = self._refusal(scope)
         await (refusal or self._app)(scope, receive, send_guarded)
 
+    def _in_pace(self, address: str) -> bool:
+        """Whether someone may ask once more, now."""
+        now = monotonic()
+        pace = self._paces.pop(address, None) or Pace(REQUESTS_PER_S, REQUESTS_BURST, now)
+        self._paces[address] = pace
+        if len(self._paces) > ADDRESSES_MAX:
+            del self._paces[next(iter(self._paces))]
+        return pace.take(now)
+
     def _refusal(self, scope: Scope) -> Response | None:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if len(scope["raw_path"]) + len(scope["query_string"]) > PATH_CHARACTERS_MAX:
@@ -202,7 +230,9 @@ class Guard:
             return _error(413, "nothing here takes a body", close=True)
         if self._loopback and not _THIS_MACHINE.fullmatch(headers.get(b"host", "")):
             return _error(421, "this answers to localhost only", hint="http://127.0.0.1 or http://localhost")
-        if scope["path"] in _OPEN:
+        if not self._in_pace(str((scope.get("client") or ("",))[0])):
+            return _error(429, "too many requests", hint="not more than some hundred a second")
+        if scope["path"] in _OPEN or is_page(scope["path"]):
             return None
         scheme, _, token = headers.get(b"authorization", "").partition(" ")
         offered = token.strip() if scheme.lower() == "bearer" else ""
@@ -226,11 +256,6 @@ def _number(request: Request, name: str, default: int, greatest: int) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= greatest):
         raise HTTPException(400, f"{name} is a number from 0 to {greatest}")
     return int(text)
-
-
-async def _while_read(feed: Feed) -> AsyncIterator[str]:
-    async for message in feed.stream():
-        yield message
 
 
 def _error(status: int, message: str, *, hint: str = "", close: bool = False) -> Response:

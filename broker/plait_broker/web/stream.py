@@ -1,7 +1,7 @@
-"""Server-sent events: a snapshot of the broker to whoever comes, then what changed, twice a second at most.
+"""Server-sent events: a snapshot to whoever comes, then what changed, twice a second at most.
 
-One sample is taken for all who watch, while anyone does. Each is sent the difference between the newest sample and the
-one that it was sent before, so a slow one skips samples and nothing queues.
+One sample is taken for all who watch, while anyone does, and what changed since the last is written once for all of
+them. A slow one skips samples, and is sent the difference to the one that it was sent before, so nothing queues.
 """
 
 from __future__ import annotations
@@ -9,7 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from time import monotonic
 from typing import Any, Final, TypeAlias
+
+from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
 
 STREAMS_MAX: Final = 64
 """Dashboards open at once."""
@@ -26,9 +30,15 @@ Sample: TypeAlias = dict[str, dict[str, Any]]
 class Feed:
     """Samples for all streams."""
 
-    def __init__(self, sample: Callable[[], Sample]) -> None:
+    def __init__(self, sample: Callable[[], Sample], *, linger_s: float = 0.0) -> None:
+        """`linger_s`: how long to go on when nobody watches any more, so that who comes back finds what was."""
         self._sample = sample
+        self._linger_s = linger_s
+        self._wanted_until = 0.0
         self._latest: Sample = {}
+        self._previous: Sample = {}
+        self._written: dict[str, str] = {}
+        """Of the latest sample, the messages that somebody has needed."""
         self._next = asyncio.Event()
         self._streams = 0
         self._sampling: asyncio.Task[None] | None = None
@@ -39,27 +49,32 @@ class Feed:
         """Whether no more streams are taken."""
         return self._streams >= STREAMS_MAX or self.closed
 
+    def current(self) -> Sample:
+        """The latest sample, for one who asks once; who asks again soon finds one that is kept up."""
+        self._wanted_until = max(self._wanted_until, monotonic() + self._linger_s)
+        self._begin()
+        return self._latest
+
     async def stream(self) -> AsyncIterator[str]:
         """Server-sent events until the watcher leaves or the feed is closed."""
         assert not self.full, "ask first"
         self._streams += 1
         try:
-            if self._sampling is None or self._sampling.done():
-                self._latest = self._sample()
-                self._sampling = asyncio.get_running_loop().create_task(self._keep_sampling())
+            self._begin()
             sent, silent_s = self._latest, 0.0
-            yield f"retry: 2000\n{_message('snapshot', sent)}"
+            yield f"retry: 2000\n{self._message('snapshot', {})}"
             while not self.closed:
                 await self._next.wait()
-                changed, sent = difference(sent, self._latest), self._latest
-                silent_s = 0.0 if changed else silent_s + INTERVAL_S
-                if changed:
-                    yield _message("delta", changed)
+                message, sent = self._message("delta", sent), self._latest
+                silent_s = 0.0 if message else silent_s + INTERVAL_S
+                if message:
+                    yield message
                 elif silent_s >= SILENCE_S:
                     silent_s = 0.0
                     yield ": still here\n\n"
         finally:
             self._streams -= 1
+            self._wanted_until = max(self._wanted_until, monotonic() + self._linger_s)
 
     async def close(self) -> None:
         """End all streams."""
@@ -69,12 +84,38 @@ class Feed:
             self._sampling.cancel()
             await asyncio.gather(self._sampling, return_exceptions=True)
 
+    def _begin(self) -> None:
+        if not self.closed and (self._sampling is None or self._sampling.done()):
+            self._take()
+            self._sampling = asyncio.get_running_loop().create_task(self._keep_sampling())
+
+    def _take(self) -> None:
+        self._previous, self._latest = self._latest, self._sample()
+        self._written = {}
+
+    def _message(self, kind: str, sent: Sample) -> str:
+        """What one is to be told who was sent this; empty when that is nothing. Nearly all were sent the same."""
+        if kind == "delta" and sent is not self._previous:
+            changed = difference(sent, self._latest)
+            return _message(kind, changed) if changed else ""
+        if kind not in self._written:
+            told = self._latest if kind == "snapshot" else difference(sent, self._latest)
+            self._written[kind] = _message(kind, told) if told or kind == "snapshot" else ""
+        return self._written[kind]
+
     async def _keep_sampling(self) -> None:
-        while self._streams:
+        while self._streams or monotonic() < self._wanted_until:
             await asyncio.sleep(INTERVAL_S)
-            self._latest = self._sample()
+            self._take()
             waiting, self._next = self._next, asyncio.Event()
             waiting.set()
+
+
+def streamed(feed: Feed) -> StreamingResponse:
+    """The answer to one who wants to watch."""
+    if feed.full:
+        raise HTTPException(503, "too many streams are open", {"retry-after": "5"})
+    return StreamingResponse(feed.stream(), media_type="text/event-stream")
 
 
 def difference(before: Sample, after: Sample) -> Sample:
@@ -82,7 +123,9 @@ def difference(before: Sample, after: Sample) -> Sample:
     changed: Sample = {}
     for section in before.keys() | after.keys():
         old, new = before.get(section, {}), after.get(section, {})
-        keys = {key: value for key, value in new.items() if key not in old or old[key] != value}
+        keys = {
+            key: value for key, value in new.items() if key not in old or (old[key] is not value and old[key] != value)
+        }
         keys |= {key: None for key in old.keys() - new.keys()}
         if keys:
             changed[section] = keys

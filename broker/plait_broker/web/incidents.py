@@ -1,0 +1,95 @@
+"""What happened that someone would want to know of: brokers and links that come and go, paths that move, bursts of
+drops, consumers that fall behind, callers that are refused. Found by comparing what is shown with what was."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+
+KEPT_MAX: Final = 100
+
+BURST_S: Final = 1.0
+"""Events lost a second that make a burst, if they are three times what was usual."""
+
+AGAIN_S: Final = 10.0
+"""Before the same is told again of the same broker or link."""
+
+SMOOTHING: Final = 0.1
+
+_GOOD: Final = {"ready", "up"}
+
+
+class Incidents:
+    """The latest."""
+
+    def __init__(self) -> None:
+        self.shown: dict[str, Json] = {}
+        self._count = 0
+        self._brokers: dict[str, Json] = {}
+        self._states: dict[str, str] = {}
+        self._usual: dict[str, float] = {}
+        self._told: dict[tuple[str, str], float] = {}
+
+    def look(self, wall_s: float, brokers: dict[str, Json], links: dict[str, Json]) -> None:
+        """Compare with what was."""
+        for id, facts in brokers.items():
+            before = self._brokers.get(id)
+            if before is None:
+                if self._brokers:
+                    self._tell(wall_s, "join", id, f"{facts['name']} joined")
+            else:
+                self._compare(wall_s, id, before, facts)
+        self._brokers = brokers
+        self._look_at_links(wall_s, brokers, links)
+
+    def _compare(self, wall_s: float, id: str, before: Json, after: Json) -> None:
+        name, status = after["name"], after["status"]
+        if status != before["status"]:
+            kind = "join" if status in _GOOD else "drain" if status == "draining" else "leave"
+            said = "is back" if status in _GOOD else "is draining" if status == "draining" else f"is {status}"
+            self._tell(wall_s, kind, id, f"{name} {said}", again_s=0)
+        rerouted = after.get("rerouted", 0) - before.get("rerouted", 0)
+        if rerouted > 0 and "rerouted" in before:
+            ways = "a destination" if rerouted == 1 else f"{rerouted:.0f} destinations"
+            self._tell(wall_s, "reroute", id, f"{name} moved {ways} to another path")
+        slow = after.get("slow_consumers", 0)
+        if slow > before.get("slow_consumers", 0):
+            self._tell(wall_s, "slow", id, f"{slow:.0f} slow consumer{'s' * (slow != 1)} at {name}")
+        refused = sum(after.get("refused", {}).values())
+        if "refused" in before and refused > sum(before["refused"].values()):
+            codes = [c for c, n in after["refused"].items() if n > before["refused"].get(c, 0)]
+            self._tell(wall_s, "security", id, f"{name} refused a caller: {', '.join(codes[:3])}")
+        self._look_for_burst(wall_s, id, before, after)
+
+    def _look_for_burst(self, wall_s: float, id: str, before: Json, after: Json) -> None:
+        rate = after.get("dropped_s", 0)
+        usual = self._usual.get(id, 0.0)
+        if after.get("lost", 0) > before.get("lost", 0) and rate > max(BURST_S, 3 * usual):
+            worst = max(after.get("reasons", {"": 0}).items(), key=lambda one: (one[0] != "unmatched", one[1]))[0]
+            self._tell(wall_s, "drops", id, f"{after['name']} drops {rate:g} a second: {worst}")
+        self._usual[id] = usual + SMOOTHING * (rate - usual)
+
+    def _look_at_links(self, wall_s: float, brokers: dict[str, Json], links: dict[str, Json]) -> None:
+        for key, link in links.items():
+            state, was = link["state"], self._states.get(key)
+            near, far = (brokers.get(link[end], {}).get("name", link[end]) for end in ("from", "to"))
+            gone = [id for id in (link["from"], link["to"]) if brokers.get(id, {}).get("status") == "gone"]
+            if state != was and not gone and (was is not None or self._states) and link["from"] < link["to"]:
+                kind = "link up" if state == "up" else "link down"
+                self._tell(wall_s, kind, key, f"{near} – {far} is {state}", again_s=0)
+        self._states = {key: link["state"] for key, link in links.items()}
+
+    def _tell(self, wall_s: float, kind: str, subject: str, said: str, *, again_s: float = AGAIN_S) -> None:
+        if wall_s - self._told.get((kind, subject), 0) < again_s:
+            return
+        self._told[kind, subject] = wall_s
+        if len(self._told) > 10 * KEPT_MAX:
+            del self._told[next(iter(self._told))]
+        self._count += 1
+        self.shown = {
+            **self.shown,
+            str(self._count): {"at": round(wall_s, 1), "kind": kind, "of": subject, "text": said},
+        }
+        if len(self.shown) > KEPT_MAX:
+            del self.shown[next(iter(self.shown))]

@@ -1,0 +1,105 @@
+// The last events of all brokers, with a filter to try: which match, and which atom of the filter says no.
+
+import { ask } from "./feed.js";
+import { clock, count, el, find, put, say } from "./dom.js";
+
+const EVERY_MS = 2000;
+const TYPING_MS = 250;
+
+export class Tail {
+  constructor(panel, select, heard) {
+    Object.assign(this, { select, heard, paused: false, filter: "", rows: new Map(), seen: new Map(), turn: 0 });
+    this.meta = find(".meta", panel);
+    this.problem = find("#problem");
+    this.box = find("#filter");
+    this.matching = find("#matching");
+    this.body = el("tbody", { keydown: (event) => this.keys(event) });
+    this.table = el("table", { "aria-label": "Last events" },
+      el("colgroup", {}, el("col", { width: "70" }), el("col", { width: "104" }), el("col", { width: "20" }), el("col")),
+      el("thead", {}, el("tr", {}, ...["Time", "Published at", "", "Attributes"].map((title) => el("th", { scope: "col" }, title)))),
+      this.body);
+    this.none = el("p", { class: "empty" }, "no events yet: plait pub symbol=IBM price=99.5");
+    find(".body", panel).append(this.table, this.none);
+    find("#try").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.now();
+    });
+    this.box.addEventListener("input", () => {
+      clearTimeout(this.typing);
+      this.typing = setTimeout(() => this.now(), TYPING_MS);
+    });
+    this.matching.addEventListener("change", () => this.now());
+    setInterval(() => !this.paused && !document.hidden && this.look(), EVERY_MS);
+  }
+
+  now() {
+    this.filter = this.box.value.trim();
+    this.look();
+  }
+
+  async look() {
+    const turn = (this.turn += 1);
+    const query = new URLSearchParams();
+    if (this.filter) query.set("filter", this.filter);
+    if (this.filter && this.matching.checked) query.set("matching", "1");
+    try {
+      const said = await ask(`/api/v1/events?${query}`);
+      if (turn !== this.turn) return; // a later question is under way
+      this.tell("");
+      this.show(said.events);
+    } catch (error) {
+      if (turn === this.turn) this.tell(this.filter ? error.message : "");
+    }
+  }
+
+  tell(problem) {
+    this.problem.hidden = !problem;
+    say(this.problem, problem);
+    put(this.box, "aria-invalid", Boolean(problem));
+  }
+
+  show(events) {
+    const at = Date.now() / 1000;
+    const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    const lines = events.map((event) => this.line(event, at));
+    this.body.replaceChildren(...lines);
+    this.seen = new Map(events.map((event) => [event.event, this.seen.get(event.event) ?? at - event.ago_s]));
+    if (lines.length) put(lines.find((line) => line.dataset.key === focused) ?? lines[0], "tabindex", 0);
+    if (focused) lines.find((line) => line.dataset.key === focused)?.focus({ preventScroll: true });
+    this.table.hidden = !events.length;
+    this.none.hidden = events.length > 0;
+    say(this.none, this.filter && this.matching.checked ? "no recent event matches" : "no events yet: plait pub symbol=IBM price=99.5");
+    const hits = events.filter((event) => event.result === true).length;
+    say(this.meta, this.filter && events.length ? `${count(hits)} of the last ${events.length} match` : "");
+    if (!this.filter) this.heard(events);
+  }
+
+  line(event, now) {
+    const when = this.seen.get(event.event) ?? now - event.ago_s;
+    const mark = { true: ["●", "good", "matches"], false: ["○", "muted", "does not match"] }[event.result] ?? (this.filter ? ["?", "warn", "unknown"] : ["", "", ""]);
+    const pairs = Object.entries(event.attributes).map(([name, value]) => el("span", { class: "pair" }, el("i", {}, `${name}=`), typeof value === "string" ? value : JSON.stringify(value)));
+    const why = event.result !== true && event.why?.length ? el("div", { class: "why" }, event.why.join("; ")) : null;
+    const line = el("tr", { tabindex: -1, click: () => this.select("event", event.event), "aria-selected": event.event === this.selected },
+      el("td", { class: "muted" }, clock(when)), el("td", {}, event.at),
+      el("td", { class: mark[1], title: mark[2], "aria-label": mark[2] }, mark[0]), el("td", { class: "mono" }, ...pairs, why));
+    line.dataset.key = event.event;
+    return line;
+  }
+
+  mark(id) {
+    this.selected = id;
+    for (const line of this.body.children) put(line, "aria-selected", line.dataset.key === id);
+  }
+
+  keys(event) {
+    const line = event.target.closest("tr");
+    const to = { ArrowDown: line?.nextSibling, ArrowUp: line?.previousSibling }[event.key];
+    if (event.key === "Enter" && line) this.select("event", line.dataset.key);
+    else if (to) {
+      put(line, "tabindex", -1);
+      put(to, "tabindex", 0);
+      to.focus();
+    } else return;
+    event.preventDefault();
+  }
+}
