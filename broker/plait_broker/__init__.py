@@ -3,7 +3,7 @@
 from .access import ALL, NONE, Caller, Gate, Keyring, OpenGate, Principal, Rules
 from .broker import Broker
 from .counters import Counters
-from .outputs import Close, Cursor, Fetch, LinkId, LogRecord, Output, Persist, Recovered, Send
+from .outputs import Close, Cursor, Fetch, LinkId, LogRecord, Output, Persist, Probe, Recovered, Send
 from .reasons import DropReason
 from .settings import BrokerSettings
 
@@ -26,6 +26,7 @@ __all__ = [
     "Output",
     "Persist",
     "Principal",
+    "Probe",
     "Recovered",
     "Rules",
     "Send",

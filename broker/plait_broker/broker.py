@@ -15,7 +15,8 @@ from plait_core.filters import parse
 from plait_core.ids import Randomness, id_text
 from plait_core.limits import CLOSE_TEXT_MAX
 from plait_core.matching import Index, new_index
-from plait_core.wire import Close, CloseCode, ControlFrame, Frame, Ping, Pong, Publish
+from plait_core.sealed import Fit
+from plait_core.wire import Close, CloseCode, ControlFrame, EventFrame, Frame, Ping, Pong, Publish
 from plait_core.wire.session_frames import Code, Done, Failed, Notice, NoticeKind
 
 from .access import Caller, Gate
@@ -32,6 +33,7 @@ from .interest import Interest
 from .joining import Asked, Joining, overlay_settings
 from .links import Link
 from .outputs import NOTHING_RECOVERED, LinkId, LogRecord, Output, Recovered
+from .overlay import Arrival
 from .overlay.identity import Identity
 from .publishing import Publishing, Refused
 from .reasons import DropReason
@@ -261,6 +263,16 @@ class Broker:
         self._publishing.read(durable, entries, up_to, now)
         self._publishing.pump(durable, now)
 
+    def probed(self, ticket: int, fits: Sequence[Fit] | None, now: float) -> None:
+        """What came of a Probe: a Fit for each of its deposits, or None for what is no opening."""
+        self._now = now
+        self._publishing.tags.probed(ticket, fits)
+
+    def fits(self, frame: EventFrame, deposit: bytes) -> bool:
+        """Whether an event may be for who has deposited these routing keys, by what is known of its tags."""
+        verdict = self._publishing.tags.judge(frame)
+        return verdict is None or verdict(deposit)
+
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
@@ -287,7 +299,7 @@ class Broker:
         if self._more:
             return self._now
         due = min(self._watch.due_at, self.joining.next_deadline(self._now), self.neighbourhood.next_deadline())
-        for part in (self._deliveries, self.confirmations, self.durables, self.explaining):
+        for part in (self._deliveries, self.confirmations, self.durables, self.explaining, self._publishing.tags):
             deadline = part.next_deadline()
             if deadline is not None and deadline < due:
                 due = deadline
@@ -298,6 +310,8 @@ class Broker:
         self.joining.overlay.settle(self._now)
         if self.joining.offering.waits:
             self._publish_held(self._now)
+        if self._publishing.tags.waits:
+            self._publish_tested(self._now)
         if self.joining.early:
             self._handshakes.admit_early(self._now)
         if self.confirmations.settled:
@@ -307,6 +321,7 @@ class Broker:
             self.explaining.memory.shed(self.counters.bytes_in)
         outputs: list[Output] = []
         outputs.extend(self.durables.take(self._now))
+        outputs.extend(self._publishing.tags.take_probes())
         outgoing = self._outgoing.copy()
         self._outgoing.clear()
         for link in outgoing.values():
@@ -341,7 +356,8 @@ class Broker:
     @property
     def drained(self) -> bool:
         """Whether nobody is connected any more and everything is stored that can be."""
-        return self.draining and not self._links and self.durables.idle and not self.joining.offering.waits
+        waits = self.joining.offering.waits or self._publishing.tags.waits
+        return self.draining and not self._links and self.durables.idle and not waits
 
     def reload(self, settings: BrokerSettings, gate: Gate, now: float) -> None:
         """Other settings from now on; sessions keep the permissions that they were opened with until they reconnect."""
@@ -420,6 +436,19 @@ class Broker:
                 self._publishing.publish_offered(session, frame, round((now - since) * 1_000_000), now)
             except Refused as refused:
                 self._refuse(session.link, frame, refused)
+        self.joining.overlay.settle(now)
+
+    def _publish_tested(self, now: float) -> None:
+        """Events of whose tags enough is known meanwhile."""
+        for held in self._publishing.tags.take(now):
+            if isinstance(held, Arrival):
+                self._publishing.arrive_tested(held, now)
+                continue
+            try:
+                waited_us = held.waited_us + round((now - held.since) * 1_000_000)
+                self._publishing.publish_tested(held.session, held.frame, waited_us, now)
+            except Refused as refused:
+                self._refuse(held.session.link, held.frame, refused)
         self.joining.overlay.settle(now)
 
     def _refuse(self, link: Link | None, frame: Publish, refused: Refused) -> None:

@@ -42,3 +42,5 @@ class Counters:
     rejected: Counter[str] = field(default_factory=Counter)
     """Connections and requests refused, by Code."""
     dropped: Counter[DropReason] = field(default_factory=Counter)
+    tags: Counter[str] = field(default_factory=Counter)
+    """Of sealed events: tests that ran, whether deposits fitted, and events that went on untested."""

@@ -48,6 +48,7 @@ def counters_facts(counters: Counters) -> Json:
         "dropped": {reason.value: count for reason, count in sorted(counters.dropped.items())},
         "faults": dict(sorted(counters.faults.items())),
         "rejected": dict(sorted(counters.rejected.items())),
+        "tags": dict(sorted(counters.tags.items())),
     }
 
 

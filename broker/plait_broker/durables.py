@@ -50,6 +50,9 @@ class Durable:
     """All up to this position is dealt with."""
     beyond: set[int] = field(default_factory=set)
     """Positions above it that are dealt with as well."""
+    routing: bytes = b""
+    """What its client has deposited to test tags with. Not in the log: after a restart it is sent more, until its
+    client is back."""
     next_position: int = 0
     """Where to go on reading; of no meaning while it keeps up."""
     since_us: int = 0

@@ -6,8 +6,10 @@ This is the *match* and *destinations* step of the pipeline for a single broker.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from plait_core.filters import Filter
+from plait_core.limits import DEPOSITS_BYTES_MAX
 from plait_core.matching import Index
 from plait_core.wire import EventFrame
 from plait_core.wire.session_frames import Matching
@@ -17,7 +19,10 @@ from .joining import Joining
 from .outbox import Waiting
 from .sessions import Advertisement
 from .subscriptions import Subscription
+from .tags import Verdict
 from .telemetry.telemetry import Telemetry
+
+P = TypeVar("P", Subscription, Durable)
 
 
 class Interest:
@@ -26,6 +31,9 @@ class Interest:
     def __init__(self, new_index: Callable[[], Index]) -> None:
         self._index = new_index()
         self._parties: dict[int, Subscription | Durable] = {}
+        self.deposits: dict[int, bytes] = {}
+        """By number, the routing keys that a subscription has deposited."""
+        self._deposits_bytes = 0
         self._advertised = new_index()
         self._advertisements: dict[int, Advertisement] = {}
         self._doubtful: dict[int, Advertisement] = {}
@@ -65,18 +73,21 @@ class Interest:
         if self.telemetry is not None:
             self.telemetry.subscribed(party)
         if self.joining is not None:
-            self.joining.want(party.number, party.filter)
+            self.joining.want(party.number, party.filter, self.deposits.get(party.number, b""))
 
     def _file(self, party: Subscription | Durable) -> None:
         self._index.add(party.number, party.filter)
+        if party.routing and self._deposits_bytes + len(party.routing) <= DEPOSITS_BYTES_MAX:
+            self.deposits[party.number] = party.routing
+            self._deposits_bytes += len(party.routing)
         self._parties[party.number] = party
         for number in self._advertised.intersecting(party.filter):
             self._set_matching(self._advertisements[number], True)
 
-    def change(self, party: Subscription | Durable, filter: Filter) -> None:
-        """Another filter for the same party, between two events."""
+    def change(self, party: Subscription | Durable, filter: Filter, routing: bytes) -> None:
+        """Another filter or other routing keys for the same party, between two events."""
         self._unfile(party)
-        party.filter = filter
+        party.filter, party.routing = filter, routing
         self.add(party)
 
     def remove(self, party: Subscription | Durable) -> None:
@@ -87,6 +98,7 @@ class Interest:
 
     def _unfile(self, party: Subscription | Durable) -> None:
         self._index.remove(party.number)
+        self._deposits_bytes -= len(self.deposits.pop(party.number, b""))
         del self._parties[party.number]
         for number in self._advertised.intersecting(party.filter):
             self._doubtful[number] = self._advertisements[number]
@@ -100,6 +112,15 @@ class Interest:
         party = self._parties.get(number)
         if isinstance(party, Subscription):
             party.awaited.discard(token)
+
+    def asking(self, frame: EventFrame) -> list[bytes]:
+        """What those have deposited whose filters match a sealed event."""
+        return [self.deposits[number] for number in self._index.match_frame(frame) if number in self.deposits]
+
+    def fitting(self, parties: list[P], verdict: Verdict) -> list[P]:
+        """Those whom a sealed event is for, by its tags."""
+        deposits = self.deposits
+        return [each for each in parties if each.number not in deposits or verdict(deposits[each.number])]
 
     def match(self, frame: EventFrame) -> tuple[list[Subscription], list[Durable]]:
         """Whom an event is for."""

@@ -176,13 +176,13 @@ class Joining:
             waiting.append(asked)
         return waiting is None
 
-    def want(self, number: int, filter: Filter) -> None:
+    def want(self, number: int, filter: Filter, deposit: bytes = b"") -> None:
         """A subscription is there, or has another filter: what is new is asked for before what was is taken back."""
         before = self._numbers.get(number)
         self._count += 1
         self._numbers[number] = self._count
         self._installing[self._count] = self._installing.pop(before, []) if before is not None else []
-        self.overlay.want(self._count, filter)
+        self.overlay.want(self._count, filter, deposit)
         if before is not None:
             self.overlay.unwant(before)
 

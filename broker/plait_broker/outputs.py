@@ -1,7 +1,7 @@
 """What the protocol asks its face to do. Values only; the asyncio face and the simulator carry out the same ones.
 
 Persist completes before what waits for it goes out: the face answers each with `Broker.persisted`, each Fetch with
-`Broker.fetched`.
+`Broker.fetched`, each Probe with `Broker.probed`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,19 @@ class Fetch:
     since_us: int = 0
 
 
-Output: TypeAlias = Send | Close | Persist | Fetch | Dial
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Find out whose routing keys fit the events of a session of sealing. Takes a pairing for each: not in the loop.
+
+    Answer with `probed(ticket, fits)`: a Fit for each deposit, or None if that is no opening.
+    """
+
+    ticket: int
+    opening: bytes
+    deposits: tuple[bytes, ...]
+
+
+Output: TypeAlias = Send | Close | Persist | Fetch | Dial | Probe
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Of a single broker, the destinations are its own subscriptions, and disseminatio
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final
+from typing import Final, NamedTuple
 
 from plait_core.duplicates import NEW, DuplicateWindow, Sighting
 from plait_core.events import EventId
@@ -30,6 +30,7 @@ from .reasons import DropReason
 from .sessions import Session
 from .settings import BrokerSettings
 from .subscriptions import Subscription
+from .tags import Tags, Verdict
 from .telemetry.telemetry import Telemetry
 
 REFUSALS_MAX: Final = 65_536
@@ -50,6 +51,15 @@ class Refused(Exception):
     def anew(self) -> Refused:
         """The same without a traceback, which would keep the refused event alive."""
         return Refused(self.reason, self.code, self.message, self.hint, retryable=self.retryable)
+
+
+class HeldPublish(NamedTuple):
+    """An event of a client here that waits for its tags to be tested, and since when."""
+
+    session: Session
+    frame: Publish
+    waited_us: int
+    since: float
 
 
 class Publishing:
@@ -79,6 +89,9 @@ class Publishing:
         self._tracing = explaining.tracing
         self._remembered = explaining.memory.events
         self._wall_offset_us = wall_offset_us
+        self.tags: Tags[HeldPublish | Arrival] = Tags(counters.tags)
+        self._deposits_here = interest.deposits
+        self._deposits_elsewhere: dict[int, bytes] = {}
         self._tokens = 0
         self._refusals: OrderedDict[EventId, Refused] = OrderedDict()
         self._joining: Joining | None = None
@@ -88,6 +101,7 @@ class Publishing:
     def join(self, joining: Joining) -> None:
         """There are other brokers."""
         self._joining = joining
+        self._deposits_elsewhere = joining.overlay.wanted.deposits
 
     def publish(self, session: Session, frame: Publish, now: float) -> None:
         """One event from its publisher; Refused when it goes nowhere."""
@@ -100,13 +114,28 @@ class Publishing:
 
     def publish_offered(self, session: Session, frame: Publish, waited_us: int, now: float) -> None:
         """The same, of which the other brokers know that it may come."""
+        tags = self.tags
+        if self._deposits_here or self._deposits_elsewhere or tags.waits:
+            if tags.full:
+                message = "too many sealed events wait for their tags to be tested"
+                raise Refused(DropReason.OUTBOX_ITEMS, Code.LIMIT, message, retryable=True)
+            if tags.hold(("client", session.id), frame, HeldPublish(session, frame, waited_us, now), self._asking, now):
+                return
+        self.publish_tested(session, frame, waited_us, now)
+
+    def publish_tested(self, session: Session, frame: Publish, waited_us: int, now: float) -> None:
+        """The same, of whose tags all is known that will be."""
         self._counters.published += 1
         session.published += 1
         if not self._admit(session, frame):
             return
         marked = self._tracing.live
         subscriptions, durables = self._tracing.match(frame) if marked else self._interest.match(frame)
-        homes = self._joining.overlay.wanted.match(frame) if self._joining is not None else []
+        verdict = self._judge(frame) if self._deposits_here or self._deposits_elsewhere else None
+        if verdict is not None:
+            subscriptions = self._interest.fitting(subscriptions, verdict)
+            durables = self._interest.fitting(durables, verdict)
+        homes = self._joining.overlay.wanted.match(frame, verdict) if self._joining is not None else []
         for subscription in subscriptions:
             if not subscription.session.subscribe_open:
                 subscriptions = self._permitted(subscriptions, frame, now)
@@ -218,6 +247,16 @@ class Publishing:
 
     def arrive(self, arrival: Arrival, now: float) -> None:
         """One event from another broker's publisher, for whoever it matches here."""
+        tags, line = self.tags, ("broker", arrival.root)
+        if self._deposits_here or tags.waits:
+            if tags.full:
+                tags.hurry(line)
+            if tags.hold(line, arrival.frame, arrival, self._interest.asking, now):
+                return
+        self.arrive_tested(arrival, now)
+
+    def arrive_tested(self, arrival: Arrival, now: float) -> None:
+        """The same, of whose tags all is known that will be."""
         _, _, frame, flags, delay_us, _, at = arrival
         joining = self._joining
         assert joining is not None, "events come through it"
@@ -234,7 +273,7 @@ class Publishing:
         marked = flags & MARKED
         if marked:
             self._tracing.follow(frame, arrival.root, now)
-        subscriptions, durables = self._tracing.match(frame) if marked else self._interest.match(frame)
+        subscriptions, durables = self._match_here(frame, marked)
         if flags & LOGGED:
             subscriptions = []
         for subscription in subscriptions:
@@ -256,6 +295,25 @@ class Publishing:
         if subscriptions:
             deliver = self._deliver_marked if self._tracing.live else self._deliveries.deliver
             deliver(subscriptions, tokens, frame, delay_us, now)
+
+    def _asking(self, frame: EventFrame) -> list[bytes]:
+        """Deposits that an event of ours may be for."""
+        asking = self._interest.asking(frame)
+        return asking + self._joining.overlay.wanted.asking(frame) if self._joining is not None else asking
+
+    def _match_here(self, frame: EventFrame, marked: int) -> tuple[list[Subscription], list[Durable]]:
+        """Whom an event is for, by its tags as well if it is sealed."""
+        subscriptions, durables = self._tracing.match(frame) if marked else self._interest.match(frame)
+        verdict = self._judge(frame) if self._deposits_here else None
+        if verdict is None:
+            return subscriptions, durables
+        return self._interest.fitting(subscriptions, verdict), self._interest.fitting(durables, verdict)
+
+    def _judge(self, frame: EventFrame) -> Verdict | None:
+        verdict = self.tags.judge(frame)
+        if verdict is not None and verdict.malformed:
+            self._counters.dropped[DropReason.BAD_TAGS] += 1
+        return verdict
 
     def _repeated(self, arrival: Arrival, now: float) -> None:
         """An event that was here before: it has had its place in its stream, and is handed on no more."""
@@ -382,7 +440,9 @@ class Publishing:
         subscription, frame, position = durable.subscription, entry.frame, entry.position
         assert subscription is not None
         party = (durable.number, position)
-        if position in durable.beyond or not durable.filter.matches(frame.attributes()):
+        verdict = self.tags.judge(frame) if durable.routing else None
+        fits = verdict is None or verdict(durable.routing)
+        if position in durable.beyond or not fits or not durable.filter.matches(frame.attributes()):
             self._confirmations.acknowledge(party)
             return
         session = subscription.session

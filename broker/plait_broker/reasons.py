@@ -16,6 +16,7 @@ class DropReason(StrEnum):
     INVALID = "invalid"  # its attributes cannot be read
     DURABILITY = "durability"  # it had to be stored, and could not be
     DRAINING = "draining"  # the broker is stopping
+    BAD_TAGS = "bad_tags"  # it says that it is sealed, and has no tags to be routed by
     UNMATCHED = "unmatched"  # no subscription matched: nothing was lost, but this is where it ended
     # of one delivery
     LATE = "late"  # the subscription's delay bound had passed

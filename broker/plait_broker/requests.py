@@ -155,9 +155,9 @@ class Requests:
         known.terms = terms
         known.within_us = terms.within_us
         known.outbox.items_max, known.outbox.bytes_max, known.outbox.full = self._bounds(terms)
-        if filter != known.filter:
-            party = known.durable if known.durable is not None else known
-            self._interest.change(party, filter)
+        party = known.durable if known.durable is not None else known
+        if filter != known.filter or terms.routing != party.routing:
+            self._interest.change(party, filter, terms.routing)
             known.filter = filter
             party.since = now
 
@@ -170,9 +170,9 @@ class Requests:
         elif durable.subscription is not None:
             raise RequestFailed(Code.TAKEN, f"durable subscription {terms.durable!r} is in use", retryable=True)
         filter_before = durable.filter
-        if durable.filter != filter:
-            self._interest.change(durable, filter)
-            durable.since = now
+        if durable.filter != filter or durable.routing != terms.routing:
+            durable.since = now if durable.filter != filter else durable.since
+            self._interest.change(durable, filter, terms.routing)
         subscription = Subscription(durable.number, session, terms, filter, self._outbox(terms))
         subscription.durable = durable
         session.subscriptions[subscription.id] = subscription
@@ -195,7 +195,7 @@ class Requests:
             self._interest.remove(durable)
             self._durables.withdraw(durable, now)
         elif durable.filter != filter_before:
-            self._interest.change(durable, filter_before)
+            self._interest.change(durable, filter_before, durable.routing)
 
     def _new_durable(self, owner: str, terms: Subscribe, filter: Filter) -> Durable:
         if len(self._durables) >= self.settings.durables_max:
@@ -206,6 +206,7 @@ class Requests:
         }.get(terms.start, 0)
         durable = Durable(self._interest.new_number(), owner, terms.durable, filter, acknowledged)
         durable.since_us = terms.start_at if terms.start is Start.TIME else 0
+        durable.routing = terms.routing
         self._durables.add(durable)
         self._interest.add(durable)
         return durable

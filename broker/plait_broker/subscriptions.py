@@ -45,6 +45,7 @@ class Subscription:
         "late",
         "number",
         "outbox",
+        "routing",
         "session",
         "since",
         "terms",
@@ -58,6 +59,7 @@ class Subscription:
         self.terms = terms
         self.within_us = terms.within_us
         self.filter = filter
+        self.routing = terms.routing
         self.outbox = outbox
         self.durable: Durable | None = None
         self.since = 0.0

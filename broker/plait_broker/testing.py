@@ -9,7 +9,8 @@ from plait_core.ids import Randomness, new_id
 
 from .access import Caller, OpenGate
 from .broker import Broker
-from .outputs import Close, Fetch, LogRecord, Persist, Recovered, Send
+from .outputs import Close, Fetch, LogRecord, Persist, Probe, Recovered, Send
+from .probing import Prober
 from .settings import BrokerSettings
 
 
@@ -26,6 +27,7 @@ class InMemoryBroker:
             recovered=Recovered(log=new_id(randomness)),
         )
         self._log: list[LogRecord] = []
+        self._prober: Prober | None = None
 
     def connected(self, link: int, now: float) -> None:
         self.protocol.connected(link, Caller("memory"), now)
@@ -43,7 +45,7 @@ class InMemoryBroker:
         return self.protocol.next_deadline()
 
     def take_output(self, now: float) -> list[tuple[int, bytes | None]]:
-        """Bytes for links, in order; None closes one. What concerns the log is answered before this returns."""
+        """Bytes for links, in order; None closes one. What concerns the log and tags is answered at once."""
         written: list[tuple[int, bytes | None]] = []
         while outputs := self.protocol.take_output():
             for output in outputs:
@@ -57,6 +59,9 @@ class InMemoryBroker:
                         self.protocol.persisted(ticket, None, now)
                     case Fetch():
                         self.protocol.fetched(output.ticket, self._read(output), False, None, now)
+                    case Probe():
+                        self._prober = self._prober or Prober()
+                        self.protocol.probed(output.ticket, self._prober.fits(output), now)
         return written
 
     def _read(self, fetch: Fetch) -> list[LogRecord]:

@@ -231,6 +231,7 @@ class Client:
             durable or "",
             begin,
             begin_at,
+            b"" if reader is None else reader.deposit,
         )
         read = None if as_ is None or as_ is Event else reader_of(as_)
         manual = ack_mode(ack)

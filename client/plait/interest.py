@@ -50,6 +50,8 @@ class Terms:
     durable: str = ""
     start: Start = Start.NEW
     start_at: int = 0
+    routing: bytes = b""
+    """Keys that brokers test the tags of sealed events with."""
 
     def with_filter(self, filter: str) -> Terms:
         """The same, for other events."""
@@ -69,6 +71,7 @@ class Terms:
             self.durable,
             self.start,
             self.start_at,
+            self.routing,
         )
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from plait_core import Attributes, EventId, EventInvalid, Filter, FilterTooComplex, Value
 from plait_core.filters.syntax import And as Conjunction
 from plait_core.filters.syntax import Compare, Constant, Expr, Not, Or, Presence, conjoin, disjoin, push_not
+from plait_core.sealed import SEALED
 
 from .errors import NotAvailable
 from .event import Event, Source
@@ -24,9 +25,6 @@ from .shapes import event_parts, plain_attributes
 
 if TYPE_CHECKING:
     from plait_crypto import Draft, Opened, Realm
-
-SEALED: Final = "$sealed"
-"""The attribute that says that an event is sealed, and in which realm."""
 
 DECLINED_MAX: Final = 1024
 """Opened events that were declined and wait to be handed out again: their ring opens nothing twice."""
@@ -45,6 +43,10 @@ class Unsealing(Protocol):
 
     @property
     def realm(self) -> Realm: ...
+    @property
+    def deposit(self) -> bytes: ...
+    @property
+    def watchers(self) -> list[Callable[[], None]]: ...
     async def open(self, clear: Attributes, payload: bytes, bound: bytes = b"") -> Opened: ...
 
 
@@ -99,7 +101,7 @@ class Reader:
     def __init__(self, filter: Filter, ring: object) -> None:
         if not hasattr(ring, "open") or not hasattr(ring, "realm"):
             raise NotAvailable(f"unseal={ring!r:.80}", hint="give a ring of plait_keyserver.Membership")
-        self._ring: Unsealing = ring
+        self._ring = cast("Unsealing", ring)
         self._filter = filter
         self._unfinished: deque[tuple[Event, asyncio.Future[Opened]]] = deque()
         self._declined: dict[EventId, Opened] = {}
@@ -108,6 +110,17 @@ class Reader:
     def routed(self) -> Filter:
         """What brokers route by."""
         return routed(self._filter, self._ring.realm)
+
+    @property
+    def deposit(self) -> bytes:
+        """What brokers test tags with."""
+        return self._ring.deposit
+
+    def watch(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Be told of other keys; what ends that."""
+        watchers = self._ring.watchers
+        watchers.append(told)
+        return lambda: watchers.remove(told) if told in watchers else None
 
     def change(self, filter: Filter) -> Filter:
         """Another filter from now on; what brokers route by."""

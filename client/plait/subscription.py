@@ -66,6 +66,7 @@ class Subscription(Generic[T]):
         self._turn = YIELD_EVERY
         self._last: Event | None = None
         driver.readers[interest.id] = self._wake
+        self._unwatch = None if unseal is None else unseal.watch(self._redeposit)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -256,6 +257,12 @@ class Subscription(Generic[T]):
         finally:
             self._waiters.remove(waiter)
 
+    def _redeposit(self) -> None:
+        """There are other keys: brokers are to test tags with those."""
+        if self._unseal is not None and self._interest.open and not self._driver.session.ended:
+            self._driver.session.wishes.redeposit(self._interest, self._unseal.deposit)
+            self._driver.pump()
+
     def _hold(self, event: Event) -> None:
         task = asyncio.current_task()
         if not self._manual and task is not None:
@@ -394,6 +401,8 @@ class Subscription(Generic[T]):
         interest.discard_queue()
         if self._unseal is not None:
             self._unseal.let_go()
+        if self._unwatch is not None:
+            self._unwatch()
         self._held.clear()
         self._wake()
         self._driver.readers.pop(interest.id, None)

@@ -6,7 +6,7 @@ answer was lost is asked again, and its answer, whenever it comes, is reported o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plait_core import EventInvalid, PlaitError
 from plait_core.limits import ACKNOWLEDGED_MAX
@@ -72,6 +72,15 @@ class Wishes:
         _check(terms.frame(number, interest.id))
         self._ask(Request(number, Kind.CHANGE, interest.id, terms.frame(number, interest.id), terms=terms), now)
         return number
+
+    def redeposit(self, interest: Interest, routing: bytes) -> None:
+        """Other routing keys for a subscription from now on, also on later connections. Nobody waits for the answer."""
+        changing = [r.terms for r in self._requests.all() if r.kind is Kind.CHANGE and r.about == interest.id]
+        interest.terms = replace(interest.terms, routing=routing)
+        terms = replace((changing[-1] if changing else None) or interest.terms, routing=routing)
+        number = self._number()
+        frame = terms.frame(number, interest.id)
+        self._ask(Request(number, Kind.CHANGE, interest.id, frame, again=True, terms=terms), None)
 
     def unsubscribe(self, interest: Interest, now: float, *, drain: bool = False, forget: bool = False) -> int:
         """End a subscription; the request. With `drain`, what the broker has queued still comes before the answer."""
@@ -281,7 +290,7 @@ class Wishes:
                 interest.log_lost = False
                 interest.lost(Gap("log_lost"))
             case Kind.CHANGE if interest is not None and request.terms is not None:
-                interest.terms = request.terms
+                interest.terms = replace(request.terms, routing=interest.terms.routing)
             case Kind.UNSUBSCRIBE if interest is not None:
                 self.end(interest, None)
         self._answer(request, None)

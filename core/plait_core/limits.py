@@ -93,6 +93,13 @@ DIGEST_MAX = 10_000
 WANTS_MAX = 1024
 """Filters that one change of interest adds or removes; more go into the next."""
 
+DEPOSIT_BYTES_MAX = 64 * 1024
+"""Routing keys that one subscription deposits: some six hundred credentials, a millisecond each for a new session."""
+
+DEPOSITS_BYTES_MAX = 256 << 20
+"""Routing keys that one broker holds of its clients, and as much again of other brokers: a hundred thousand
+subscriptions of two dozen credentials."""
+
 MISSING_MAX = 1024
 """Events that one report names as missing; the others are asked for when these have come."""
 

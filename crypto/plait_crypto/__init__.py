@@ -16,7 +16,7 @@ from .keys import PublisherKeys, RoutingKeys, SubscriberKeys
 from .numeric import Numbers
 from .parcels import ParcelReader, ParcelSealer
 from .realm import Realm
-from .routing import Router
+from .routing import Router, deposit
 from .schema import Schema
 from .sealing import Draft, Sealed, Sealer
 from .sessions import SealedMember, SessionSealer
@@ -51,4 +51,5 @@ __all__ = [
     "SubscriberKeys",
     "Texts",
     "Unopenable",
+    "deposit",
 ]

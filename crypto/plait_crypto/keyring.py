@@ -28,6 +28,7 @@ from .keys import SubscriberBox, SubscriberKeys
 from .limits import EPOCH_KEYS_MAX
 from .members import OpenSessions
 from .realm import Realm
+from .routing import deposit
 from .sealing import KEY_BYTES, NONCE, signed_message
 
 PUBLISHERS_MAX: Final = 65_536
@@ -69,6 +70,10 @@ class Keyring:
     def epochs(self) -> set[int]:
         """The epochs that it has keys of."""
         return {keys.epoch for keys in self._keys}
+
+    def deposit(self) -> bytes:
+        """What brokers may test tags with: the routing part of all keys, which opens nothing."""
+        return deposit(self.realm.parameters.groups, [keys.routing() for keys in self._keys])
 
     def knows(self, envelope: bytes) -> bool:
         """Whether an event's session is open here. Others need no session; Unopenable if it is no envelope."""

@@ -1,17 +1,15 @@
 """Parcels: how sealed events travel as payloads. Each brings the opening of its session, so that a reader who comes in
 the middle can begin, and nothing has to be asked for or sent again; whoever knows the session skips it.
-
-    version, length of the opening, opening, envelope of a session's member
+`plait_core.sealed` has the form.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from struct import Struct
-from typing import Final
 
 from plait_core import Attributes, Randomness
+from plait_core.sealed import PARCEL_HEAD, PARCEL_VERSION, opening_of
 
 from .contents import Opened
 from .envelope import MEMBER, SESSION_BYTES, kind_of
@@ -20,9 +18,6 @@ from .keyring import Keyring
 from .limits import SESSIONS_OPENED_MAX, SESSIONS_SEALED_MAX
 from .sealing import Draft
 from .sessions import SessionSealer, session_name
-
-VERSION: Final = 1
-_HEAD: Final = Struct(">BI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +29,16 @@ class Parcel:
 
     def encode(self) -> bytes:
         """The payload that travels."""
-        return b"".join([_HEAD.pack(VERSION, len(self.opening)), self.opening, self.envelope])
+        return b"".join([PARCEL_HEAD.pack(PARCEL_VERSION, len(self.opening)), self.opening, self.envelope])
 
     @classmethod
     def decode(cls, payload: bytes) -> Parcel:
         """What `encode` wrote, or Unopenable."""
-        if len(payload) < _HEAD.size:
+        opening = opening_of(payload)
+        if opening is None:
             raise Unopenable
-        version, size = _HEAD.unpack_from(payload)
-        found = cls(payload[_HEAD.size : _HEAD.size + size], payload[_HEAD.size + size :])
-        if version != VERSION or len(found.opening) != size or kind_of(found.envelope) != MEMBER:
+        found = cls(opening, payload[PARCEL_HEAD.size + len(opening) :])
+        if kind_of(found.envelope) != MEMBER:
             raise Unopenable
         return found
 

@@ -1,96 +1,121 @@
 """Routing sealed events by their tags (thesis 5.6.4): what a broker does with the routing keys of subscriptions.
 
-A tag is tested by one pairing, and what it comes to is kept: all events of a session have the capsule of its opening,
-so steady traffic costs no pairing. A broker learns which subscriptions an event matches, and nothing that is hidden.
+A broker is of no realm: it has an event's opening, and what subscriptions have deposited. It learns which of them an
+event fits, and nothing that is hidden. A tag is tested by one pairing; what comes of it is kept, and whoever asks keeps
+what came of an opening, which all events of a session share: so steady traffic costs no pairing.
+
+    deposit    for each epoch and grant: length, routing keys
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Final
 
-from .envelope import EVENT, MEMBER, OPENING, Envelope, Member, kind_of
+from plait_core.limits import DEPOSIT_BYTES_MAX
+from plait_core.sealed import Fit
+
+from .envelope import OPENING, REALM_BYTES, Envelope
 from .errors import KeyInvalid, Unopenable
-from .hazmat import Capsule, Rejected, Scheme
-from .hazmat.backend import G2
+from .hazmat import Groups, tag_of
+from .hazmat.backend import G1, G2, PointInvalid
 from .keys import RoutingKeys
-from .limits import SESSIONS_ROUTED_MAX, TAGS_KEPT
-from .realm import Realm
-from .sessions import session_name
+from .limits import DEPOSITS_KEPT, TAGS_KEPT
+
+_LENGTH: Final = Struct(">I")
 
 
-@dataclass(frozen=True, slots=True)
-class Routable:
-    """What of a sealed event routing looks at."""
+def deposit(groups: Groups, keys: Iterable[RoutingKeys]) -> bytes:
+    """What a subscription leaves with brokers, newest epochs first; none when that would be too long.
 
-    epoch: int
-    capsule: Capsule
+    Brokers then send what is in the clear as it is asked for, and the subscriber decides about the rest.
+    """
+    encoded = [each.encode(groups) for each in sorted(keys, key=lambda each: -each.epoch)]
+    found = b"".join(_LENGTH.pack(len(each)) + each for each in encoded)
+    return found if len(found) <= DEPOSIT_BYTES_MAX else b""
+
+
+def deposited(groups: Groups, found: bytes) -> tuple[RoutingKeys, ...]:
+    """What `deposit` made, or KeyInvalid."""
+    keys, at = [], 0
+    while at < len(found):
+        if len(found) - at < _LENGTH.size:
+            raise KeyInvalid("a deposit that ends too early")
+        (size,) = _LENGTH.unpack_from(found, at)
+        at += _LENGTH.size
+        keys.append(RoutingKeys.decode(groups, found[at : at + size]))
+        at += size
+    return tuple(keys)
 
 
 class Router:
     """Tests tags, and remembers what came out. Not for several threads at once."""
 
-    def __init__(self, realm: Realm) -> None:
-        self._realm = realm
-        self._scheme = Scheme(realm.parameters, credentials_kept=1)
-        self._sessions: OrderedDict[bytes, Routable] = OrderedDict()
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._deposits: OrderedDict[bytes, tuple[RoutingKeys, ...]] = OrderedDict()
         self._tags: OrderedDict[tuple[bytes, bytes], bytes] = OrderedDict()
         self.pairings = 0
         """How many tests were computed and not remembered."""
 
-    def learn(self, opening: bytes) -> bytes:
-        """Remember a session's capsule; its name. Unopenable if it is no opening of this realm."""
-        if kind_of(opening) != OPENING:
+    def test(self, opening: bytes, deposits: Sequence[bytes]) -> list[Fit]:
+        """For each deposit, whether it fits the events of a session. Unopenable if the opening is none."""
+        envelope = Envelope.decode(opening)
+        if envelope.head.kind != OPENING:
             raise Unopenable
-        name = session_name(opening)
-        self._sessions[name] = self._routable(Envelope.decode(opening))
-        self._sessions.move_to_end(name)
-        if len(self._sessions) > SESSIONS_ROUTED_MAX:
-            self._sessions.popitem(last=False)
-        return name
+        rows: dict[int, G1] = {}
+        return [self._fit(envelope, each, rows) for each in deposits]
 
-    def read(self, envelope: bytes) -> Routable | None:
-        """What to route an event by; None if it is of a session that is not known. Unopenable if it is no envelope."""
-        if kind_of(envelope) == MEMBER:
-            return self._sessions.get(Member.decode(envelope).head.session)
-        if kind_of(envelope) != EVENT:
-            raise Unopenable
-        return self._routable(Envelope.decode(envelope))
-
-    def matches(self, keys: RoutingKeys, event: Routable) -> bool:
-        """Whether a subscription with these routing keys is to have the event. Unopenable if a part is no point."""
-        if keys.realm != self._realm.digest or any(len(box) != len(event.capsule.shape) for box in keys.boxes):
-            raise KeyInvalid("routing keys of another realm")
-        if keys.epoch != event.epoch:
-            return False
-        return any(
+    def _fit(self, envelope: Envelope, found: bytes, rows: dict[int, G1]) -> Fit:
+        head, shape = envelope.head, envelope.capsule.shape
+        mine = [
+            each for each in self._keys(found) if each.epoch == head.epoch and each.realm[:REALM_BYTES] == head.realm
+        ]
+        if not mine or any(len(box) != len(shape) for each in mine for box in each.boxes):
+            return Fit.UNTOLD
+        matching = any(
             all(
-                any(self._fits(event.capsule, row, credential.place, s3) for credential, s3 in candidates)
+                any(self._holds(envelope, rows, row, credential.place, s3) for credential, s3 in candidates)
                 for row, candidates in enumerate(box)
             )
-            for box in keys.boxes
+            for each in mine
+            for box in each.boxes
         )
+        return Fit.FITS if matching else Fit.OTHER
 
-    def _fits(self, capsule: Capsule, row: int, place: int, s3: G2) -> bool:
+    def _holds(self, envelope: Envelope, rows: dict[int, G1], row: int, place: int, s3: G2) -> bool:
+        capsule = envelope.capsule
         if not place:
             return True
-        return place < capsule.shape[row] and self._tag(capsule.ct(row), s3) == capsule.tag(row, place)
+        return place < capsule.shape[row] and self._tag(capsule.ct(row), rows, row, s3) == capsule.tag(row, place)
 
-    def _tag(self, ct: bytes, s3: G2) -> bytes:
-        key = (ct, self._realm.parameters.groups.g2.encode(s3))
+    def _tag(self, ct: bytes, rows: dict[int, G1], row: int, s3: G2) -> bytes:
+        key = (ct, self._groups.g2.encode(s3))
         tag = self._tags.get(key)
         if tag is None:
-            try:
-                tag = self._scheme.tag(ct, s3)
-            except Rejected:
-                raise Unopenable from None
+            if row not in rows:
+                try:
+                    rows[row] = self._groups.g1.decode(ct)
+                except PointInvalid:
+                    raise Unopenable from None
+            tag = tag_of(self._groups, rows[row], s3)
             self.pairings += 1
             self._tags[key] = tag
             if len(self._tags) > TAGS_KEPT:
                 self._tags.popitem(last=False)
         return tag
 
-    def _routable(self, envelope: Envelope) -> Routable:
-        if envelope.head.realm != self._realm.mark or envelope.capsule.shape != self._realm.schema.shape:
-            raise Unopenable
-        return Routable(envelope.head.epoch, envelope.capsule)
+    def _keys(self, found: bytes) -> tuple[RoutingKeys, ...]:
+        """What a subscription has deposited; nothing if it cannot be read, which is its own loss."""
+        keys = self._deposits.get(found)
+        if keys is None:
+            try:
+                keys = deposited(self._groups, found)
+            except KeyInvalid:
+                keys = ()
+            self._deposits[found] = keys
+            if len(self._deposits) > DEPOSITS_KEPT:
+                self._deposits.popitem(last=False)
+        return keys

@@ -98,6 +98,10 @@ class SubscriberRing(_Ring[SubscriberKeys]):
         super().__init__(realm, now_us, randomness, "plait-unsealing")
         self._keyring = Keyring(realm)
         self._parcels = ParcelReader(self._keyring)
+        self.deposit = b""
+        """Routing keys for brokers, which then send what these keys open and little else; they open nothing."""
+        self.watchers: list[Callable[[], None]] = []
+        """Called, in the loop, when there are other keys."""
 
     async def open(self, clear: Attributes, payload: bytes, bound: bytes = b"") -> Opened:
         """The event, or Unopenable."""
@@ -108,7 +112,14 @@ class SubscriberRing(_Ring[SubscriberKeys]):
     def _open(self, clear: Attributes, payload: bytes, bound: bytes) -> Opened:
         return self._parcels.open(clear, payload, now_us=self._now_us(), randomness=self._randomness, bound=bound)
 
+    async def add(self, keys: SubscriberKeys) -> None:
+        """Use these keys too, in their epoch."""
+        await super().add(keys)
+        for told in list(self.watchers):
+            told()
+
     def _add(self, keys: SubscriberKeys) -> None:
         self._keyring.forget(self._now_us())
         self._keyring.add(keys)
         self._parcels.renewed()
+        self.deposit = self._keyring.deposit()

@@ -9,15 +9,12 @@ from sealed_world import HOUR_US, World, areas, quotes
 
 from plait_core import parse
 from plait_crypto import (
-    Draft,
     KeyInvalid,
     KeyRefused,
     Keyring,
     PublisherKeys,
-    Router,
     RoutingKeys,
     SealInvalid,
-    SessionSealer,
     SubscriberKeys,
     Unopenable,
 )
@@ -104,11 +101,11 @@ def test_keys_survive_their_encoding_and_still_work(world: World) -> None:
     assert PublisherKeys.decode(groups, issued.encode(groups)).encode(groups) == issued.encode(groups)
     publisher.add(PublisherKeys.decode(groups, issued.encode(groups)))
     keys = world.keys(FILTER)
-    ring, router = Keyring(world.realm), Router(world.realm)
+    ring = Keyring(world.realm)
     ring.add(SubscriberKeys.decode(groups, keys.encode(groups)))
     routing = RoutingKeys.decode(groups, keys.routing().encode(groups))
+    assert routing.encode(groups) == keys.routing().encode(groups)
     sealed = world.seal(publisher, {"area": 99, "location": "Paris"})
-    assert router.matches(routing, router.read(sealed.envelope) or pytest.fail("an event is routable"))
     assert world.open(ring, sealed).grant == 1
 
 
@@ -170,89 +167,3 @@ def test_a_keyring_is_bounded_and_forgets(world: World, monkeypatch: pytest.Monk
     ring.forget(25 * HOUR_US)
     world.now_us = 25 * HOUR_US
     ring.add(world.keys("true"))
-
-
-# --- routing ----------------------------------------------------------------------------------------------------------
-
-
-def test_tags_route_what_keys_open_and_open_nothing(world: World) -> None:
-    router, publisher = Router(world.realm), world.publisher()
-    keys = [world.keys(filter) for filter in (FILTER, "location == 'Paris'", "area >= 64", "true")]
-    routing = [each.routing() for each in keys]
-    for sequence, (area, location) in enumerate([(3, "London"), (99, "Paris"), (70, "Paris"), (20, "London")], 1):
-        sealed = world.seal(publisher, {"area": area, "location": location}, sequence)
-        event = router.read(sealed.envelope)
-        assert event is not None
-        expected = [
-            (area < 16 and location == "London") or area == 99,
-            location == "Paris",
-            area >= 64,
-            True,
-        ]
-        assert [router.matches(each, event) for each in routing] == expected
-    with pytest.raises(KeyInvalid):
-        SubscriberKeys.decode(world.groups, routing[0].encode(world.groups))
-    assert all(not credential.label for box in routing[0].boxes for row in box for credential, _ in row)
-
-
-def test_steady_traffic_costs_no_pairing(world: World) -> None:
-    router, sessions = Router(world.realm), SessionSealer(world.publisher())
-    routing = [world.keys(filter).routing() for filter in (FILTER, "location == 'Paris'", "true")]
-
-    def sealed(count: int, start: int) -> list[bytes]:
-        drafts = [Draft({"area": 99, "location": "Paris"}, b"", start + k) for k in range(count)]
-        members = sessions.seal(drafts, now_us=world.now_us, randomness=world.rng)
-        return [member.envelope for member in members]
-
-    (first,) = sealed(1, 1)
-    assert router.read(first) is None
-    router.learn(sessions.openings()[0])
-    found = []
-    for envelope in [first, *sealed(20, 2)]:
-        event = router.read(envelope)
-        assert event is not None
-        found.append([router.matches(keys, event) for keys in routing])
-        if envelope is first:
-            before = router.pairings
-    assert found == [[True, True, True]] * 21
-    assert 0 < before == router.pairings
-
-
-def test_a_router_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait_crypto.routing.TAGS_KEPT", 2)
-    monkeypatch.setattr("plait_crypto.routing.SESSIONS_ROUTED_MAX", 1)
-    router, sessions = Router(world.realm), SessionSealer(world.publisher())
-    for area in (1, 2, 3):
-        sessions.seal([Draft({"area": area, "location": "Paris"})], now_us=world.now_us, randomness=world.rng)
-    for opening in sessions.openings():
-        router.learn(opening)
-    assert len(router._sessions) == 1
-    for area in (1, 2, 3):
-        event = router.read(world.seal(world.publisher(), {"area": area, "location": "Paris"}, area).envelope)
-        assert event is not None
-        router.matches(world.keys("area < 16 and location == 'Paris'").routing(), event)
-    assert len(router._tags) == 2
-
-
-def test_what_a_router_cannot_read_is_unopenable(world: World) -> None:
-    router, sealed = Router(world.realm), world.seal(world.publisher(), {"area": 1, "location": "Paris"})
-    other = World.of(quotes())
-    for wrong in (b"", b"\1\1", sealed.envelope[:-600], other.seal(other.publisher(), {"side": "buy"}).envelope):
-        with pytest.raises(Unopenable):
-            router.read(wrong)
-    with pytest.raises(Unopenable):
-        router.learn(sealed.envelope)
-    opening = SessionSealer(world.publisher())
-    opening.seal([Draft({"area": 1, "location": "Paris"})], now_us=world.now_us, randomness=world.rng)
-    with pytest.raises(Unopenable):
-        router.read(opening.openings()[0])
-    event = router.read(sealed.envelope)
-    assert event is not None
-    with pytest.raises(KeyInvalid):
-        router.matches(other.keys("true").routing(), event)
-    broken = bytearray(sealed.envelope)
-    broken[45 + 80 : 45 + 128] = b"\xc0" + bytes(47)
-    event = router.read(bytes(broken))
-    assert event is not None
-    with pytest.raises(Unopenable):
-        router.matches(world.keys("area < 16").routing(), event)

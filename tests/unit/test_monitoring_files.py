@@ -41,6 +41,7 @@ async def test_queries_ask_for_what_there_is(tmp_path: Path) -> None:
 
 def test_every_drop_is_either_a_loss_or_asked_for() -> None:
     asked_for = {"duplicate", "stale", "expired", "not_allowed", "draining", "unmatched", "late", "forbidden"}
+    asked_for |= {"bad_tags"}
     assert set(LOST.split("|")) | asked_for == set(DropReason)
     assert not set(LOST.split("|")) & asked_for
 

@@ -121,6 +121,8 @@ def _matches(filter: Filter, frame: EventFrame) -> Json:
 def fate_of(broker: Broker, party: Subscription | Durable, known: Remembered, now: float) -> Json:
     """What became here of an event for a subscription whose filter is true of it."""
     id, memory = known.frame.id, broker.explaining.memory
+    if party.routing and not broker.fits(known.frame, party.routing):
+        return {"state": "other_tags"}
     if party.since > known.at:
         return {"state": "not_yet", "by_s": round(party.since - known.at, 6)}
     for drop in memory.drops(id):

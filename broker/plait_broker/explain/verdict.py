@@ -71,6 +71,8 @@ def _at_home(home: Json, broker: str) -> dict[str, Any]:
             return _verdict("waiting", f"it waits at {broker}: {WAITS.get(reason, reason)}", matches, fate)
         case "stored":
             return _verdict("stored", f"it is in the log of {broker}: {fate.get('reason', '')}", matches, fate)
+        case "other_tags":
+            return _other_tags(matches)
         case "not_yet":
             return _not_yet(fate.get("by_s"), broker, matches)
     return _verdict("unknown", f"{broker} does not say what became of it", matches, fate)
@@ -112,6 +114,10 @@ def _not_yet(by_s: object, where: str, matches: Json) -> dict[str, Any]:
     return _verdict(
         "not_subscribed_yet", f"it was matched at {where} before the subscription was known there{by}", matches
     )
+
+
+def _other_tags(matches: Json) -> dict[str, Any]:
+    return _verdict("not_for_its_keys", "it is sealed, and its tags do not fit the keys of the subscription", matches)
 
 
 def _verdict(

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
+from plait_core.sealed import Fit
 from plait_core.wire.session_frames import Code
 
 from ..access import Caller
 from ..broker import Broker
 from ..log.event_log import EventLog
-from ..outputs import Close, Dial, Fetch, LinkId, LogRecord, Output, Persist, Send
+from ..outputs import Close, Dial, Fetch, LinkId, LogRecord, Output, Persist, Probe, Send
 from .connection import Connection
+from .probes import Probes
 
 NO_LOG: Final = "this broker keeps no log (start it with --data DIR)"
 
@@ -35,6 +38,7 @@ class BrokerDriver:
     def __init__(self, broker: Broker, event_log: EventLog | None) -> None:
         self.broker = broker
         self._log = event_log
+        self._probes = Probes(self._probed_elsewhere)
         self._loop = asyncio.get_running_loop()
         self._connections: dict[LinkId, Connection] = {}
         self._links = 0
@@ -77,6 +81,7 @@ class BrokerDriver:
             self.changed.clear()
             await self.changed.wait()
         self._stopped = True
+        await asyncio.to_thread(self._probes.close)
         if self._timer is not None:
             self._timer.cancel()
 
@@ -182,6 +187,8 @@ class BrokerDriver:
                 self._persist(output)
             case Fetch():
                 self._fetch(output)
+            case Probe():
+                self._probes.test(output)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -204,7 +211,7 @@ class BrokerDriver:
             finally:
                 self._flush()
 
-    # --- the log ------------------------------------------------------------------------------------------------------
+    # --- what runs elsewhere: the log, tests of tags ------------------------------------------------------------------
 
     def _persist(self, persist: Persist) -> None:
         if self._log is None:
@@ -225,6 +232,16 @@ class BrokerDriver:
     def _fetched_elsewhere(self, ticket: int, records: list[LogRecord], lost: bool, error: str | None) -> None:
         """In the log's thread."""
         self._loop.call_soon_threadsafe(self._fetched, ticket, records, lost, error)
+
+    def _probed_elsewhere(self, ticket: int, fits: Sequence[Fit] | None) -> None:
+        """In a thread that tests tags."""
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            self._loop.call_soon_threadsafe(self._probed, ticket, fits)
+
+    def _probed(self, ticket: int, fits: Sequence[Fit] | None) -> None:
+        if not self._stopped:
+            self.broker.probed(ticket, fits, monotonic())
+            self._schedule_flush()
 
     def _persisted(self, ticket: int, error: str | None) -> None:
         if not self._stopped:

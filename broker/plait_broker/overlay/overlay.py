@@ -197,9 +197,9 @@ class Overlay:
         self._unsettled.pop(number, None)
         self._say_offer(number, "")
 
-    def want(self, number: int, filter: Filter) -> None:
+    def want(self, number: int, filter: Filter, deposit: bytes = b"") -> None:
         """A client subscribes: `installed` will say when that is known everywhere."""
-        self.wanting.add(number, filter)
+        self.wanting.add(number, filter, deposit)
 
     def unwant(self, number: int) -> None:
         """It does so no more."""

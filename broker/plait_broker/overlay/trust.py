@@ -177,7 +177,8 @@ def _told(errand: Errand) -> bytes:
 
 
 def _wanted(want: Want) -> bytes:
-    return bytes(pack(("Want", want.source, want.whole, want.added, want.filters, want.removed, want.more)))
+    said = (want.source, want.whole, want.added, want.filters, want.removed, want.more, want.routing)
+    return bytes(pack(("Want", *said)))
 
 
 def _numbers(*numbers: int) -> bytes:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from plait_core.filters import Filter, parse
+from plait_core.limits import DEPOSITS_BYTES_MAX
 from plait_core.matching import Index
 from plait_core.wire import EventFrame
 from plait_core.wire.overlay_frames import Want
@@ -41,6 +43,9 @@ class Wanted:
         self._index = new_index()
         self._home_of: dict[int, int] = {}
         self._handles = 0
+        self.deposits: dict[int, bytes] = {}
+        """By handle, the routing keys that came with a filter."""
+        self._deposits_bytes = 0
 
     def __len__(self) -> int:
         return len(self._home_of)
@@ -63,8 +68,9 @@ class Wanted:
             home.stale += home.handles.values()
             home.handles.clear()
             home.filters.clear()
-        for number, filter in zip(want.added, filters, strict=True):
-            self._keep(want.source, home, number, filter)
+        routing = want.routing or repeat(b"")
+        for number, filter, deposit in zip(want.added, filters, routing, strict=False):
+            self._keep(want.source, home, number, filter, deposit)
         for number in want.removed:
             self._drop(home, number)
         if not want.more:
@@ -85,9 +91,15 @@ class Wanted:
         }
         return {source: filters for source, filters in meeting.items() if filters}
 
-    def match(self, frame: EventFrame) -> list[int]:
-        """The brokers that an event must reach."""
+    def asking(self, frame: EventFrame) -> list[bytes]:
+        """What came with the filters that match a sealed event."""
+        return [self.deposits[handle] for handle in self._index.match_frame(frame) if handle in self.deposits]
+
+    def match(self, frame: EventFrame, fits: Callable[[bytes], bool] | None = None) -> list[int]:
+        """The brokers that an event must reach. `fits`: of a sealed event, whether its tags fit a deposit."""
         found = self._index.match_frame(frame)
+        if fits is not None:
+            found = [handle for handle in found if handle not in self.deposits or fits(self.deposits[handle])]
         if not found:
             return []
         home_of = self._home_of
@@ -116,15 +128,18 @@ class Wanted:
 
     def _drop_stale(self, home: Home) -> None:
         for handle in home.stale:
-            self._index.remove(handle)
-            del self._home_of[handle]
+            self._forget(handle)
         home.stale.clear()
 
-    def _keep(self, source: int, home: Home, number: int, filter: Filter) -> None:
+    def _keep(self, source: int, home: Home, number: int, filter: Filter, deposit: bytes) -> None:
+        """Deposits beyond what may be held are as none: more is sent than is wanted, and nothing less."""
         self._drop(home, number)
         self._handles += 1
         self._index.add(self._handles, filter)
         self._home_of[self._handles] = source
+        if deposit and self._deposits_bytes + len(deposit) <= DEPOSITS_BYTES_MAX:
+            self.deposits[self._handles] = deposit
+            self._deposits_bytes += len(deposit)
         home.handles[number] = self._handles
         home.filters[number] = filter
 
@@ -132,5 +147,9 @@ class Wanted:
         handle = home.handles.pop(number, None)
         if handle is not None:
             del home.filters[number]
-            self._index.remove(handle)
-            del self._home_of[handle]
+            self._forget(handle)
+
+    def _forget(self, handle: int) -> None:
+        self._index.remove(handle)
+        del self._home_of[handle]
+        self._deposits_bytes -= len(self.deposits.pop(handle, b""))

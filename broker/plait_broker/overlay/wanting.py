@@ -29,7 +29,7 @@ CHANGES_MAX: Final = 64
 """Changes that one broker has not heard of; beyond it, it is told everything instead."""
 
 WANT_TEXTS_BYTES_MAX: Final = FRAME_BYTES_MAX // 2
-"""Filters' texts in one frame; the rest of it is room for numbers."""
+"""Filters' texts, and what comes with them, in one frame; the rest of it is room for numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,11 @@ class Change:
     """The fingerprint of the offers that it was made from."""
     more: bool = False
     """Whether the rest of the whole follows."""
+    routing: tuple[bytes, ...] = ()
+    """What comes with each filter; () for nothing with any."""
 
 
-_Saying: TypeAlias = tuple[bool, tuple[int, ...], tuple[str, ...], tuple[int, ...], bool]
+_Saying: TypeAlias = tuple[bool, tuple[int, ...], tuple[str, ...], tuple[int, ...], bool, tuple[bytes, ...]]
 """What a frame says, whoever it is for."""
 
 
@@ -110,9 +112,9 @@ class Wanting:
 
     # --- what our clients want ----------------------------------------------------------------------------------------
 
-    def add(self, number: int, filter: Filter) -> None:
+    def add(self, number: int, filter: Filter, deposit: bytes = b"") -> None:
         """A client subscribed; `installed` will name it."""
-        self._export(*self._exports.add(number, filter))
+        self._export(*self._exports.add(number, filter, deposit))
         self._installing[number] = None
 
     def remove(self, number: int) -> None:
@@ -211,13 +213,13 @@ class Wanting:
                 continue
             desk.again_at = now + desk.again_s
             for change in changes:
-                what = (change.whole, change.added, change.filters, change.removed, change.more)
+                what = (change.whole, change.added, change.filters, change.removed, change.more, change.routing)
                 alike.setdefault(what, []).append((root, change.version, change.offers))
         self._look_installed(reaches)
         wants = []
         for what, named in alike.items():
             to, versions, offers = zip(*named, strict=True)
-            wants.append(Want(to, self._me, versions, offers, *what))
+            wants.append(Want(to, self._me, versions, offers, *what[:-1], routing=what[-1]))
         return wants
 
     def tries(self, root: int) -> int:
@@ -317,10 +319,11 @@ class Wanting:
         parts: list[list[int]] = [[]]
         size = 0
         for number in numbers:
-            size += len(self._exports[number].text.encode())
+            own = len(self._exports[number].text.encode()) + len(self._exports.deposit(number))
+            size += own
             if len(parts[-1]) == WANTS_MAX or (parts[-1] and size > WANT_TEXTS_BYTES_MAX):
                 parts.append([])
-                size = len(self._exports[number].text.encode())
+                size = own
             parts[-1].append(number)
         return parts
 
@@ -345,7 +348,11 @@ class Wanting:
         if last:
             desk.offers_told = desk.offers
         filters = tuple(self._exports[number].text for number in added)
-        desk.unheard.append(Change(desk.version, whole, tuple(added), filters, tuple(removed), desk.offers_told, more))
+        deposits = tuple(self._exports.deposit(number) for number in added)
+        routing = deposits if any(deposits) else ()
+        desk.unheard.append(
+            Change(desk.version, whole, tuple(added), filters, tuple(removed), desk.offers_told, more, routing)
+        )
         for number in added:
             desk.told[number] = desk.version
         for number in removed:

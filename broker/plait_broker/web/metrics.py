@@ -19,6 +19,7 @@ from plait_core.wire.session_frames import Code
 
 from ..histograms import DelayHistogram
 from ..reasons import DropReason
+from ..tags import OUTCOMES
 from .families import counter, counters, gauge, histogram
 from .overlay_metrics import overlay_metrics
 
@@ -136,6 +137,7 @@ def _counted(broker: Broker) -> Iterator[Metric]:
     yield counters("plait_faults", "Connections closed because of what they sent, by fault.", "fault",
                    list(FrameFault), told.faults)  # fmt: skip
     yield counters("plait_rejected", "Connections and requests refused, by code.", "code", list(Code), told.rejected)
+    yield counters("plait_tags", "Tests of sealed events' tags, and what came of them.", "outcome", OUTCOMES, told.tags)
 
 
 def _held(broker: Broker) -> Iterator[Metric]:

@@ -85,6 +85,7 @@ _REASONS: Final = (
     "",
     *("duplicate", "stale", "expired", "not_allowed", "invalid", "durability", "draining", "unmatched"),
     *("late", "outbox_items", "outbox_bytes", "forbidden", "gone", "unreachable", "overlay_full", "retention"),
+    "bad_tags",
 )
 """By code. Only ever appended to: what was written keeps its meaning."""
 _REASON_CODES: Final = {reason: code for code, reason in enumerate(_REASONS)}

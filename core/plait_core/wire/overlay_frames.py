@@ -12,6 +12,7 @@ from typing import Annotated, Final, TypeAlias
 from ..limits import (
     ADDRESS_TEXT_MAX,
     BROKERS_MAX,
+    DEPOSIT_BYTES_MAX,
     DIGEST_MAX,
     FILTER_TEXT_MAX,
     FRAME_BYTES_MAX,
@@ -25,6 +26,7 @@ from .schema import U64, AtMost, Between, ControlFrame, control
 
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 FilterText: TypeAlias = Annotated[str, AtMost(FILTER_TEXT_MAX)]
+Deposit: TypeAlias = Annotated[bytes, AtMost(DEPOSIT_BYTES_MAX)]
 Key: TypeAlias = Annotated[bytes, AtMost(64)]
 ROUTE_MAX: Final = 64
 """Brokers on a detour."""
@@ -121,8 +123,12 @@ class Want(ControlFrame):
     hops: Annotated[int, Between(0, 255)] = 0
     proofs: Annotated[tuple[Proof, ...], AtMost(BROKERS_MAX)] = ()
     """For each of `to`, that its source says this to it."""
+    routing: Annotated[tuple[Deposit, ...], AtMost(WANTS_MAX)] = ()
+    """For each filter, what was deposited with it to test the tags of sealed events with; () for none of them."""
 
     def problem(self) -> str:
+        if self.routing and len(self.routing) != len(self.filters):
+            return "a deposit for each filter, or none"
         if not len(self.to) == len(self.versions) == len(self.offers) or len(self.added) != len(self.filters):
             return "a version and a fingerprint for each broker, a filter for each number"
         if self.proofs and len(self.proofs) != len(self.to):

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
-from ..limits import ACKNOWLEDGED_MAX, BROKERS_MAX, CLOSE_TEXT_MAX, FILTER_TEXT_MAX, NAME_BYTES_MAX
+from ..limits import ACKNOWLEDGED_MAX, BROKERS_MAX, CLOSE_TEXT_MAX, DEPOSIT_BYTES_MAX, FILTER_TEXT_MAX, NAME_BYTES_MAX
 from .schema import U64, AtMost, Between, ControlFrame, control
 
 U32: TypeAlias = Annotated[int, Between(0, 2**32 - 1)]
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 FilterText: TypeAlias = Annotated[str, AtMost(FILTER_TEXT_MAX)]
+Deposit: TypeAlias = Annotated[bytes, AtMost(DEPOSIT_BYTES_MAX)]
 Sentence: TypeAlias = Annotated[str, AtMost(CLOSE_TEXT_MAX)]
 Numbers: TypeAlias = Annotated[tuple[U64, ...], AtMost(ACKNOWLEDGED_MAX)]
 
@@ -119,6 +120,8 @@ class Subscribe(ControlFrame):
     """The name under which the broker keeps its place across restarts of either; empty for none."""
     start: Start = Start.NEW
     start_at: U64 = 0
+    routing: Deposit = b""
+    """Of sealed events, the keys to test tags with, beside the filter on what is in the clear; they open nothing."""
 
 
 @control(0x23)

@@ -9,7 +9,7 @@ from .backend import ORDER, Groups, PointInvalid
 from .capsule import Capsule, Shape
 from .issuing import PublisherPair, SubscriberPart, SubscriberSet, issue_publisher_pair, issue_subscriber_set
 from .parameters import MasterSecret, Parameters, set_up
-from .scheme import Rejected, Scheme, SignatureInvalid
+from .scheme import Rejected, Scheme, SignatureInvalid, tag_of
 
 __all__ = [
     "ORDER",
@@ -29,4 +29,5 @@ __all__ = [
     "issue_publisher_pair",
     "issue_subscriber_set",
     "set_up",
+    "tag_of",
 ]

@@ -20,7 +20,7 @@ from typing import Final
 
 from plait_core import Randomness
 
-from .backend import G1, G1_BYTES, G2, G2_BYTES, ORDER
+from .backend import G1, G1_BYTES, G2, G2_BYTES, ORDER, Groups
 from .capsule import SEED_BYTES, TAG_BYTES, Capsule
 from .combs import ByteTables, Comb, columns
 from .hashing import derive, digest, exponent
@@ -123,7 +123,7 @@ class Scheme:
         h_power = self._h.power(digits)
         encode = self.groups.g1.encode
         parts = [encode(each.part(b_i, digits)) for each in credentials]
-        tags = [self._tag_bytes(self.groups.gt.encode(each.tag_base(h_power, digits))) for each in credentials[1:]]
+        tags = [tag_bytes(self.groups.gt.encode(each.tag_base(h_power, digits))) for each in credentials[1:]]
         return [encode(self._g.power(digits)), *parts, *tags]
 
     def _made_again(self, seed: bytes, context: bytes, identities: Sequence[bytes]) -> list[G1]:
@@ -150,10 +150,7 @@ class Scheme:
 
     def tag(self, ct: bytes, s3: G2) -> bytes:
         """The tag that a row with this CT_i has where the credential of `s3` is, or Rejected."""
-        return self._tag_bytes(self.groups.gt.encode(self.groups.pair([(self._decode(ct), s3)])))
-
-    def _tag_bytes(self, encoded: bytes) -> bytes:
-        return digest(b"H4", encoded)[:TAG_BYTES]
+        return tag_of(self.groups, self._decode(ct), s3)
 
     # --- signatures ---------------------------------------------------------------------------------------------------
 
@@ -212,6 +209,16 @@ class Scheme:
             return self.groups.g1.decode(encoded)
         except ValueError:
             raise Rejected("a part of a capsule that is no point") from None
+
+
+def tag_of(groups: Groups, ct: G1, s3: G2) -> bytes:
+    """The tag that a row with this CT_i has where the credential of `s3` is. Needs no parameters: brokers have none."""
+    return tag_bytes(groups.gt.encode(groups.pair([(ct, s3)])))
+
+
+def tag_bytes(encoded: bytes) -> bytes:
+    """H4."""
+    return digest(b"H4", encoded)[:TAG_BYTES]
 
 
 def _xor(a: bytes, b: bytes) -> bytes:

@@ -12,7 +12,8 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from plait_broker import Broker, BrokerSettings, Caller, OpenGate
-from plait_broker.outputs import Close, Persist, Send
+from plait_broker.outputs import Close, Persist, Probe, Send
+from plait_broker.probing import Prober
 from plait_core import Event
 from plait_core.wire import (
     VERSION_MAX,
@@ -77,6 +78,8 @@ class Joined:
     ) -> None:
         self.timeline = Timeline()
         self.rng = Random(f"joined/{seed}")
+        self.probe_s: float | None = 0.005
+        """What testing an event's tags takes; None: it never ends."""
         self.wires: list[Wire] = []
         self._wire_of: dict[tuple[int, int], Wire] = {}
         count = 1 + max((max(ends) for ends in delays_s), default=0)
@@ -145,6 +148,9 @@ class BrokerFace(Face):
         self.name = name
         named = replace(settings, name=name)
         self.broker = Broker(named, world.rng, OpenGate(), now=world.now, wall_us=CALENDAR_US)
+        self._prober = Prober()
+        self.probes: list[Probe] = []
+        """What was tested here."""
         self._due = float("inf")
         self.act()
 
@@ -165,7 +171,19 @@ class BrokerFace(Face):
                 self.world.hang_up(self.world.wires[output.link], by=self)
             elif isinstance(output, Persist):
                 self.broker.persisted(output.ticket, None, self.world.now)
+            elif isinstance(output, Probe):
+                self._probe(output)
         self._wake()
+
+    def _probe(self, probe: Probe) -> None:
+        """Test tags, which takes a while."""
+        self.probes.append(probe)
+        if self.world.probe_s is not None:
+            self.world.timeline.after(self.world.probe_s, lambda: self._probed(probe))
+
+    def _probed(self, probe: Probe) -> None:
+        self.broker.probed(probe.ticket, self._prober.fits(probe), self.world.now)
+        self.act()
 
     def _wake(self) -> None:
         due = max(self.broker.next_deadline(), self.world.now) + 1e-6

@@ -1,0 +1,142 @@
+"""Routing by tags: deposits fit the sessions that their keys open, in any realm, and nothing else comes of them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from sealed_world import HOUR_US, World, areas, quotes
+
+from plait_core.limits import DEPOSIT_BYTES_MAX
+from plait_core.sealed import Fit, opening_of
+from plait_crypto import (
+    Draft,
+    KeyInvalid,
+    ParcelSealer,
+    Router,
+    RoutingKeys,
+    SessionSealer,
+    SubscriberKeys,
+    Unopenable,
+    deposit,
+)
+
+FILTER = "area < 16 and location == 'London' or area == 99"
+FITS, OTHER, UNTOLD = Fit.FITS, Fit.OTHER, Fit.UNTOLD
+
+
+@pytest.fixture
+def world() -> World:
+    return World.of(areas())
+
+
+def opening(world: World, **attributes: object) -> bytes:
+    sessions = SessionSealer(world.publisher())
+    sessions.seal([Draft(attributes)], now_us=world.now_us, randomness=world.rng)  # type: ignore[arg-type]
+    return sessions.openings()[0]
+
+
+def deposits(world: World, *filters: str) -> list[bytes]:
+    return [deposit(world.groups, [world.keys(filter).routing()]) for filter in filters]
+
+
+def test_deposits_fit_what_keys_open(world: World) -> None:
+    router = Router(world.groups)
+    mine = deposits(world, FILTER, "location == 'Paris'", "area >= 64", "true")
+    for area, location in [(3, "London"), (99, "Paris"), (70, "Paris"), (20, "London")]:
+        expected = [
+            (area < 16 and location == "London") or area == 99,
+            location == "Paris",
+            area >= 64,
+            True,
+        ]
+        found = router.test(opening(world, area=area, location=location), mine)
+        assert found == [FITS if each else OTHER for each in expected]
+
+
+def test_a_deposit_opens_nothing(world: World) -> None:
+    routing = world.keys(FILTER).routing()
+    with pytest.raises(KeyInvalid):
+        SubscriberKeys.decode(world.groups, routing.encode(world.groups))
+    assert all(not credential.label for box in routing.boxes for row in box for credential, _ in row)
+
+
+def test_what_was_tested_is_remembered(world: World) -> None:
+    router, mine = Router(world.groups), deposits(world, FILTER, "location == 'Paris'")
+    one = opening(world, area=99, location="Paris")
+    assert router.test(one, mine) == [FITS, FITS]
+    before = router.pairings
+    assert router.test(one, mine) == [FITS, FITS]
+    assert 0 < before == router.pairings
+
+
+def test_subscriptions_with_a_credential_in_common_share_its_test(world: World) -> None:
+    router = Router(world.groups)
+    mine = deposits(world, "location == 'Paris'", "area >= 64 and location == 'Paris'", "location == 'Paris'")
+    router.test(opening(world, area=3, location="Paris"), mine[:1])
+    assert router.pairings == 1
+    router.test(opening(world, area=3, location="Paris"), mine)
+    assert router.pairings == 3, "another opening: one for the place, one for the area"
+
+
+def test_keys_of_another_epoch_realm_or_shape_say_nothing(world: World) -> None:
+    router, now = Router(world.groups), opening(world, area=3, location="Paris")
+    other = World.of(quotes())
+    assert router.test(now, deposits(other, "side == 'buy'")) == [UNTOLD]
+    claimed = RoutingKeys(world.realm.digest, 0, other.keys("side == 'buy'").routing().boxes)
+    assert router.test(now, [deposit(world.groups, [claimed])]) == [UNTOLD]
+    (today,) = deposits(world, "area == 5")
+    assert router.test(now, [today]) == [OTHER]
+    keys = [world.keys("area == 5").routing()]
+    world.now_us += 24 * HOUR_US
+    tomorrow = opening(world, area=5, location="Paris")
+    assert router.test(tomorrow, [today]) == [UNTOLD]
+    both = deposit(world.groups, [*keys, world.keys("area == 5").routing()])
+    assert router.test(tomorrow, [both]) == [FITS]
+    assert router.test(now, [both]) == [OTHER]
+
+
+def test_a_deposit_that_cannot_be_read_says_nothing(world: World) -> None:
+    router, now = Router(world.groups), opening(world, area=3, location="Paris")
+    (whole,) = deposits(world, "area == 5")
+    rng = Random(3)
+    for length in range(1, len(whole), 37):
+        assert router.test(now, [whole[:length]]) == [UNTOLD]
+    for _ in range(100):
+        changed = bytearray(whole)
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+        assert router.test(now, [bytes(changed)])[0] in (UNTOLD, OTHER)
+
+
+def test_what_is_no_opening_is_unopenable(world: World) -> None:
+    router, (mine,) = Router(world.groups), deposits(world, "area == 5")
+    whole = opening(world, area=5, location="Paris")
+    sealed = world.seal(world.publisher(), {"area": 5, "location": "Paris"})
+    off_curve = bytearray(whole)
+    at = whole.index(b"\2") and 42 + 1 + 2 + 80
+    off_curve[at : at + 48] = b"\xc0" + bytes(47)
+    for wrong in (b"", b"\1\1", whole[:-600], sealed.envelope, bytes(off_curve)):
+        with pytest.raises(Unopenable):
+            router.test(wrong, [mine])
+
+
+def test_a_router_and_a_deposit_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait_crypto.routing.TAGS_KEPT", 2)
+    monkeypatch.setattr("plait_crypto.routing.DEPOSITS_KEPT", 2)
+    router = Router(world.groups)
+    for area in (1, 2, 3):
+        router.test(opening(world, area=area, location="Paris"), deposits(world, f"area == {area}"))
+    assert (len(router._tags), len(router._deposits)) == (2, 2)
+    keys = world.keys("area == 5").routing()
+    assert deposit(world.groups, [keys])
+    assert not deposit(world.groups, [keys] * (DEPOSIT_BYTES_MAX // 100)), "brokers go by what is in the clear then"
+
+
+def test_a_parcel_shows_its_opening(world: World) -> None:
+    sessions = SessionSealer(world.publisher())
+    _, payload = ParcelSealer(sessions).seal(
+        Draft({"area": 3, "location": "Paris"}), now_us=world.now_us, randomness=world.rng
+    )
+    assert opening_of(payload) == sessions.openings()[0]
+    for wrong in (b"", payload[:4], payload[:100], b"\2" + payload[1:], b"\1" + bytes(4) + payload):
+        assert opening_of(wrong) is None
