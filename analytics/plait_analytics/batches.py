@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from plait_core.telemetry import RECORD_BYTES, SEGMENT_HEADER_BYTES, Kind, record_dtype
+from plait_core.telemetry import RECORD_BYTES, SEGMENT_HEADER_BYTES, record_dtype
 
-from .counts import counted
+from .counts import buckets_of, counted, merged_batch
 from .inventory import SegmentFile
 
 BATCH_RECORDS: Final = 65_536
@@ -22,6 +22,9 @@ BATCH_RECORDS: Final = 65_536
 
 COUNTED_RECORDS: Final = 1 << 15
 """2 MiB counted at once: what a core's own cache holds."""
+
+HELD_ROWS_MAX: Final = 1 << 17
+"""Rows of counts that a worker holds back to add up."""
 
 _LONG: Final = {"ts_us", "published_us", "publisher", "sequence", "subject", "delay_us", "bound_us", "bytes", "items"}
 _RENAMED: Final = {"size": "bytes", "count": "items"}
@@ -75,18 +78,30 @@ def packed(slices: Sequence[Slice], parts: int) -> list[list[Slice]]:
 def read_slices(slices: Iterable[Slice], columns: Iterable[str] = COLUMNS) -> Iterator[pa.RecordBatch]:
     """The records, batch by batch."""
     schema = pa.schema([SCHEMA.field(name) for name in columns])
-    for records, broker in _chunks(slices, BATCH_RECORDS):
+    for records, broker in chunks(slices, BATCH_RECORDS):
         yield batch_of(records, broker, schema)
 
 
 def read_counts(slices: Iterable[Slice], window_us: int) -> Iterator[pa.RecordBatch]:
-    """The records counted, batch by batch."""
-    for records, broker in _chunks(slices, COUNTED_RECORDS):
-        yield counted(records, broker, buckets_of(records), window_us)
+    """The records counted: a chunk, then chunks together, so that few rows leave the worker."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for records, broker in chunks(slices, COUNTED_RECORDS):
+        for batch in counted(records, broker, window_us):
+            held.append(batch)
+            rows += batch.num_rows
+        if rows > HELD_ROWS_MAX:
+            held = [merged_batch(held)]
+            if held[0].num_rows > HELD_ROWS_MAX // 2:
+                yield from held
+                held = []
+            rows = sum(batch.num_rows for batch in held)
+    if held:
+        yield merged_batch(held)
 
 
-def _chunks(slices: Iterable[Slice], most: int) -> Iterator[tuple[np.ndarray, int]]:
-    """A segment that its broker has deleted meanwhile has none any more."""
+def chunks(slices: Iterable[Slice], most: int) -> Iterator[tuple[np.ndarray, int]]:
+    """Records as they lie in files. A segment that its broker has deleted meanwhile has none any more."""
     for piece in slices:
         offset = SEGMENT_HEADER_BYTES + piece.first * RECORD_BYTES
         dtype = record_dtype(piece.version)
@@ -105,20 +120,10 @@ def batch_of(records: np.ndarray, broker: int, schema: pa.Schema = SCHEMA) -> pa
         if field.name == "broker":
             column = np.full(len(records), np.uint64(broker).astype(np.int64))
         elif field.name == "bucket":
-            column = buckets_of(records)
+            column = buckets_of(records["kind"], records["delay_us"], records["count"])
         else:
             column = records[_FIELDS.get(field.name, field.name)]
             column = column.view(np.int64) if column.dtype == np.uint64 else column
         kind = np.int64 if field.type == pa.int64() else np.int32
         arrays.append(pa.array(np.ascontiguousarray(column, dtype=kind)))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def buckets_of(records: np.ndarray) -> np.ndarray:
-    """Of each record's delay; of a match, of the time for one of its events."""
-    delays = records["delay_us"].astype(np.int64)
-    matches = records["kind"] == int(Kind.MATCH)
-    if matches.any():
-        delays[matches] //= np.maximum(records["count"][matches], 1)
-    found: np.ndarray = np.floor(8 * np.log2(np.maximum(delays, 1))).astype(np.int32)
-    return found

@@ -1,4 +1,6 @@
-"""`plait analyze`: tables of what the telemetry in some directories says, as Parquet, and a short report of them.
+"""`plait analyze batch`: tables of what the telemetry in some directories says, as Parquet, and a short report of them.
+
+`plait analyze` is the group: without the name of another command, what follows is for `batch`.
 
 Exit codes: 0 done, 1 it cannot be done, 2 wrong use. Segments that are left out are named on stderr and change no code.
 """
@@ -11,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 import pyarrow as pa
@@ -20,14 +22,38 @@ from plait_core import PlaitError
 
 from .inventory import Inventory, take_inventory
 from .lake import Lake
+from .live_command import live, prepare
 from .report import report
+from .showing import show
 from .table import WINDOW_US
+from .telling import fail, progress, spark_missing
 
 FINDINGS_SHOWN: Final = 20
 """Files that are left out, by name; of more only how many."""
 
 
-@click.command("analyze", short_help="Analyse recorded telemetry.")
+class _Analyses(click.Group):
+    """Its first command is the one that is meant when none is named."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands:
+            args = ["batch", *args]
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
+            args = ["batch", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("analyze", cls=_Analyses, short_help="Analyse recorded telemetry.")
+def analyze() -> None:
+    """Analyse what brokers have recorded by --telemetry DIR. `plait analyze DIR` is `plait analyze batch DIR`."""
+
+
+@analyze.command("batch", short_help="All that is recorded, at once.")
 @click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
 @click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Keep the tables here; without it nowhere.")
@@ -35,7 +61,7 @@ FINDINGS_SHOWN: Final = 20
               metavar="S", help="Seconds that one row covers.")  # fmt: skip
 @click.option("--master", metavar="URL", help="Spark's: local[2,4] unless told otherwise, spark://..., k8s://...")
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
-def analyze(
+def batch(
     directories: tuple[Path, ...], engine: str, out: Path | None, window_s: int, master: str | None, as_json: bool
 ) -> None:
     """Analyse what brokers have recorded by --telemetry DIR. Brokers may go on writing meanwhile.
@@ -48,14 +74,14 @@ def analyze(
     inventory = take_inventory(directories)
     _tell_findings(inventory)
     if not inventory.records:
-        _fail("there are no records there", "start brokers with --telemetry DIR, and give DIR")
+        fail("there are no records there", "start brokers with --telemetry DIR, and give DIR")
     try:
         lake = Lake(out) if out is not None else None
         if lake is not None and lake.holds(inventory, window_us):
-            _progress(f"{out} has the tables of these {inventory.records:,} records already")
+            progress(f"{out} has the tables of these {inventory.records:,} records already")
             tables = _kept(lake)
         else:
-            _progress(f"{inventory.records:,} records in {len(inventory.segments):,} segments, by {engine}")
+            progress(f"{inventory.records:,} records in {len(inventory.segments):,} segments, by {engine}")
             computed = _computed(inventory, engine, window_us, master)
             if lake is not None:
                 lake.write(computed, inventory, engine, window_us)
@@ -63,16 +89,16 @@ def analyze(
             else:
                 tables = _presented(computed)
     except PlaitError as error:
-        _fail(error.message, error.hint)
+        fail(error.message, error.hint)
     except OSError as error:
-        _fail(f"the tables cannot be written: {error.strerror}", "give another --out")
+        fail(f"the tables cannot be written: {error.strerror}", "give another --out")
     facts = report(tables)
     if as_json:
         print(json.dumps(facts))
     else:
         for line in facts["lines"]:
             print(line)
-    _progress(f"done in {monotonic() - began:.1f} s")
+    progress(f"done in {monotonic() - began:.1f} s")
 
 
 def _computed(inventory: Inventory, engine: str, window_us: int, master: str | None) -> Mapping[str, pa.Table]:
@@ -82,17 +108,12 @@ def _computed(inventory: Inventory, engine: str, window_us: int, master: str | N
 
             return by_duckdb(inventory, window_us=window_us, spill=Path(scratch))
         try:
-            from .spark_engine import LOCAL, session
             from .spark_engine import compute as by_spark
+            from .spark_session import LOCAL, session
         except ImportError as error:
-            hint = 'pip install "plait-analytics[spark]" (in the repository: make setup-analytics), or --engine duckdb'
-            raise SparkMissing(f"Spark is not installed: {error}", hint=hint) from None
+            raise spark_missing(error, "or --engine duckdb") from None
         with session(master or LOCAL, scratch=Path(scratch)) as spark:
             return by_spark(spark, inventory, window_us=window_us)
-
-
-class SparkMissing(PlaitError):
-    """The engine that is asked for is not here."""
 
 
 def _kept(lake: Lake) -> dict[str, pa.Table]:
@@ -114,10 +135,6 @@ def _tell_findings(inventory: Inventory) -> None:
         print(f"left out: {len(inventory.findings) - FINDINGS_SHOWN:,} more files", file=sys.stderr)
 
 
-def _progress(text: str) -> None:
-    print(f"plait analyze: {text}", file=sys.stderr, flush=True)
-
-
-def _fail(message: str, hint: str) -> NoReturn:
-    print(f"plait analyze: {message}" + (f" ({hint})" if hint else ""), file=sys.stderr)
-    raise SystemExit(1)
+analyze.add_command(live)
+analyze.add_command(prepare)
+analyze.add_command(show)

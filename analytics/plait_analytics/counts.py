@@ -1,18 +1,19 @@
 """Records counted: one row for each window, broker, kind, thing and bucket, with sums, least and greatest values.
 
 This is the one pass over all records: all tables but those of single events follow from its rows, which are a
-thousand times fewer. Rows with one key add up to one row (`merged`), over batches, workers, segments and windows; so
+thousand times fewer. Rows with one key add up to one row (`MERGING`), over batches, workers, segments and windows; so
 roll-ups are made of roll-ups. `counted` makes them in a worker by numpy, `COUNTING` is the same in SQL.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from plait_core.telemetry import LATE, TO_BROKER, Kind, record_dtype
+from plait_core.telemetry import LATE, TO_BROKER, Kind
 
 from .portable import POSTPONED
 
@@ -42,7 +43,7 @@ COLUMNS: Final = {
     "expected": "what they expect",
     "delay_us": "sum, of records",
     "bound_us": "sum, of records",
-    "busy": "records with bytes",
+    "busy": "samples with bytes",
     "bounded": "weight of those with a bound",
     "delay_min": "least",
     "bound_min": f"least of those with one, else {NONE}",
@@ -53,6 +54,14 @@ _NARROW: Final = {"kind", "reason", "marks", "bucket"}
 SCHEMA: Final = pa.schema(
     [(name, pa.int32() if name in _NARROW else pa.int64()) for name in (*KEY, *SUMS, *LEAST, *MOST)]
 )
+
+_VALUES: Final = (*SUMS, *LEAST, *MOST)
+_RARE: Final = int(Kind.LINK)
+"""From this kind on records are samples, a few a second; before it they are of events."""
+_OF_RARE: Final = (
+    "bound_us", "busy", "delay_min", "delay_max", "bytes_max", "items_max", "expected_max", "subject_max"
+)  # fmt: skip
+"""Values that only samples have: nothing asks for them of events."""
 
 _SOURCES: Final = {
     "weight": "weight", "bytes": "bytes * weight", "items": "items * weight", "expected": "expected * weight",
@@ -72,6 +81,10 @@ def _aggregates(sources: dict[str, str]) -> str:
     return ", ".join(terms)
 
 
+_SOURCES_SAMPLED: Final = {
+    name: f"case when kind >= {_RARE} then {source} else 0 end" if name in _OF_RARE else source
+    for name, source in _SOURCES.items()
+}
 _IN: Final = {kinds: f"kind in ({', '.join(map(str, kinds))})" for kinds in (_BUCKETED, _MATCHED)}
 
 COUNTING: Final = f"""
@@ -82,7 +95,7 @@ select ts_us - ts_us % {POSTPONED} as window_us, broker, kind,
   case when {_IN[_BUCKETED]} then bucket
     when {_IN[_MATCHED]} then (case when expected > 0 then 1 else 0 end) + (case when items > 0 then 2 else 0 end)
     else 0 end as bucket,
-  {_aggregates(_SOURCES)}
+  {_aggregates(_SOURCES_SAMPLED)}
 from records group by 1, 2, 3, 4, 5, 6, 7"""
 """Of the view `records`, whatever has it."""
 
@@ -93,58 +106,114 @@ from counts group by 1, 2, 3, 4, 5, 6, 7"""
 """Of `counts`, to counts of windows that are as wide or wider, and each key once."""
 
 
-def counted(records: np.ndarray, broker: int, buckets: np.ndarray, window_us: int) -> pa.RecordBatch:
-    """Counts of some records of one broker. Rows whose keys hash alike may come apart into several, which add up."""
-    assert len(records)
-    column = {name: _wide(records[name]) for name in record_dtype().names or () if name not in _UNUSED}
-    kind = records["kind"]
-    window = column["ts_us"] - column["ts_us"] % window_us
-    entity = np.where(kind == int(Kind.PUBLISH), column["publisher"], column["subject"])
-    entity[(kind == int(Kind.MATCH)) | (kind == int(Kind.QUEUE))] = 0
-    met = (column["expected"] > 0) + 2 * (column["count"] > 0).astype(np.int64)
-    place = np.where(np.isin(kind, _BUCKETED), buckets, np.where(np.isin(kind, _MATCHED), met, 0))
-    narrow = (place << 24) | (column["reason"] << 16) | ((column["flags"] & _MARKS) << 8) | kind
-    order, starts = _groups(window, entity, narrow)
-    weight = column["weight"]
+def counted(records: np.ndarray, broker: int, window_us: int) -> Iterator[pa.RecordBatch]:
+    """Counts of some records of one broker. Keys may come apart into several rows, which add up."""
+    rare = records["kind"] >= _RARE
+    parts = (records[~rare], records[rare]) if rare.any() else (records,)
+    for part in parts:
+        if len(part):
+            yield _counted(part, broker, window_us)
+
+
+def _counted(records: np.ndarray, broker: int, window_us: int) -> pa.RecordBatch:
+    kind, weight, bound = records["kind"].astype(np.int64), _wide(records["weight"]), _wide(records["bound_us"])
+    rare = bool(kind[0] >= _RARE)
+    time, size, items, expected = (_wide(records[name]) for name in ("ts_us", "size", "count", "expected"))
+    delay, subject = _wide(records["delay_us"]), _wide(records["subject"])
+    whose = np.where(kind == int(Kind.PUBLISH), _wide(records["publisher"]), subject)
+    whose[(kind == int(Kind.MATCH)) | (kind == int(Kind.QUEUE))] = 0
+    marks = _wide(records["flags"]) & _MARKS
+    places = _places(kind, expected, items, delay)
     values = {
-        "records": np.ones(len(records), np.int64), "weight": weight, "bytes": column["size"] * weight,
-        "items": column["count"] * weight, "expected": column["expected"] * weight, "delay_us": column["delay_us"],
-        "bound_us": column["bound_us"], "busy": (column["size"] > 0).astype(np.int64),
-        "bounded": np.where(column["bound_us"] > 0, weight, 0), "delay_min": column["delay_us"],
-        "bound_min": np.where(column["bound_us"] > 0, column["bound_us"], NONE), "delay_max": column["delay_us"],
-        "bound_max": column["bound_us"], "bytes_max": column["size"], "items_max": column["count"],
-        "expected_max": column["expected"], "subject_max": column["subject"], "weight_max": weight,
-        "ts_max": column["ts_us"],
+        "records": np.ones(1, np.int64), "weight": weight, "bytes": size * weight, "items": items * weight,
+        "expected": expected * weight, "delay_us": delay, "bound_us": bound, "busy": (size > 0).astype(np.int64),
+        "bounded": np.where(bound > 0, weight, 0), "delay_min": delay, "delay_max": delay,
+        "bound_min": np.where(bound > 0, bound, NONE), "bound_max": bound, "bytes_max": size, "items_max": items,
+        "expected_max": expected, "subject_max": subject, "weight_max": weight, "ts_max": time,
     }  # fmt: skip
+    if not rare:
+        values |= dict.fromkeys(_OF_RARE, np.zeros(1, np.int64))
+    key = {"window_us": time - time % window_us, "broker": np.full(1, np.uint64(broker).astype(np.int64)),
+           "kind": kind, "entity": whose, "reason": _wide(records["reason"]), "marks": marks,
+           "bucket": places}  # fmt: skip
+    return _summed(key, values, len(records))
+
+
+def _places(kind: np.ndarray, expected: np.ndarray, items: np.ndarray, delay: np.ndarray) -> np.ndarray:
+    """What goes by the name of bucket."""
+    met = np.where(kind <= max(_MATCHED), (expected > 0) + 2 * (items > 0).astype(np.int64), 0)
+    timed = np.isin(kind, _BUCKETED)
+    met[timed] = buckets_of(kind[timed], delay[timed], items[timed])
+    return met
+
+
+def merged_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Counts of the same width added up, before they go anywhere."""
+    whole = pa.Table.from_batches(batches, schema=SCHEMA)
+    column = {name: whole[name].to_numpy().astype(np.int64) for name in SCHEMA.names}
+    return _summed({name: column[name] for name in KEY}, {name: column[name] for name in _VALUES}, whole.num_rows)
+
+
+def _summed(key: dict[str, np.ndarray], values: dict[str, np.ndarray], rows: int) -> pa.RecordBatch:
+    """Sums, least and greatest of values by key. Columns that never change are of length one."""
+    assert rows
+    key, values = ({name: _settled(part) for name, part in given.items()} for given in (key, values))
+    order, starts = _runs([part for part in key.values() if len(part) > 1], rows)
+    lengths = np.diff(starts, append=rows)
     first = order[starts]
-    keys = narrow[first]
-    made = [window[first], np.full(len(first), np.uint64(broker).astype(np.int64)), keys & 0xFF, entity[first],
-            keys >> 16 & 0xFF, keys >> 8 & 0xFF, keys >> 24]  # fmt: skip
-    made += [np.add.reduceat(values[name][order], starts) for name in SUMS]
-    made += [np.minimum.reduceat(values[name][order], starts) for name in LEAST]
-    made += [np.maximum.reduceat(values[name][order], starts) for name in MOST]
-    arrays = [
-        pa.array(part.astype(np.int32) if name in _NARROW else part)
-        for name, part in zip(SCHEMA.names, made, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    made = {name: part[first] if len(part) > 1 else np.repeat(part, len(first)) for name, part in key.items()}
+    for name, part in values.items():
+        if len(part) == 1:
+            made[name] = part * lengths if name in SUMS else np.repeat(part, len(first))
+        elif name in SUMS:
+            running = np.cumsum(part[order])
+            made[name] = np.diff(running[starts + lengths - 1], prepend=0)
+        else:
+            made[name] = (np.minimum if name in LEAST else np.maximum).reduceat(part[order], starts)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(made[field.name].astype(np.int32) if field.name in _NARROW else made[field.name])
+            for field in SCHEMA
+        ],
+        schema=SCHEMA,
+    )
 
 
-_UNUSED: Final = {"published_us", "sequence", "hops", "kind"}
+def _settled(part: np.ndarray) -> np.ndarray:
+    return part[:1] if part[0] == part[-1] and part.min() == part.max() else part
+
+
+def _runs(parts: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """An order in which equal keys are neighbours, and where each run of them begins.
+
+    Sorted are hashes, each with its row's number in its last bits: several times as fast as sorting numbers by hashes.
+    Keys whose hashes are alike may mix, and come apart.
+    """
+    bits = rows.bit_length()
+    mixed = np.zeros(rows, np.uint64)
+    for part in parts:
+        mixed = (mixed ^ part.view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    low = np.uint64((1 << bits) - 1)
+    mixed = np.sort((mixed & ~low) | np.arange(rows, dtype=np.uint64))
+    order = (mixed & low).astype(np.int64)
+    begins = np.zeros(rows, bool)
+    begins[0] = True
+    for part in parts:
+        ordered = part[order]
+        begins[1:] |= ordered[1:] != ordered[:-1]
+    return order, np.flatnonzero(begins)
 
 
 def _wide(column: np.ndarray) -> np.ndarray:
     return column.astype(np.int64) if column.dtype.itemsize < 8 else np.ascontiguousarray(column).view(np.int64)
 
 
-def _groups(window: np.ndarray, entity: np.ndarray, narrow: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An order in which equal keys are neighbours, and where each run of them begins."""
-    with np.errstate(over="ignore"):
-        mixed = (entity ^ (narrow * 0x1E3779B97F4A7C15)) * 0x3F58476D1CE4E5B9 + window
-    order = np.argsort(mixed)
-    starts = np.ones(len(order), bool)
-    starts[1:] = False
-    for part in (mixed, window, entity, narrow):
-        ordered = part[order]
-        starts[1:] |= ordered[1:] != ordered[:-1]
-    return order, np.flatnonzero(starts)
+def buckets_of(kind: np.ndarray, delay_us: np.ndarray, items: np.ndarray) -> np.ndarray:
+    """Of each record's delay; of a match, of the time for one of its events."""
+    delays = delay_us.astype(np.int64)
+    matches = kind == int(Kind.MATCH)
+    if matches.any():
+        delays[matches] //= np.maximum(items[matches], 1)
+    found: np.ndarray = np.floor(8 * np.log2(np.maximum(delays, 1))).astype(np.int32)
+    return found

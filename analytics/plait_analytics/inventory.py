@@ -75,7 +75,7 @@ def take_inventory(directories: Iterable[Path | str], *, verify: bool = True) ->
     best: dict[tuple[int, int, int], SegmentFile] = {}
     for path in sorted(_candidates(directories, found)):
         try:
-            segment = _examine(path, verify=verify)
+            segment = examine(path, verify=verify)
         except SegmentError as error:
             found.findings.append(Finding(path, error.message))
             continue
@@ -102,7 +102,8 @@ def _candidates(directories: Iterable[Path | str], found: Inventory) -> Iterator
             yield from (os.path.join(home, name) for name in names if parse_segment_name(name) is not None)
 
 
-def _examine(path: str, *, verify: bool) -> SegmentFile:
+def examine(path: str, *, verify: bool = True) -> SegmentFile:
+    """A segment as it is now; SegmentError when it cannot be read. `verify`: compare its checksum, if it is sealed."""
     with open(path, "rb") as file:
         header = SegmentHeader.parse(file.read(SEGMENT_HEADER_BYTES))
         if header.version not in SCHEMAS:

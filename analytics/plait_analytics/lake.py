@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from plait_core import PlaitError
 
+from .counts import SCHEMA as COUNTS
 from .inventory import Inventory
 from .pages import column_says, page_of
 from .tables import TABLES
@@ -65,12 +66,17 @@ class Lake:
         manifest = self.manifest()
         if manifest is None or table not in manifest["tables"]:
             raise LakeError(f"there is no table {table} in {self.directory}", hint="plait analyze makes it")
-        files = [pq.read_table(self.directory / name, partitioning=None) for name in manifest["tables"][table]["files"]]
-        return pa.concat_tables(files)
+        return pa.concat_tables([self.read_file(name) for name in manifest["tables"][table]["files"]])
+
+    def read_file(self, name: str) -> pa.Table:
+        """One of its files."""
+        return pq.read_table(self.directory / name, partitioning=None)
 
     def write(self, tables: Mapping[str, pa.Table], inventory: Inventory, engine: str, window_us: int) -> None:
         """Make these the tables that hold, and delete those that did."""
-        self.manifest()  # someone else's directory is not written to
+        known = self.manifest()  # someone else's directory is not written to
+        if known is not None and "live" in known:
+            raise LakeError(f"{self.directory} has tables of a live analysis", hint="give another --out")
         digest = inventory.digest()
         described: dict[str, Any] = {}
         for name, table in tables.items():
@@ -92,7 +98,7 @@ class Lake:
             "left_out": [{"path": found.path, "why": found.why} for found in inventory.findings],
             "tables": described,
         }
-        _replace(self.directory / MANIFEST, json.dumps(manifest, indent=1).encode())
+        replace(self.directory / MANIFEST, json.dumps(manifest, indent=1).encode())
         self._forget(described)
 
     def _write_days(self, name: str, table: pa.Table, file: str) -> list[str]:
@@ -112,7 +118,7 @@ class Lake:
     def _write_page(self, name: str, table: pa.Table, file: str, window_us: int) -> str:
         path = Path(name) / f"{file}.json"
         (self.directory / name).mkdir(parents=True, exist_ok=True)
-        _replace(self.directory / path, page_of(name, table, window_us))
+        replace(self.directory / path, page_of(name, table, window_us))
         return str(path)
 
     def _forget(self, described: Mapping[str, Any]) -> None:
@@ -149,18 +155,27 @@ def presented(name: str, table: pa.Table) -> pa.Table:
     return shown.sort_by([("window" if part == "window_us" else part, "ascending") for part in key])
 
 
+def ids_of(counts: pa.Table) -> pa.Table:
+    """The table `counts` as it was before it was presented: to be added up again."""
+    ids = np.array([int(text, 16) for text in counts["broker"].to_pylist()], np.uint64).view(np.int64)
+    columns = {name: counts[name] for name in COUNTS.names if name in counts.column_names}
+    columns |= {"window_us": counts["window"].cast(pa.int64()), "broker": pa.array(ids)}
+    return pa.table({name: columns[name] for name in COUNTS.names}).cast(COUNTS)
+
+
 def _place(table: str, column: str) -> int:
     """Columns in the order in which the table's text explains them."""
     order = [*TABLES[table].key, *TABLES[table].columns]
     return order.index(column)
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """In one step, and after the data is on the disk."""
+def replace(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Write a file in one step; `sync`: after the data is on the disk."""
     partial = path.with_name(f"{path.name}.partial")
     path.parent.mkdir(parents=True, exist_ok=True)
     with partial.open("wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(partial, path)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from .counts import COLUMNS as KEYS
 from .tables import TABLES
 
 ROWS_MAX: Final = 5_000
@@ -47,7 +48,10 @@ def row_documents(name: str, table: pa.Table) -> list[Mapping[str, Any]]:
 
 def column_says(table: str, field: pa.Field) -> dict[str, str]:
     """What a column is of, and what it says."""
-    return {"type": str(field.type), "says": TABLES[table].columns.get(field.name, "of the key")}
+    return {
+        "type": str(field.type),
+        "says": TABLES[table].columns.get(field.name) or KEYS.get(field.name, "of the key"),
+    }
 
 
 def _plain(value: Any) -> Any:

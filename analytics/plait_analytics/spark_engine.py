@@ -1,18 +1,12 @@
-"""The tables by Spark: in this process's own JVM, or on a cluster by --master.
+"""The tables by Spark: in a JVM of its own, or on a cluster by --master.
 
-`counting` and `events` are pure functions of data frames, whatever these are read from. What Spark does by default
-and should not is set here, each with its reason.
+`counting` and `events` are pure functions of data frames, whatever these are read from.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Final
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -22,53 +16,11 @@ from .counts import MERGING
 from .derived import COUNTED, derive
 from .gaps import GAPS, WITH_GAPS
 from .inventory import Inventory
-from .java import find_java
 from .names import read_names
 from .portable import with_window
 from .spark_source import counts_of, records_of
 from .table import WINDOW_US
 from .tables import TABLES
-
-LOCAL: Final = "local[2,4]"
-"""Two threads; a task that fails is tried four times: plain local[2] gives up at the first."""
-
-
-def settings(master: str, parts: int) -> dict[str, str]:
-    """What a session is told."""
-    local = master.startswith("local")
-    return {
-        "spark.master": master,
-        "spark.app.name": "plait analyze",
-        "spark.driver.memory": "1g",
-        "spark.ui.enabled": "false",  # a port that nobody asked for
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(parts),  # the default of 200 costs fifteen times as much on two cores
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.log.level": "ERROR",
-        **({"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if local else {}),
-    }
-
-
-@contextmanager
-def session(master: str = LOCAL, parts: int = 2, scratch: Path | None = None) -> Iterator[SparkSession]:
-    """A session, ended with its JVM; JavaMissing when there is none to be had."""
-    java_home = find_java()
-    os.environ.setdefault("JAVA_HOME", str(java_home))
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # workers would run whatever python3 is in the path
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder
-    for key, value in settings(master, parts).items():
-        builder = builder.config(key, value)
-    if scratch is not None:
-        builder = builder.config("spark.local.dir", str(scratch)).config("spark.sql.warehouse.dir", str(scratch))
-    spark = builder.getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 def counting(counts: DataFrame, window_us: int = WINDOW_US) -> DataFrame:

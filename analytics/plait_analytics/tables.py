@@ -13,7 +13,7 @@ from typing import Final
 
 from plait_core.telemetry import LATE, TO_BROKER, Kind, reason_code
 
-from .counts import NONE
+from .counts import COLUMNS, KEY, NONE
 from .incidents import INCIDENTS_SQL
 from .journeys import JOURNEYS, UNACCOUNTED
 from .portable import POSTPONED, quantiles, total, with_window
@@ -280,12 +280,20 @@ INCIDENTS: Final = Table(
     },
 )
 
+COUNTS: Final = Table(
+    "counts",
+    "What all the others but those of single events follow from: records by window, kind, thing and bucket, added up.",
+    KEY,
+    "select * from counts",
+    {name: says for name, says in COLUMNS.items() if name not in KEY},
+)
+
 TABLES: Final = MappingProxyType(
     {
         table.name: table
         for table in (
             *(SUBSCRIPTIONS, LINKS, BROKERS, PUBLISHERS, JOURNEYS, UNACCOUNTED),
-            *(FLOWS, SELECTIVITY, SIMILARITY, INCIDENTS, DELAYS),
+            *(FLOWS, SELECTIVITY, SIMILARITY, INCIDENTS, DELAYS, COUNTS),
         )
     }
 )

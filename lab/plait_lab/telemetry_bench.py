@@ -189,10 +189,10 @@ def _by_duckdb(inventory: Inventory, name: str) -> float:
 
 
 def _by_spark(inventory: Inventory) -> dict[str, float]:
-    from plait_analytics import spark_engine
+    from plait_analytics import spark_engine, spark_session
 
     rates = {}
-    with spark_engine.session() as spark:
+    with spark_session.session() as spark:
         for name in MEASURED:
             spark_engine.compute(spark, inventory, only=[name])  # workers and compilers have started
             began = perf_counter()

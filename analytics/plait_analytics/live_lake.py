@@ -1,0 +1,174 @@
+"""Tables that grow: each batch of closed windows adds a file to each, and the manifest says which batches are there.
+
+The manifest is that of `lake.py`, with `live` beside: the last batch, and the query whose batches these are. A batch
+that is there already is not written again. Files of one hour are joined when they have become many.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from .counts import SCHEMA as COUNTS
+from .derived import COUNTED, derive
+from .incidents import HISTORY
+from .lake import FORMAT, MANIFEST, Lake, LakeError, ids_of, presented, replace
+from .pages import ROWS_MAX, column_says, page_of
+from .tables import TABLES
+
+JOINED_FILES: Final = 32
+"""Of one table and hour: beyond it they become one."""
+
+STATUS: Final = "live.json"
+"""How it goes: the last batch, when, and what was counted, late or odd. For health checks: its age says it all."""
+
+ENGINE: Final = "spark-live"
+
+
+class LiveLake:
+    """The tables of one live analysis."""
+
+    def __init__(self, directory: Path, window_us: int) -> None:
+        self._directory = directory
+        self._window_us = window_us
+        self._lake = Lake(directory)
+        self._manifest = self._begun()
+        self._recent = {name: self._tail(name, ROWS_MAX) for name in self._manifest["tables"]}
+        self._history = self._counts_before()
+
+    @property
+    def batch(self) -> int:
+        """The last that is there; -1 before the first."""
+        return int(self._manifest["live"]["batch"])
+
+    def append(self, batch: int, counts: pa.Table, names: pa.Table) -> None:
+        """Add the windows of a batch to all tables, or nothing: what fails half-way is not in the manifest."""
+        query = self._query()
+        known = self._manifest["live"]["query"]
+        if known not in ("", query):
+            raise LakeError(
+                f"the tables in {self._directory} are of another checkpoint",
+                hint="give another --out, or put its checkpoint back",
+            )
+        if batch <= self.batch:
+            return
+        windows = pc.unique(counts["window_us"]).to_pylist()
+        whole = pa.concat_tables([self._history, counts])
+        tables = derive(whole, names, window_us=self._window_us, only=COUNTED)
+        described, stale, recent = {}, [], {}
+        for name, table in tables.items():
+            mine = table.filter(pc.is_in(table["window_us"], pa.array(windows, table["window_us"].type)))
+            shown = presented(name, mine)
+            described[name], gone, recent[name] = self._grown(name, shown, batch)
+            stale += gone
+        manifest = {
+            **self._manifest,
+            "records": self._manifest["records"] + pc.sum(counts["records"]).as_py(),
+            "live": {"batch": batch, "query": query},
+            "tables": described,
+        }
+        replace(self._directory / MANIFEST, json.dumps(manifest, indent=1).encode())
+        self._manifest, self._recent = manifest, recent
+        self._history = _newest_windows(whole, HISTORY)
+        for path in stale:
+            (self._directory / path).unlink(missing_ok=True)
+
+    def seen(self, status: Mapping[str, Any]) -> None:
+        """How it goes."""
+        replace(self._directory / STATUS, json.dumps(dict(status)).encode(), sync=False)
+
+    def _begun(self) -> dict[str, Any]:
+        found = self._lake.manifest()
+        if found is None:
+            return {
+                "format": FORMAT, "digest": "", "engine": ENGINE, "window_us": self._window_us, "records": 0,
+                "segments": 0, "left_out": [], "live": {"batch": -1, "query": ""}, "tables": {},
+            }  # fmt: skip
+        if found.get("engine") != ENGINE or found["window_us"] != self._window_us:
+            raise LakeError(
+                f"the tables in {self._directory} are of another analysis",
+                hint="give another --out, or the --window that they were made with",
+            )
+        return found
+
+    def _query(self) -> str:
+        try:
+            return str(json.loads((self._directory / "checkpoint" / "metadata").read_text())["id"])
+        except (OSError, ValueError, KeyError):
+            return ""
+
+    def _grown(self, name: str, shown: pa.Table, batch: int) -> tuple[dict[str, Any], list[str], pa.Table]:
+        """A table's entry with these rows as well, the files that it no longer names, and its newest rows."""
+        before = self._manifest["tables"].get(name, {"rows": 0, "files": [], "json": None})
+        files, stale = list(before["files"]), [before["json"]] if before["json"] else []
+        hours = pc.strftime(shown["window"], format="date=%Y-%m-%d/hour=%H")
+        for hour in sorted(pc.unique(hours).to_pylist()):
+            part = shown.filter(pc.equal(hours, hour))
+            siblings = [file for file in files if file.startswith(f"{name}/{hour}/")]
+            if len(siblings) >= JOINED_FILES:
+                part = pa.concat_tables([*(self._lake.read_file(file) for file in siblings), part])
+                files = [file for file in files if file not in siblings]
+                stale += siblings
+            path = f"{name}/{hour}/live-{batch:08d}.parquet"
+            replace(self._directory / path, parquet_of(part))
+            files.append(path)
+        unknown = f"{name}/date=none/live.parquet"  # while there are no rows: so that the columns are known
+        if shown.num_rows and unknown in files:
+            files.remove(unknown)
+            stale.append(unknown)
+        elif not files:
+            replace(self._directory / unknown, parquet_of(shown))
+            files.append(unknown)
+        recent = pa.concat_tables([self._recent[name], shown]) if name in self._recent else shown
+        recent = recent.slice(max(0, recent.num_rows - ROWS_MAX))
+        page = f"{name}/live-{batch:08d}.json"
+        replace(self._directory / page, page_of(name, recent, self._window_us), sync=False)
+        entry = {
+            "says": TABLES[name].says,
+            "rows": before["rows"] + shown.num_rows,
+            "columns": {field.name: column_says(name, field) for field in shown.schema},
+            "files": files,
+            "json": page,
+        }
+        return entry, [path for path in stale if path not in (page, *files)], recent
+
+    def _tail(self, name: str, rows: int) -> pa.Table:
+        """The newest rows of a table, in order."""
+        parts: list[pa.Table] = []
+        for file in reversed(self._manifest["tables"][name]["files"]):
+            parts.insert(0, self._lake.read_file(file))
+            if sum(part.num_rows for part in parts) >= rows:
+                break
+        whole = pa.concat_tables(parts)
+        return whole.slice(max(0, whole.num_rows - rows))
+
+    def _counts_before(self) -> pa.Table:
+        """Counts of the last windows: what the next ones are compared with."""
+        files = self._manifest["tables"].get("counts", {"files": []})["files"]
+        if not files:
+            return COUNTS.empty_table()
+        parts: list[pa.Table] = []
+        for file in reversed(files):
+            parts.insert(0, ids_of(self._lake.read_file(file)))
+            if len(set().union(*(pc.unique(part["window_us"]).to_pylist() for part in parts))) > HISTORY:
+                break
+        return _newest_windows(pa.concat_tables(parts), HISTORY)
+
+
+def _newest_windows(counts: pa.Table, windows: int) -> pa.Table:
+    kept = sorted(pc.unique(counts["window_us"]).to_pylist())[-windows:]
+    return counts.filter(pc.greater_equal(counts["window_us"], kept[0])) if kept else counts
+
+
+def parquet_of(table: pa.Table) -> bytes:
+    """A table as a file's bytes."""
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()

@@ -1,0 +1,81 @@
+"""Spark's session and its JVM: what Spark does by default and should not is set here, each with its reason."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from .archive import archive_path, java_options, making
+from .java import find_java
+
+LOCAL: Final = "local[2,4]"
+"""Two threads; a task that fails is tried four times: plain local[2] gives up at the first."""
+
+FAREWELL_S: Final = 30.0
+"""What a JVM has to end, its archive written, before it is killed: one in sixty stayed for minutes."""
+
+
+def settings(master: str, parts: int) -> dict[str, str]:
+    """What a session is told."""
+    local = master.startswith("local")
+    return {
+        "spark.master": master,
+        "spark.app.name": "plait analyze",
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",  # a port that nobody asked for
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(parts),  # the default of 200 costs fifteen times as much on two cores
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.log.level": "ERROR",
+        **({"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if local else {}),
+    }
+
+
+@contextmanager
+def session(
+    master: str = LOCAL, parts: int = 2, scratch: Path | None = None, *, archive: bool = False
+) -> Iterator[SparkSession]:
+    """A session, ended with its JVM; JavaMissing when there is none to be had. `archive`: made at its end."""
+    java_home = find_java()
+    os.environ.setdefault("JAVA_HOME", str(java_home))
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # workers would run whatever python3 is in the path
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder
+    for key, value in settings(master, parts).items():
+        builder = builder.config(key, value)
+    if scratch is not None:
+        builder = builder.config("spark.local.dir", str(scratch)).config("spark.sql.warehouse.dir", str(scratch))
+    kept = archive_path(java_home)
+    builder = builder.config("spark.driver.extraJavaOptions", making(kept) if archive else java_options(kept))
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        gateway = SparkContext._gateway
+        spark.stop()
+        _end(getattr(gateway, "proc", None))
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+def _end(jvm: subprocess.Popen[bytes] | None) -> None:
+    """A JVM ends when its driver's pipe does; one that does not is killed."""
+    if jvm is None:
+        return
+    if jvm.stdin is not None:
+        jvm.stdin.close()
+    try:
+        jvm.wait(FAREWELL_S)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
+        jvm.wait()
