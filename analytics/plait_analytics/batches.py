@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from plait_core.telemetry import RECORD_BYTES, SEGMENT_HEADER_BYTES, record_dtype
 
@@ -26,6 +27,9 @@ COUNTED_RECORDS: Final = 1 << 15
 HELD_ROWS_MAX: Final = 1 << 17
 """Rows of counts that a worker holds back to add up."""
 
+EVER: Final = (-(1 << 63), (1 << 63) - 1)
+"""From when to before when, where nobody says."""
+
 _LONG: Final = {"ts_us", "published_us", "publisher", "sequence", "subject", "delay_us", "bound_us", "bytes", "items"}
 _RENAMED: Final = {"size": "bytes", "count": "items"}
 """What other names SQL has for them."""
@@ -36,17 +40,21 @@ SCHEMA: Final = pa.schema([(name, pa.int64() if name in _LONG or name == "broker
 
 
 class Slice(NamedTuple):
-    """Some records of one segment."""
+    """Some records of one segment, or of one file of compacted ones; of these, those of some time."""
 
     path: str
     broker: int
     version: int
     first: int
     records: int
+    from_us: int = EVER[0]
+    to_us: int = EVER[1]
 
 
-def slices_of(segments: Iterable[SegmentFile], records_max: int = 1 << 20) -> list[Slice]:
-    """All records of these segments."""
+def slices_of(
+    segments: Iterable[SegmentFile], records_max: int = 1 << 20, between: tuple[int, int] = EVER
+) -> list[Slice]:
+    """All records of these segments, of some time."""
     return [
         Slice(
             segment.path,
@@ -54,6 +62,7 @@ def slices_of(segments: Iterable[SegmentFile], records_max: int = 1 << 20) -> li
             segment.header.version,
             first,
             min(records_max, segment.records - first),
+            *between,
         )
         for segment in segments
         for first in range(0, segment.records, records_max)
@@ -103,14 +112,31 @@ def read_counts(slices: Iterable[Slice], window_us: int) -> Iterator[pa.RecordBa
 def chunks(slices: Iterable[Slice], most: int) -> Iterator[tuple[np.ndarray, int]]:
     """Records as they lie in files. A segment that its broker has deleted meanwhile has none any more."""
     for piece in slices:
-        offset = SEGMENT_HEADER_BYTES + piece.first * RECORD_BYTES
-        dtype = record_dtype(piece.version)
         try:
-            records = np.memmap(piece.path, dtype=dtype, mode="r", offset=offset, shape=(piece.records,))
+            records = _compacted(piece) if piece.path.endswith(".parquet") else _mapped(piece)
         except FileNotFoundError:
             continue
         for first in range(0, len(records), most):
-            yield np.asarray(records[first : first + most]), piece.broker
+            chunk = np.asarray(records[first : first + most])
+            if (piece.from_us, piece.to_us) != EVER:
+                chunk = chunk[(chunk["ts_us"] >= piece.from_us) & (chunk["ts_us"] < piece.to_us)]
+            if len(chunk):
+                yield chunk, piece.broker
+
+
+def _mapped(piece: Slice) -> np.ndarray:
+    offset, dtype = SEGMENT_HEADER_BYTES + piece.first * RECORD_BYTES, record_dtype(piece.version)
+    return np.memmap(piece.path, dtype=dtype, mode="r", offset=offset, shape=(piece.records,))
+
+
+def _compacted(piece: Slice) -> np.ndarray:
+    """Records of a file of columns, as they were."""
+    records = np.empty(piece.records, record_dtype(piece.version))
+    with pq.ParquetFile(piece.path) as file:
+        table = file.read(columns=list(records.dtype.names or ()), use_threads=False)
+    for name in table.column_names:
+        records[name] = table[name].to_numpy()[piece.first : piece.first + piece.records]
+    return records
 
 
 def batch_of(records: np.ndarray, broker: int, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:

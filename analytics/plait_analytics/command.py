@@ -11,6 +11,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -20,6 +21,8 @@ import pyarrow as pa
 
 from plait_core import PlaitError
 
+from .batches import EVER
+from .compact_command import compact
 from .inventory import Inventory, take_inventory
 from .lake import Lake
 from .live_command import live, prepare
@@ -30,6 +33,9 @@ from .telling import fail, progress, spark_missing
 
 FINDINGS_SHOWN: Final = 20
 """Files that are left out, by name; of more only how many."""
+
+
+_WHEN: Final = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
 
 
 class _Analyses(click.Group):
@@ -59,11 +65,14 @@ def analyze() -> None:
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Keep the tables here; without it nowhere.")
 @click.option("--window", "window_s", type=click.IntRange(1, 86_400), default=WINDOW_US // 1_000_000, show_default=True,
               metavar="S", help="Seconds that one row covers.")  # fmt: skip
+@click.option("--from", "since", type=_WHEN, help="Only records from then on, UTC.")
+@click.option("--to", "until", type=_WHEN, help="Only records before then; what is under way then is missing.")
 @click.option("--master", metavar="URL", help="Spark's: local[2,4] unless told otherwise, spark://..., k8s://...")
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
 def batch(
-    directories: tuple[Path, ...], engine: str, out: Path | None, window_s: int, master: str | None, as_json: bool
-) -> None:
+    directories: tuple[Path, ...], engine: str, out: Path | None, window_s: int, since: datetime | None,
+    until: datetime | None, master: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Analyse what brokers have recorded by --telemetry DIR. Brokers may go on writing meanwhile.
 
     Give the directory of one broker, or one with those of many anywhere below.
@@ -73,6 +82,8 @@ def batch(
     began, window_us = monotonic(), window_s * 1_000_000
     inventory = take_inventory(directories)
     _tell_findings(inventory)
+    if since is not None or until is not None:
+        inventory.between = (_micros(since, EVER[0]), _micros(until, EVER[1]))
     if not inventory.records:
         fail("there are no records there", "start brokers with --telemetry DIR, and give DIR")
     try:
@@ -99,6 +110,10 @@ def batch(
         for line in facts["lines"]:
             print(line)
     progress(f"done in {monotonic() - began:.1f} s")
+
+
+def _micros(when: datetime | None, otherwise: int) -> int:
+    return otherwise if when is None else round(when.replace(tzinfo=UTC).timestamp()) * 1_000_000
 
 
 def _computed(inventory: Inventory, engine: str, window_us: int, master: str | None) -> Mapping[str, pa.Table]:
@@ -135,6 +150,7 @@ def _tell_findings(inventory: Inventory) -> None:
         print(f"left out: {len(inventory.findings) - FINDINGS_SHOWN:,} more files", file=sys.stderr)
 
 
+analyze.add_command(compact)
 analyze.add_command(live)
 analyze.add_command(prepare)
 analyze.add_command(show)

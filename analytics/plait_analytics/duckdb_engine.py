@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from .batches import SCHEMA, read_slices, slices_of
+from .batches import EVER, SCHEMA, read_slices, slices_of
 from .counts import COUNTING
 from .derived import COUNTED, derive
 from .gaps import GAPS, WITH_GAPS
@@ -28,7 +28,8 @@ def compute(
 ) -> Mapping[str, pa.Table]:
     """The tables of all records of an inventory. `spill`: where what memory does not hold goes."""
     only = list(only)
-    records = pa.RecordBatchReader.from_batches(SCHEMA, read_slices(slices_of(inventory.segments)))
+    slices = slices_of(inventory.segments, between=inventory.between or EVER)
+    records = pa.RecordBatchReader.from_batches(SCHEMA, read_slices(slices))
     with duckdb.connect() as connection:
         if spill is not None:
             connection.execute("set temp_directory = ?", [str(spill)])

@@ -6,12 +6,13 @@ version or a copy of another is left out and reported by name; it never stops th
 
 from __future__ import annotations
 
+import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from plait_core.telemetry import (
     RECORD_BYTES,
@@ -26,15 +27,20 @@ from plait_core.telemetry import (
 CHUNK_BYTES: Final = 1 << 20
 """Read at once while checksums are computed: memory stays small, however large a segment is."""
 
+CATALOGUE: Final = "records.json"
+"""Beside compacted records: which files hold, and which segments are in them."""
+CATALOGUE_FORMAT: Final = 1
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A segment that can be read."""
+    """A segment that can be read; or records of one or several, compacted to Parquet."""
 
     path: str
     header: SegmentHeader
     records: int
     sealed: bool
+    compacted: bool = False
 
     @property
     def identity(self) -> tuple[int, int, int]:
@@ -55,6 +61,8 @@ class Inventory:
     """What there is, in the order of writing."""
 
     segments: list[SegmentFile] = field(default_factory=list)
+    between: tuple[int, int] | None = None
+    """Only records from then to before then, in microseconds."""
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -63,7 +71,7 @@ class Inventory:
 
     def digest(self) -> str:
         """The same for the same records: what was computed from them need not be computed again."""
-        checksum = 0
+        checksum = zlib.crc32(repr(self.between).encode()) if self.between is not None else 0
         for segment in self.segments:
             checksum = zlib.crc32(repr((segment.identity, segment.records)).encode(), checksum)
         return f"{checksum:08x}-{self.records}"
@@ -73,7 +81,13 @@ def take_inventory(directories: Iterable[Path | str], *, verify: bool = True) ->
     """Look through directories and all below them. `verify`: compare sealed segments with their checksums."""
     found = Inventory()
     best: dict[tuple[int, int, int], SegmentFile] = {}
+    compacted: set[tuple[int, int, int]] = set()
     for path in sorted(_candidates(directories, found)):
+        if path.endswith(CATALOGUE):
+            files, inside = _compacted(Path(path).parent)
+            found.segments += files
+            compacted |= inside
+            continue
         try:
             segment = examine(path, verify=verify)
         except SegmentError as error:
@@ -89,7 +103,8 @@ def take_inventory(directories: Iterable[Path | str], *, verify: bool = True) ->
         longer, copy = (segment, known) if segment.records > known.records else (known, segment)
         best[segment.identity] = longer
         found.findings.append(Finding(copy.path, f"it is a copy of {longer.path}"))
-    found.segments = [best[identity] for identity in sorted(best)]
+    found.segments += [best[identity] for identity in sorted(best) if identity not in compacted]
+    found.segments.sort(key=lambda segment: (segment.identity, segment.path))
     return found
 
 
@@ -99,7 +114,39 @@ def _candidates(directories: Iterable[Path | str], found: Inventory) -> Iterator
             found.findings.append(Finding(str(directory), "it is no directory"))
             continue
         for home, _, names in os.walk(directory):
-            yield from (os.path.join(home, name) for name in names if parse_segment_name(name) is not None)
+            yield from (os.path.join(home, name) for name in names if _ours(name))
+
+
+def _ours(name: str) -> bool:
+    return name == CATALOGUE or parse_segment_name(name) is not None
+
+
+def read_catalogue(directory: Path) -> dict[str, Any] | None:
+    """What is compacted there; None where nothing is."""
+    try:
+        found = json.loads((directory / CATALOGUE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    ours = isinstance(found, dict) and found.get("format") == CATALOGUE_FORMAT
+    return found if ours else None
+
+
+def _compacted(directory: Path) -> tuple[list[SegmentFile], set[tuple[int, int, int]]]:
+    """Files of records, and the identities of the segments that are in them."""
+    catalogue = read_catalogue(directory) or {"files": [], "segments": {}}
+    files = [
+        SegmentFile(
+            str(directory / file["path"]),
+            SegmentHeader(int(file["broker"], 16), file["started_us"], file["number"], file["version"]),
+            file["records"], sealed=True, compacted=True,
+        )
+        for file in catalogue["files"]
+    ]  # fmt: skip
+    inside = set()
+    for shard, numbers in catalogue["segments"].items():
+        broker, started_us = int(shard[:16], 16), int(shard[17:])
+        inside |= {(started_us, broker, number) for number in numbers}
+    return files, inside
 
 
 def examine(path: str, *, verify: bool = True) -> SegmentFile:

@@ -8,6 +8,7 @@ or the one before, whenever this one is killed. Readers take files from the mani
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Mapping
@@ -23,7 +24,9 @@ from plait_core import PlaitError
 
 from .counts import SCHEMA as COUNTS
 from .inventory import Inventory
+from .names import read_names
 from .pages import column_says, page_of
+from .summary import SUMMARY, summary_bytes
 from .tables import TABLES
 
 MANIFEST: Final = "manifest.json"
@@ -98,6 +101,9 @@ class Lake:
             "left_out": [{"path": found.path, "why": found.why} for found in inventory.findings],
             "tables": described,
         }
+        if "counts" in tables:
+            short = summary_bytes(tables["counts"].cast(COUNTS), read_names(inventory), window_us)
+            replace(self.directory / SUMMARY, short)
         replace(self.directory / MANIFEST, json.dumps(manifest, indent=1).encode())
         self._forget(described)
 
@@ -153,6 +159,13 @@ def presented(name: str, table: pa.Table) -> pa.Table:
             columns[field.name] = column.cast(pa.string())
     shown = pa.table(columns)
     return shown.sort_by([("window" if part == "window_us" else part, "ascending") for part in key])
+
+
+def parquet_of(table: pa.Table) -> bytes:
+    """A table as a file's bytes."""
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
 
 
 def ids_of(counts: pa.Table) -> pa.Table:

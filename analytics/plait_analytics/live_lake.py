@@ -6,7 +6,6 @@ that is there already is not written again. Files of one hour are joined when th
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,13 +13,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from .counts import SCHEMA as COUNTS
 from .derived import COUNTED, derive
 from .incidents import HISTORY
-from .lake import FORMAT, MANIFEST, Lake, LakeError, ids_of, presented, replace
+from .lake import FORMAT, MANIFEST, Lake, LakeError, ids_of, parquet_of, presented, replace
 from .pages import ROWS_MAX, column_says, page_of
+from .summary import SUMMARY, WINDOWS, summary_bytes
 from .tables import TABLES
 
 JOINED_FILES: Final = 32
@@ -61,7 +60,7 @@ class LiveLake:
             return
         windows = pc.unique(counts["window_us"]).to_pylist()
         whole = pa.concat_tables([self._history, counts])
-        tables = derive(whole, names, window_us=self._window_us, only=COUNTED)
+        tables = derive(_newest_windows(whole, HISTORY + len(windows)), names, window_us=self._window_us, only=COUNTED)
         described, stale, recent = {}, [], {}
         for name, table in tables.items():
             mine = table.filter(pc.is_in(table["window_us"], pa.array(windows, table["window_us"].type)))
@@ -74,9 +73,10 @@ class LiveLake:
             "live": {"batch": batch, "query": query},
             "tables": described,
         }
+        replace(self._directory / SUMMARY, summary_bytes(whole, names, self._window_us), sync=False)
         replace(self._directory / MANIFEST, json.dumps(manifest, indent=1).encode())
         self._manifest, self._recent = manifest, recent
-        self._history = _newest_windows(whole, HISTORY)
+        self._history = _newest_windows(whole, WINDOWS)
         for path in stale:
             (self._directory / path).unlink(missing_ok=True)
 
@@ -157,18 +157,11 @@ class LiveLake:
         parts: list[pa.Table] = []
         for file in reversed(files):
             parts.insert(0, ids_of(self._lake.read_file(file)))
-            if len(set().union(*(pc.unique(part["window_us"]).to_pylist() for part in parts))) > HISTORY:
+            if len(set().union(*(pc.unique(part["window_us"]).to_pylist() for part in parts))) > WINDOWS:
                 break
-        return _newest_windows(pa.concat_tables(parts), HISTORY)
+        return _newest_windows(pa.concat_tables(parts), WINDOWS)
 
 
 def _newest_windows(counts: pa.Table, windows: int) -> pa.Table:
     kept = sorted(pc.unique(counts["window_us"]).to_pylist())[-windows:]
     return counts.filter(pc.greater_equal(counts["window_us"], kept[0])) if kept else counts
-
-
-def parquet_of(table: pa.Table) -> bytes:
-    """A table as a file's bytes."""
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
-    return buffer.getvalue()

@@ -29,6 +29,8 @@ def read_names(inventory: Inventory) -> pa.Table:
     found: dict[tuple[str, int, int], dict[str, Any]] = {}
     files: dict[Path, int] = {}
     for segment in inventory.segments:
+        if segment.compacted:
+            continue
         files[Path(segment.path).parent / f"{segment.header.started_us:016d}.names.jsonl"] = segment.header.broker
     for path, broker in files.items():
         try:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from .batches import COLUMNS, slices_of
+from .batches import COLUMNS, EVER, slices_of
 from .counts import MERGING
 from .derived import COUNTED, derive
 from .gaps import GAPS, WITH_GAPS
@@ -46,7 +46,7 @@ def compute(
     parts: int = 2,
 ) -> Mapping[str, pa.Table]:
     """The tables of all records of an inventory. They are small, so they come to the driver; records never do."""
-    only, slices = list(only), slices_of(inventory.segments)
+    only, slices = list(only), slices_of(inventory.segments, between=inventory.between or EVER)
     tables: dict[str, pa.Table] = {}
     for name in only:
         if TABLES[name].of == "records":

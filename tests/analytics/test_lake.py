@@ -42,7 +42,7 @@ def files(directory: Path) -> set[str]:
 def named(directory: Path) -> set[str]:
     manifest = json.loads((directory / "manifest.json").read_text())
     tables = manifest["tables"].values()
-    return {"manifest.json", *(file for table in tables for file in (*table["files"], table["json"]))}
+    return {"manifest.json", "summary.json", *(file for table in tables for file in (*table["files"], table["json"]))}
 
 
 def test_the_manifest_names_all_there_is_and_says_what_it_means(home: Path, tmp_path: Path) -> None:
