@@ -112,6 +112,12 @@ class Event(Mapping[str, Value]):
         return self._arrival[0].priority
 
     @property
+    def lifetime_left(self) -> float | None:
+        """Seconds for which it was still worth delivering when it arrived; None when that has no end."""
+        frame = self._arrival[0]
+        return (frame.lifetime_us - frame.delay_us) / 1_000_000 if frame.lifetime_us else None
+
+    @property
     def headers(self) -> dict[str, str]:
         """Text for applications, never routed on."""
         return self._arrival[0].headers()

@@ -34,6 +34,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "route": "Show where events that match a filter go, and why.",
         "trace": "Publish a marked event and show every step that it takes.",
         "why": "Say why an event was, or was not, delivered to a subscription.",
+        "bridge": "Carry events between brokers and a group without brokers.",
     },
     "Try and measure": {
         "demo": "See it work: the main job, with a link slowed and a broker killed.",

@@ -1,0 +1,97 @@
+"""Real brokers and real peers, joined by real bridges: events cross once, in both directions, and bridges may die."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import plait
+
+PATIENCE_S = 90.0
+
+
+@asynccontextmanager
+async def process(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """`plait ...` until the end of the block, and the line that it says when it is ready."""
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "plait", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert running.stdout is not None
+    try:
+        yield running, (await running.stdout.readline()).decode()
+    finally:
+        if running.returncode is None:
+            running.kill()
+        await running.wait()
+        running._transport.close()  # type: ignore[attr-defined]  # or its pipes wait for the garbage collector
+
+
+class Ear:
+    """What one subscription has heard, by event."""
+
+    def __init__(self, subscription: plait.Subscription[plait.Event]) -> None:
+        self.heard: Counter[int] = Counter()
+        self._changed = asyncio.Condition()
+        self.task = asyncio.create_task(self._listen(subscription))
+
+    async def _listen(self, subscription: plait.Subscription[plait.Event]) -> None:
+        async for event in subscription:
+            async with self._changed:
+                self.heard[int(str(event["x"]))] += 1
+                self._changed.notify_all()
+
+    async def has(self, events: range) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: set(events) <= set(self.heard))
+
+
+async def test_two_bridges_carry_everything_once_and_one_of_them_dies() -> None:
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
+        _, line = await stack.enter_async_context(process("broker", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"))
+        url = f"plait://{dict(word.split('=') for word in line.split()[1:])['listen']}"
+        broker = await stack.enter_async_context(plait.connect(url))
+        peer = await stack.enter_async_context(plait.peer(group="joined", timeout=PATIENCE_S))
+        across = ("bridge", "--url", url, "--join", peer.address, "--group", "joined")
+        bridges = [await stack.enter_async_context(process(*across)) for _ in range(2)]
+        assert all(line.startswith("ready listen=") for _, line in bridges)
+        ears = [Ear(await stack.enter_async_context(client.subscribe("x >= 0"))) for client in (broker, peer)]
+
+        async def publish(events: range) -> None:
+            for x in events:
+                await (broker if x % 2 else peer).publish({"x": x})
+                await asyncio.sleep(0.001)
+
+        await publish(range(300))
+        for ear in ears:
+            await ear.has(range(300))
+        # The eldest carries: it goes, and what is published from then on waits until the other one takes over.
+        bridges[0][0].kill()
+        await bridges[0][0].wait()
+        await publish(range(300, 600))
+        for ear in ears:
+            await ear.has(range(600))
+        assert all(set(ear.heard.values()) == {1} for ear in ears), "nothing twice, and nothing came back"
+        for ear in ears:
+            ear.task.cancel()
+
+
+async def test_a_bridge_carries_what_it_is_told_to() -> None:
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
+        _, line = await stack.enter_async_context(process("broker", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"))
+        url = f"plait://{dict(word.split('=') for word in line.split()[1:])['listen']}"
+        broker = await stack.enter_async_context(plait.connect(url))
+        peer = await stack.enter_async_context(plait.peer(timeout=PATIENCE_S))
+        across = ("bridge", "--url", url, "--join", peer.address, "--to-peers", "x > 10", "--to-brokers", "false")
+        await stack.enter_async_context(process(*across))
+        events = await stack.enter_async_context(peer.subscribe("has(x)"))
+        for x in range(20):
+            await broker.publish({"x": x}, json.dumps(x).encode(), headers={"kind": "test"}, priority=3, ttl=60)
+        heard = [await anext(events) for _ in range(9)]
+        assert [event["x"] for event in heard] == list(range(11, 20))
+        assert all(event.payload == json.dumps(event["x"]).encode() for event in heard)
+        assert all(event.headers["kind"] == "test" and event.priority == 3 for event in heard)
+        assert all(0 < (event.lifetime_left or 0) < 60 for event in heard)
