@@ -32,7 +32,7 @@ def realm_directory(
 
 
 @asynccontextmanager
-async def key_server(directory: KeyDirectory) -> AsyncIterator[int]:
+async def key_server(directory: KeyDirectory, port: int = 0) -> AsyncIterator[int]:
     """`plait keyserver` on a directory; its port."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -41,7 +41,7 @@ async def key_server(directory: KeyDirectory) -> AsyncIterator[int]:
         "keyserver",
         str(directory.path),
         "--listen",
-        "127.0.0.1:0",
+        f"127.0.0.1:{port}",
         "--passphrase-file",
         str(directory.path.parent / "passphrase"),
         stdout=asyncio.subprocess.PIPE,

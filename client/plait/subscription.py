@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,7 +25,7 @@ from .settings import FilterLike
 
 if TYPE_CHECKING:
     from .client import Client
-    from .sealing import Reader
+    from .sealing import Reader, UnsealedEvent
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ class Subscription(Generic[T]):
         self._turn = YIELD_EVERY
         self._last: Event | None = None
         driver.readers[interest.id] = self._wake
-        self._unwatch = None if unseal is None else unseal.watch(self._redeposit)
+        self._unwatch = None if unseal is None else unseal.watch(self._other_keys)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -257,6 +258,11 @@ class Subscription(Generic[T]):
         finally:
             self._waiters.remove(waiter)
 
+    def _other_keys(self) -> None:
+        """Its ring may be of another loop."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            self._driver.loop.call_soon_threadsafe(self._redeposit)
+
     def _redeposit(self) -> None:
         """There are other keys: brokers are to test tags with those."""
         if self._unseal is not None and self._interest.open and not self._driver.session.ended:
@@ -283,21 +289,11 @@ class Subscription(Generic[T]):
         self.acknowledge(event)
 
     async def _next_unsealed(self, reader: Reader) -> T:
-        """The next event that opens and matches. What does not open is told, counted, and dealt with."""
+        """The next event that opens and matches."""
         while True:
-            while not reader.waiting:
-                taken = await self.take_some(1)
-                if not taken:
-                    raise StopAsyncIteration
-                reader.begin(Event(taken[0], self))
-            event, found = await reader.finish()
-            if isinstance(found, str):
-                if found:
-                    self._interest.unusable(event._arrival[0], found)
-                else:
-                    self._interest.pass_over()
-                self.acknowledge(event)
-                continue
+            found = await self.take_opened(reader)
+            if found is None:
+                raise StopAsyncIteration
             if found._arrival[1] & _ASKS:
                 self._hold(found)
             self._last = found
@@ -305,6 +301,29 @@ class Subscription(Generic[T]):
                 return self.made_of(found)
             except (ValueError, TypeError, KeyError) as error:
                 self.unusable(found, error)
+
+    async def take_opened(self, reader: Reader) -> UnsealedEvent | None:
+        """The next that opens and matches; None when there will be no more. What does not open is told, counted, and
+        dealt with. For the sync face, which settles the others itself."""
+        while True:
+            while not reader.waiting:
+                taken = await self.take_some(1)
+                if not taken:
+                    return None
+                reader.begin(Event(taken[0], self))
+            event, found = await reader.finish()
+            if not isinstance(found, str):
+                return found
+            if found:
+                self._interest.unusable(event._arrival[0], found)
+            else:
+                self._interest.pass_over()
+            self.acknowledge(event)
+
+    @property
+    def unsealing(self) -> Reader | None:
+        """What opens its events, if they are sealed."""
+        return self._unseal
 
     async def take_some(self, most: int) -> list[Arrival]:
         """Deliveries that wait; none when there will be no more. For the sync face, which settles them itself."""

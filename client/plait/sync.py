@@ -30,11 +30,13 @@ from .errors import Closed, Error, NotAvailable, Timeout
 from .event import Event as AsyncEvent
 from .interest import Arrival, SubscriptionStats
 from .notices import Notice
+from .sealing import Seal, UnsealedEvent, Unsealing
 from .session import SessionStats
 from .settings import DEFAULT_BUFFER, AckMode, Buffer, ConfirmLevel, FilterLike, LatePolicy
 from .subscription import Subscription as AsyncSubscription
 
 T = TypeVar("T")
+R = TypeVar("R")
 BATCH = 512
 """Deliveries fetched at once."""
 
@@ -99,6 +101,13 @@ class Event(AsyncEvent):
         source.send_reply(self, answer, payload)
 
 
+class OpenedEvent(UnsealedEvent):
+    """A sealed event that was opened, whose `reply` blocks."""
+
+    __slots__ = ()
+    reply = Event.reply  # type: ignore[assignment]
+
+
 class Subscription(Generic[T]):
     """`plait.Subscription`, as a plain iterator. For several readers, give each a subscription of its own."""
 
@@ -106,8 +115,8 @@ class Subscription(Generic[T]):
         self._thread = thread
         self._inner = inner
         self._ready: deque[Arrival] = deque()
-        self._held: Event | None = None
-        self._last: Event | None = None
+        self._held: AsyncEvent | None = None
+        self._last: AsyncEvent | None = None
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -122,9 +131,7 @@ class Subscription(Generic[T]):
         """The next event; Timeout when none comes in time, Closed when none will ever come."""
         self._settle()
         while True:
-            if not self._ready:
-                self._ready.extend(self._thread.call(self._some(timeout)))
-            event = Event(self._ready.popleft(), self)
+            event = self._event(timeout)
             self._last = event
             if event._arrival[1] & (CONFIRM | DURABLE) and not self._inner.acks_by_hand:
                 self._held = event
@@ -152,7 +159,7 @@ class Subscription(Generic[T]):
         """
 
         async def in_a_thread(value: T) -> None:
-            given: Any = Event(value._arrival, self) if isinstance(value, AsyncEvent) else value
+            given: Any = self._mine(value) if isinstance(value, AsyncEvent) else value
             await asyncio.to_thread(fn, given)
 
         async def begin() -> None:
@@ -162,7 +169,7 @@ class Subscription(Generic[T]):
         return self
 
     @property
-    def event(self) -> Event | None:
+    def event(self) -> AsyncEvent | None:
         """The event that the last object was made of."""
         return self._last
 
@@ -235,17 +242,19 @@ class Subscription(Generic[T]):
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    async def _some(self, timeout: float | None) -> list[Arrival]:  # noqa: ASYNC109 - handed on from a sync method
-        try:
-            async with asyncio.timeout(timeout):
-                arrivals = await self._inner.take_some(BATCH)
-        except TimeoutError as error:
-            if isinstance(error, Error):
-                raise
-            raise Timeout(f"no event within {timeout:g} s") from None
-        if not arrivals:
-            raise Closed("the subscription is closed")
-        return arrivals
+    def _event(self, timeout: float | None) -> AsyncEvent:
+        reader = self._inner.unsealing
+        if reader is not None:
+            return self._mine(self._thread.call(_within(timeout, self._inner.take_opened(reader))))
+        if not self._ready:
+            self._ready.extend(self._thread.call(_within(timeout, self._inner.take_some(BATCH))))
+        return Event(self._ready.popleft(), self)
+
+    def _mine(self, event: AsyncEvent) -> AsyncEvent:
+        """The same event, whose methods block."""
+        if isinstance(event, UnsealedEvent):
+            return OpenedEvent(event._arrival, self, event.opened)
+        return Event(event._arrival, self)
 
     def _settle(self) -> None:
         """The reader came back: what it had is dealt with."""
@@ -257,6 +266,20 @@ class Subscription(Generic[T]):
         self._ready.clear()
         if not self._thread.loop.is_closed():
             self._thread.call(self._inner.close(forget=forget))
+
+
+async def _within(timeout: float | None, taking: Coroutine[Any, Any, R | None]) -> R:  # noqa: ASYNC109 - handed on
+    """What there is to take; Timeout when that does not come in time, Closed when it never will."""
+    try:
+        async with asyncio.timeout(timeout):
+            taken = await taking
+    except TimeoutError as error:
+        if isinstance(error, Error):
+            raise
+        raise Timeout(f"no event within {timeout:g} s") from None
+    if taken is None or taken == []:
+        raise Closed("the subscription is closed")
+    return taken
 
 
 class Advertisement:
@@ -311,7 +334,7 @@ class Client:
         priority: int = 0,
         headers: Mapping[str, str] | None = None,
         confirm: ConfirmLevel = "none",
-        seal: None = None,
+        seal: Seal | None = None,
         timeout: float | None = None,
     ) -> Receipt:
         """Publish a mapping, a dataclass or a pydantic model: see `plait.Client.publish`."""
@@ -360,7 +383,7 @@ class Client:
         durable: str | None = None,
         start: str | int | datetime = "new",
         ack: AckMode = "auto",
-        unseal: None = None,
+        unseal: Unsealing | None = None,
     ) -> Subscription[Event]: ...
 
     @overload
@@ -375,13 +398,11 @@ class Client:
         durable: str | None = None,
         start: str | int | datetime = "new",
         ack: AckMode = "auto",
-        unseal: None = None,
+        unseal: Unsealing | None = None,
     ) -> Subscription[T]: ...
 
     def subscribe(self, filter: FilterLike, *, as_: type[Any] | None = None, **terms: Any) -> Subscription[Any]:
         """Hear events that match: see `plait.Client.subscribe`. Returns once the subscription is installed."""
-        if terms.get("unseal") is not None:
-            raise NotAvailable("unseal= without asyncio", hint="plait.Client.subscribe opens sealed events")
         shape = None if as_ is None or issubclass(as_, AsyncEvent) else as_
         opening = self._inner.subscribe(filter, as_=shape, **terms)
 
@@ -419,6 +440,11 @@ class Client:
     def flush(self, timeout: float | None = None) -> None:
         """Wait until the broker has processed everything published so far, confirmations included."""
         self._thread.call(self._inner.flush(timeout))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the client's own loop, and wait for it: for what is there with asyncio alone, like the
+        `plait_keyserver.Membership` that rings for `seal` and `unseal` come from."""
+        return self._thread.call(work)
 
     @property
     def name(self) -> str:

@@ -1,13 +1,13 @@
 """`plait keys`: make a realm, enrol and revoke its holders, ask for keys, look at them.
 
-`init`, `enrol`, `revoke` and `rotate` work on a key server's directory, also while it runs; `issue` asks a server.
+`init`, `enrol`, `revoke` and `rotate` work on a key server's directory, also while it runs; `issue` and `join`
+ask a server.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import time
 from collections.abc import Callable
@@ -23,6 +23,7 @@ from plait_crypto.keyserver import VaultClosed
 
 from .client import Identity, KeyClient
 from .directory import VAULT, KeyDirectory, Secrets
+from .folders import make_folder, write_secret
 from .passphrases import passphrase
 
 T = TypeVar("T")
@@ -37,7 +38,8 @@ _PASSPHRASE = click.option("--passphrase-file", type=_FILE, help="Holds the pass
 def keys() -> None:
     """Make, issue and show keys.
 
-    `init`, `enrol`, `revoke` and `rotate` work on a key server's directory, also while it runs; `issue` asks a server.
+    `init`, `enrol`, `revoke` and `rotate` work on a key server's directory, also while it runs; `issue` and `join` ask
+    a server.
 
     A passphrase comes from --passphrase-file, else from PLAIT_KEYS_PASSPHRASE, else from the terminal.
     """
@@ -91,12 +93,28 @@ def issue(
             client.identity = Identity.from_pem(identity.read_text())
         else:
             enrolled = asyncio.run(client.enrol(token_file.read_text().strip()))
-            _write_secret(identity, enrolled.to_pem().encode())
+            write_secret(identity, enrolled.to_pem().encode())
         return asyncio.run(_issued(client, role, parse(filter), epoch))
 
     encoded = _trying(ask)
-    _write_secret(out, encoded)
+    write_secret(out, encoded)
     click.echo(f"{_description(encoded)['kind']} keys in {out}, {len(encoded)} bytes")
+
+
+@keys.command(
+    epilog="\b\nExample: plait keys join ./alice --server localhost:4683 --ca authority.pem --token-file token"
+)
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--server", "servers", multiple=True, required=True, metavar="H:P", help="A replica; as often as wanted.")
+@click.option("--ca", type=_FILE, required=True, help="authority.pem of the key server's directory.")
+@click.option("--token-file", type=_FILE, required=True, help="What `plait keys enrol` printed: good once.")
+def join(folder: Path, servers: tuple[str, ...], ca: Path, token_file: Path) -> None:
+    """Enrol, and keep who you are in FOLDER: for `plait sub --unseal FOLDER` and `plait pub --seal FOLDER`."""
+    addresses, authority = [_address(server) for server in servers], ca.read_text()
+    client = KeyClient(addresses, authority)
+    identity = _trying(lambda: asyncio.run(client.enrol(token_file.read_text().strip())))
+    _trying(lambda: make_folder(folder, addresses, authority, identity))
+    click.echo(f"a member, by {folder}")
 
 
 @keys.command(epilog="\b\nExample: plait keys show alice.keys")
@@ -175,12 +193,6 @@ def _description(encoded: bytes) -> dict[str, Any]:
             continue
         return {"kind": kind, "realm": found.realm.hex(), "epoch": found.epoch, "boxes": len(found.boxes)}
     raise KeyInvalid("no keys of this version", hint=f"what `plait keys issue` wrote, or a directory with {VAULT}")
-
-
-def _write_secret(path: Path, content: bytes) -> None:
-    path.unlink(missing_ok=True)  # an existing file would keep its mode
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
 
 
 def _address(text: str) -> tuple[str, int]:

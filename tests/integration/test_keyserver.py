@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import shutil
 import ssl
 import stat
+import sys
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 
 import pytest
 from click.testing import CliRunner
 from key_servers import PASSPHRASE, enrolled, key_server, realm_directory
+from processes import broker_process, port_to_keep
 
 from plait_core import parse
 from plait_core.space import IntRange
-from plait_crypto import Draft, Keyring, Numbers, OneOf, Sealer, Unopenable
+from plait_crypto import Draft, KeyMissing, Keyring, Numbers, OneOf, Sealer, Unopenable
 from plait_crypto.keyserver import Refusal
 from plait_crypto.keyserver.limits import ASK_BYTES_MAX
-from plait_keyserver import KeyClient, KeyDirectory
+from plait_keyserver import KeyClient, KeyDirectory, Membership
 from plait_keyserver.certificates import CertificateAuthority, key_pem, new_key, request_for
 from plait_keyserver.client import Identity, Unreachable
 from plait_keyserver.commands import keys
@@ -198,6 +202,84 @@ def test_the_command_line_from_init_to_rotate(tmp_path: Path, directory: KeyDire
     after = json.loads(run("show", str(realm), "--passphrase-file", str(new)))
     assert after["realm"] != before["realm"]
     assert after["revoked"] == ["bob"]
+
+
+async def test_keys_are_renewed_when_the_server_comes_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is away when keys of the next epoch are issued; members ask again until it answers, and then read on."""
+    directory = realm_directory(tmp_path / "one", TREES, POLICY, epoch_s=6.0, overlap_s=5.0)
+    port = port_to_keep(random.SystemRandom())
+    async with AsyncExitStack() as joined:
+        async with key_server(directory, port):
+            members = [
+                await joined.enter_async_context(await Membership.join(await enrolled(directory, holder, port)))
+                for holder in ("alice", "bob")
+            ]
+            sealing, opening = await members[0].publisher("area < 64"), await members[1].subscriber("area < 16")
+            first = max(opening._keyring.epochs())
+        async with asyncio.timeout(60):
+            while "asking again" not in caplog.text:  # noqa: ASYNC110 - only the log tells
+                await asyncio.sleep(0.05)
+        assert max(opening._keyring.epochs()) == first
+        before = opening.deposit
+        told = asyncio.Event()
+        opening.watchers.append(told.set)
+        async with key_server(directory, port), asyncio.timeout(90):
+            await told.wait()
+            assert max(opening._keyring.epochs()) > first
+            assert opening.deposit not in (b"", before), "brokers are given the new keys' routing part"
+            while True:
+                try:
+                    clear, payload = await sealing.seal(Draft({"area": 3}, b"again"))
+                    opened = await opening.open(clear, payload)
+                    if opened.epoch > first:
+                        break
+                except (KeyMissing, Unopenable):  # one of them has no keys of this epoch yet
+                    pass
+                await asyncio.sleep(0.05)
+        assert opened.payload == b"again"
+        assert not members[0].refused
+        assert not members[1].refused
+
+
+async def test_sealed_events_at_the_prompt(directory: KeyDirectory, tmp_path: Path) -> None:
+    """`plait keys join`, then `plait sub --unseal` and `plait pub --seal`, over a real broker."""
+
+    async def plait(*arguments: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "plait", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+
+    async def join(holder: str) -> str:
+        token, folder = tmp_path / f"{holder}.token", str(tmp_path / holder)
+        token.write_text(directory.make_token(holder, time.time_ns() // 1000))
+        where = ["--server", f"localhost:{port}", "--ca", str(directory.path / "authority.pem")]
+        done = await asyncio.to_thread(CliRunner().invoke, keys, ["join", folder, *where, "--token-file", str(token)])
+        assert done.exit_code == 0, done.output
+        return folder
+
+    async with key_server(directory) as port, broker_process("--listen", "127.0.0.1:0", "--http", "off") as broker:
+        await broker.ready()
+        alice, bob = await join("alice"), await join("bob")
+        at = ("--url", f"plait://127.0.0.1:{broker.port}")
+        hearing = await plait("sub", "area < 8", "--unseal", bob, "--count", "2", "--wait", "60", "--json", *at)
+        assert hearing.stderr is not None
+        assert await asyncio.wait_for(hearing.stderr.readline(), 60) == b"subscribed\n"
+        for area in ("9", "3", "4"):
+            what = (f"area={area}", "--payload", f"secret {area}")
+            publishing = await plait("pub", *what, "--seal", alice, "--grant", "area < 64", *at)
+            _, err = await asyncio.wait_for(publishing.communicate(), 60)
+            assert publishing.returncode == 0, err
+        out, err = await asyncio.wait_for(hearing.communicate(), 90)
+        assert hearing.returncode == 0, err
+        heard = [json.loads(line) for line in out.splitlines()]
+        assert [(each["attributes"], each["payload"]) for each in heard] == [
+            ({"area": 3}, "secret 3"),
+            ({"area": 4}, "secret 4"),
+        ]
+        assert all(int(each["sealed_by"], 16) for each in heard)
+        refused = await plait("sub", "area < 8", "--unseal", str(tmp_path), *at)
+        _, err = await refused.communicate()
+        assert (refused.returncode, b"no member's folder" in err) == (1, True)
 
 
 async def test_keys_are_issued_at_the_prompt(directory: KeyDirectory, tmp_path: Path) -> None:

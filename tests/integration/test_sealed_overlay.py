@@ -1,15 +1,18 @@
 """Sealed events from end to end: a key server, three brokers in a triangle, two publishers, four subscribers with
-different rights, one of whom is revoked. And what a broker knows of all that, by its memory and its log.
+different rights, one of whom is revoked; routed by tags. And what a broker knows of it all, by its memory and its log.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import re
+import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from key_servers import enrolled, key_server, realm_directory
 from processes import BrokerProcess, broker_process, port_to_keep
@@ -56,7 +59,7 @@ async def triangle() -> AsyncIterator[list[BrokerProcess]]:
         brokers = []
         for own in ports:
             links = [part for other in ports if other != own for part in ("--link", f"127.0.0.1:{other}")]
-            arguments = ("--name", f"b{own}", "--listen", f"127.0.0.1:{own}", "--http", "off", *links)
+            arguments = ("--name", f"b{own}", "--listen", f"127.0.0.1:{own}", "--http", "127.0.0.1:0", *links)
             brokers.append(await running.enter_async_context(broker_process(*arguments)))
         await asyncio.gather(*(broker.ready() for broker in brokers))
         yield brokers
@@ -118,6 +121,18 @@ class Town:
                 number += 1
                 after += before >= until
                 await asyncio.sleep(0.05)
+
+
+def counters(process: BrokerProcess) -> dict[str, Any]:
+    """What a broker has counted."""
+    with urllib.request.urlopen(f"http://{process.http}/api/v1/broker") as answer:
+        found: dict[str, Any] = json.load(answer)["counters"]
+        return found
+
+
+def grant_of(payload: bytes) -> bytes:
+    """By which grant its publisher sealed it."""
+    return payload.removeprefix(PLANTED).rpartition(b"-")[0]
 
 
 async def _cancelled(task: asyncio.Future[None]) -> None:
@@ -186,6 +201,14 @@ async def test_an_epoch_rolls_under_load_and_who_is_revoked_reads_nothing_after(
         assert mallory.read, "before, it read"
         assert not after & set(mallory.read)
         assert set(mallory.gaps) == {"missing_key"}
+
+        counts = [await asyncio.to_thread(counters, broker) for broker in brokers]
+        told = [each["tags"] for each in counts]
+        assert all(each.get("tests") for each in told), "each has subscribers with keys, or a publisher"
+        assert sum(each.get("fits", 0) for each in told)
+        assert sum(each.get("other", 0) for each in told)
+        foreign = sum(grant_of(payload) != b"true" for *_, payload in town.sent)
+        assert foreign > 2 * counts[1]["arrived"], "all hidden, and none of it is for those at the second broker"
 
         marker = members[0].realm.mark.hex().encode()
         for broker in brokers:

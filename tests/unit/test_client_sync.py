@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from sealed_world import World, areas
 
 import plait
 import plait.sync
-from plait_broker import Broker, BrokerSettings, Caller, OpenGate, Persist, Send
+from plait_broker import Broker, BrokerSettings, Caller, OpenGate, Persist, Probe, Send
 from plait_broker import Close as CloseLink
+from plait_broker.probing import Prober
+from plait_core import parse
+from plait_keyserver import PublisherRing, SubscriberRing
 
 plait.sync._new_loop().close()  # uvloop opens a pipe with its first loop, and keeps it for the life of the process
 
@@ -50,6 +54,7 @@ class Hub:
         self.links: dict[int, Link] = {}
         self.count = 0
         self.port = 0
+        self.prober = Prober()
         wall_us = time.time_ns() // 1000
         self.broker = Broker(
             BrokerSettings(name="hub"), random.Random(1), OpenGate(), now=time.monotonic(), wall_us=wall_us
@@ -83,6 +88,8 @@ class Hub:
             for output in outputs:
                 if isinstance(output, Persist):
                     self.broker.persisted(output.ticket, None, time.monotonic())
+                elif isinstance(output, Probe):
+                    self.broker.probed(output.ticket, self.prober.fits(output), time.monotonic())
 
     def end(self) -> None:
         self.loop.call_soon_threadsafe(self.stop.set)
@@ -252,3 +259,34 @@ def test_it_has_everything_that_the_asyncio_face_has() -> None:
         assert names(asynchronous) - names(sync) <= internal
         for name in names(asynchronous) & names(sync):
             assert getattr(sync, name).__doc__, name
+
+
+def test_sealed_events_without_asyncio(url: str) -> None:
+    world = World.of(areas())
+    chance, clock = random.Random(1), lambda: world.now_us
+    asked: dict[str, Any] = {"epoch": world.epoch, "now_us": world.now_us, "randomness": chance}
+    london, paris = {"area": 3, "location": "London"}, {"area": 99, "location": "Paris"}
+    with plait.sync.connect(url) as client:
+        sealing = PublisherRing(world.realm, 7, now_us=clock, randomness=chance)
+        opening = SubscriberRing(world.realm, now_us=clock, randomness=chance)
+        client.run(sealing.add(world.authority.publisher_keys("p", 7, parse("true"), **asked)))
+        client.run(opening.add(world.authority.subscriber_keys("r", parse("area < 16"), **asked)))
+        with client.subscribe("area < 16", unseal=opening) as events:
+            for attributes in (london, paris, london):
+                client.publish(attributes, b"the secret", seal=plait.Seal(sealing))
+            for _ in range(2):
+                event = events.next(20)
+                assert (dict(event), event.payload) == (london, b"the secret")
+                assert event.verified is not None
+            with pytest.raises(plait.Timeout):
+                events.next(0.01)
+            heard: list[Any] = []
+            events.on(heard.append)
+            client.publish(london, seal=plait.Seal(sealing, ()))
+            patience = time.monotonic() + 20
+            while not heard and time.monotonic() < patience:
+                time.sleep(0.01)
+            assert [dict(event) for event in heard] == [london]
+            assert heard[0].verified.publisher == 7
+        for ring in (sealing, opening):
+            ring.close()

@@ -17,6 +17,7 @@ PAYLOAD_SHOWN_MAX = 200
 
 def event_json(event: Event) -> str:
     """The line of JSON. A payload that is no UTF-8 text is `{"base64": ...}`."""
+    sealed = {} if event.verified is None else {"sealed_by": f"{event.verified.publisher:016x}"}
     return json_text(
         {
             "id": str(event.id),
@@ -27,6 +28,7 @@ def event_json(event: Event) -> str:
             "delay_ms": round(event.delay * 1000, 3),
             "hops": event.hops,
             "path": list(event.path),
+            **sealed,
         }
     )
 

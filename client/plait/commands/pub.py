@@ -16,6 +16,7 @@ from .addressing import find_target, url_option
 from .attributes import parse_pairs
 from .durations import DURATION
 from .failures import WrongUse
+from .membership import FOLDER
 from .output import json_option, print_json
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class Wanted:
     rate: float | None
     total: int | None
     """How many events that will be, where it is known."""
+    seal: Path | None = None
+    grant: str = "true"
+    hidden: frozenset[str] | None = None
+    """Of sealed events; None: everything."""
 
 
 @click.command(epilog="\b\nExample: plait pub symbol=IBM price=99.5 --ttl 2s --confirm broker")
@@ -51,6 +56,11 @@ class Wanted:
 @click.option("--confirm", type=click.Choice(["none", "broker", "subscribers"]), default="none", show_default=True,
               help="Wait until the broker has taken charge of it, or until every matching subscriber has dealt with "
               "it.")  # fmt: skip
+@click.option("--seal", type=FOLDER, metavar="FOLDER", help="Seal with the keys of the member whose folder it is "
+              "(`plait keys join`).")  # fmt: skip
+@click.option("--grant", metavar="FILTER", default="true", show_default=True, help="With --seal: what keys to ask for.")
+@click.option("--hide", multiple=True, metavar="NAME", help="With --seal: an attribute that only readers see; as often "
+              "as wanted. Without it they all are.")  # fmt: skip
 @url_option
 @json_option
 def pub(
@@ -62,6 +72,9 @@ def pub(
     ttl: float | None,
     priority: int,
     confirm: Literal["none", "broker", "subscribers"],
+    seal: Path | None,
+    grant: str,
+    hide: tuple[str, ...],
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -72,6 +85,8 @@ def pub(
     """
     if bool(pairs) == (file is not None):
         raise click.UsageError("Give attributes as NAME=VALUE, or --file FILE.")
+    if seal is None and (hide or grant != "true"):
+        raise click.UsageError("--hide and --grant are about sealed events: give --seal FOLDER.")
     from .running import run
     from .sending import send
 
@@ -83,7 +98,7 @@ def pub(
         else:
             descriptor = 0 if file == "-" else _opened(file, stack)
             total, events = _from_file(descriptor, file, count)
-        wanted = Wanted(os.fsencode(payload), ttl, priority, confirm, rate, total)
+        wanted = Wanted(os.fsencode(payload), ttl, priority, confirm, rate, total, seal, grant, frozenset(hide) or None)
         sent = run(send(target, events, wanted))
     _report(sent, as_json)
 

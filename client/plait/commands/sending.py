@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -16,11 +17,12 @@ import click
 
 from .connecting import connected
 from .failures import Failure
+from .membership import member
 
 if TYPE_CHECKING:
     from plait_core import Attributes, EventId
 
-    from .. import Client, Receipt
+    from .. import Client, Receipt, Seal
     from .addressing import Target
     from .pub import Wanted
 
@@ -68,11 +70,11 @@ class Sent:
 async def send(target: Target, events: AsyncIterator[Attributes], wanted: Wanted) -> Sent:
     """Publishes them all; what became of them. The first one that is refused ends it."""
     sent = Sent(wanted.confirm, matched=None if wanted.confirm == "none" else 0)
-    async with connected(target, "pub") as client:
+    async with _seal(wanted) as seal, connected(target, "pub") as client:
         began = monotonic()
         progress = asyncio.create_task(_tell_progress(sent, wanted.total, began))
         try:
-            await _Sender(client, wanted, sent).send_all(events)
+            await _Sender(client, wanted, sent, seal).send_all(events)
             await client.flush(timeout=None)
             _check_taken(client.stats.refused)
         except BaseException:
@@ -86,6 +88,18 @@ async def send(target: Target, events: AsyncIterator[Attributes], wanted: Wanted
     return sent
 
 
+@asynccontextmanager
+async def _seal(wanted: Wanted) -> AsyncIterator[Seal | None]:
+    """How to seal, if that is asked for."""
+    if wanted.seal is None:
+        yield None
+        return
+    from .. import Seal
+
+    async with member(wanted.seal) as joined:
+        yield Seal(await joined.publisher(wanted.grant), wanted.hidden)
+
+
 def _check_taken(refused: int) -> None:
     """Nobody waited for single answers, but they have come: what was said before the flush was answered before it."""
     if refused:
@@ -95,10 +109,11 @@ def _check_taken(refused: int) -> None:
 class _Sender:
     """One stream of publishes."""
 
-    def __init__(self, client: Client, wanted: Wanted, sent: Sent) -> None:
+    def __init__(self, client: Client, wanted: Wanted, sent: Sent, seal: Seal | None) -> None:
         self._client = client
         self._wanted = wanted
         self._sent = sent
+        self._seal = seal
         self._unconfirmed: set[asyncio.Task[Receipt]] = set()
 
     async def send_all(self, events: AsyncIterator[Attributes]) -> None:
@@ -129,7 +144,12 @@ class _Sender:
     async def _publish(self, attributes: Attributes) -> Receipt:
         wanted = self._wanted
         return await self._client.publish(
-            attributes, wanted.payload, ttl=wanted.ttl, priority=wanted.priority, confirm=wanted.confirm
+            attributes,
+            wanted.payload,
+            ttl=wanted.ttl,
+            priority=wanted.priority,
+            confirm=wanted.confirm,
+            seal=self._seal,
         )
 
     async def _settle(self) -> None:

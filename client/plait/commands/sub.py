@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -12,6 +15,7 @@ from .addressing import Target, find_target, url_option
 from .durations import DURATION
 from .failures import FAILED
 from .filter import FILTER
+from .membership import FOLDER, member
 from .output import json_option
 from .start import START, Start
 
@@ -37,6 +41,7 @@ class Wanted:
     start: Start
     acknowledge: bool
     as_json: bool
+    unseal: Path | None
 
 
 @click.command(epilog="\b\nExample: plait sub \"symbol == 'IBM' and price < 120\" --within 50ms --json")
@@ -54,6 +59,8 @@ class Wanted:
 @click.option("--ack", type=click.Choice(["auto", "manual"]), default="auto", show_default=True,
               help="auto: what was printed is acknowledged. manual: nothing is, so a durable subscription's place "
               "does not move.")  # fmt: skip
+@click.option("--unseal", type=FOLDER, metavar="FOLDER", help="Open sealed events with the keys of the member whose "
+              "folder it is (`plait keys join`): those that FILTER asks for.")  # fmt: skip
 @url_option
 @json_option
 @click.pass_context
@@ -67,6 +74,7 @@ def sub(
     durable: str | None,
     start: Start,
     ack: str,
+    unseal: Path | None,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -80,7 +88,7 @@ def sub(
         raise click.UsageError("--start needs --durable NAME: only durable subscriptions have a past.")
     from .running import run
 
-    wanted = Wanted(expression, within, late, count, wait, durable, start, ack == "auto", as_json)
+    wanted = Wanted(expression, within, late, count, wait, durable, start, ack == "auto", as_json, unseal)
     if not run(_sub(find_target(url), wanted)):
         ctx.exit(FAILED)
 
@@ -93,6 +101,7 @@ async def _sub(target: Target, wanted: Wanted) -> bool:
     from .notice_lines import tell_notices
 
     async with (
+        _ring(wanted) as ring,
         connected(target, "sub") as client,
         client.subscribe(
             wanted.filter,
@@ -101,6 +110,7 @@ async def _sub(target: Target, wanted: Wanted) -> bool:
             durable=wanted.durable,
             start=wanted.start,
             ack="manual",
+            unseal=ring,
         ) as subscription,
     ):
         click.echo("subscribed", err=True)
@@ -117,6 +127,16 @@ async def _sub(target: Target, wanted: Wanted) -> bool:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
         return printer.printed >= (wanted.count or 1 if wanted.wait else wanted.count or 0)
+
+
+@asynccontextmanager
+async def _ring(wanted: Wanted) -> AsyncIterator[Any]:
+    """What opens sealed events, if they are to be opened."""
+    if wanted.unseal is None:
+        yield None
+        return
+    async with member(wanted.unseal) as joined:
+        yield await joined.subscriber(wanted.filter)
 
 
 class _Printer:
