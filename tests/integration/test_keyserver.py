@@ -206,7 +206,7 @@ def test_the_command_line_from_init_to_rotate(tmp_path: Path, directory: KeyDire
 
 async def test_keys_are_renewed_when_the_server_comes_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It is away when keys of the next epoch are issued; members ask again until it answers, and then read on."""
-    directory = realm_directory(tmp_path / "one", TREES, POLICY, epoch_s=6.0, overlap_s=5.0)
+    directory = realm_directory(tmp_path / "one", TREES, POLICY, epoch_s=8.0, overlap_s=4.0)
     port = port_to_keep(random.SystemRandom())
     async with AsyncExitStack() as joined:
         async with key_server(directory, port):
