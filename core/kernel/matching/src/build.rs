@@ -26,6 +26,11 @@ const SMALL: usize = 1024;
 /// An equality leads to a cluster when at most one in so many conjunctions asks for its values.
 const SELECTIVE: usize = 4;
 
+/// Looking whether there is a cluster, and walking it, costs as much as so many members that are walked past.
+const LOOKUP: usize = 500;
+/// So many attributes at most are spared that.
+const SPARED_MAX: usize = 4;
+
 /// A set of more values than this leads to no clusters.
 const SET_MAX: usize = 16;
 
@@ -206,6 +211,9 @@ fn named_bounds(test: &Test, rich: &[Rich], texts: &mut Vec<u64>, numbers: &mut 
     }
 }
 
+/// How many conjunctions ask for each value.
+type Asked = HashMap<Access, u32, foldhash::fast::FixedState>;
+
 /// How conjunctions are reached: through accesses, or in the matrix.
 #[derive(Default)]
 struct Routes {
@@ -250,7 +258,7 @@ impl<'a> Builder<'a> {
         if self.all.len() <= SMALL {
             return Routes { matrix: every.collect(), ..Routes::default() };
         }
-        let mut asked: HashMap<Access, u32, foldhash::fast::FixedState> = HashMap::default();
+        let mut asked = Asked::default();
         let mut constrained = vec![0_u32; self.slotter.len()];
         let mut points = Vec::new();
         for at in every.clone() {
@@ -263,14 +271,13 @@ impl<'a> Builder<'a> {
                 constrained[usize::from(local)] += 1;
             }
         }
-        let most = (self.all.len() / SELECTIVE) as u32;
         let rare = (self.all.len() / RARE) as u32;
+        let spared = self.spared(&asked);
         let mut routes = Routes::default();
         for at in every {
-            let mut best: (u32, Vec<Access>) = (most, Vec::new());
-            self.each_point_set(at, &mut points, |points| {
-                let sharing = points.iter().map(|point| asked[point]).sum();
-                if sharing < best.0 {
+            let mut best: (u32, Vec<Access>) = (u32::MAX, Vec::new());
+            self.each_way(at, &asked, &mut points, |sharing, points| {
+                if sharing < best.0 && !spared[usize::from(points[0].local())] {
                     best = (sharing, points.to_vec());
                 }
             });
@@ -291,6 +298,51 @@ impl<'a> Builder<'a> {
             }
         }
         routes
+    }
+
+    /// Attributes whose values lead nowhere, though a few conjunctions would be reached best by them: others lead there
+    /// nearly as well, and events are spared a lookup. In segments beyond the cache that is little beside a longer walk.
+    fn spared(&self, asked: &Asked) -> Vec<bool> {
+        let mut spared = vec![false; self.slotter.len()];
+        let mut points = Vec::new();
+        for _ in 0..SPARED_MAX * usize::from(self.all.len() <= CACHED) {
+            // How much longer walks become without an attribute; more than anything where something else leads nowhere.
+            let mut longer = vec![None; self.slotter.len()];
+            for at in 0..self.all.len() as u32 {
+                let (mut best, mut second) = ((u64::MAX, 0), u64::MAX);
+                self.each_way(at, asked, &mut points, |sharing, points| {
+                    let (sharing, local) = (u64::from(sharing), usize::from(points[0].local()));
+                    if spared[local] {
+                    } else if sharing < best.0 {
+                        second = best.0;
+                        best = (sharing, local);
+                    } else {
+                        second = second.min(sharing);
+                    }
+                });
+                if best.0 < u64::MAX {
+                    let sum: &mut u64 = longer[best.1].get_or_insert(0);
+                    *sum = if second < u64::MAX { sum.saturating_add(second - best.0) } else { u64::MAX };
+                }
+            }
+            let least = longer.iter().enumerate().filter_map(|(local, sum)| Some(((*sum)?, local))).min();
+            match least {
+                Some((sum, local)) if sum <= (LOOKUP * self.all.len()) as u64 => spared[local] = true,
+                _ => break,
+            }
+        }
+        spared
+    }
+
+    /// Calls `each` with each test's values that may lead to a conjunction, and how many conjunctions ask for them.
+    fn each_way(&self, at: u32, asked: &Asked, points: &mut Vec<Access>, mut each: impl FnMut(u32, &[Access])) {
+        let most = (self.all.len() / SELECTIVE) as u32;
+        self.each_point_set(at, points, |points| {
+            let sharing = points.iter().map(|point| asked[point]).sum();
+            if sharing < most {
+                each(sharing, points);
+            }
+        });
     }
 
     /// Calls `each` with the values that a test allows, for each test that allows few and nothing else.

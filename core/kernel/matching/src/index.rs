@@ -264,13 +264,13 @@ impl Index {
         put_in_order(found, from, several);
     }
 
-    /// Waits until everything that was added is merged into one segment.
+    /// Waits until everything that was added is merged into one segment, and what it was merged from is gone.
     pub fn settle(&mut self) {
         loop {
             self.await_merge();
             let dead = self.in_segments() + self.waiting() > self.conjunctions;
             if self.waiting() == 0 && self.parts.segments.len() <= 1 && !dead {
-                return;
+                return self.worker.iter().for_each(Worker::rest);
             }
             self.freeze();
             let all = self.parts.clone();

@@ -42,6 +42,8 @@ enum Job {
     Merge(Parts),
     /// Letting go of a million classes takes a while too.
     Drop(#[expect(dead_code, reason = "held to be dropped over there")] Parts),
+    /// Everything before is done: this goes, and whoever waits for it hears.
+    Rest(#[expect(dead_code, reason = "its end is the message")] Sender<()>),
 }
 
 /// The thread that merges. It ends when this is dropped.
@@ -86,6 +88,15 @@ impl Worker {
     pub(crate) fn discard(&self, parts: Parts) {
         // When the thread is gone the parts come back in the error and go here.
         drop(self.jobs.send(Job::Drop(parts)));
+    }
+
+    /// Waits until everything that it was given to let go of is gone.
+    pub(crate) fn rest(&self) {
+        let (end, ended) = channel();
+        if self.is_here() && self.jobs.send(Job::Rest(end)).is_ok() {
+            // An error, since nothing is ever sent.
+            let _ = ended.recv();
+        }
     }
 
     /// The segment that came out, if one did; an error when none ever will.
