@@ -74,8 +74,9 @@ class Deliveries:
                     flags = late | _asks(token) if token else late
                     self._write(link, session, frame, delay_us, ((subscription.id, flags, token),))
                     subscription.delivered += 1
-                    if self.telemetry is not None:
-                        self.telemetry.delivered(subscription, frame, delay_us, late, now)
+                    telemetry = self.telemetry
+                    if telemetry is not None:
+                        telemetry.delivered(subscription.number, subscription.within_us, frame, delay_us, late, now)
                     return
         self._deliver_many(subscriptions, tokens or repeat(0), frame, delay_us, now)
 
@@ -98,8 +99,9 @@ class Deliveries:
                 continue
             named.append((subscription.id, late | _asks(token), token))
             subscription.delivered += 1
-            if self.telemetry is not None:
-                self.telemetry.delivered(subscription, frame, delay_us, late, now)
+            telemetry = self.telemetry
+            if telemetry is not None:
+                telemetry.delivered(subscription.number, subscription.within_us, frame, delay_us, late, now)
         for session, deliveries in direct.items():
             if not deliveries:  # it was too late for all of them
                 continue
@@ -223,8 +225,9 @@ class Deliveries:
         subscription.delivered += 1
         delivery = (subscription.id, late | _asks(entry.token), entry.token)
         self._write(link, subscription.session, frame, delay_us, (delivery,))
-        if self.telemetry is not None:
-            self.telemetry.delivered(subscription, frame, delay_us, late, now)
+        telemetry = self.telemetry
+        if telemetry is not None:
+            telemetry.delivered(subscription.number, subscription.within_us, frame, delay_us, late, now)
         self._explaining.waited(subscription, entry, delay_us, now)
 
     def _late(self, subscription: Subscription, delay_us: int) -> int | None:

@@ -1,6 +1,7 @@
 """The native kernel, where it is installed: the one door to it.
 
-What it takes over (matching, hot frames, plain attributes, proofs) exists in Python too, with the same answers.
+What it takes over (matching, hot frames, plain attributes, proofs, records of telemetry) exists in Python too, with the
+same answers.
 `PLAIT_NATIVE=off` leaves it out, to find out whether it is to blame for something.
 """
 
@@ -19,6 +20,7 @@ _NEEDED: Final = (
     "AttributeReader",
     "DeliveryWriter",
     "EventProver",
+    "Recorder",
 )
 
 

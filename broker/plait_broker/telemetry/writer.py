@@ -29,6 +29,7 @@ from plait_core.telemetry import (
     segment_name,
 )
 
+from .recorder import Records
 from .telemetry import Telemetry
 
 WAKE_S: Final = 0.05
@@ -193,7 +194,14 @@ class TelemetryWriter:
 
     def _turn(self) -> None:
         """Write what has come since the last."""
-        ring, now = self._telemetry.ring, self._clock()
+        ring = self._telemetry.ring
+        end = ring.written  # the loop goes on meanwhile
+        self._write_some(ring)
+        while ring.taken < end:
+            self._write_some(ring)
+
+    def _write_some(self, ring: Records) -> None:
+        now = self._clock()
         pieces = ring.filled()
         records = sum(map(len, pieces)) // RECORD_BYTES
         try:

@@ -26,15 +26,17 @@ pub(crate) struct EventFrame {
     #[pyo3(get)]
     block: Py<PyBytes>,
     #[pyo3(get)]
-    publisher: u64,
+    pub(crate) publisher: u64,
     #[pyo3(get)]
-    sequence: u64,
+    pub(crate) sequence: u64,
     #[pyo3(get)]
-    published_us: i64,
+    pub(crate) published_us: i64,
     #[pyo3(get)]
-    lifetime_us: i64,
+    pub(crate) lifetime_us: i64,
     #[pyo3(get)]
     priority: u8,
+    /// Of the block.
+    pub(crate) bytes: usize,
     attributes_end: usize,
     payload_start: usize,
     unpacked: PyOnceLock<Py<PyDict>>,
@@ -57,6 +59,7 @@ impl EventFrame {
             published_us: number(16) as i64,
             lifetime_us: number(24) as i64,
             priority: block[33],
+            bytes: block.len(),
             attributes_end,
             payload_start: attributes_end + headers_bytes,
             unpacked: PyOnceLock::new(),
@@ -235,7 +238,7 @@ pub(crate) struct Forward {
     #[pyo3(get)]
     flags: u8,
     #[pyo3(get)]
-    path: Py<PyTuple>,
+    pub(crate) path: Py<PyTuple>,
     #[pyo3(get)]
     destinations: Py<PyTuple>,
 }

@@ -9,6 +9,7 @@ mod index;
 mod measuring;
 mod plain;
 mod proving;
+mod recording;
 mod splitter;
 mod values;
 
@@ -27,6 +28,8 @@ mod _kernel {
     use super::measuring::{measure_add, measure_covering, measure_match, measure_match_many, measure_remove};
     #[pymodule_export]
     use super::proving::EventProver;
+    #[pymodule_export]
+    use super::recording::Recorder;
     #[pymodule_export]
     use super::splitter::Splitter;
 }

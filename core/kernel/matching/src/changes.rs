@@ -29,3 +29,20 @@ impl Changes {
         self.0.get(number as usize / 64).is_none_or(|word| word.load(Ordering::Relaxed) >> (number % 64) & 1 != 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marked_are_those_that_were_and_those_beyond() {
+        let changes = Changes::none(130);
+        for number in [0, 63, 64, 129, 4000] {
+            changes.mark(number);
+        }
+        let marked: Vec<u32> = (0..130).filter(|&number| changes.has(number)).collect();
+        assert_eq!(marked, [0, 63, 64, 129]);
+        assert!(changes.has(192) && changes.has(4000), "nothing is known of them");
+        assert!(Changes::default().has(0));
+    }
+}

@@ -1,0 +1,352 @@
+//! Records of telemetry, made where events pass: what `plait_broker.telemetry.recorder` says in Python, to the same bytes.
+//!
+//! One thread records and one takes what was recorded. Each has a count that only it moves, so neither waits.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PyTuple};
+
+use crate::event_frames::{EventFrame, Forward};
+
+/// Words of a record.
+const WORDS: usize = 8;
+const RECORD_BYTES: usize = WORDS * 8;
+
+/// Records that are copied out at once: two megabytes. Python goes on meanwhile.
+const TAKEN_MAX: u64 = 1 << 15;
+
+/// The numbers of kinds, as `plait_core.telemetry.schema` has them.
+const PUBLISH: u64 = 1;
+const ARRIVAL: u64 = 2;
+const FORWARD: u64 = 3;
+const DELIVERY: u64 = 4;
+
+/// A ring of records.
+#[pyclass(frozen, module = "plait_kernel")]
+pub(crate) struct Recorder {
+    words: Box<[AtomicU64]>,
+    /// Records that there is room for, less one.
+    mask: u64,
+    wall_offset_us: i64,
+    written: AtomicU64,
+    taken: AtomicU64,
+    lost: AtomicU64,
+    weight: AtomicU64,
+    /// The time of the last record, as it was given and by the calendar.
+    now: AtomicU64,
+    now_us: AtomicU64,
+    /// The event matched last, and how many subscriptions it did.
+    publisher: AtomicU64,
+    sequence: AtomicU64,
+    expected: AtomicU64,
+}
+
+/// What a record says of an event.
+struct Seen {
+    publisher: u64,
+    sequence: u64,
+    published_us: i64,
+    lifetime_us: i64,
+    bytes: usize,
+    hops: usize,
+}
+
+/// What a record says beside its event.
+struct Said {
+    kind: u64,
+    subject: u64,
+    delay_us: u64,
+    bound_us: u64,
+    count: u64,
+    expected: u64,
+    hops: u64,
+    flags: u64,
+}
+
+#[pymethods]
+impl Recorder {
+    /// Room for so many records, a power of two.
+    #[new]
+    fn new(records: usize, wall_offset_us: i64) -> PyResult<Self> {
+        if !records.is_power_of_two() {
+            return Err(PyValueError::new_err("not a power of two"));
+        }
+        let zero = AtomicU64::default;
+        Ok(Self {
+            words: std::iter::repeat_with(zero).take(records * WORDS).collect(),
+            mask: records as u64 - 1,
+            wall_offset_us,
+            written: zero(),
+            taken: zero(),
+            lost: zero(),
+            weight: AtomicU64::new(1),
+            now: zero(),
+            now_us: AtomicU64::new(wall_offset_us as u64),
+            publisher: zero(),
+            sequence: zero(),
+            expected: zero(),
+        })
+    }
+
+    /// Records put in, ever.
+    #[getter]
+    fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// Records taken out, ever.
+    #[getter]
+    fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Acquire)
+    }
+
+    /// Records that found no place.
+    #[getter]
+    fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// From now on record one event in so many, a power of two, and say so in the records.
+    fn weigh(&self, weight: u16) -> PyResult<()> {
+        if !weight.is_power_of_two() {
+            return Err(PyValueError::new_err("not a power of two"));
+        }
+        self.weight.store(u64::from(weight), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// An event of a publisher of this broker was admitted and matched.
+    #[pyo3(signature = (frame, matched, homes, delay_us, now, /))]
+    fn published(
+        &self,
+        frame: &Bound<'_, EventFrame>,
+        matched: i64,
+        homes: i64,
+        delay_us: i64,
+        now: f64,
+    ) -> PyResult<()> {
+        self.event(frame, (PUBLISH, 0, matched, homes), delay_us, now)
+    }
+
+    /// An event of another broker's publisher was matched.
+    #[pyo3(signature = (frame, root, matched, delay_us, now, /))]
+    fn arrived(&self, frame: &Bound<'_, EventFrame>, root: u64, matched: i64, delay_us: i64, now: f64) -> PyResult<()> {
+        self.event(frame, (ARRIVAL, root, matched, 0), delay_us, now)
+    }
+
+    /// A copy was written to a neighbour.
+    #[pyo3(signature = (frame, neighbour, delay_us, hops, destinations, now, /))]
+    fn forwarded(
+        &self,
+        frame: &Bound<'_, EventFrame>,
+        neighbour: u64,
+        delay_us: i64,
+        hops: i64,
+        destinations: i64,
+        now: f64,
+    ) -> PyResult<()> {
+        let seen = seen(frame);
+        let (delay_us, bound_us, count) = (clipped(delay_us)?, clipped(seen.lifetime_us)?, within_u32(destinations)?);
+        let hops = clipped(hops)?.min(255);
+        let (kind, subject, expected, flags) = (FORWARD, neighbour, 0, 0);
+        self.record(&seen, &Said { kind, subject, delay_us, bound_us, count, expected, hops, flags }, now);
+        Ok(())
+    }
+
+    /// One delivery was written, to the subscription of this number and bound.
+    #[pyo3(signature = (number, within_us, frame, delay_us, flags, now, /))]
+    fn delivered(
+        &self,
+        number: i64,
+        within_us: i64,
+        frame: &Bound<'_, EventFrame>,
+        delay_us: i64,
+        flags: u8,
+        now: f64,
+    ) -> PyResult<()> {
+        let seen = seen(frame);
+        let same = self.publisher.load(Ordering::Relaxed) == seen.publisher
+            && self.sequence.load(Ordering::Relaxed) == seen.sequence;
+        let said = Said {
+            kind: DELIVERY,
+            subject: u64::try_from(number).map_err(|_| negative())?,
+            delay_us: clipped(delay_us)?,
+            bound_us: clipped(within_us)?,
+            count: 1,
+            expected: if same { self.expected.load(Ordering::Relaxed) } else { 0 },
+            hops: hops(&seen)?,
+            flags: flags.into(),
+        };
+        self.record(&seen, &said, now);
+        Ok(())
+    }
+
+    /// Any other record, as `plait_core.telemetry.pack_into` takes it.
+    #[pyo3(signature = (*fields))]
+    fn put(&self, fields: &Bound<'_, PyTuple>) -> PyResult<()> {
+        type First = (i64, i64, u64, u64, u64, u32, u32, u32, u32);
+        type Last = (u16, u16, u8, u8, u8, u8);
+        if fields.len() != 15 {
+            return Err(PyTypeError::new_err("a record has 15 fields"));
+        }
+        let first: First = fields.get_slice(0, 9).extract()?;
+        let (expected, weight, kind, reason, hops, flags): Last = fields.get_slice(9, 15).extract()?;
+        let (ts_us, published_us, publisher, sequence, subject, delay_us, bound_us, size, count) = first;
+        self.push([
+            ts_us as u64,
+            published_us as u64,
+            publisher,
+            sequence,
+            subject,
+            u64::from(delay_us) | u64::from(bound_us) << 32,
+            u64::from(size) | u64::from(count) << 32,
+            u64::from(expected)
+                | u64::from(weight) << 16
+                | u64::from(u32::from_le_bytes([kind, reason, hops, flags])) << 32,
+        ]);
+        Ok(())
+    }
+
+    /// What is there, in order, perhaps not all of it; `release` gives the place back.
+    fn filled<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let (taken, written) = (self.taken(), self.written());
+        let found = PyList::empty(py);
+        if written == taken {
+            return Ok(found);
+        }
+        let end = written.min(taken + TAKEN_MAX);
+        let bytes = PyBytes::new_with(py, (end - taken) as usize * RECORD_BYTES, |bytes| {
+            py.detach(|| {
+                let (places, _) = bytes.as_chunks_mut::<8>();
+                let words = (taken..end).flat_map(|at| self.place(at));
+                for (place, word) in places.iter_mut().zip(words) {
+                    *place = word.load(Ordering::Relaxed).to_le_bytes();
+                }
+            });
+            Ok(())
+        })?;
+        found.append(PyMemoryView::from(&bytes)?)?;
+        Ok(found)
+    }
+
+    /// So many have been written out.
+    fn release(&self, records: u64) -> PyResult<()> {
+        let taken = self.taken();
+        if records > self.written() - taken {
+            return Err(PyValueError::new_err("more than there are"));
+        }
+        self.taken.store(taken + records, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Recorder {
+    /// An event was matched; what it is, whose, and how many it is for.
+    fn event(
+        &self,
+        frame: &Bound<'_, EventFrame>,
+        (kind, subject, matched, count): (u64, u64, i64, i64),
+        delay_us: i64,
+        now: f64,
+    ) -> PyResult<()> {
+        let seen = seen(frame);
+        let expected = clipped(matched)?.min(u64::from(u16::MAX));
+        self.publisher.store(seen.publisher, Ordering::Relaxed);
+        self.sequence.store(seen.sequence, Ordering::Relaxed);
+        self.expected.store(expected, Ordering::Relaxed);
+        let (delay_us, bound_us, count) = (clipped(delay_us)?, clipped(seen.lifetime_us)?, within_u32(count)?);
+        let (hops, flags) = (hops(&seen)?, 0);
+        self.record(&seen, &Said { kind, subject, delay_us, bound_us, count, expected, hops, flags }, now);
+        Ok(())
+    }
+
+    /// Puts in a record, unless its event is one that is left out.
+    #[inline]
+    fn record(&self, seen: &Seen, said: &Said, now: f64) {
+        let weight = self.weight.load(Ordering::Relaxed);
+        if ((seen.sequence & 0xF_FFFF) * 2_654_435_761) >> 12 & (weight - 1) != 0 {
+            return;
+        }
+        self.push([
+            self.calendar_us(now),
+            seen.published_us as u64,
+            seen.publisher,
+            seen.sequence,
+            said.subject,
+            said.delay_us | said.bound_us << 32,
+            seen.bytes as u64 | said.count << 32,
+            said.expected | weight << 16 | said.kind << 32 | said.hops << 48 | said.flags << 56,
+        ]);
+    }
+
+    /// The time by the calendar; within one read it is always the same.
+    #[inline]
+    fn calendar_us(&self, now: f64) -> u64 {
+        if self.now.load(Ordering::Relaxed) == now.to_bits() {
+            return self.now_us.load(Ordering::Relaxed);
+        }
+        let now_us = ((now * 1e6).round_ties_even() as i64).wrapping_add(self.wall_offset_us) as u64;
+        self.now.store(now.to_bits(), Ordering::Relaxed);
+        self.now_us.store(now_us, Ordering::Relaxed);
+        now_us
+    }
+
+    #[inline]
+    fn push(&self, words: [u64; WORDS]) {
+        let written = self.written.load(Ordering::Relaxed);
+        if written - self.taken.load(Ordering::Acquire) > self.mask {
+            self.lost.store(self.lost.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            return;
+        }
+        for (place, word) in self.place(written).iter().zip(words) {
+            place.store(word, Ordering::Relaxed);
+        }
+        self.written.store(written + 1, Ordering::Release);
+    }
+
+    #[inline]
+    fn place(&self, record: u64) -> &[AtomicU64] {
+        let from = (record & self.mask) as usize * WORDS;
+        &self.words[from..from + WORDS]
+    }
+}
+
+/// What is to be recorded of an event.
+#[inline]
+fn seen(frame: &Bound<'_, EventFrame>) -> Seen {
+    let forward = frame.as_any().cast_exact::<Forward>();
+    let passed = forward.map_or(0, |forward| forward.get().path.bind(frame.py()).len());
+    let frame = frame.get();
+    Seen {
+        publisher: frame.publisher,
+        sequence: frame.sequence,
+        published_us: frame.published_us,
+        lifetime_us: frame.lifetime_us,
+        bytes: frame.bytes,
+        hops: 1 + passed,
+    }
+}
+
+/// A number that is recorded as far as 32 bits go.
+#[inline]
+fn clipped(number: i64) -> PyResult<u64> {
+    u64::try_from(number).map(|number| number.min(u64::from(u32::MAX))).map_err(|_| negative())
+}
+
+/// A number of 32 bits.
+#[inline]
+fn within_u32(number: i64) -> PyResult<u64> {
+    u32::try_from(number).map(u64::from).map_err(|_| PyValueError::new_err("not a number of 32 bits"))
+}
+
+#[inline]
+fn hops(seen: &Seen) -> PyResult<u64> {
+    u8::try_from(seen.hops).map(u64::from).map_err(|_| PyValueError::new_err("a path longer than a frame has"))
+}
+
+#[cold]
+fn negative() -> PyErr {
+    PyValueError::new_err("what is recorded is never negative")
+}
