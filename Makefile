@@ -41,7 +41,7 @@ lint: .venv/.ready
 	@$(BIN)/ruff format --check --quiet . || { echo "run make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_exports.py
+	@$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_exports.py tests/test_documents.py
 
 format: .venv/.ready
 	@$(BIN)/ruff format .

@@ -64,7 +64,7 @@ class Receipt(NamedTuple):
     publisher: int
     seq: int
     matched: int | None = None
-    """How many subscriptions it went to, when confirmation was asked for."""
+    """How many subscriptions it went to, with confirm="subscribers"; with confirm="broker" those at this broker."""
 
     @property
     def id(self) -> EventId:

@@ -18,6 +18,9 @@ ATTEMPT_S: Final = 5.0
 TOLD_MAX: Final = 1024
 """Addresses of which the log has said that nobody answers there: it says it once, until someone does."""
 
+TELL_AT: Final = 3
+"""Attempts in vain until the log says so: brokers that start together dial each other before all of them listen."""
+
 log: Final = logging.getLogger(__name__)
 
 
@@ -31,7 +34,8 @@ class Dialling:
         self._driver = driver
         self._loop = asyncio.get_running_loop()
         self._attempts: set[asyncio.Task[None]] = set()
-        self._told: dict[str, None] = {}
+        self._told: dict[str, int] = {}
+        """How often in a row nobody has answered, by address."""
         self._closed = False
         driver.dial = self.dial
 
@@ -67,8 +71,11 @@ class Dialling:
             self._told.pop(address, None)
 
     def _tell(self, address: str, why: str) -> None:
-        if address not in self._told and len(self._told) < TOLD_MAX:
-            self._told[address] = None
+        failed = self._told.get(address, 0) + 1
+        if failed == 1 and len(self._told) >= TOLD_MAX:
+            return
+        self._told[address] = failed
+        if failed == TELL_AT:
             log.warning("no link to %s: %s; trying again", address, why)
 
 

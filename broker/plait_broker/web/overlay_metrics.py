@@ -17,11 +17,23 @@ from .families import counter, counters, gauge, gauges
 if TYPE_CHECKING:
     from ..broker import Broker
 
-INCIDENTS: Final = (
-    *("bad_filters", "detours", "errands_lost", "expired", "forged", "held_full", "links_dead", "loops", "no_way"),
-    *("offers_unseen", "overlay_full", "unexpected", "unreachable", "usurped"),
-)
-"""Of all that the overlay counts, what is out of the ordinary; docs/reference/metrics.md says what each is."""
+INCIDENTS: Final = {
+    "bad_filters": "a broker offers or wants something by a filter that cannot be read here",
+    "detours": "something was sent around the usual way, which lost it",
+    "errands_lost": "a message for one other broker found no way",
+    "expired": "a copy passed its event's lifetime on the way",
+    "forged": "something failed its proof or its signature",
+    "held_full": "too many events waited for brokers to learn that such events may come",
+    "links_dead": "a link was given up because nothing was heard of it",
+    "loops": "something came here for the second time, and was dropped",
+    "no_way": "nobody could be handed a copy; it is sent again when there is someone",
+    "offers_unseen": "a broker did not tell in time that it has seen what is offered here",
+    "overlay_full": "too much was kept for a broker, and the oldest was dropped",
+    "unexpected": "a neighbour said what it has no reason to say",
+    "unreachable": "a broker was forgotten with what was kept for it",
+    "usurped": "a broker claimed the log of another",
+}
+"""Of all that the overlay counts, what is out of the ordinary."""
 
 
 def overlay_metrics(broker: Broker, now: float) -> Iterator[Metric]:

@@ -63,7 +63,9 @@ class Sent:
         text = f"published {self.published} event{'' if self.published == 1 else 's'}"
         if self.matched is not None:
             by = "the broker" if self.confirm == "broker" else "subscribers"
-            text += f", {self.confirmed} confirmed by {by}, {self.matched} deliveries"
+            text += f", {self.confirmed} confirmed by {by}"
+        if self.matched is not None and self.confirm == "subscribers":  # a broker knows only of its own subscribers
+            text += f", {self.matched} deliver{'y' if self.matched == 1 else 'ies'}"
         return text
 
 

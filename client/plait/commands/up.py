@@ -35,7 +35,8 @@ BROKERS_MAX = 32
 def up(brokers: int, topology: str, listen: str, http: str, data: Path | None, open_it: bool) -> None:
     """Start a local broker, or an overlay of several, and say how to use it.
 
-    The first one listens where you say, the others on ports that are free. Ends with Ctrl-C, or when a broker ends.
+    The first one listens where you say, each other two ports above the one before if that is free. Ends with Ctrl-C,
+    or when a broker ends.
     """
     if topology == "mesh" and brokers > MESH_MAX:
         raise WrongUse(f"a mesh of {brokers} brokers", hint=f"{MESH_MAX} at most; try --topology random")
@@ -69,7 +70,7 @@ def _brokers(count: int, topology: str, listen: str, http: str, data: Path | Non
 
     if count == 1:
         return [LocalBroker("--name", "local", listen=listen, http=http, data=data)]
-    places = [_free_place() if number or listen.endswith(":0") else listen for number in range(count)]
+    places = [_free_place(listen, number) if number or listen.endswith(":0") else listen for number in range(count)]
     links: dict[int, list[str]] = {number: [] for number in range(count)}
     for near, far in edges(topology, count):
         links[near] += ["--link", places[far]]
@@ -77,17 +78,36 @@ def _brokers(count: int, topology: str, listen: str, http: str, data: Path | Non
     return [
         LocalBroker(
             "--name", f"local-{number + 1}", "--log-level", "warning", *links[number],
-            listen=place, http="127.0.0.1:0" if number else http, data=data / f"local-{number + 1}" if data else None,
+            listen=place, http=_beside(place) if number else http, data=data / f"local-{number + 1}" if data else None,
         )
         for number, place in enumerate(places)
     ]  # fmt: skip
 
 
-def _free_place() -> str:
-    """An address that nobody listens on now: the others must know it before it is taken."""
+def _free_place(first: str, number: int) -> str:
+    """An address that nobody listens on now, for the others must know it before it is taken: two ports above the one
+    before, with one between for HTTP, so that every broker is where one looks for it."""
+    port = int(first.rpartition(":")[2]) + 2 * number
+    if port > 2 * number and _is_free(port) and _is_free(port + 1):
+        return f"127.0.0.1:{port}"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def _beside(place: str) -> str:
+    """Where its HTTP side is: one port above, unless somebody else is there."""
+    port = int(place.rpartition(":")[2]) + 1
+    return f"127.0.0.1:{port if _is_free(port) else 0}"
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            return False
+    return True
 
 
 def _say_what_next(brokers: list[LocalBroker]) -> None:

@@ -1,0 +1,54 @@
+"""`make docs`: every file of the repository that is written by a program, so that it says what the code says.
+
+`reading` takes apart what stands in the sources; `sdk`, `cli`, `facts` and `protocol` are the pages of docs/reference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from plait.commands.gen.grafana import grafana_files
+from plait.commands.gen.prometheus import Target, prometheus_files
+from plait_analytics.reference import page as tables_page
+
+from .cli import cli_page
+from .facts import configuration_page, errors_page, metrics_page, telemetry_page
+from .protocol import wire_page
+from .sdk import sdk_page
+
+ROOT: Final = Path(__file__).parents[3]
+
+COMPOSED: Final = tuple(f"broker-{number}" for number in range(1, 6))
+"""The brokers of docker/compose.yaml."""
+
+PAGES: Final = {
+    "sdk": sdk_page,
+    "cli": cli_page,
+    "configuration": configuration_page,
+    "telemetry": telemetry_page,
+    "errors": errors_page,
+    "wire": wire_page,
+    "tables": tables_page,
+}
+
+
+def generated() -> dict[str, str]:
+    """Each file's text, by its path in the repository; all that can be had without starting anything."""
+    targets = [Target(name, f"{name}:4681") for name in COMPOSED]
+    prometheus = prometheus_files(targets, "/run/plait/http-token")
+    files = {f"docker/prometheus/{name}": text for name, text in prometheus.items()}
+    files |= {f"docker/grafana/{name}": text for name, text in grafana_files().items()}
+    files |= {f"docs/reference/{name}.md": page() for name, page in PAGES.items()}
+    return files
+
+
+def generated_by_brokers() -> dict[str, str]:
+    """Those that say what a running broker shows."""
+    from ..metric_names import metrics_of_a_broker
+
+    with tempfile.TemporaryDirectory() as directory:
+        metrics = asyncio.run(metrics_of_a_broker(Path(directory)))
+    return {"docs/reference/metrics.md": metrics_page(metrics)}

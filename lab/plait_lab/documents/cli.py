@@ -1,0 +1,22 @@
+"""docs/reference/cli.md: every command's own help."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plait.commands.helps import all_helps
+
+from .reading import HEAD
+
+WIDTH: Final = 100
+
+
+def cli_page() -> str:
+    """The whole page."""
+    head = (
+        HEAD + "# Command line\n\n`plait COMMAND --help` says the same. `--json` prints one JSON object a line. "
+        "Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted.\n\n"
+        "The broker is `--url`, else `PLAIT_URL`, else the context in use (`plait context`), else `plait://127.0.0.1:4680`."
+    )
+    entries = (f"## {name}\n\n```text\n{help}\n```" for name, help in all_helps(WIDTH))
+    return "\n\n".join([head, *entries]) + "\n"

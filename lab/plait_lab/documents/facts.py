@@ -1,0 +1,123 @@
+"""docs/reference: configuration, metrics, telemetry and errors, from where each is declared."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import plait_core.errors
+from plait import errors
+from plait_broker import reasons, settings
+from plait_broker.face import admission, configuration
+from plait_broker.web.overlay_metrics import INCIDENTS
+from plait_core.telemetry import schema
+from plait_core.wire import session_frames
+
+from ..metric_names import MetricFamily
+from .reading import HEAD, class_in, docstring, members, one_line, path_of, table, tree_of, values
+
+_ELSEWHERE: Final = {"name", "capabilities", "log_filter", "linking"}
+"""Of a broker's settings, what is no limit."""
+
+
+def configuration_page() -> str:
+    """What a broker can be told."""
+    text = docstring(tree_of(path_of(configuration)))
+    first, _, rest = text.partition("\n\n")
+    example, after = rest.split("\n\nA variable ", 1)
+    limits = [
+        (f"`{value.name}`", f"`{_number(value.default)}`", value.says)
+        for module, name in ((settings, "BrokerSettings"), (admission, "DoorLimits"))
+        for value in values(class_in(path_of(module), name).body)
+        if value.name not in _ELSEWHERE
+    ]
+    return _page(
+        "# Configuration of a broker",
+        first,
+        f"```toml\n{inspect.cleandoc(example)}\n```",
+        f"A variable {after}",
+        "`plait broker --check-config --config FILE` says whether a file is right.",
+        "## [limits]",
+        table(("key", "default", "why"), limits),
+    )
+
+
+def _page(*parts: str) -> str:
+    return HEAD + "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _number(text: str) -> str:
+    return f"{eval(text):_}" if re.fullmatch(r"[\d_]+ << \d+", text) else text  # noqa: S307 - numbers alone
+
+
+def metrics_page(families: Sequence[MetricFamily]) -> str:
+    """What `/metrics` has."""
+    ours = [family for family in families if family.name.startswith("plait_")]
+    return _page(
+        "# Metrics",
+        "`/metrics` of every broker, for Prometheus. There is no label for clients, subscriptions or events.",
+        table(("name", "type", "labels", ""), [(f"`{f.name}`", f.kind, ", ".join(f.labels), f.says) for f in ours]),
+        "Those of the log are there with `--data`, those of telemetry with `--telemetry`. Besides there are those of\n"
+        "any process in Python: `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, …",
+        "## Incidents",
+        "`plait_overlay_incidents_total{incident=…}`:",
+        table(("incident", ""), [(f"`{name}`", says) for name, says in INCIDENTS.items()]),
+        "Reasons of drops, faults and codes: [errors](errors.md). What to do about them: [alerts](alerts.md).",
+    )
+
+
+def telemetry_page() -> str:
+    """The records."""
+    path = path_of(schema)
+    document = schema.schema_document()
+    flags = {value.name.lower(): value.says for value in values(tree_of(path).body)}
+    kinds = [(str(document["kinds"][name]), f"`{name}`", says) for name, says in members(path, "Kind")]
+    fields = [(f"`{field.name}`", field.code, field.says) for field in schema.SCHEMAS[schema.SCHEMA_VERSION]]
+    reasons_said = ", ".join(f"{code} `{name}`" for name, code in document["reasons"].items())
+    return _page(
+        "# Telemetry records",
+        f"`plait broker --telemetry DIR` writes segments of {schema.RECORD_BYTES}-byte records, little-endian, version "
+        f"{schema.SCHEMA_VERSION}, with a copy of this\nschema as JSON beside them, and names (filters, brokers, "
+        "clients) in a dictionary.\n[`plait analyze`](../how-to/analyse.md) makes tables of them.",
+        "## Fields",
+        table(("field", "type", ""), fields),
+        "## Kinds",
+        table(("kind", "", "a record when"), kinds),
+        "## Flags",
+        table(
+            ("bit", "", ""), [(str(bit), f"`{name}`", flags.get(name, "")) for name, bit in document["flags"].items()]
+        ),
+        "## Reasons",
+        f"{reasons_said}.\nWhat they mean: [errors](errors.md#drops).",
+    )
+
+
+def errors_page() -> str:
+    """Everything that can go wrong, by name."""
+    return _page(
+        "# Errors",
+        "Every error has `.retryable`, whether the same call may succeed later, and `.hint`, what to do.",
+        f"```text\n{_tree(path_of(errors))}\n```",
+        "## Codes",
+        "Why something was refused: `.code` of `plait.Refused`, label `code` of `plait_rejected_total`.",
+        _listed(path_of(session_frames), "Code"),
+        "## Drops",
+        "Why an event, or one delivery of it, ended where it did: label `reason` of `plait_events_dropped_total`,\n"
+        "`.reason` of a `Gap`, the last line of `plait why`.",
+        _listed(path_of(reasons), "DropReason"),
+        "## Faults",
+        "Why a connection was closed: label `fault` of `plait_faults_total`.",
+        _listed(path_of(plait_core.errors), "FrameFault"),
+    )
+
+
+def _tree(path: Path) -> str:
+    _, _, tree = docstring(tree_of(path)).partition("\n\n")
+    return tree.strip()
+
+
+def _listed(path: Path, name: str) -> str:
+    return table(("", ""), [(f"`{value}`", one_line(says)) for value, says in members(path, name)])

@@ -1,0 +1,300 @@
+"""The documentation, executed: what a page tells its reader to type is typed, and what it shows is looked for.
+
+    python tests/pages.py docs/tutorial.md          what a test does, by hand
+
+    ```console                   `$ command`, or `north$ command`, and what it prints: … stands for anything, a line of
+                                 its own for any lines; shown are exit code 0 and these lines, in this order
+    ```console exit=2            the same with that exit code
+    ```console background=sub    it goes on; its name is that of the prompt if there is one. ```text from=sub: what it
+                                 has printed since. <!-- stop sub --> is Ctrl-C, <!-- kill sub --> is kill -9
+    ```python later              a program that wants what the page starts further down: it is run last, and once more
+                                 if the machine was too busy for what it asks
+    ```python                    a program, run; ```text after it: what it prints. file=NAME: kept under that name
+    ```toml file=NAME            any other language: a file, if it has a name
+    ```console needs=docker      left out where that is not to be had
+
+Each page runs in an empty directory, where it can be in a network of its own, so that addresses are as printed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PATIENCE_S = 60.0
+"""Of one command, or for what one is to print: on a machine that is busy."""
+
+ADDRESSES = [f"10.0.0.{host}" for host in range(1, 7)]
+"""What the network of a page has beside loopback: the hosts of examples."""
+
+_FENCE = re.compile(r"^```(\w+)?([^\n]*)\n(.*?)^```$|^<!-- (stop|kill) (\w+) -->$", re.MULTILINE | re.DOTALL)
+_PROMPT = re.compile(r"([a-z0-9-]*)\$ (.*)")
+
+
+class Wrong(AssertionError):
+    """A page says what is not so."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a page that something is to be done with."""
+
+    line: int
+    language: str
+    text: str
+    options: dict[str, str]
+
+    @property
+    def needs(self) -> str:
+        return self.options.get("needs", "")
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """Its fenced blocks and directives, in order."""
+    text = page.read_text()
+    for found in _FENCE.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        if found[4]:
+            yield Block(line, found[4], found[5], {})
+            continue
+        options = dict(option.partition("=")[::2] for option in (found[2] or "").split())
+        yield Block(line, found[1] or "", found[3], options)
+
+
+def typed(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    """The commands of a console block: host, command, lines shown."""
+    commands: list[tuple[str, str, list[str]]] = []
+    for line in text.splitlines():
+        found = _PROMPT.match(line)
+        if commands and commands[-1][1].endswith("\\") and not commands[-1][2]:
+            host, command, shown = commands[-1]
+            commands[-1] = (host, command[:-1] + " " + line.strip(), shown)
+        elif found is not None:
+            commands.append((found[1], found[2], []))
+        elif commands:
+            commands[-1][2].append(line)
+        else:
+            raise Wrong(f"a console block begins with {line!r}, and no command")
+    return iter(commands)
+
+
+def unseen(shown: list[str], lines: list[str]) -> list[str]:
+    """What of the lines shown does not appear, in this order, in those printed. … is for what is between."""
+    at, loose = 0, True
+    for number, expected in enumerate(shown):
+        if expected.strip() in ("…", ""):
+            loose = True
+            continue
+        pattern = ".*".join(re.escape(part) for part in re.split(r" ?… ?", _even(expected)))
+        here = range(at, len(lines) if loose else min(at + 1, len(lines)))
+        found = next((place for place in here if re.fullmatch(pattern, _even(lines[place]))), None)
+        if found is None:
+            return shown[number:]
+        at, loose = found + 1, False
+    return []
+
+
+def _even(line: str) -> str:
+    """Columns of tables are as wide as what is in them: one space is like many."""
+    return re.sub(r"\s+", " ", line).strip()
+
+
+@dataclass
+class Going:
+    """A command that goes on."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+    read: int = 0
+
+    def __post_init__(self) -> None:
+        self.collector = threading.Thread(target=self._collect, daemon=True)
+        self.collector.start()
+
+    def prints(self, shown: list[str]) -> None:
+        """Wait until it has printed this."""
+        until = time.monotonic() + PATIENCE_S
+        while rest := unseen(shown, self.lines[self.read :]):
+            if time.monotonic() > until or not self.collector.is_alive():
+                if not unseen(shown, self.lines[self.read :]):
+                    break
+                raise Wrong(f"does not print {rest[0]!r}, but\n" + "\n".join(self.lines[self.read :]))
+            time.sleep(0.02)
+        self.read = len(self.lines)
+
+    def _collect(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as output:
+            for line in output:
+                self.lines.append(line.rstrip("\n"))
+
+
+class Reader:
+    """Someone who reads a page and does what it says."""
+
+    def __init__(self, page: Path, home: Path, need: str) -> None:
+        self.page = page
+        self.home = home
+        self.need = need
+        self.going: dict[str, Going] = {}
+        self.printed: list[str] = []
+        """By the program before."""
+        (home / "bin").mkdir()
+        for name, module in (("plait", "-m plait "), ("python", ""), ("python3", "")):
+            script = home / "bin" / name
+            script.write_text(f'#!/bin/sh\nexec {sys.executable} {module}"$@"\n')
+            script.chmod(0o755)
+        (home / "work").mkdir()
+        self.environment = {
+            "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "HOME": str(home), "COLUMNS": "110", "NO_COLOR": "1",
+            "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1",
+        }  # fmt: skip
+
+    def read(self) -> None:
+        """Do all of it."""
+        try:
+            for block in sorted(blocks(self.page), key=lambda block: "later" in block.options):
+                if block.needs in ("", self.need):
+                    try:
+                        self._do(block)
+                    except (Wrong, subprocess.TimeoutExpired) as error:
+                        raise Wrong(f"{self.page.name}:{block.line}: {error}") from None
+            for name in list(self.going):
+                self._stop(name)
+        finally:
+            for left in self.going.values():
+                os.killpg(left.process.pid, signal.SIGKILL)
+                left.process.wait()
+
+    def _do(self, block: Block) -> None:
+        if block.language in ("stop", "kill"):
+            self._stop(block.text, signal.SIGKILL if block.language == "kill" else signal.SIGINT)
+        elif "background" in block.options:
+            self._start(block)
+        elif block.language == "console":
+            for _, command, shown in typed(block.text):
+                self._type(command, shown, int(block.options.get("exit", "0")))
+        elif block.language == "python":
+            name = block.options.get("file", "program.py")
+            (self.home / "work" / name).write_text(block.text)
+            self._run(f"python {name}", int(block.options.get("exit", "0")), "later" in block.options)
+        elif block.language == "text" and "from" in block.options:
+            self._named(block.options["from"]).prints(block.text.splitlines())
+        elif block.language == "text" and "drawn" not in block.options:
+            rest = unseen(block.text.splitlines(), self.printed)
+            if rest:
+                raise Wrong(f"the program does not print {rest[0]!r}, but\n" + "\n".join(self.printed))
+        elif "file" in block.options:
+            (self.home / "work" / block.options["file"]).write_text(block.text)
+
+    def _run(self, command: str, code: int, again: bool) -> None:
+        for patience_s in (5.0, 10.0, 20.0) if again else ():
+            try:
+                return self._type(command, [], code, patience_s)
+            except subprocess.TimeoutExpired:
+                continue
+        return self._type(command, [], code)
+
+    def _type(self, command: str, shown: list[str], code: int, patience_s: float = PATIENCE_S) -> None:
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=self.home / "work", env=self.environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=patience_s, check=False,
+        )  # fmt: skip
+        self.printed = done.stdout.splitlines()
+        if done.returncode != code:
+            raise Wrong(f"{command}\nends with {done.returncode}, not {code}:\n{done.stdout}")
+        rest = unseen(shown, self.printed)
+        if rest:
+            raise Wrong(f"{command}\ndoes not print {rest[0]!r}, but\n{done.stdout}")
+
+    def _start(self, block: Block) -> None:
+        started: list[tuple[Going, str, list[str]]] = []
+        for host, command, shown in typed(block.text):
+            process = subprocess.Popen(
+                ["sh", "-c", f"exec {command}"], cwd=self.home / "work", env=self.environment,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                start_new_session=True,
+            )  # fmt: skip
+            going = self.going[host or block.options["background"]] = Going(process)
+            started.append((going, command, shown))
+        for going, command, shown in started:
+            try:
+                going.prints(shown)
+            except Wrong as error:
+                raise Wrong(f"{command}\n{error}") from None
+
+    def _stop(self, name: str, with_what: signal.Signals = signal.SIGINT) -> None:
+        going = self._named(name)
+        os.killpg(going.process.pid, with_what)
+        code = going.process.wait(PATIENCE_S)
+        del self.going[name]
+        if with_what is signal.SIGINT and code not in (0, 130, -signal.SIGINT):
+            raise Wrong(f"{name}, interrupted, ends with {code}:\n" + "\n".join(going.lines))
+
+    def _named(self, name: str) -> Going:
+        if name not in self.going:
+            raise Wrong(f"nothing called {name} goes on")
+        return self.going[name]
+
+
+# --- a network of its own ---------------------------------------------------------------------------------------------
+
+
+def networks_can_be_made() -> bool:
+    """Whether this user may have a network for a page alone."""
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        return False
+    return not subprocess.run([unshare, "-rn", "true"], capture_output=True, check=False).returncode
+
+
+def alone(command: list[str]) -> list[str]:
+    """The command in a network of its own."""
+    return ["unshare", "-rn", *command]
+
+
+def plug_in() -> None:
+    """Give the new network its loopback, and the hosts of examples to it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for number, address in enumerate(["127.0.0.1", *ADDRESSES]):
+            name = f"lo:{number}".encode() if number else b"lo"
+            place = struct.pack("16sH2s4s8x", name, socket.AF_INET, b"", socket.inet_aton(address))
+            fcntl.ioctl(any_socket, 0x8916, place)  # SIOCSIFADDR
+            fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH14x", name, 0x1 | 0x40 | 0x1000))  # SIOCSIFFLAGS: up
+
+
+@contextmanager
+def dying_with_parent() -> Iterator[None]:
+    """A test that is given up takes its reader along."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    yield
+
+
+def main(page: str, need: str = "") -> None:
+    if "PLAIT_PAGE_ALONE" in os.environ:
+        plug_in()
+    with dying_with_parent(), tempfile.TemporaryDirectory() as home:
+        try:
+            Reader(Path(page), Path(home), need).read()
+        except Wrong as error:
+            sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
