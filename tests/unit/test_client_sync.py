@@ -250,7 +250,7 @@ def test_it_has_everything_that_the_asyncio_face_has() -> None:
         return {name for name in dir(thing) if not name.startswith("_")}
 
     internal = {"start", "answer", "forget_subscription", "acks_by_hand", "made_of", "take_some", "unusable", "let_go"}
-    internal |= {"detach", "matching_changes"}
+    internal |= {"detach", "matching_changes", "take_opened", "unsealing"}
     for asynchronous, sync in (
         (plait.Client, plait.sync.Client),
         (plait.Subscription, plait.sync.Subscription),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +17,8 @@ FOLDER: Final = click.Path(exists=True, file_okay=False, path_type=Path)
 
 def member(folder: Path) -> AbstractAsyncContextManager[Any]:
     """A `plait_keyserver.Membership` while it is entered."""
+    from importlib.metadata import entry_points
+
     for entry in entry_points(group=GROUP, name="folder"):
         opened: AbstractAsyncContextManager[Any] = entry.load()(folder)
         return opened
