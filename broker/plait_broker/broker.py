@@ -167,6 +167,10 @@ class Broker:
             telemetry.subscribed(party)
         return telemetry
 
+    def serves_http(self, address: str) -> None:
+        """Clients are told from now on where the broker's HTTP side is: `http://HOST:PORT`."""
+        self._handshakes.http = address
+
     # --- connections --------------------------------------------------------------------------------------------------
 
     def connected(self, link: LinkId, caller: Caller, now: float) -> None:
@@ -383,6 +387,7 @@ class Broker:
             "awaiting_confirmation": len(self.confirmations),
             "neighbours": len(self.neighbourhood),
             "brokers": len(self.joining.overlay.map),
+            "usurped": self.joining.overlay.counts["usurped"],
             **queue_facts(self.interest),
             "counters": counters_facts(self.counters),
         }

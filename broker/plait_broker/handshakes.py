@@ -48,6 +48,8 @@ class Handshakes:
         """`me` and `log` are told to clients; `go_on` writes what waits for one that has come back."""
         self.settings = settings
         self.gate = gate
+        self.http = ""
+        """Where clients find the broker's HTTP side, once that is known."""
         self._me = me
         self._log = log
         self._counters = counters
@@ -131,6 +133,7 @@ class Handshakes:
                 delivered=session.delivered,
                 log=self._log,
                 published=self._published(session) if resumed else None,
+                http=self.http,
             )
         )
         link.session = session

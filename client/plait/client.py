@@ -315,6 +315,12 @@ class Client:
         return "" if welcome is None else welcome.broker_name
 
     @property
+    def broker_http(self) -> str:
+        """Where the home broker says its HTTP side is; a URL without a host means the broker's own."""
+        welcome = self._session.line.welcome
+        return "" if welcome is None else welcome.http
+
+    @property
     def stats(self) -> SessionStats:
         """published, confirmed, refused, expired, waiting and more, up to now."""
         return self._session.stats()

@@ -150,6 +150,8 @@ class Session:
                     self._control(frame, now)
                     if line.state is not _OPEN:
                         break
+        if not (controlled or self.signals.overflowing or self.signals.dirty) and line.state is _OPEN:
+            return False  # deliveries alone
         self._follow(now)
         self._attend(now)
         return controlled or self.wants_output or line.state is not _OPEN

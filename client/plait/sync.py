@@ -472,6 +472,11 @@ class Client:
         return self._inner.broker
 
     @property
+    def broker_http(self) -> str:
+        """Where the home broker says its HTTP side is."""
+        return self._inner.broker_http
+
+    @property
     def stats(self) -> SessionStats:
         """published, confirmed, refused, expired, waiting and more, up to now."""
         return self._inner.stats

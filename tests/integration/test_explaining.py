@@ -33,7 +33,7 @@ class Three:
         """What a command prints, run with a broker's URL and HTTP side."""
         broker = self.brokers[at]
         where = ["--url", f"plait://{broker.listen}"]
-        if arguments[0] not in ("trace", "pub"):
+        if arguments[0] not in ("trace", "pub", "route"):  # `route` finds the HTTP side by itself
             where += ["--http", broker.http]
         done = await asyncio.to_thread(
             subprocess.run,

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shutil
+import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -177,3 +179,39 @@ async def test_nothing_acknowledged_is_lost_whoever_is_killed(tmp_path: Path) ->
             lost = sorted(set(confirmed) - set(numbers))
             assert not lost, f"{name}: acknowledged and lost: {lost[:10]} of {len(confirmed)}"
         assert len(confirmed) > 5 * BETWEEN_KILLS
+
+
+async def test_a_broker_whose_log_another_has_taken_over_says_so(tmp_path: Path) -> None:
+    """As when a machine is cloned with its disk: the others take the later one for the next life of the first."""
+    port = port_to_keep(random.SystemRandom())
+    async with AsyncExitStack() as running:
+
+        async def start(home: str, *more: str) -> BrokerProcess:
+            broker = await running.enter_async_context(
+                broker_process("--name", home, "--http", "127.0.0.1:0", "--data", tmp_path / home, *more)
+            )
+            await broker.ready()
+            return broker
+
+        first = await start("first", "--listen", f"127.0.0.1:{port}")
+        assert (await status(first)) == "ready"
+        shutil.copytree(tmp_path / "first", tmp_path / "second")
+        second = await start("second", "--listen", "127.0.0.1:0", "--link", f"127.0.0.1:{port}")
+        async with asyncio.timeout(PATIENCE_S):
+            while "log" not in await status(first):  # noqa: ASYNC110 - HTTP tells nobody
+                await asyncio.sleep(0.05)
+        assert await status(second) == "ready"
+
+
+async def status(broker: BrokerProcess) -> str:
+    """What a broker says of itself at /readyz, whether or not it is."""
+
+    def read() -> str:
+        try:
+            with urllib.request.urlopen(f"http://{broker.http}/readyz") as answer:
+                return str(json.load(answer)["status"])
+        except urllib.error.HTTPError as error:
+            with error:
+                return str(json.load(error)["status"])
+
+    return await asyncio.to_thread(read)

@@ -11,6 +11,7 @@ import pytest
 
 from plait_broker.overlay.identity import Forged, Identity, id_of, log_key_of, log_of
 from plait_broker.overlay.trust import Trust, _said
+from plait_core.wire.explaining_frames import Finding, Inquiry, Step
 from plait_core.wire.overlay_frames import Heard, Offer, Outcome, Sheet, Skip, Took, Want
 
 SECRET = bytes(range(32))
@@ -114,6 +115,9 @@ ERRANDS = {
     "took": lambda: Took(BOB.id, ALICE.id, 3, (5, 6)),
     "skip": lambda: Skip(BOB.id, ALICE.id, 3),
     "outcome": lambda: Outcome(BOB.id, ALICE.id, 3, 4, "late"),
+    "step": lambda: Step(BOB.id, ALICE.id, 3, 4, "delivered", 5, 6, 7, 8, 1, (9,), "late"),
+    "inquiry": lambda: Inquiry(BOB.id, ALICE.id, 3, "why", "{}"),
+    "finding": lambda: Finding(BOB.id, ALICE.id, 3, "{}"),
 }
 
 

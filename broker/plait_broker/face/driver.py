@@ -44,6 +44,12 @@ class BrokerDriver:
         self._links = 0
         self._flush_scheduled = False
         self._turn_bytes = 0
+        self._reads = 0
+        """In this turn of the loop."""
+        self._lone = True
+        """Whether the last turn had one read: then so has this one, perhaps, and its output goes out at once."""
+        self._output_due = False
+        """Whether there may be output that was not written yet."""
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
         self._stopped = False
@@ -119,16 +125,21 @@ class BrokerDriver:
             self.broker.receive(link, data, began)
         except Exception:
             self._fail(link)
+        matched = monotonic()
+        self._reads += 1
+        self._turn_bytes += len(data)
+        self._output_due = True
+        try:
+            if self._turn_bytes >= TURN_BYTES_MAX or (self._lone and self._reads == 1):
+                self._write_output()
+        finally:
+            if not self._flush_scheduled:
+                self._call_flush()
         if published := counters.published - published:
-            elapsed_us = int((monotonic() - began) * 1_000_000)
+            elapsed_us = int((matched - began) * 1_000_000)
             counters.matching_times.observe(elapsed_us, published)
             if self.broker.telemetry is not None:
                 self.broker.telemetry.matched(published, elapsed_us, began)
-        self._turn_bytes += len(data)
-        if self._turn_bytes >= TURN_BYTES_MAX:
-            self._take_output()
-        elif not self._flush_scheduled:
-            self._schedule_flush()
 
     def writable(self, link: LinkId, writable: bool) -> None:
         """A connection takes bytes again, or for now no more."""
@@ -150,6 +161,10 @@ class BrokerDriver:
     # --- output -------------------------------------------------------------------------------------------------------
 
     def _schedule_flush(self) -> None:
+        self._output_due = True
+        self._call_flush()
+
+    def _call_flush(self) -> None:
         if not self._flush_scheduled and not self._stopped:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -157,16 +172,18 @@ class BrokerDriver:
     def _flush(self) -> None:
         self._flush_scheduled = False
         if not self._stopped:
-            self._take_output()
+            self._lone, self._reads = self._reads <= 1, 0
+            try:
+                if self._output_due:
+                    self._write_output()
+            finally:
+                self._keep_deadline()
+                self.changed.set()
 
-    def _take_output(self) -> None:
-        self._turn_bytes = 0
-        try:
-            for output in self.broker.take_output():
-                self._carry_out(output)
-        finally:
-            self._keep_deadline()
-            self.changed.set()
+    def _write_output(self) -> None:
+        self._turn_bytes, self._output_due = 0, False
+        for output in self.broker.take_output():
+            self._carry_out(output)
 
     def _carry_out(self, output: Output) -> None:
         match output:
@@ -209,6 +226,7 @@ class BrokerDriver:
             try:
                 self.broker.tick(monotonic())
             finally:
+                self._output_due = True
                 self._flush()
 
     # --- what runs elsewhere: the log, tests of tags ------------------------------------------------------------------

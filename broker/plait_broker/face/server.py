@@ -124,6 +124,7 @@ class BrokerServer:
 
         recovered = await self._open_log(started)
         driver = self._driver = BrokerDriver(self._new_broker(recovered), self._event_log)
+        driver.broker.serves_http(self._http_told())
         await self._start_telemetry(started, driver.broker)
         started.push_async_callback(driver.stop)
         started.push_async_callback(self._drain)
@@ -343,6 +344,14 @@ class BrokerServer:
         endpoint = self.configuration.http
         return str(Endpoint(endpoint.host, self.http_port)) if endpoint is not None else ""
 
+    def _http_told(self) -> str:
+        """The same as clients are told it: who listens everywhere has no host of its own to name."""
+        endpoint = self.configuration.http
+        if endpoint is None:
+            return ""
+        scheme = "http" if self._http_context(self.configuration) is None else "https"
+        return f"{scheme}://{Endpoint('' if endpoint.wildcard else endpoint.host, self.http_port)}"
+
     @property
     def status(self) -> str:
         """`ready`, or why it is not."""
@@ -351,6 +360,8 @@ class BrokerServer:
             return "starting"
         if broker.draining:
             return "draining"
+        if broker.joining.overlay.counts["usurped"]:  # the others take that one for this one's next life
+            return "another broker has started with this one's log"
         return "ready" if stats is None or stats.failing is None else f"the log fails: {stats.failing}"
 
     def facts(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Errands:
 
     def say(self, frame: Errand | Telling, tries: int = 0) -> None:
         """Send a frame of our own to the broker that it is for; `tries`: how often that was in vain."""
-        proved = self._trust.prove(frame) if isinstance(frame, Errand) else frame
+        proved = self._trust.prove(frame)
         self.pass_on(proved)
         if tries:
             self.around(proved.to, proved, tries)

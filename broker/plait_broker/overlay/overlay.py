@@ -416,8 +416,7 @@ class Overlay:
         if frame.to != self.me:
             self._errands.pass_on(frame)
             return
-        if isinstance(frame, Errand):
-            self.trust.check_errand(frame)
+        self.trust.check_errand(frame)
         match frame:
             case Heard():
                 self.wanting.heard(frame.source, frame.version, frame.offers, frame.asked, now)

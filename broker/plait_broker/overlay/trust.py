@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from plait_core.limits import BROKERS_MAX
+from plait_core.wire.explaining_frames import Telling
 from plait_core.wire.overlay_frames import Errand, Offer, Sheet, Want
 from plait_core.wire.packing import pack
 from plait_core.wire.proving import EventProver
@@ -19,7 +20,7 @@ from plait_core.wire.proving import EventProver
 from .identity import Forged, Identity, check_card, check_log, check_proof, check_signature, prove
 
 _D = TypeVar("_D", bound=Sheet | Offer)
-_E = TypeVar("_E", bound=Errand)
+_E = TypeVar("_E", bound=Errand | Telling)
 
 UNKNOWN_MAX: Final = BROKERS_MAX
 """Origins of offers that came before their sheet."""
@@ -96,7 +97,7 @@ class Trust:
         key = self.key(errand.to)
         return errand if key is None else replace(errand, proof=prove(key, _told(errand)))
 
-    def check_errand(self, errand: Errand) -> None:
+    def check_errand(self, errand: Errand | Telling) -> None:
         """Forged unless its source says it, to us."""
         if self._identity is not None:
             check_proof(self._need(errand.source), _told(errand), errand.proof)
@@ -171,7 +172,7 @@ def _succession(sheet: Sheet) -> bytes:
     return _numbers(sheet.origin, sheet.log, sheet.born)
 
 
-def _told(errand: Errand) -> bytes:
+def _told(errand: Errand | Telling) -> bytes:
     """What a proof covers: all but itself, and the hops, which change on the way."""
     return _packed(type(errand).__name__, errand, but="proof")
 

@@ -99,6 +99,8 @@ class Wanting:
         """By publisher's broker that was forgotten, the last version that it was told."""
         self._dirty: dict[int, None] = {}
         self._installing: dict[int, None] = {}
+        self._unheard = False
+        """Whether some desk may have changes that were not heard."""
         self.installed: list[int] = []
         """Filters that all publishers' brokers know now; whoever reads it clears it."""
 
@@ -186,9 +188,7 @@ class Wanting:
     @property
     def restless(self) -> bool:
         """Whether `tell` may have something to say or to install."""
-        if self._dirty or self._installing:
-            return True
-        return any([desk.unheard for desk in self._desks.values()])
+        return bool(self._dirty or self._installing or self._unheard)
 
     def tell(self, now: float, reaches: Callable[[int], bool]) -> list[Want]:
         """What is to be said: new changes, and old ones that were not heard. Equal ones go out as one frame."""
@@ -216,6 +216,7 @@ class Wanting:
                 what = (change.whole, change.added, change.filters, change.removed, change.more, change.routing)
                 alike.setdefault(what, []).append((root, change.version, change.offers))
         self._look_installed(reaches)
+        self._unheard = any(desk.unheard for desk in self._desks.values())
         wants = []
         for what, named in alike.items():
             to, versions, offers = zip(*named, strict=True)
@@ -345,6 +346,7 @@ class Wanting:
     ) -> None:
         """`last`: whether all that meets its offers, as they are known here, is said with this."""
         desk.version += 1
+        self._unheard = True
         if last:
             desk.offers_told = desk.offers
         filters = tuple(self._exports[number].text for number in added)

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import click
 
-from .addressing import Target, find_target, http_address, url_option
+from .addressing import Target, find_target, url_option
 from .failures import Failure
+from .http_side import http_option, http_side
 from .listings import LISTINGS
 from .output import json_option, print_json
 from .tables import print_table
@@ -27,7 +28,7 @@ _PATHS: Final = {
 
 @click.command(epilog="\b\nExample: plait ls subs --json")
 @click.argument("what", type=click.Choice(list(_PATHS)))
-@click.option("--http", metavar="HOST:PORT", help="The broker's HTTP side; by default one port above its URL's.")
+@http_option
 @url_option
 @json_option
 def ls(what: str, http: str | None, url: str | None, as_json: bool) -> None:
@@ -37,7 +38,7 @@ def ls(what: str, http: str | None, url: str | None, as_json: bool) -> None:
     object a line, as the broker describes it.
     """
     target = find_target(url)
-    address = http_address(target, http)
+    address = http_side(target, http)
     items = _items(target, address, _PATHS[what])
     if as_json:
         for item in items:

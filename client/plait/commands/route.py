@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 import click
 
-from .addressing import find_target, http_address, url_option
+from .addressing import find_target, url_option
 from .http_api import get_object
+from .http_side import http_option, http_side
 from .output import json_option, print_json, printable
 
 
@@ -17,7 +18,7 @@ from .output import json_option, print_json, printable
 @click.argument("filter")
 @click.option("--from", "start", metavar="BROKER", default="", help="Where the events are published: a broker's name, "
               "or its id. By default the broker that is asked.")  # fmt: skip
-@click.option("--http", metavar="HOST:PORT", help="A broker's HTTP side; by default one port above its URL's.")
+@http_option
 @url_option
 @json_option
 def route(filter: str, start: str, http: str | None, url: str | None, as_json: bool) -> None:
@@ -31,7 +32,7 @@ def route(filter: str, start: str, http: str | None, url: str | None, as_json: b
     text = parse(filter).text
     target = find_target(url)
     path = f"/api/v1/route?filter={quote(text)}&from={quote(start)}"
-    answer = get_object(http_address(target, http), path, target, "destinations")
+    answer = get_object(http_side(target, http), path, target, "destinations")
     if as_json:
         tree = {name: answer.get(name) for name in ("tid", "filter")} | {"from": answer.get("broker")}
         for destination in answer["destinations"]:

@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from .addressing import find_target, http_address, url_option
+from .addressing import find_target, url_option
 from .failures import Failure
+from .http_side import http_option, http_side
 from .output import json_option, print_json
 
 
 @click.command(epilog="\b\nExample: plait topo --json")
-@click.option("--http", metavar="HOST:PORT", help="A broker's HTTP side; by default one port above its URL's.")
+@http_option
 @url_option
 @json_option
 def topo(http: str | None, url: str | None, as_json: bool) -> None:
@@ -24,7 +25,7 @@ def topo(http: str | None, url: str | None, as_json: bool) -> None:
     from .http_api import get_json
 
     target = find_target(url)
-    address = http_address(target, http)
+    address = http_side(target, http)
     answer = get_json(address, "/api/v1/topology", target.token, target.trust)
     if not isinstance(answer, dict) or not {"brokers", "links"} <= answer.keys():
         raise Failure(f"{address} did not answer as a broker does", hint="is that a Plait broker?")

@@ -8,15 +8,16 @@ from urllib.parse import quote
 
 import click
 
-from .addressing import find_target, http_address, url_option
+from .addressing import find_target, url_option
 from .http_api import get_object
+from .http_side import http_option, http_side
 from .output import json_option, print_json, printable
 
 
 @click.command(epilog="\b\nExample: plait why 9b2f0c6a1d3e4f57-12 north/3")
 @click.argument("event")
 @click.argument("subscription")
-@click.option("--http", metavar="HOST:PORT", help="A broker's HTTP side; by default one port above its URL's.")
+@http_option
 @url_option
 @json_option
 def why(event: str, subscription: str, http: str | None, url: str | None, as_json: bool) -> None:
@@ -30,7 +31,7 @@ def why(event: str, subscription: str, http: str | None, url: str | None, as_jso
 
     target = find_target(url)
     path = f"/api/v1/why?event={EventId.parse(event)}&subscription={quote(subscription, safe='')}"
-    answer = get_object(http_address(target, http), path, target, "verdict")
+    answer = get_object(http_side(target, http), path, target, "verdict")
     if as_json:
         print_json(answer)
         return

@@ -96,6 +96,9 @@ class Welcome(ControlFrame):
     published: U64 | None = None
     """The highest sequence number of the client's own events that came here, when its session goes on: what it sent
     beyond that was lost on the way. None when that is not known."""
+    http: Host = ""
+    """Where the broker's HTTP side is, as `http://HOST:PORT`; without a host where it is the broker's own. Empty when
+    there is none."""
 
 
 @control(INTRODUCTION, opening=True)

@@ -102,15 +102,21 @@ class FrameDecoder:
         """All frames that are complete (in the handshake, the next one), or FrameError when an error is next."""
         if not self._read and len(self._pending) < self._need and self._error is None:
             return []  # as when all of a read was taken
-        return self._decode(self._take)
+        frames: list[Frame] = []
+        if self._hot is not None and self._read and not self._pending:
+            self._at = self._hot.read(self._read, self._at, frames)
+            if self._at == len(self._read):  # whole events alone, as it mostly is
+                self._read, self._at, self._need = b"", 0, PREFIX_BYTES
+                return frames
+        return self._decode(self._take, frames)
 
     def next_frame(self) -> Frame | None:
         """The next frame if it is complete, or FrameError when an error is next."""
-        frames = self._decode(1)
+        frames = self._decode(1, [])
         return frames[0] if frames else None
 
-    def _decode(self, most: int) -> list[Frame]:
-        frames: list[Frame] = []
+    def _decode(self, most: int, frames: list[Frame]) -> list[Frame]:
+        """Frames behind those that were taken already."""
         try:
             while len(frames) < most and self._error is None and self._refill():
                 self._decode_read(frames, most)

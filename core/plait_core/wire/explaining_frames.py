@@ -1,7 +1,7 @@
 """The control frames by which the overlay explains itself: a marked event's steps, and what one broker asks another.
 
 Trace goes from a client to its home broker, which answers each Step of the event as it hears of it. Step, Inquiry and
-Finding go from one broker to one other, hop by hop, as the errands of `overlay_frames.py` do.
+Finding go from one broker to one other, hop by hop and proved, as the errands of `overlay_frames.py` do.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
 from ..limits import FRAME_BYTES_MAX, NAME_BYTES_MAX
+from .control_frames import Proof
 from .schema import U64, AtMost, Between, ControlFrame, control
 
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
@@ -74,6 +75,7 @@ class Step(ControlFrame):
     """The first of them."""
     reason: Name = ""
     hops: Hops = 0
+    proof: Proof = b""
 
 
 @control(0x51)
@@ -87,6 +89,7 @@ class Inquiry(ControlFrame):
     topic: Name
     text: Annotated[str, AtMost(FACTS_CHARACTERS_MAX)]
     hops: Hops = 0
+    proof: Proof = b""
 
 
 @control(0x52)
@@ -99,6 +102,7 @@ class Finding(ControlFrame):
     number: U64
     text: Annotated[str, AtMost(FACTS_CHARACTERS_MAX)]
     hops: Hops = 0
+    proof: Proof = b""
 
 
 Telling: TypeAlias = Step | Inquiry | Finding

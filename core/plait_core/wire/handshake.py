@@ -139,6 +139,7 @@ class Handshake:
         log: int = 0,
         nonce: bytes | None = None,
         published: int | None = None,
+        http: str = "",
     ) -> Welcome:
         """The acceptor's yes, to be sent; the handshake is then done."""
         self._step(Step.SEND_WELCOME)
@@ -154,6 +155,7 @@ class Handshake:
             log,
             nonce,
             published,
+            http,
         )
 
     def refuse(self, code: str, message: str, *, retryable: bool = False) -> Close:

@@ -15,6 +15,7 @@ from typing import ClassVar, Final, TypeAlias
 from plait_broker.overlay import Arrival
 from plait_core.events import Event
 from plait_core.wire import Destination, Forward, Frame, encode_block
+from plait_core.wire.explaining_frames import Finding, Inquiry, Step, Telling
 from plait_core.wire.overlay_frames import Detour, Heard, Offer, Outcome, Sheet, Skip, Took, Want
 
 from .overlay_nodes import Node, Pipe
@@ -153,6 +154,9 @@ def _forgery(world: HostileWorld, node: Node) -> Frame:
             Took(target.me, victim.me, far),
             Skip(target.me, victim.me, far),
             Outcome(target.me, victim.me, 1, 1, ""),
+            Step(target.me, victim.me, 1, 1, "delivered"),
+            Inquiry(target.me, victim.me, 1, "why", "{}"),
+            Finding(target.me, victim.me, 1, "{}"),
             Forward(victim.me, 10, 0, (victim.me,), (to,), block),
         )
     )
@@ -165,6 +169,12 @@ class HostileNode(Node):
         super().arrived_(arrival)
         assert isinstance(self.world, HostileWorld)
         self.world.check_arrival(self, arrival)
+
+    def told(self, frame: Telling) -> None:
+        """Nobody tells anything in these histories, so whatever is believed was made up."""
+        assert isinstance(self.world, HostileWorld)
+        if self is not self.world.enemy and self.world.ids.get(frame.source) is not self.world.enemy:
+            self.world.complain(f"I3: {self.name} believes a {type(frame).__name__} that {frame.source:x} never said")
 
 
 class HostileWorld(World):
