@@ -9,6 +9,9 @@
 #   make kernel   build the native matching kernel into .venv, and say how it goes; make setup does so by itself where
 #                 it can, and PLAIT_NO_KERNEL=1 keeps it from that
 #   make docs     write anew what in docs/ and docker/ is written by programs
+#   make e2e      a whole deployment in containers, harmed under load; needs Docker and the images. SECONDS=600 for longer
+#   make soak     HOURS=h: brokers while clients come and go; what they use is noted and plotted into build/soak
+#   make dist     wheels of all members and the kernel into dist/, tried in an empty environment; bill of materials
 #   make image    container images by Docker from public bases; make image-offline: from Debian's packages alone, as root
 #   make lock     choose new versions of all dependencies
 PYTHON ?= python3
@@ -17,7 +20,7 @@ MEMBERS := core crypto client broker lab peer analytics
 KERNEL := core/kernel/pyproject.toml $(wildcard $(addprefix core/kernel/,Cargo.toml .cargo/config.toml \
   matching/Cargo.toml matching/src/*.rs matching/src/*/*.rs binding/Cargo.toml binding/src/*.rs))
 
-.PHONY: setup setup-analytics kernel test lint format docs demo bench nightly fuzz lock image image-offline clean
+.PHONY: setup setup-analytics kernel test lint format docs demo bench nightly fuzz lock image image-offline e2e soak dist clean
 setup: .venv/.ready
 
 .venv/.ready: requirements.lock scripts/setup.sh $(MEMBERS:%=%/pyproject.toml) $(KERNEL)
@@ -97,6 +100,17 @@ image-offline:
 	  DOCKER_BUILDKIT=0 docker build --quiet --network none --build-arg BUILDER=plait-base:bookworm --build-arg BASE=plait-base:bookworm \
 	    $(IMAGE_ARGS) --target $$image -t plait-$$image:$(VERSION) -f docker/Dockerfile . 2>build/image.log || { tail build/image.log; exit 1; }; \
 	done
+
+SECONDS ?= 120
+e2e: .venv/.ready
+	@PLAIT_E2E=1 PLAIT_CHAOS_S=$(SECONDS) $(BIN)/python -m pytest -q -s tests/e2e $(ARGS)
+
+HOURS ?= 1
+soak: .venv/.ready
+	@$(BIN)/python -m plait_lab.soak --hours $(HOURS) $(ARGS)
+
+dist: .venv/.ready
+	@$(BIN)/python scripts/dist.py
 
 clean:
 	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache

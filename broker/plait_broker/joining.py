@@ -54,9 +54,6 @@ class Held:
     bytes: int = 0
 
 
-JOIN_S: Final = 3.0
-"""For a broker that has links to make, before it serves clients though it has heard of nobody."""
-
 CALM_S: Final = 0.1
 """It has heard from all whom it knows for so long: whoever is behind them is known by then."""
 
@@ -84,7 +81,7 @@ class Joining:
         identity: Identity,
         log: int,
         born: int,
-        expected: int,
+        join_s: float,
     ) -> None:
         """`arrive` takes an event for this broker's subscribers, `close` ends a link, `done` answers a request."""
         self._links = links
@@ -115,9 +112,9 @@ class Joining:
         self.offering = Offering(self.overlay, index, now)
         self._advertising: dict[int, list[Asked]] = {}
         """By advertisement that not all brokers have seen yet, the requests that wait for that."""
-        self.joined = not expected
+        self.joined = not join_s
         """Whether what is published here finds everyone who wants it."""
-        self.join_by = now + JOIN_S
+        self.join_by = now + join_s
         self.early: dict[Link, Hello] = {}
         """Clients that came before that."""
         self._informed_since = 0.0

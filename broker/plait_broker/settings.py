@@ -29,6 +29,9 @@ class LinkSettings:
     """Links to keep where it chooses: a graph of random links holds together from three on."""
     links_max: int = 12
     """Beyond it links that nobody was configured with are given up: each costs its two ends pings and what floods."""
+    join_s: float = 3.0
+    """How long it looks for a first neighbour before it serves clients though it has heard of nobody: what it confirms
+    then is confirmed to have no subscribers elsewhere. Longer where brokers and names take their time to come up."""
 
     @property
     def expected(self) -> bool:

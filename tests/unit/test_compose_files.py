@@ -4,6 +4,7 @@ reach those they link to, nothing has a password that is known, and everything i
 from __future__ import annotations
 
 import json
+import re
 import stat
 from itertools import pairwise
 from pathlib import Path
@@ -30,8 +31,12 @@ def brokers_in(services: dict[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in services.items() if each.get("command") == ["broker"]}
 
 
+def addresses_of(service: dict[str, Any]) -> list[str]:
+    return list(json.loads(service["environment"]["PLAIT_BROKER__OVERLAY__LINKS"]))
+
+
 def links_of(service: dict[str, Any]) -> list[str]:
-    return [address.partition(":")[0] for address in json.loads(service["environment"]["PLAIT_BROKER__OVERLAY__LINKS"])]
+    return sorted(address.partition(":")[0] for address in addresses_of(service))
 
 
 def test_the_files_of_the_repository_are_what_the_command_writes() -> None:
@@ -49,16 +54,24 @@ def test_brokers_are_in_a_network_with_each_that_they_link_to(topology: str, cou
         for other in links_of(service):
             assert name in links_of(brokers[other]), "named at both ends"
             assert set(service["networks"]) & set(brokers[other]["networks"])
-    relayed = {name: each for name, each in chaos["services"].items() if "to" not in each and name in brokers}
-    dialled = [relay for each in relayed.values() for relay in links_of(each)]
     relays = {name: each for name, each in chaos["services"].items() if name not in brokers}
-    assert sorted(dialled) == sorted(relays), "each link has one relay, dialled once"
-    for dialler, service in relayed.items():
-        for relay in links_of(service):
-            far = relays[relay]["command"][relays[relay]["command"].index("--to") + 1].partition(":")[0]
-            assert far in links_of(brokers[dialler])
+    dialled = {name: addresses_of(chaos["services"][name]) for name in brokers}
+    ports = [f"{relay}:{port}" for relay in relays for port in (4679, 4680)]
+    assert sorted(address for addresses in dialled.values() for address in addresses) == sorted(ports)
+    for dialler, addresses in dialled.items():
+        reached = [led_to(relays, address) for address in addresses]
+        assert sorted(reached) == links_of(brokers[dialler]), "the same links, each through a relay"
+        for far, address in zip(reached, addresses, strict=True):
             for end in (dialler, far):
-                assert set(relays[relay]["networks"]) <= set(brokers[end]["networks"])
+                assert set(relays[address.partition(":")[0]]["networks"]) <= set(brokers[end]["networks"])
+
+
+def led_to(relays: dict[str, Any], address: str) -> str:
+    """The broker behind a relay's port."""
+    relay, _, port = address.partition(":")
+    found = re.search(rf"--listen 0\.0\.0\.0:{port} --to ([a-z0-9-]+):4680", relays[relay]["command"][0])
+    assert found is not None
+    return found[1]
 
 
 def test_no_broker_alone_holds_the_braid_together() -> None:

@@ -62,6 +62,7 @@ def read_overlay(section: Section | None) -> OverlayPlace:
             tls=tls is not None,
             degree=section.whole("degree", 1, DEGREE_MAX) or base.links.degree,
             links_max=section.whole("links_max", 2, NEIGHBOURS_MAX) or base.links.links_max,
+            join_s=section.number("join_s", 0.1, 3600) or base.links.join_s,
         ),
         section.text("name") or base.name,
         _group(section) or base.group,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 import click
@@ -18,12 +19,13 @@ _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Check what Plait needs of this machine.
 
-    Each line says ok, warn or fail, and what to do about it; exit code 1 if any says fail.
+    In a container it also looks for what usually goes wrong there with networks and volumes. Each line says ok, warn or fail, and what to do about it; exit code 1 if any says fail.
     """
     from .checks import CHECKS
+    from .container_checks import container_checks, in_container
 
     failed = False
-    for name, check in CHECKS.items():
+    for name, check in (CHECKS | (container_checks(os.environ) if in_container() else {})).items():
         finding = check()
         failed |= finding.state == "fail"
         if as_json:

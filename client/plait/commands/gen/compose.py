@@ -91,7 +91,7 @@ def _broker(overlay: Overlay, number: int) -> str:
     port = PORT + PORT_STEP * number
     return BROKER.format(
         name=name,
-        links=_addresses(overlay.names[other] for other in overlay.neighbours(number)),
+        links=_addresses(f"{overlay.names[other]}:{PORT}" for other in overlay.neighbours(number)),
         port=port,
         http=port + 1,
         networks=_listed(map(_network, overlay.networks_of(number))),
@@ -99,16 +99,19 @@ def _broker(overlay: Overlay, number: int) -> str:
 
 
 def _relayed(overlay: Overlay) -> str:
-    """The same overlay, each link through a relay: the broker of the higher number dials it, the other one waits."""
+    """The same overlay, each link through a relay, which both ends dial, each at a port of its own."""
     dialled: dict[int, list[str]] = {number: [] for number in range(len(overlay.names))}
     relays = []
     for near, far in sorted(overlay.links):
         relay = f"link-{overlay.names[near]}-{overlay.names[far]}"
-        dialled[far].append(relay)
+        dialled[near].append(f"{relay}:{PORT}")
+        dialled[far].append(f"{relay}:{PORT - 1}")
         shared = [each for each in overlay.networks_of(near) if each in overlay.networks_of(far)]
         network = _network(shared[0])
-        relays.append(RELAY.format(name=relay, to=overlay.names[near], network=network))
-    brokers = [RELAYED.format(name=overlay.names[number], links=_addresses(names)) for number, names in dialled.items()]
+        relays.append(RELAY.format(name=relay, near=overlay.names[near], far=overlay.names[far], network=network))
+    brokers = [
+        RELAYED.format(name=overlay.names[number], links=_addresses(relays_of)) for number, relays_of in dialled.items()
+    ]
     return _CHAOS + "\n".join(brokers + relays)
 
 
@@ -151,14 +154,15 @@ def _listed(names: Iterable[str]) -> str:
     return f"[{', '.join(names)}]"
 
 
-def _addresses(names: Iterable[str]) -> str:
+def _addresses(addresses: Iterable[str]) -> str:
     """A list of texts as TOML writes it, in single quotes of YAML."""
-    quoted = ", ".join(f'"{name}:{PORT}"' for name in names)
+    quoted = ", ".join(f'"{address}"' for address in addresses)
     return f"'[{quoted}]'"
 
 
 _CHAOS: Final = """# Written by `plait gen compose`. Puts a relay into each link, to make it slow, lossy, cut or frozen:
 #   docker compose -f compose.yaml -f compose.chaos.yaml up -d
 #   docker exec plait_link-broker-1-broker-2_1 plait chaos set 127.0.0.1:4699 --delay 200ms
+# :4699 is the relay that the first of the two dials, :4698 the other one's.
 services:
 """

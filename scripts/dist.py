@@ -1,0 +1,135 @@
+"""`make dist`: what a release consists of, into dist/, and whether it holds: wheels of every member and of the kernel,
+checked by twine, installed into an empty environment in which the quick start runs; a bill of materials of that
+environment; and a section of CHANGELOG.md for the version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DIST = ROOT / "dist"
+MEMBERS = ("core", "crypto", "client", "broker", "peer", "analytics", "lab", "core/kernel")
+INSTALLED = ("plait_core", "plait_crypto", "plait", "plait_broker", "plait_peer", "plait_kernel")
+TOOLS = ("twine==7.0.0", "cyclonedx-bom==7.5.0")
+READY = re.compile(r"ready name=\S+ listen=(\S+) http=\S+\n")
+
+
+def main() -> None:
+    version = _version()
+    _check_changelog(version)
+    shutil.rmtree(DIST, ignore_errors=True)
+    for member in MEMBERS:
+        if member == "core/kernel" and shutil.which("cargo") is None:
+            sys.exit("dist: cargo is not here, and a release has the kernel")
+        _say(f"wheel of {member}")
+        _run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", DIST, f"./{member}")
+    wheels = sorted(DIST.glob("*.whl"))
+    assert len(wheels) == len(MEMBERS), wheels
+    with tempfile.TemporaryDirectory(prefix="plait-dist-") as scratch:
+        tools, empty = Path(scratch, "tools"), Path(scratch, "empty")
+        for environment in (tools, empty):
+            venv.create(environment, with_pip=True)
+        _say("twine check")
+        _run(tools / "bin/python", "-m", "pip", "install", "--quiet", *TOOLS)
+        _run(tools / "bin/twine", "check", *wheels)
+        _say("into an empty environment")
+        pip = (empty / "bin/python", "-m", "pip", "install", "--quiet")
+        _run(*pip, "--require-hashes", "-r", ROOT / "docker/requirements.lock")
+        chosen = [wheel for wheel in wheels if wheel.name.partition("-")[0] in INSTALLED]
+        _run(*pip, "--no-deps", *chosen)
+        _run(empty / "bin/python", "-m", "pip", "check")
+        _say("the quick start")
+        _quick_start(empty / "bin/plait", Path(scratch))
+        _say("bill of materials")
+        _run(empty / "bin/python", "-m", "pip", "uninstall", "--quiet", "--yes", "pip", "setuptools")
+        bill = DIST / f"plait-{version}.cdx.json"
+        _run(
+            tools / "bin/cyclonedx-py",
+            "environment",
+            "--output-reproducible",
+            "--output-file",
+            bill,
+            empty / "bin/python",
+        )
+    _write_sums()
+    print(*sorted(path.name for path in DIST.iterdir()), sep="\n")
+
+
+def _version() -> str:
+    """The one that all members have."""
+    found = {
+        member: re.search(r'^version = "(.+)"', (ROOT / member / "pyproject.toml").read_text(), re.MULTILINE)
+        for member in MEMBERS
+    }
+    versions = {match[1] for match in found.values() if match}
+    assert len(versions) == 1, f"members differ in version: {versions}"
+    return versions.pop()
+
+
+def _check_changelog(version: str) -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    section = re.search(
+        rf"^## (?:{re.escape(version)}\b.*|Unreleased)$\n+(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL
+    )
+    assert section is not None, f"CHANGELOG.md has no section {version}, nor Unreleased"
+    assert "- " in section[1], "the section of CHANGELOG.md is empty"
+
+
+def _quick_start(plait: Path, scratch: Path) -> None:
+    """The README's first program, against a broker of that environment; then the demo."""
+    program = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert program is not None
+    with subprocess.Popen(
+        [plait, "broker", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", scratch / "data"],
+        stdout=subprocess.PIPE, text=True, cwd=scratch, env=_bare(), stderr=subprocess.DEVNULL,
+    ) as broker:  # fmt: skip
+        try:
+            assert broker.stdout is not None
+            ready = READY.match(broker.stdout.readline())
+            assert ready, "the broker says that it is ready"
+            code = program[1].replace("localhost:4680", ready[1])
+            said = _run(plait.with_name("python"), "-c", code, cwd=scratch)
+            assert said.startswith("IBM "), said
+        finally:
+            broker.terminate()
+        assert broker.wait(30) == 0, "it stops in order"
+    _run(plait, "demo", "--seconds", "5", cwd=scratch)
+    assert "fail" not in _run(plait, "doctor", cwd=scratch)
+
+
+def _write_sums() -> None:
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(DIST.iterdir())]
+    (DIST / "SHA256SUMS").write_text("".join(lines))
+
+
+def _bare() -> dict[str, str]:
+    """An environment in which nothing of this repository is to be found."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(("PLAIT_", "PYTHON", "VIRTUAL_ENV"))
+    }
+
+
+def _run(*command: str | Path, cwd: Path = ROOT) -> str:
+    done = subprocess.run(
+        [str(word) for word in command], cwd=cwd, env=_bare(), capture_output=True, text=True, timeout=900, check=False
+    )
+    if done.returncode:
+        sys.exit(f"dist: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def _say(what: str) -> None:
+    print(f"dist: {what}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""The words that tests of a whole deployment are written in: bring it up, harm it, heal it, look at it, end it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+ROOT = Path(__file__).parent.parent.parent
+PATIENCE_S = 180.0
+BROKERS = tuple(f"broker-{number}" for number in range(1, 6))
+BIND = "127.0.46.80"
+"""Of this machine, and where nothing else is published."""
+
+
+def missing() -> str:
+    """Why there can be no deployment here, and what to do about it; empty when there can."""
+    if shutil.which("docker") is None or subprocess.run(["docker", "info"], capture_output=True).returncode:
+        return "no Docker engine answers: apt-get install docker.io, and start it"
+    if not _compose_command():
+        return "no Compose: apt-get install docker-compose"
+    if not docker("images", "--quiet", image()).strip():
+        return f"there is no image {image()}: make image, or make image-offline"
+    return ""
+
+
+def image() -> str:
+    return os.environ.get("PLAIT_IMAGE") or "plait-broker:0.1.0"
+
+
+def docker(*arguments: str, given: str | None = None, check: bool = True) -> str:
+    """What a docker command says."""
+    done = subprocess.run(["docker", *arguments], input=given, capture_output=True, text=True, timeout=120, check=False)
+    if check and done.returncode:
+        raise AssertionError(f"docker {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _compose_command() -> list[str]:
+    if shutil.which("docker") and not subprocess.run(["docker", "compose", "version"], capture_output=True).returncode:
+        return ["docker", "compose"]
+    found = shutil.which("docker-compose")
+    return [found] if found else []
+
+
+def until(true: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
+    """Wait for something to become so."""
+    end = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < end, f"not within {patience_s:g} s: {what}"
+        time.sleep(0.25)
+
+
+class Deployment:
+    """One project of Compose."""
+
+    def __init__(self, project: str, files: Sequence[Path], variables: Mapping[str, str]) -> None:
+        self.project = project
+        self._command = [*_compose_command(), "-p", project, *(part for file in files for part in ("-f", str(file)))]
+        self._variables = {**os.environ, "PLAIT_BIND": BIND, **variables}
+        self.services: dict[str, str] = {}
+        """Containers by the service that they run."""
+
+    def compose(self, *arguments: str) -> None:
+        done = subprocess.run(
+            [*self._command, *arguments], env=self._variables, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert not done.returncode, f"compose {' '.join(arguments)}: {done.stdout}{done.stderr}"
+
+    def up(self, *services: str) -> None:
+        """Start services, and know their containers."""
+        self.compose("up", "--detach", "--no-build", *services)
+        listed = docker("ps", "--all", "--filter", f"label=com.docker.compose.project={self.project}", "--format",
+                        '{{.Names}} {{.Label "com.docker.compose.service"}}')  # fmt: skip
+        self.services = {service: name for name, service in map(str.split, listed.splitlines())}
+
+    def down(self) -> None:
+        self.compose("down", "--volumes", "--remove-orphans", "--timeout", "2")
+
+    # --- harm and healing ---------------------------------------------------------------------------------------------
+
+    def kill(self, *services: str) -> None:
+        """As a power cut would."""
+        docker("kill", *(self.services[service] for service in services))
+
+    def start(self, *services: str) -> None:
+        docker("start", *(self.services[service] for service in services))
+
+    def restart(self, service: str) -> None:
+        """As an operator would: it drains first."""
+        docker("restart", "--time", "30", self.services[service])
+
+    def pause(self, service: str) -> None:
+        docker("pause", self.services[service])
+
+    def resume(self, service: str) -> None:
+        docker("unpause", self.services[service])
+
+    def networks(self, service: str) -> list[str]:
+        found = json.loads(docker("inspect", self.services[service]))[0]["NetworkSettings"]["Networks"]
+        return sorted(found)
+
+    def disconnect(self, service: str, network: str) -> None:
+        docker("network", "disconnect", network, self.services[service])
+
+    def connect(self, service: str, network: str) -> None:
+        docker("network", "connect", "--alias", service, network, self.services[service])
+
+    def shape(self, link: str, *how: str) -> None:
+        """Change a link, whoever dialled it: `plait chaos set`."""
+        for control in ("127.0.0.1:4698", "127.0.0.1:4699"):
+            docker("exec", self.services[link], "plait", "chaos", "set", control, *how)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def links(self) -> list[str]:
+        return sorted(service for service in self.services if service.startswith("link-"))
+
+    def run(self, service: str, *command: str, given: str | None = None) -> str:
+        return docker("exec", *(["-i"] if given is not None else []), self.services[service], *command, given=given)
+
+    def health(self, service: str) -> str:
+        state = json.loads(docker("inspect", self.services[service]))[0]["State"]
+        return str(state.get("Health", {}).get("Status", state["Status"]))
+
+    def wait_healthy(self, *services: str) -> None:
+        """As Docker sees it, which looks every few seconds."""
+        for service in services:
+            until(lambda: self.health(service) == "healthy", f"{service} is healthy")  # noqa: B023
+
+    def wait_ready(self, *brokers: str) -> None:
+        """As brokers say themselves, asked at an address that they have now."""
+        for broker in brokers:
+            until(lambda: self._says_ready(broker), f"{broker} is ready")  # noqa: B023
+
+    def wait_linked(self, brokers: int) -> None:
+        """Until the first broker has heard of so many."""
+
+        def heard() -> bool:
+            said = docker("exec", self.services["broker-1"], "plait", "ls", "brokers", "--json", check=False)
+            return said.count('"ready"') == brokers
+
+        until(heard, f"broker-1 knows {brokers} brokers")
+
+    def _says_ready(self, broker: str) -> bool:
+        networks = json.loads(docker("inspect", self.services[broker]))[0]["NetworkSettings"]["Networks"]
+        addresses = [each["IPAddress"] for each in networks.values() if each["IPAddress"]]
+        try:
+            with urlopen(f"http://{addresses[0]}:4681/readyz", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except (OSError, IndexError):
+            return False
+
+
+@contextmanager
+def deployed(project: str, *files: Path, **variables: str) -> Iterator[Deployment]:
+    """A deployment that is taken away with everything that it kept, whatever becomes of the test."""
+    found = Deployment(project, files, variables)
+    found.down()  # of a run that was cut short
+    try:
+        yield found
+    finally:
+        found.down()
