@@ -17,12 +17,16 @@ from plait_core.telemetry import RECORD_BYTES, SEGMENT_HEADER_BYTES, record_dtyp
 
 from .counts import buckets_of, counted, merged_batch
 from .inventory import SegmentFile
+from .pieces import pieces_of
 
 BATCH_RECORDS: Final = 65_536
 """4 MiB of a segment at once: large enough that the cost of a batch vanishes, small enough for a cache."""
 
 COUNTED_RECORDS: Final = 1 << 15
 """2 MiB counted at once: what a core's own cache holds."""
+
+PIECED_RECORDS: Final = 1 << 18
+"""16 MiB looked at together for single events: the fewer of these are cut in two, the fewer rows there are."""
 
 HELD_ROWS_MAX: Final = 1 << 17
 """Rows of counts that a worker holds back to add up."""
@@ -107,6 +111,12 @@ def read_counts(slices: Iterable[Slice], window_us: int) -> Iterator[pa.RecordBa
             rows = sum(batch.num_rows for batch in held)
     if held:
         yield merged_batch(held)
+
+
+def read_pieces(slices: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
+    """What the records say of single events."""
+    for records, broker in chunks(slices, PIECED_RECORDS):
+        yield from pieces_of(records, broker)
 
 
 def chunks(slices: Iterable[Slice], most: int) -> Iterator[tuple[np.ndarray, int]]:

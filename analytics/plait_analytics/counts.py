@@ -116,13 +116,13 @@ def counted(records: np.ndarray, broker: int, window_us: int) -> Iterator[pa.Rec
 
 
 def _counted(records: np.ndarray, broker: int, window_us: int) -> pa.RecordBatch:
-    kind, weight, bound = records["kind"].astype(np.int64), _wide(records["weight"]), _wide(records["bound_us"])
+    kind, weight, bound = records["kind"].astype(np.int64), wide(records["weight"]), wide(records["bound_us"])
     rare = bool(kind[0] >= _RARE)
-    time, size, items, expected = (_wide(records[name]) for name in ("ts_us", "size", "count", "expected"))
-    delay, subject = _wide(records["delay_us"]), _wide(records["subject"])
-    whose = np.where(kind == int(Kind.PUBLISH), _wide(records["publisher"]), subject)
+    time, size, items, expected = (wide(records[name]) for name in ("ts_us", "size", "count", "expected"))
+    delay, subject = wide(records["delay_us"]), wide(records["subject"])
+    whose = np.where(kind == int(Kind.PUBLISH), wide(records["publisher"]), subject)
     whose[(kind == int(Kind.MATCH)) | (kind == int(Kind.QUEUE))] = 0
-    marks = _wide(records["flags"]) & _MARKS
+    marks = wide(records["flags"]) & _MARKS
     places = _places(kind, expected, items, delay)
     values = {
         "records": np.ones(1, np.int64), "weight": weight, "bytes": size * weight, "items": items * weight,
@@ -134,7 +134,7 @@ def _counted(records: np.ndarray, broker: int, window_us: int) -> pa.RecordBatch
     if not rare:
         values |= dict.fromkeys(_OF_RARE, np.zeros(1, np.int64))
     key = {"window_us": time - time % window_us, "broker": np.full(1, np.uint64(broker).astype(np.int64)),
-           "kind": kind, "entity": whose, "reason": _wide(records["reason"]), "marks": marks,
+           "kind": kind, "entity": whose, "reason": wide(records["reason"]), "marks": marks,
            "bucket": places}  # fmt: skip
     return _summed(key, values, len(records))
 
@@ -158,7 +158,7 @@ def _summed(key: dict[str, np.ndarray], values: dict[str, np.ndarray], rows: int
     """Sums, least and greatest of values by key. Columns that never change are of length one."""
     assert rows
     key, values = ({name: _settled(part) for name, part in given.items()} for given in (key, values))
-    order, starts = _runs([part for part in key.values() if len(part) > 1], rows)
+    order, starts = runs_of([part for part in key.values() if len(part) > 1], rows)
     lengths = np.diff(starts, append=rows)
     first = order[starts]
     made = {name: part[first] if len(part) > 1 else np.repeat(part, len(first)) for name, part in key.items()}
@@ -183,7 +183,7 @@ def _settled(part: np.ndarray) -> np.ndarray:
     return part[:1] if part[0] == part[-1] and part.min() == part.max() else part
 
 
-def _runs(parts: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray]:
+def runs_of(parts: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray]:
     """An order in which equal keys are neighbours, and where each run of them begins.
 
     Sorted are hashes, each with its row's number in its last bits: several times as fast as sorting numbers by hashes.
@@ -205,7 +205,8 @@ def _runs(parts: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarra
     return order, np.flatnonzero(begins)
 
 
-def _wide(column: np.ndarray) -> np.ndarray:
+def wide(column: np.ndarray) -> np.ndarray:
+    """As the engines have whole numbers: 64 bits with a sign."""
     return column.astype(np.int64) if column.dtype.itemsize < 8 else np.ascontiguousarray(column).view(np.int64)
 
 

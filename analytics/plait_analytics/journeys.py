@@ -9,6 +9,7 @@ from typing import Final
 
 from plait_core.telemetry import DURABLE, TO_BROKER, Kind
 
+from .pieces import PIECED
 from .portable import POSTPONED, total
 from .table import Table
 
@@ -16,8 +17,8 @@ _PUBLISH, _ARRIVAL, _DELIVERY = int(Kind.PUBLISH), int(Kind.ARRIVAL), int(Kind.D
 _DROP, _EXPIRY = int(Kind.DROP), int(Kind.EXPIRY)
 _LOST: Final = f"kind in ({_DROP}, {_EXPIRY}) and subject <> 0 and (flags & {TO_BROKER}) = 0"
 
-_EVENTS: Final = f"""
-with whole as (select cast(max(weight) as bigint) as w from records),
+EVENTS: Final = f"""
+whole as (select cast(max(weight) as bigint) as w from records),
 r as (select e.* from records e cross join whole
   where sequence <> 0 and ((((sequence & 1048575) * 2654435761) >> 12) & (w - 1)) = 0),
 deliveries as (
@@ -37,23 +38,25 @@ events as (
     {total("1", f"kind in ({_DROP}, {_EXPIRY}) and (flags & {TO_BROKER}) <> 0")} as lost_homes
   from r where kind in ({_PUBLISH}, {_ARRIVAL}, {_DROP}, {_EXPIRY}) group by publisher, sequence),
 joined as (
-  select e.*, coalesce(d.delivered, 0) as delivered, coalesce(d.duplicates, 0) as duplicates,
-    greatest(e.homes - e.arrivals - e.lost_homes, 0) as missing_homes,
-    greatest(e.expected - coalesce(d.delivered, 0) - e.lost, 0) as missing,
-    e.ts_us - e.ts_us % {POSTPONED} as window_us
-  from events e left join deliveries d on d.publisher = e.publisher and d.sequence = e.sequence
-  where e.publishes > 0)"""
+  select e.*, coalesce(d.delivered, 0) as delivered, coalesce(d.duplicates, 0) as duplicates
+  from events e left join deliveries d on d.publisher = e.publisher and d.sequence = e.sequence)"""
+"""From the view `records` to `joined`: a row for each event."""
+
+_AUDITED: Final = f"""audited as (
+  select *, greatest(homes - arrivals - lost_homes, 0) as missing_homes,
+    greatest(expected - delivered - lost, 0) as missing, ts_us - ts_us % {POSTPONED} as window_us
+  from joined where publishes > 0)"""
 
 JOURNEYS: Final = Table(
     "journeys",
     "Of each publisher's events, end to end: expected deliveries against those there were, by event id.",
     ("window_us", "publisher"),
-    f"""{_EVENTS}
+    f"""with {EVENTS}, {_AUDITED}
 select window_us, publisher, count(*) as events, {total("expected")} as expected, {total("delivered")} as delivered,
   {total("duplicates")} as duplicates, {total("lost")} as lost, {total("lost_homes")} as lost_homes,
   {total("missing")} as missing, {total("missing_homes")} as missing_homes,
   {total("1", "missing = 0 and missing_homes = 0 and duplicates = 0")} as accounted
-from joined group by window_us, publisher""",
+from audited group by window_us, publisher""",
     {
         "events": "whose publication is recorded, and which every broker would have sampled",
         "expected": "deliveries that their matching at all brokers asks for",
@@ -72,9 +75,9 @@ UNACCOUNTED: Final = Table(
     "unaccounted",
     "The events behind `journeys` of which not all is known, one by one. Empty when nothing was lost or repeated.",
     ("window_us", "publisher", "sequence"),
-    f"""{_EVENTS}
+    f"""with {EVENTS}, {_AUDITED}
 select window_us, publisher, sequence, expected, delivered, duplicates, lost, missing, missing_homes
-from joined where missing > 0 or missing_homes > 0 or duplicates > 0""",
+from audited where missing > 0 or missing_homes > 0 or duplicates > 0""",
     {
         "expected": "as in journeys",
         "delivered": "as in journeys",
@@ -85,3 +88,12 @@ from joined where missing > 0 or missing_homes > 0 or duplicates > 0""",
     },
     of="records",
 )
+
+
+def pieced(table: Table) -> str:
+    """The text of one of these tables over the view `pieces`."""
+    return table.sql.replace(EVENTS, PIECED)
+
+
+AUDITS: Final = frozenset({"journeys", "unaccounted"})
+"""The tables that can be had of pieces."""

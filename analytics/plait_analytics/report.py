@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 def report(tables: Mapping[str, pa.Table]) -> dict[str, Any]:
     """What there is to say: numbers by name, and `lines` for people."""
     journeys, subscriptions, links, brokers = (tables[t] for t in ("journeys", "subscriptions", "links", "brokers"))
+    names = pc.coalesce(brokers["name"], brokers["broker"]).to_pylist()  # one that starts anew has a new id
     facts: dict[str, Any] = {
-        "brokers": len(pc.unique(brokers["broker"])),
+        "brokers": len(set(names)),
         "events": _sum(brokers, "published"),
         "deliveries": _sum(brokers, "delivered"),
         "delivery_p50_ms": _quantile_ms(tables["delays"], 4, 0.5),

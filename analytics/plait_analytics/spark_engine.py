@@ -16,10 +16,11 @@ from .counts import MERGING
 from .derived import COUNTED, derive
 from .gaps import GAPS, WITH_GAPS
 from .inventory import Inventory
+from .journeys import AUDITS, pieced
 from .names import read_names
 from .portable import with_window
-from .spark_source import counts_of, records_of
-from .table import WINDOW_US
+from .spark_source import counts_of, pieces_of, records_of
+from .table import WINDOW_US, Table
 from .tables import TABLES
 
 
@@ -48,8 +49,12 @@ def compute(
     """The tables of all records of an inventory. They are small, so they come to the driver; records never do."""
     only, slices = list(only), slices_of(inventory.segments, between=inventory.between or EVER)
     tables: dict[str, pa.Table] = {}
+    if audits := [name for name in only if name in AUDITS]:
+        pieces = pieces_of(spark, slices, parts).repartition("publisher", "sequence").persist()
+        tables |= {name: audit(TABLES[name], pieces, window_us).toArrow() for name in audits}
+        pieces.unpersist()
     for name in only:
-        if TABLES[name].of == "records":
+        if TABLES[name].of == "records" and name not in AUDITS:
             records = records_of(spark, slices, parts, columns_of(TABLES[name].sql))
             tables[name] = events(TABLES[name].sql, records, window_us).toArrow()
     if wanted := [name for name in only if name in COUNTED]:
@@ -59,6 +64,12 @@ def compute(
             gaps = events(GAPS, records_of(spark, slices, parts, columns_of(GAPS)), window_us).toArrow()
         tables |= derive(counts, read_names(inventory), gaps=gaps, window_us=window_us, only=wanted)
     return {name: tables[name] for name in only}
+
+
+def audit(table: Table, pieces: DataFrame, window_us: int = WINDOW_US) -> DataFrame:
+    """A table of single events, of pieces of these."""
+    text = with_window(pieced(table), window_us).replace("from pieces", "from {pieces}")
+    return pieces.sparkSession.sql(text, pieces=pieces)
 
 
 def columns_of(text: str) -> list[str]:

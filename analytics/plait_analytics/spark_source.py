@@ -14,10 +14,14 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from .batches import SCHEMA as RECORDS
-from .batches import Slice, packed, read_counts, read_slices
+from .batches import Slice, packed, read_counts, read_pieces, read_slices
 from .counts import SCHEMA as COUNTS
+from .pieces import SCHEMA as PIECES
 
 FORMAT = "plait-telemetry"
+
+PIECES_OF = "(pieces)"
+"""In place of columns."""
 
 
 class Part(InputPartition):
@@ -29,7 +33,7 @@ class Part(InputPartition):
 
 
 class SegmentReader(DataSourceReader):
-    """Reads given slices: records as they are, or counted while they are read."""
+    """Reads given slices: records as they are, or counted while they are read, or pieced together by event."""
 
     def __init__(self, slices: Sequence[Slice], parts: int, columns: Sequence[str], window_us: int) -> None:
         self._slices = slices
@@ -46,6 +50,8 @@ class SegmentReader(DataSourceReader):
         assert isinstance(partition, Part)
         if self._window_us:
             return read_counts(partition.slices, self._window_us)
+        if self._columns == [PIECES_OF]:
+            return read_pieces(partition.slices)
         return read_slices(partition.slices, self._columns)
 
 
@@ -60,6 +66,8 @@ class SegmentSource(DataSource):
         """As Spark writes it."""
         if "window_us" in self.options:
             return ddl(COUNTS)
+        if self.options["columns"] == PIECES_OF:
+            return ddl(PIECES)
         return ddl(pa.schema([RECORDS.field(name) for name in self.options["columns"].split(",")]))
 
     def reader(self, schema: object) -> DataSourceReader:
@@ -81,6 +89,11 @@ def records_of(spark: SparkSession, slices: Sequence[Slice], parts: int, columns
 def counts_of(spark: SparkSession, slices: Sequence[Slice], parts: int, window_us: int) -> DataFrame:
     """The records of slices as partial counts: workers count what they read, so that few rows come to Spark."""
     return _source(spark, slices, parts).option("window_us", window_us).load()
+
+
+def pieces_of(spark: SparkSession, slices: Sequence[Slice], parts: int) -> DataFrame:
+    """What the records of slices say of single events."""
+    return _source(spark, slices, parts).option("columns", PIECES_OF).load()
 
 
 def _source(spark: SparkSession, slices: Sequence[Slice], parts: int) -> DataFrameReader:

@@ -13,13 +13,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from telemetry_world import BROKERS, MINUTE_US, START_US, SUBSCRIPTIONS, World
 
-from plait_analytics import TABLES, Inventory, Lake, take_inventory
+from plait_analytics import TABLES, Inventory, Lake, batches, take_inventory
+from plait_analytics.batches import read_pieces, slices_of
 from plait_analytics.duckdb_engine import compute as by_duckdb
 from plait_analytics.java import JavaMissing, find_java
+from plait_analytics.journeys import AUDITS, pieced
+from plait_analytics.lake import presented
+from plait_analytics.portable import with_window
 from plait_broker.telemetry.telemetry import sampled_out
 from plait_broker.telemetry.writer import SegmentLimits, SegmentWriter
 from plait_core.telemetry import Kind, bucket_bounds_us, bucket_of
@@ -168,6 +173,20 @@ def test_journeys_account_for_every_event_or_list_it(world: World, tables: Table
     journeys = rows(tables, "journeys").values()
     assert sum(row["events"] for row in journeys) == EVENTS
     assert sum(row["accounted"] for row in journeys) == EVENTS - len(world.truth.missing)
+
+
+@pytest.mark.parametrize("stretch", [17, 64, 1 << 18])
+def test_events_are_accounted_for_by_pieces_as_by_all_records(
+    home: Path, duckdb_tables: Tables, stretch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Spark's workers do, wherever their stretches of records begin and end."""
+    monkeypatch.setattr(batches, "PIECED_RECORDS", stretch)
+    pieces = pa.Table.from_batches(read_pieces(slices_of(take_inventory([home]).segments)))
+    with duckdb.connect() as connection:
+        connection.register("pieces", pieces)
+        for name in sorted(AUDITS):
+            found = connection.sql(with_window(pieced(TABLES[name]), MINUTE_US)).to_arrow_table()
+            assert presented(name, found).equals(duckdb_tables[name]), name
 
 
 def test_flows_and_selectivity(world: World, tables: Tables) -> None:

@@ -14,12 +14,14 @@ DEMO = [sys.executable, "-m", "plait", "demo", "--seconds", "2"]
 
 def test_the_demo_checks_itself(tmp_path: Path) -> None:
     done = subprocess.run(
-        [*DEMO, "--json"], capture_output=True, text=True, timeout=120, env=os.environ | {"TMPDIR": str(tmp_path)}
+        [*DEMO, "--json"], capture_output=True, text=True, timeout=280, env=os.environ | {"TMPDIR": str(tmp_path)}
     )
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stdout + done.stderr
-    verdict = told[-1]
+    verdict, analysis = told[-2:]
     assert (verdict["kind"], verdict["ok"], verdict["faults"]) == ("verdict", True, [])
+    assert (analysis["kind"], analysis["brokers"]) == ("analysis", 6)
+    assert analysis["events"] == verdict["published"], "what the brokers recorded is what was published"
     assert verdict["published"] > 20
     assert verdict["filtered_out"] > 0
     assert {item["listener"] for item in told if item["kind"] == "result"} >= {"nyse-ledger", "slow-screen"}

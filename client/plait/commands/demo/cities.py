@@ -42,6 +42,7 @@ class Cities:
 
     def __init__(self, home: Path) -> None:
         self._home = home
+        self.telemetry = home / "telemetry"
         self._places = _free_places()
         self._running = AsyncExitStack()
         self._relays: dict[tuple[str, str], list[Relay]] = {}
@@ -99,7 +100,7 @@ class Cities:
         for city in CITIES:
             log = self._running.enter_context((self._home / f"{city}.log").open("wb"))
             self._brokers[city] = LocalBroker(
-                "--name", city, "--log-level", "warning", *self._links(city),
+                "--name", city, "--log-level", "warning", "--telemetry", str(self.telemetry), *self._links(city),
                 listen=self._places[city], data=self._home / city, log=log, own_settings=True,
             )  # fmt: skip
         self._running.push_async_callback(self._stop)  # before their links and logs go

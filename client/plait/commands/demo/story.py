@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from ... import connect
 from ...settings import Reconnect
+from .analysis import analysed
 from .cities import CITIES, DELAYS_MS, Cities
 from .feeds import Feeds
 from .listeners import KILLED, LISTENERS, WATCHER, Listener
@@ -57,6 +58,8 @@ async def tell(seconds: float, seed: int, telling: Telling) -> bool:
             await _play(feeds, cities, seconds, telling)
             found = faults(record)
             telling.result(record, found)
+        if any(cities.telemetry.glob("*/*.seg")):
+            telling.analysis(await analysed(cities.telemetry))
     return not found
 
 

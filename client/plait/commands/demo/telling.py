@@ -12,6 +12,7 @@ from ..durations import shown
 from ..output import attributes_text, print_json
 from ..percentiles import percentile
 from ..tables import print_table
+from .analysis import MISSING
 from .listeners import KILLED
 from .record import key_of
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 
 LINKS_A_LINE: Final = 4
+
+ENGINES: Final = {"spark": "Spark", "duckdb": "DuckDB"}
 
 
 class Telling:
@@ -135,6 +138,22 @@ class Telling:
             click.echo(f"{ok}: every delivery is what its filter says, none came twice, every drop is counted.")
             click.echo(f"{ok}: nothing that was confirmed was lost, though {KILLED} was killed: "
                        "not what passed through it, nor what was for the durable listener there.")  # fmt: skip
+
+    def analysis(self, found: tuple[str, dict[str, Any]] | None) -> None:
+        """What the brokers' own records say."""
+        if self._as_json:
+            engine, facts = found or (None, {})
+            print_json({"kind": "analysis", "engine": engine, **{k: v for k, v in facts.items() if k != "lines"}})
+            return
+        if found is None:
+            click.echo(f"\n{MISSING}")
+            return
+        engine, facts = found
+        click.echo(f"\nWhat the brokers recorded (plait analyze, by {ENGINES.get(engine, engine)}):")
+        for line in facts["lines"]:
+            click.echo(f"  {line}")
+        if facts["missing"]:
+            click.echo(f"  What {KILLED} had not yet written down when it was killed is missing there.")
 
     def _at(self) -> float:
         return round(monotonic() - self._began, 2)

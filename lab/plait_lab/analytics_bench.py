@@ -1,0 +1,223 @@
+"""Analysis of telemetry: records to tables by Spark beside DuckDB and Polars, live and from a backlog.
+
+All read the same segments. "Gold" is what all tables but those of single events follow from (`plait_analytics.counts`);
+Spark's workers count while they read, DuckDB does by SQL, Polars by its own group-by of a narrower kind. Rates of Spark
+are of a session that has started and run the same once; what that takes is a figure of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from plait_analytics import Inventory, duckdb_engine, take_inventory
+from plait_analytics.batches import read_slices, slices_of
+from plait_analytics.compaction import compact
+from plait_broker.telemetry.ring import RING_RECORDS
+from plait_broker.telemetry.writer import SegmentLimits, SegmentWriter
+from plait_core.telemetry import Kind, record_dtype
+
+from .baselines import WrongAnswer
+from .groups import Group, Session
+from .reports import Figure, Target
+
+RECORDS: Final = 4_000_000
+START_US: Final = 1_790_000_000_000_000
+LIVE_PER_S: Final = 800_000
+LIVE_S: Final = 20.0
+STEP_S: Final = 0.05
+"""Between two writes of a live producer: as the broker's writer does it."""
+
+FIRST_JOB: Final = """
+import time; began = time.time()
+from plait_analytics.spark_session import session
+with session() as spark:
+    spark.range(1000).selectExpr("id % 7 as k").groupBy("k").count().toArrow()
+    print(time.time() - began, flush=True)
+"""
+
+
+def figures(session: Session) -> Iterator[Figure]:
+    """All of them; Spark's where it is."""
+    home = Path(tempfile.mkdtemp(prefix="plait-analytics-bench-", dir=Path.cwd()))  # a real disk
+    try:
+        session.tell("records")
+        inventory = recorded(home / "records", session.rng("records"), session.size(RECORDS, 20_000))
+        beside = dict(_beside(session, inventory))
+        if importlib.util.find_spec("pyspark") is None or session.quick:
+            session.tell(f"Spark is left out: {'--quick' if session.quick else 'make setup-analytics'}")
+            for (name, engine), rate in beside.items():
+                yield Figure(f"{name}, by {engine}", rate, "/s")
+            return
+        yield from _by_spark(session, inventory, home, beside)
+    finally:
+        shutil.rmtree(home)
+
+
+def _beside(session: Session, inventory: Inventory) -> Iterator[tuple[tuple[str, str], float]]:
+    session.tell("DuckDB")
+    for name, table in (("gold from segments", "subscriptions"), ("journeys", "journeys")):
+        took_s = _timed(lambda table=table: duckdb_engine.compute(inventory, only=[table]))  # type: ignore[misc]
+        yield (name, "DuckDB"), inventory.records / took_s
+    if importlib.util.find_spec("polars") is None:
+        session.tell("Polars is not here: left out")
+        return
+    session.tell("Polars")
+    polars: Any = importlib.import_module("polars")
+
+    def by_polars() -> None:
+        columns = ["ts_us", "broker", "kind", "subject", "bucket", "weight", "bytes", "delay_us"]
+        frame = polars.from_arrow(pa.Table.from_batches(read_slices(slices_of(inventory.segments), columns)))
+        window = (polars.col("ts_us") - polars.col("ts_us") % 60_000_000).alias("window")
+        frame.group_by(window, "broker", "kind", "subject", "bucket").agg(
+            polars.col("weight").sum(), polars.col("bytes").sum(), polars.col("delay_us").max()
+        )
+
+    yield ("gold from segments", "Polars"), inventory.records / _timed(by_polars)
+
+
+def _by_spark(
+    session: Session, inventory: Inventory, home: Path, beside: dict[tuple[str, str], float]
+) -> Iterator[Figure]:
+    from plait_analytics import spark_engine, spark_session
+
+    session.tell("Spark starts")
+    done = subprocess.run([sys.executable, "-c", FIRST_JOB], capture_output=True, text=True, check=True)
+    yield Figure("cold start to the first job", float(done.stdout), "s", Target("<=", 4.0))
+    compact(inventory, home / "bronze", now=datetime.now(UTC), keep_days=36_500)
+    parquet = take_inventory([home / "bronze"])
+    with spark_session.session() as spark:
+        for name, of, table, target in (
+            ("gold from segments", inventory, "subscriptions", 4_000_000),
+            ("gold from Parquet", parquet, "subscriptions", 7_000_000),
+            ("journeys", inventory, "journeys", 1_500_000),
+        ):
+            session.tell(f"{name}, by Spark")
+            tables: dict[str, Any] = {}
+
+            def once(of: Inventory = of, table: str = table, tables: dict[str, Any] = tables) -> None:
+                tables.update(spark_engine.compute(spark, of, only=[table]))
+
+            took_s = _timed(once)
+            if sum(tables[table]["delivered"].to_pylist()) != inventory.records // 4 * 3:
+                raise WrongAnswer(f"{name}: other deliveries than there were")
+            others = {engine: rate for (what, engine), rate in beside.items() if what == name}
+            yield Figure(f"{name}, by Spark", inventory.records / took_s, "/s", Target(">=", target), others)
+        session.tell("a backlog")
+        yield _backlog(spark, inventory, home)
+        session.tell(f"live, {LIVE_PER_S:,} records/s for {LIVE_S:.0f} s")
+        yield from _live(spark, home)
+
+
+def _backlog(spark: Any, inventory: Inventory, home: Path) -> Figure:
+    from plait_analytics.live import LiveSettings, start
+
+    settings = LiveSettings([str(home / "records")], home / "caught-up", 1_000_000, 2_000_000, 1.0, 2_000_000)
+    query, _ = start(spark, settings, once=True)
+    query.awaitTermination()
+    seen = [progress for progress in query.recentProgress if progress["numInputRows"]]
+    counted = sum(progress["observedMetrics"]["arrivals"]["good"] for progress in seen)
+    if counted != inventory.records:
+        raise WrongAnswer(f"{counted:,} of {inventory.records:,} records were counted")
+    took_s = min(progress["batchDuration"] for progress in seen) / 1000
+    most = max(progress["observedMetrics"]["arrivals"]["good"] for progress in seen)
+    return Figure("catching up, the best batch", most / took_s, "/s", Target(">=", 2_000_000))
+
+
+def _live(spark: Any, home: Path) -> Iterator[Figure]:
+    from plait_analytics.live import LiveSettings, start
+
+    (home / "running").mkdir()
+    command = [sys.executable, "-m", "plait_lab.analytics_bench", str(home / "running"), str(LIVE_PER_S), str(LIVE_S)]
+    settings = LiveSettings([str(home / "running")], home / "live", 1_000_000, 2_000_000, 1.0, 10_000_000)
+    query, _ = start(spark, settings)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as producer:
+        said, _ = producer.communicate()
+    time.sleep(3.0)
+    query.stop()
+    lags, counted = [], 0
+    for progress in query.recentProgress:
+        observed = progress["observedMetrics"].get("arrivals")
+        if observed is None or not observed["good"]:
+            continue
+        counted += observed["good"]
+        began = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
+        lags.append(began + progress["batchDuration"] / 1000 - observed["newest_us"] / 1e6)
+    wrote = json.loads(said)
+    if counted != wrote["records"]:
+        raise WrongAnswer(f"{counted:,} of {wrote['records']:,} records were counted")
+    settled = sorted(lags[len(lags) // 3 :])
+    yield Figure("live records, sustained", wrote["records"] / wrote["seconds"], "/s", Target(">=", LIVE_PER_S * 0.99))
+    yield Figure("newest record to commit, p95", settled[int(0.95 * (len(settled) - 1))], "s", Target("<=", 1.0))
+
+
+def recorded(directory: Path, rng: np.random.Generator, count: int) -> Inventory:
+    """Segments of one broker: a quarter of the records published events, the others their deliveries."""
+    events = count // 4
+    records = np.zeros(4 * events, record_dtype())
+    sequence = np.repeat(np.arange(1, events + 1, dtype=np.uint64), 4)
+    publish = np.arange(4 * events) % 4 == 0
+    records["ts_us"] = records["published_us"] = START_US + sequence.astype(np.int64) * 100
+    records["publisher"], records["sequence"] = sequence % 64 + 1, sequence
+    records["subject"] = np.where(publish, 0, rng.integers(1, 50, len(records)) * 4 + np.arange(len(records)) % 4)
+    records["delay_us"] = np.where(publish, 0, rng.lognormal(8, 1, len(records)).astype(np.uint32))
+    records["size"], records["count"], records["weight"], records["hops"] = 200, ~publish, 1, 1
+    records["expected"] = 3
+    records["kind"] = np.where(publish, int(Kind.PUBLISH), int(Kind.DELIVERY))
+    segments = SegmentWriter(directory, 1, START_US, SegmentLimits())
+    segments.open()
+    step = RING_RECORDS
+    for first in range(0, len(records), step):
+        segments.write([memoryview(records[first : first + step].tobytes())], 0.0)
+    segments.seal()
+    return take_inventory([directory])
+
+
+def _timed(work: Callable[[], object], times: int = 3) -> float:
+    """Seconds, the best: the first also warms up."""
+    best = float("inf")
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - began)
+    return best
+
+
+def produce(home: Path, per_s: int, seconds: float) -> None:
+    """A broker's telemetry at a rate, dated as it is written."""
+    step = round(per_s * STEP_S)
+    rng, records = np.random.default_rng(1), np.zeros(step, record_dtype())
+    records["kind"] = np.where(np.arange(step) % 4 == 0, 1, 4)
+    records["publisher"], records["subject"] = rng.integers(1, 64, step), rng.integers(1, 200, step)
+    records["delay_us"], records["weight"], records["size"] = rng.lognormal(8, 1, step).astype(np.uint32), 1, 200
+    segments = SegmentWriter(home, 1, time.time_ns() // 1000, SegmentLimits())
+    segments.open()
+    began, written = time.monotonic(), 0
+    while (elapsed := time.monotonic() - began) < seconds:
+        if written >= elapsed * per_s:
+            time.sleep(STEP_S / 10)
+            continue
+        records["ts_us"] = time.time_ns() // 1000
+        segments.write([memoryview(records.tobytes())], elapsed)
+        written += step
+    print(json.dumps({"records": written, "seconds": time.monotonic() - began}))
+    segments.seal()
+
+
+GROUP: Final = Group("analytics", "Analysis of telemetry: batches, a backlog, live", figures)
+
+if __name__ == "__main__":
+    produce(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
