@@ -131,14 +131,14 @@ def test_the_ring_keeps_order_around_its_end_and_counts_what_it_loses() -> None:
 def test_above_the_rate_events_are_recorded_whole_or_not_and_weighted() -> None:
     telemetry = Telemetry(TelemetrySettings(records_per_s_max=1000), 0)
     for sequence in range(1, 4001):
-        telemetry.published(event(sequence), 1, 0, 0, 1.0)
+        telemetry.published(event(sequence), [1], [], [], 0, 1.0)
         telemetry.dropped(event(sequence), "late", 0, 1.0, subject=1)
     assert telemetry.weight == 1
     telemetry.adapt(1.0)
     assert telemetry.weight == 8, "8,000 records a second are eight times too many"
     telemetry.ring.release(telemetry.ring.written)
     for sequence in range(1, 8001):
-        telemetry.published(event(sequence), 1, 0, 0, 2.0)
+        telemetry.published(event(sequence), [1], [], [], 0, 2.0)
         telemetry.dropped(event(sequence), "late", 0, 2.0, subject=1)
     found = np.frombuffer(b"".join(telemetry.ring.filled()), record_dtype())
     by_kind = {kind: set(found[found["kind"] == kind]["sequence"].tolist()) for kind in (Kind.PUBLISH, Kind.DROP)}
@@ -152,7 +152,7 @@ def test_above_the_rate_events_are_recorded_whole_or_not_and_weighted() -> None:
 
 def test_values_beyond_their_fields_are_clipped() -> None:
     telemetry = Telemetry(TelemetrySettings(), 0)
-    telemetry.published(event(2**64 - 1), 100_000, 3, 2**40, 5.0)
+    telemetry.published(event(2**64 - 1), range(99_999), [1], range(3), 2**40, 5.0)
     telemetry.state(Kind.ROUTING, -1, 5.0, delay_us=2**40, expected=2**20)
     published, state = np.frombuffer(b"".join(telemetry.ring.filled()), record_dtype())
     assert (published["delay_us"], published["expected"]) == (2**32 - 1, 2**16 - 1)
@@ -213,7 +213,7 @@ def test_the_thread_writes_everything_before_it_stops(tmp_path: Path) -> None:
     writer.start()
     telemetry.name("broker", 9, name="north")
     for sequence in range(1000):
-        telemetry.published(event(sequence), 1, 0, 0, 1.0)
+        telemetry.published(event(sequence), [1], [], [], 0, 1.0)
     writer.stop()
     (path,) = tmp_path.rglob("*.seg")
     assert records_of(path)["sequence"].tolist() == list(range(1000))
@@ -242,7 +242,7 @@ def test_a_full_disk_loses_records_and_counts_them(tmp_path: Path) -> None:
 
     def turn(count: int) -> None:
         for sequence in range(count):
-            telemetry.published(event(sequence), 1, 0, 0, now[0])
+            telemetry.published(event(sequence), [1], [], [], 0, now[0])
         writer._turn()
 
     turn(3)

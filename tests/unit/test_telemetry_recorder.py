@@ -64,8 +64,8 @@ def step(chance: Random) -> tuple[str, tuple[Any, ...]]:
     broker = chance.choice([1, 2**63, 2**64 - 1])
     return chance.choice(
         [
-            ("published", (frame, many, chance.randrange(100), delay_us, now)),
-            ("arrived", (frame, broker, many, delay_us, now)),
+            ("published", (frame, range(many), range(chance.randrange(9)), range(chance.randrange(99)), delay_us, now)),
+            ("arrived", (frame, broker, range(many), range(chance.randrange(9)), delay_us, now)),
             ("forwarded", (frame, broker, delay_us, chance.choice([1, 255, 300]), many, now)),
             ("delivered", (many, delay_us, frame, delay_us // 2, chance.choice([0, LATE, LATE | DURABLE]), now)),
             ("weigh", (1 << chance.randrange(4),)),
@@ -98,7 +98,7 @@ def test_both_write_the_same_bytes() -> None:
 def test_deliveries_know_how_many_the_event_matched(native: bool) -> None:
     recorder, chance = made(8, native=native), Random(1)
     first, other = frame_of(chance), EventFrame(encode_block(Event({}, publisher=99, sequence=1)))
-    recorder.arrived(first, 5, 17, 1, 1.0)
+    recorder.arrived(first, 5, range(16), [1], 1, 1.0)
     recorder.delivered(4, 0, first, 1, 0, 1.0)
     recorder.delivered(4, 0, other, 1, 0, 1.0)
     assert read(recorder)["expected"].tolist() == [17, 17, 0]

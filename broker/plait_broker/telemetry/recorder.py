@@ -6,6 +6,7 @@ bytes, which a test compares. Methods trust their callers, and clip what has no 
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from struct import Struct
 from typing import Any, Final, Protocol
 
@@ -42,11 +43,15 @@ class Records(Protocol):
     def weigh(self, weight: int) -> None:
         """From now on record one event in so many, a power of two, and say so in the records."""
 
-    def published(self, frame: EventFrame, matched: int, homes: int, delay_us: int, now: float, /) -> None:
-        """An event of a publisher of this broker was admitted and matched."""
+    def published(
+        self, frame: EventFrame, subscriptions: Sized, durables: Sized, homes: Sized, delay_us: int, now: float, /
+    ) -> None:
+        """An event of a publisher of this broker was admitted, and matched these."""
 
-    def arrived(self, frame: EventFrame, root: int, matched: int, delay_us: int, now: float, /) -> None:
-        """An event of another broker's publisher was matched."""
+    def arrived(
+        self, frame: EventFrame, root: int, subscriptions: Sized, durables: Sized, delay_us: int, now: float, /
+    ) -> None:
+        """An event of another broker's publisher matched these."""
 
     def forwarded(
         self, frame: EventFrame, neighbour: int, delay_us: int, hops: int, destinations: int, now: float, /
@@ -87,11 +92,15 @@ class Recorder(Ring):
         """As `Records` says, like everything here."""
         self._weight, self._sampling = weight, weight - 1
 
-    def published(self, frame: EventFrame, matched: int, homes: int, delay_us: int, now: float, /) -> None:
-        self._event(_PUBLISH, frame, 0, matched, homes, delay_us, now)
+    def published(
+        self, frame: EventFrame, subscriptions: Sized, durables: Sized, homes: Sized, delay_us: int, now: float, /
+    ) -> None:
+        self._event(_PUBLISH, frame, 0, len(subscriptions) + len(durables), len(homes), delay_us, now)
 
-    def arrived(self, frame: EventFrame, root: int, matched: int, delay_us: int, now: float, /) -> None:
-        self._event(_ARRIVAL, frame, root, matched, 0, delay_us, now)
+    def arrived(
+        self, frame: EventFrame, root: int, subscriptions: Sized, durables: Sized, delay_us: int, now: float, /
+    ) -> None:
+        self._event(_ARRIVAL, frame, root, len(subscriptions) + len(durables), 0, delay_us, now)
 
     def _event(
         self, kind: int, frame: EventFrame, subject: int, matched: int, count: int, delay_us: int, now: float

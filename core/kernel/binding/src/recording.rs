@@ -117,22 +117,33 @@ impl Recorder {
         Ok(())
     }
 
-    /// An event of a publisher of this broker was admitted and matched.
-    #[pyo3(signature = (frame, matched, homes, delay_us, now, /))]
+    /// An event of a publisher of this broker was admitted, and matched these.
+    #[pyo3(signature = (frame, subscriptions, durables, homes, delay_us, now, /))]
     fn published(
         &self,
         frame: &Bound<'_, EventFrame>,
-        matched: i64,
-        homes: i64,
+        subscriptions: &Bound<'_, PyAny>,
+        durables: &Bound<'_, PyAny>,
+        homes: &Bound<'_, PyAny>,
         delay_us: i64,
         now: f64,
     ) -> PyResult<()> {
-        self.event(frame, (PUBLISH, 0, matched, homes), delay_us, now)
+        let matched = subscriptions.len()? + durables.len()?;
+        self.event(frame, (PUBLISH, 0, matched, homes.len()?), delay_us, now)
     }
 
-    /// An event of another broker's publisher was matched.
-    #[pyo3(signature = (frame, root, matched, delay_us, now, /))]
-    fn arrived(&self, frame: &Bound<'_, EventFrame>, root: u64, matched: i64, delay_us: i64, now: f64) -> PyResult<()> {
+    /// An event of another broker's publisher matched these.
+    #[pyo3(signature = (frame, root, subscriptions, durables, delay_us, now, /))]
+    fn arrived(
+        &self,
+        frame: &Bound<'_, EventFrame>,
+        root: u64,
+        subscriptions: &Bound<'_, PyAny>,
+        durables: &Bound<'_, PyAny>,
+        delay_us: i64,
+        now: f64,
+    ) -> PyResult<()> {
+        let matched = subscriptions.len()? + durables.len()?;
         self.event(frame, (ARRIVAL, root, matched, 0), delay_us, now)
     }
 
@@ -247,16 +258,17 @@ impl Recorder {
     fn event(
         &self,
         frame: &Bound<'_, EventFrame>,
-        (kind, subject, matched, count): (u64, u64, i64, i64),
+        (kind, subject, matched, count): (u64, u64, usize, usize),
         delay_us: i64,
         now: f64,
     ) -> PyResult<()> {
         let seen = seen(frame);
-        let expected = clipped(matched)?.min(u64::from(u16::MAX));
+        let expected = (matched as u64).min(u64::from(u16::MAX));
         self.publisher.store(seen.publisher, Ordering::Relaxed);
         self.sequence.store(seen.sequence, Ordering::Relaxed);
         self.expected.store(expected, Ordering::Relaxed);
-        let (delay_us, bound_us, count) = (clipped(delay_us)?, clipped(seen.lifetime_us)?, within_u32(count)?);
+        let (delay_us, bound_us, count) =
+            (clipped(delay_us)?, clipped(seen.lifetime_us)?, (count as u64).min(u64::from(u32::MAX)));
         let (hops, flags) = (hops(&seen)?, 0);
         self.record(&seen, &Said { kind, subject, delay_us, bound_us, count, expected, hops, flags }, now);
         Ok(())
