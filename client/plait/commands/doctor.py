@@ -19,7 +19,8 @@ _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Check what Plait needs of this machine.
 
-    In a container it also looks for what usually goes wrong there with networks and volumes. Each line says ok, warn or fail, and what to do about it; exit code 1 if any says fail.
+    In a container it also looks for what usually goes wrong there with networks and volumes. Each line says ok, warn or
+    fail, and what to do about it; exit code 1 if any says fail.
     """
     from .checks import CHECKS
     from .container_checks import container_checks, in_container
