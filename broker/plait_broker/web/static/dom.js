@@ -58,7 +58,14 @@ export function bytes(n) {
   return (n / 2 ** (10 * unit)).toPrecision(3).replace(/\.0+$/, "").replace(/e\+3/, "") + [" B", " KB", " MB", " GB"][unit];
 }
 
-export const percent = (part) => (part === null || part === undefined ? "–" : part >= 0.1 || part === 0 ? Math.round(part * 100) + "%" : (part * 100).toFixed(1) + "%");
+/** Neither nothing nor everything looks like it when it is not. */
+export function percent(part) {
+  if (part === null || part === undefined) return "–";
+  if (part === 0 || part === 1) return part * 100 + "%";
+  if (part < 0.001) return "<0.1%";
+  if (part > 0.99) return Math.floor(part * 1000) / 10 + "%";
+  return part >= 0.1 ? Math.round(part * 100) + "%" : (part * 100).toFixed(1) + "%";
+}
 export const clock = (wall) => new Date(wall * 1000).toLocaleTimeString([], { hour12: false });
 
 export function age(seconds) {

@@ -55,7 +55,7 @@ export class Latency {
     const { width, height } = this.canvas.getBoundingClientRect();
     if (!width) return;
     const scale = window.devicePixelRatio || 1;
-    if (this.canvas.width !== Math.round(width * scale)) {
+    if (this.canvas.width !== Math.round(width * scale) || this.canvas.height !== Math.round(height * scale)) {
       this.canvas.width = Math.round(width * scale);
       this.canvas.height = Math.round(height * scale);
     }
@@ -134,7 +134,7 @@ export class Latency {
     for (const column of columns.slice(-15)) for (const [bits, n] of Object.entries(column)) all[bits] = (all[bits] ?? 0) + n;
     const [p50, p99] = [0.5, 0.99].map((fraction) => percentile(all, fraction));
     const value = (bits) => (bits === null ? "–" : ms(2 ** bits / 1000));
-    say(this.meta, p50 === null ? "nothing in the last 30 s" : `last 30 s: median ${value(p50)} (dark line), 99% ${value(p99)} (orange)`);
+    say(this.meta, p50 === null ? "nothing in the last 30 s" : `last 30 s: median ${value(p50)}, 99% ${value(p99)} (orange line)`);
     put(this.canvas, "aria-label", `${STAGES.find(([stage]) => stage === this.stage)[1]} delay over the last ten minutes. ${this.meta.textContent}`);
   }
 }

@@ -145,7 +145,7 @@ export class ResourcesPanel {
     this.meta = find(".meta", panel);
     this.table = new Table(find(".body", panel), [
       { title: "Broker", text: (row) => row.name },
-      { title: "CPU", width: "48", num: true, text: (row) => percent(row.cpu), mood: (row) => (row.cpu > 0.85 ? "bad" : row.cpu > 0.6 ? "warn" : "") },
+      { title: "CPU", width: "54", num: true, text: (row) => percent(row.cpu), mood: (row) => (row.cpu > 0.85 ? "bad" : row.cpu > 0.6 ? "warn" : "") },
       { title: "Memory", width: "76", num: true, text: (row) => bytes(row.rss) },
       { title: "Loop", width: "70", num: true, text: (row) => ms(row.lag_ms), mood: (row) => (row.lag_ms > 50 ? "warn" : "") },
       { title: "Files", width: "42", num: true, text: (row) => count(row.fds) },

@@ -61,7 +61,15 @@ export class Tail {
   show(events) {
     const at = Date.now() / 1000;
     const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-    const lines = events.map((event) => this.line(event, at));
+    const before = this.rows;
+    this.rows = new Map();
+    const lines = events.map((event) => {
+      const said = JSON.stringify([event.result, event.why]);
+      const known = before.get(event.event);
+      const row = known?.said === said ? known : { said, line: this.line(event, at) }; // what one may be clicking on stays
+      this.rows.set(event.event, row);
+      return row.line;
+    });
     this.body.replaceChildren(...lines);
     this.seen = new Map(events.map((event) => [event.event, this.seen.get(event.event) ?? at - event.ago_s]));
     if (lines.length) put(lines.find((line) => line.dataset.key === focused) ?? lines[0], "tabindex", 0);

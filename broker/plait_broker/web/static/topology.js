@@ -83,8 +83,9 @@ export class Topology {
       const path = `M${near.map((n) => n.toFixed(1))}L${far.map((n) => n.toFixed(1))}`;
       put(link.line, "d", path);
       put(link.hit, "d", path);
-      put(link.label, "x", ((near[0] + far[0]) / 2).toFixed(1));
-      put(link.label, "y", ((near[1] + far[1]) / 2 + 3.5).toFixed(1));
+      const [across, along] = beside(near, far);
+      put(link.label, "x", ((near[0] + far[0]) / 2 + across).toFixed(1));
+      put(link.label, "y", ((near[1] + far[1]) / 2 + along + 3.5).toFixed(1));
     }
     this.drawRoute();
   }
@@ -181,7 +182,7 @@ export class Topology {
     const beside = this.selected?.kind === "broker" && pair.ends.includes(this.selected.id);
     put(link.line, "data-state", pair.state);
     put(link.line, "stroke", delayColour(pair.delay_ms));
-    put(link.line, "stroke-width", (chosen ? 2 : 0) + 1.6 + Math.min(5, Math.log10(1 + pair.rate) * 1.5));
+    put(link.line, "stroke-width", (chosen ? 2 : 0) + (this.crowded ? 1.2 : 1.6) + Math.min(5, Math.log10(1 + pair.rate) * (this.crowded ? 0.8 : 1.5)));
     const text = pair.state === "up" ? ms(pair.delay_ms) + (pair.loss ? ` · ${percent(pair.loss)} lost` : "") : pair.state;
     say(link.label, labelled || chosen || beside ? text : "");
     put(link.label, "visibility", labelled || chosen || beside ? "visible" : "hidden");
@@ -197,6 +198,14 @@ export class Topology {
     const drawn = [...this.route.alternates.map((pair) => line(pair, "alternate")), ...this.route.paths.map((path) => line(path, "route"))];
     this.over.replaceChildren(...drawn.filter(Boolean));
   }
+}
+
+/** Where a label stands that the line does not strike through: above what lies, to the right of what stands. */
+function beside(near, far) {
+  const [dx, dy] = [far[0] - near[0], far[1] - near[1]];
+  const length = Math.hypot(dx, dy) || 1;
+  const side = dx > 0 ? 1 : -1;
+  return [(side * dy * 22) / length, (-side * dx * 10) / length];
 }
 
 /** Both directions of each link as one. */

@@ -1,0 +1,63 @@
+"""A real browser without a window, driven over WebDriver: Debian's chromium, for tests and pictures of the pages."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+PATIENCE_S: Final = 60.0
+"""For what a page is to show on a busy machine."""
+
+INSTALL: Final = "apt-get install chromium chromium-driver, and pip install selenium"
+
+T = TypeVar("T")
+
+
+def missing() -> str:
+    """What is to be installed before there is a browser; empty when nothing is."""
+    try:
+        import selenium  # noqa: F401
+    except ImportError:
+        return INSTALL
+    return "" if shutil.which("chromium") and shutil.which("chromedriver") else INSTALL
+
+
+@contextmanager
+def browser(width: int = 1440, height: int = 900, *, dark: bool = False) -> Iterator[Any]:
+    """A browser with one tab of this size."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    wanted = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
+    for argument in (*wanted, f"--window-size={width},{height}", "--disable-background-networking"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(shutil.which("chromedriver"))
+    driver = webdriver.Chrome(options=options, service=service)
+    try:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+        yield driver
+    finally:
+        driver.quit()
+
+
+def until(what: str, found: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
+    """Wait until something is found, and give it back."""
+    from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+
+    give_up_at = time.monotonic() + patience_s
+    while time.monotonic() < give_up_at:
+        try:
+            if value := found():
+                return value
+        except (StaleElementReferenceException, WebDriverException, IndexError):
+            pass  # the page is being drawn
+        time.sleep(0.05)
+    raise AssertionError(f"not within {patience_s:g} s: {what}")
