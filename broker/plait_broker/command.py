@@ -59,6 +59,7 @@ def _options(given: dict[str, str | None], **several: tuple[str, ...]) -> Option
 @click.option("--discover", is_flag=True, help="Find brokers on this network segment by multicast.")
 @click.option("--advertise", metavar="H:P", help="Where other brokers can connect, if that is not --listen.")
 @click.option("--telemetry", metavar="DIR", help="Where to record what happens, for `plait analyze`.")
+@click.option("--tables", metavar="DIR", help="What `plait analyze --out DIR` writes, for the page /analytics.")
 @click.option("--check-config", is_flag=True, help="Say whether the configuration is right, and end.")
 @click.option("--json", "as_json", is_flag=True, help="The ready line and the log as one JSON object a line.")
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_default=True)

@@ -4,6 +4,7 @@
     listen = "127.0.0.1:4680"                       # port 0: any
     http = "127.0.0.1:4681"                         # or "off"
     data = "/var/lib/plait"                         # without it nothing is durable
+    tables = "/var/lib/plait-tables"                # what plait analyze --out writes, for the page /analytics
 
     [overlay]                                       # other brokers
     links = ["10.0.0.2:4680"]                       # to connect to; they may connect as well
@@ -140,6 +141,8 @@ class Configuration:
     listen: Endpoint = LISTEN
     http: Endpoint | None = HTTP
     data: Path | None = None
+    tables: Path | None = None
+    """Where `plait analyze` writes its tables, for the analytics page."""
     retention: Retention = field(default_factory=Retention)
     tls: TlsFiles | None = None
     overlay: OverlayPlace = field(default_factory=OverlayPlace)
@@ -224,7 +227,18 @@ def _override(table: Table, origin: Origin, path: KeyPath, by: str, value: objec
 
 _SECRET_KEYS: Final = {name: (name, f"{name}_file", f"{name}_env") for name in ("token", "http_token")}
 _TEXT_KEYS: Final = {
-    *("name", "listen", "http", "data", "certificate", "key", "client_ca", "client_certificate", "log_filter"),
+    *(
+        "name",
+        "listen",
+        "http",
+        "data",
+        "tables",
+        "certificate",
+        "key",
+        "client_ca",
+        "client_certificate",
+        "log_filter",
+    ),
     *("secret", "secret_file", "secret_env", "advertise", "group", "interface", "ca", "directory"),
     *(key for keys in _SECRET_KEYS.values() for key in keys),
 }
@@ -258,6 +272,7 @@ def _configuration(root: Section) -> Configuration:
         listen=listen,
         http=http,
         data=root.path("data"),
+        tables=root.path("tables"),
         retention=_retention(root.section("retention")),
         tls=_tls(root.section("tls")),
         overlay=overlay,

@@ -59,7 +59,7 @@ STREAMED_MAX: Final = 200
 OVERVIEW_LINGER_S: Final = 30.0
 """The page's history goes on for so long without anyone, so that it survives a reload."""
 
-_AT_START_ONLY: Final = ("name", "listen", "http", "data", "retention", "overlay", "telemetry")
+_AT_START_ONLY: Final = ("name", "listen", "http", "data", "retention", "overlay", "telemetry", "tables")
 
 log: Final = logging.getLogger(__name__)
 
@@ -240,7 +240,7 @@ class BrokerServer:
         feed = Feed(self._sample)
         panorama = Panorama(lambda: self.broker, self.ask, _version())
         overview = Feed(panorama.sample, linger_s=OVERVIEW_LINGER_S)
-        pages = Pages(self, registry, feed, overview)
+        pages = Pages(self, registry, feed, overview, self.configuration.tables)
         server = HttpServer(application(pages, self._may_read, loopback=endpoint.loopback))
         context = self._http_context(self.configuration)
         listener = Listener(
@@ -300,9 +300,7 @@ class BrokerServer:
         was = self.configuration
         contexts = server_context(configuration.tls) if configuration.tls is not None else None
         http_contexts = self._http_context(configuration)
-        kept: dict[str, Any] = {
-            key: getattr(was, key) for key in ("listen", "http", "data", "retention", "overlay", "telemetry")
-        }
+        kept: dict[str, Any] = {key: getattr(was, key) for key in _AT_START_ONLY if key != "name"}
         linking = replace(self._linking(), secret=configuration.overlay.links.secret)
         settings = replace(configuration.settings, name=was.name, linking=linking)
         merged = replace(configuration, settings=settings, **kept)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -34,6 +35,7 @@ from ..description import (
 )
 from ..pace import Pace
 from . import pages
+from .analyses import Analyses
 from .explanations import Explanations
 from .pages import is_page
 from .stream import Feed, streamed
@@ -108,12 +110,15 @@ class Watched(Protocol):
 class Pages:
     """The answers."""
 
-    def __init__(self, watched: Watched, registry: CollectorRegistry, feed: Feed, overview: Feed) -> None:
-        """`feed` is of this broker, `overview` of all."""
+    def __init__(
+        self, watched: Watched, registry: CollectorRegistry, feed: Feed, overview: Feed, tables: Path | None
+    ) -> None:
+        """`feed` is of this broker, `overview` of all; `tables` is where an analysis writes its own."""
         self._watched = watched
         self._registry = registry
         self._feed = feed
         self._explanations = Explanations(lambda: _present(watched), lambda: broker_facts(watched), watched.ask)
+        self._tables = tables
         self._watching = Watching(lambda: _present(watched), watched.ask, overview)
 
     def routes(self) -> list[Route]:
@@ -135,6 +140,7 @@ class Pages:
             Route("/api/v1/stream", self.stream),
             *self._explanations.routes(),
             *self._watching.routes(),
+            *Analyses(self._tables).routes(),
             *(Route(f"/api/v1/{name}", self._list_of(describe)) for name, describe in lists.items()),
         ]
 

@@ -1,19 +1,251 @@
 // The analytics page: what recorded telemetry says over hours and days, from the tables that `plait analyze` writes.
 
 import { themed, wantToken } from "./chrome.js";
-import { el, find } from "./dom.js";
+import { bytes, count, el, find, ms, percent, put, say, svg, Table } from "./dom.js";
 import { ask } from "./feed.js";
 
-async function show() {
-  const main = find("#main");
-  themed(() => {});
-  try {
-    const said = await ask("/api/v1/analytics");
-    main.replaceChildren(el("section", { class: "panel" }, el("header", {}, el("h2", {}, said.hint ?? ""))));
-  } catch (error) {
-    main.replaceChildren(el("section", { class: "panel" }, el("p", { class: "empty" }, error.message)));
+const WANTED = ["brokers", "subscriptions", "selectivity", "flows", "similarity", "incidents", "journeys", "links"];
+const RANGES = [["1 h", 3600], ["24 h", 86400], ["7 d", 604800], ["all", Infinity]];
+const COLOURS = ["--accent", "--slow", "--good", "--bad"];
+
+let tables = {};
+let range = Infinity;
+let names = new Map();
+
+async function load(path) {
+  for (;;) {
+    try {
+      return await ask(path);
+    } catch (error) {
+      if (!error.message.includes("token")) throw error;
+      sessionStorage.setItem("plait-token", await wantToken());
+    }
   }
 }
 
-show();
-export { wantToken };
+async function begin() {
+  themed(draw);
+  const main = find("#main");
+  try {
+    const said = await load("/api/v1/analytics");
+    if (!Object.keys(said.tables).length) {
+      main.replaceChildren(empty(said.hint));
+      return;
+    }
+    const found = await Promise.all(WANTED.filter((name) => said.tables[name]).map(async (name) => [name, objects(await load(`/api/v1/analytics/${name}`))]));
+    tables = Object.fromEntries(found);
+    names = new Map((tables.brokers ?? []).map((row) => [row.broker, row.name || row.broker]));
+    say(find("#where"), `${count(said.records)} records, windows of ${said.window_us / 1e6} s, by ${said.engine}`);
+    draw();
+  } catch (error) {
+    main.replaceChildren(panel("Analytics", "", el("p", { class: "bad" }, error.message)));
+  }
+}
+
+function empty(hint) {
+  const commands = hint.split("`").map((part, at) => (at % 2 ? el("code", { class: "mono" }, part) : part));
+  return panel("No tables yet", "", el("p", { class: "what" }, "This page shows what recorded telemetry says over hours and days."), el("p", {}, "To fill it, ", ...commands, "."));
+}
+
+/** Rows as objects, each with its window in seconds. */
+function objects(table) {
+  const columns = table.columns.map((column) => column.name);
+  return table.rows.map((row) => {
+    const found = Object.fromEntries(columns.map((name, at) => [name, row[at]]));
+    found.at = Date.parse(found.window) / 1000;
+    return found;
+  });
+}
+
+function within(rows) {
+  const newest = Math.max(...Object.values(tables).flat().map((row) => row.at).filter(Number.isFinite));
+  return (rows ?? []).filter((row) => !(row.at < newest - range));
+}
+
+function draw() {
+  const main = find("#main");
+  if (!Object.keys(tables).length) return;
+  main.replaceChildren(ranges(), history(), delays(), journeys(), regionalism(), flows(), similarity(), incidents(), links(), subscriptions());
+}
+
+function panel(title, kind, ...parts) {
+  return el("section", { class: `panel ${kind}`, "aria-label": title }, el("header", {}, el("h2", {}, title)), el("div", { class: "body" }, ...parts));
+}
+
+function ranges() {
+  const buttons = RANGES.map(([name, seconds]) => el("button", { type: "button", "aria-pressed": range === seconds, click: () => ((range = seconds), draw()) }, name));
+  return el("div", { class: "ranges", role: "group", "aria-label": "Of the newest" }, ...buttons);
+}
+
+// --- charts -------------------------------------------------------------------------------------------------------------
+
+/** Lines over time: `series` are [name, Map from time to value]. */
+function chart(series, shown) {
+  const times = [...new Set(series.flatMap(([, values]) => [...values.keys()]))].sort((a, b) => a - b);
+  if (!times.length) return el("p", { class: "empty" }, "nothing in this time");
+  const [width, height, left, foot] = [640, 220, 62, 20];
+  const most = Math.max(1e-9, ...series.flatMap(([, values]) => [...values.values()].filter((v) => v !== null)));
+  const x = (time) => left + ((width - left - 8) * (time - times[0])) / Math.max(1, times.at(-1) - times[0]);
+  const y = (value) => 8 + (height - foot - 8) * (1 - value / most);
+  const drawing = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": series.map(([name]) => name).join(", ") });
+  for (const part of [0, 0.25, 0.5, 0.75, 1]) {
+    drawing.append(svg("path", { class: "rule", d: `M${left} ${y(most * part)}H${width - 8}` }), svg("text", { class: "tick", x: left - 6, y: y(most * part) + 3.5, "text-anchor": "end" }, shown(most * part)));
+  }
+  const days = times.at(-1) - times[0] > 86400;
+  for (let at = 0; at < 5; at += 1) {
+    const time = times[0] + ((times.at(-1) - times[0]) * at) / 4;
+    const when = new Date(time * 1000);
+    drawing.append(svg("text", { class: "tick", x: x(time), y: height - 5, "text-anchor": at === 0 ? "start" : at === 4 ? "end" : "middle" }, days ? when.toLocaleDateString([], { day: "numeric", month: "short", hour: "2-digit" }) : when.toLocaleTimeString([], { hour12: false })));
+  }
+  const legend = el("div", { class: "legend" });
+  series.forEach(([name, values], at) => {
+    const path = [...values].sort((a, b) => a[0] - b[0]).filter(([, v]) => v !== null).map(([time, v], n) => `${n ? "L" : "M"}${x(time).toFixed(1)} ${y(v).toFixed(1)}`).join("");
+    const colour = `var(${COLOURS[at % COLOURS.length]})`;
+    const dash = ["", "6 3", "2 3", "8 3 2 3"][at % 4];
+    drawing.append(svg("path", { class: "series", d: path || "M0 0", stroke: colour, "stroke-dasharray": dash }));
+    if (values.size === 1) drawing.append(svg("circle", { cx: x(times[0]), cy: y([...values.values()][0] ?? 0), r: 3, fill: colour }));
+    legend.append(el("span", {}, svg("svg", { width: 26, height: 10 }, svg("path", { class: "series", d: "M1 5H25", stroke: colour, "stroke-dasharray": dash })), name));
+  });
+  return el("div", {}, drawing, legend);
+}
+
+function summed(rows, name) {
+  const found = new Map();
+  for (const row of rows) found.set(row.at, (found.get(row.at) ?? 0) + (row[name] ?? 0));
+  return found;
+}
+
+/** A mean over rows of a window, each weighing as much as it delivered. */
+function weighted(rows, name, weight) {
+  const found = new Map();
+  for (const row of rows) {
+    if (row[name] === null || !row[weight]) continue;
+    const [sum, all] = found.get(row.at) ?? [0, 0];
+    found.set(row.at, [sum + row[name] * row[weight], all + row[weight]]);
+  }
+  return new Map([...found].map(([at, [sum, all]]) => [at, sum / all / 1000]));
+}
+
+// --- panels -------------------------------------------------------------------------------------------------------------
+
+function history() {
+  const rows = within(tables.brokers);
+  return panel("Events a window", "half", chart(["published", "delivered", "forwarded", "dropped"].map((name) => [name, summed(rows, name)]), count));
+}
+
+function delays() {
+  const rows = within(tables.subscriptions);
+  return panel("Delay of deliveries", "half", chart([["p50_us", "half"], ["p90_us", "nine of ten"], ["p99_us", "99 of 100"]].map(([name, said]) => [said, weighted(rows, name, "delivered")]), ms));
+}
+
+function journeys() {
+  const rows = within(tables.journeys);
+  const all = (name) => rows.reduce((sum, row) => sum + (row[name] ?? 0), 0);
+  const fact = (name, value, bad) => el("div", { class: "stat", "data-mood": bad ? "bad" : "calm" }, el("dt", {}, name), el("dd", {}, value));
+  const section = panel("End to end", "");
+  const strip = el("div", { class: "strip" }, fact("Events", count(all("events"))), fact("Deliveries due", count(all("expected"))), fact("Delivered", count(all("delivered"))), fact("Lost with a reason", count(all("lost") + all("lost_homes")), all("lost") + all("lost_homes")), fact("Of which nothing is known", count(all("missing") + all("missing_homes")), all("missing") + all("missing_homes")), fact("Delivered twice", count(all("duplicates")), all("duplicates")));
+  find(".body", section).append(strip);
+  return section;
+}
+
+function listed(title, kind, rows, columns, none) {
+  const section = panel(title, kind);
+  const table = new Table(find(".body", section), columns, { limit: 10, empty: none, label: title });
+  table.update(rows.map((row, at) => [String(at), row]));
+  return section;
+}
+
+const called = (id) => names.get(id) ?? id;
+
+function grouped(rows, keys, sums) {
+  const found = new Map();
+  for (const row of rows) {
+    const key = keys.map((name) => row[name]).join(" ");
+    const known = found.get(key) ?? Object.fromEntries(keys.map((name) => [name, row[name]]));
+    for (const name of sums) known[name] = (known[name] ?? 0) + (row[name] ?? 0);
+    found.set(key, Object.assign(known, { last: row }));
+  }
+  return [...found.values()];
+}
+
+function regionalism() {
+  const rows = grouped(within(tables.selectivity), ["broker"], ["published", "wanted", "wanted_here", "wanted_here_only", "copies"]);
+  return listed("Regionalism", "half", rows.sort((a, b) => b.published - a.published), [
+    { title: "Broker", text: (row) => called(row.broker) },
+    { title: "Published", width: "76", num: true, text: (row) => count(row.published) },
+    { title: "Wanted", width: "64", num: true, text: (row) => percent(row.published ? row.wanted / row.published : null) },
+    { title: "Stays here", width: "80", num: true, text: (row) => percent(row.wanted ? row.wanted_here_only / row.wanted : null) },
+    { title: "Brokers reached", width: "110", num: true, text: (row) => (row.wanted ? (row.copies / row.wanted).toFixed(2) : "–") },
+  ], "nothing was published");
+}
+
+function flows() {
+  const rows = grouped(within(tables.flows), ["source", "destination"], ["events"]);
+  const ends = [...new Set(rows.flatMap((row) => [row.source, row.destination]))].sort((a, b) => called(a).localeCompare(called(b)));
+  if (!ends.length) return panel("Flows between brokers", "half", el("p", { class: "empty" }, "no event went anywhere"));
+  const most = Math.max(...rows.map((row) => row.events));
+  const size = Math.min(34, 520 / ends.length);
+  const drawing = svg("svg", { class: "matrix", width: 110 + ends.length * size, viewBox: `0 0 ${110 + ends.length * size} ${ends.length * size + 70}`, role: "img", "aria-label": "Events from publishers' brokers (rows) to subscribers' brokers (columns)" });
+  ends.forEach((end, at) => {
+    drawing.append(svg("text", { class: "tick", x: 104, y: at * size + size / 2 + 4, "text-anchor": "end" }, called(end).slice(0, 16)));
+    drawing.append(svg("text", { class: "tick", transform: `translate(${110 + at * size + size / 2 + 3} ${ends.length * size + 8}) rotate(60)` }, called(end).slice(0, 10)));
+  });
+  for (const row of rows) {
+    const [x, y] = [ends.indexOf(row.destination), ends.indexOf(row.source)];
+    const cell = svg("rect", { x: 110 + x * size, y: y * size, width: size - 1.5, height: size - 1.5, rx: 2, fill: "var(--accent)", "fill-opacity": (0.12 + 0.88 * (row.events / most)).toFixed(2) });
+    cell.append(svg("title", {}, `${called(row.source)} to ${called(row.destination)}: ${count(row.events)} events`));
+    drawing.append(cell);
+  }
+  return panel("Flows between brokers", "half", drawing, el("p", { class: "muted" }, `from rows to columns; the darkest is ${count(most)} events`));
+}
+
+function similarity() {
+  const pairs = grouped(within(tables.similarity), ["broker", "subscription", "other_broker", "other"], ["shared", "either"]);
+  const filters = new Map((tables.subscriptions ?? []).map((row) => [`${row.broker} ${row.subscription}`, row.filter]));
+  const filter = (broker, number) => filters.get(`${broker} ${number}`) ?? `${called(broker)}/${number}`;
+  return listed("Subscriptions that match the same events", "half", pairs.sort((a, b) => b.shared / b.either - a.shared / a.either), [
+    { title: "One", mono: true, text: (row) => filter(row.broker, row.subscription) },
+    { title: "Other", mono: true, text: (row) => filter(row.other_broker, row.other) },
+    { title: "Shared", width: "66", num: true, text: (row) => count(row.shared) },
+    { title: "Similarity", width: "72", num: true, text: (row) => percent(row.shared / row.either) },
+  ], "no two are much alike");
+}
+
+function incidents() {
+  return listed("Out of the ordinary", "half", within(tables.incidents).sort((a, b) => b.at - a.at), [
+    { title: "When", width: "128", text: (row) => new Date(row.at * 1000).toLocaleString([], { hour12: false, dateStyle: "short", timeStyle: "short" }) },
+    { title: "What", text: (row) => `${row.entity} ${called(row.broker)}${row.subject ? ` ${called(row.subject)}` : ""}` },
+    { title: "Measure", width: "110", text: (row) => row.measure },
+    { title: "Is", width: "66", num: true, text: (row) => count(row.value), mood: () => "warn" },
+    { title: "Usually", width: "66", num: true, text: (row) => count(row.usual) },
+  ], "nothing was");
+}
+
+function links() {
+  const rows = within(tables.links);
+  const found = grouped(rows, ["broker", "neighbour"], ["copies", "bytes", "samples", "samples_busy", "pings_missing"]);
+  return listed("Links", "half", found.sort((a, b) => b.copies - a.copies), [
+    { title: "Link", text: (row) => `${called(row.broker)} → ${called(row.neighbour)}` },
+    { title: "Copies", width: "66", num: true, text: (row) => count(row.copies) },
+    { title: "Bytes", width: "66", num: true, text: (row) => bytes(row.bytes) },
+    { title: "Busy", width: "54", num: true, text: (row) => percent(row.samples ? row.samples_busy / row.samples : null) },
+    { title: "Median", width: "70", num: true, text: (row) => ms(us(row.last.p50_us)) },
+    { title: "99%", width: "70", num: true, text: (row) => ms(us(row.last.p99_us)) },
+  ], "one broker alone");
+}
+
+function subscriptions() {
+  const rows = grouped(within(tables.subscriptions), ["broker", "subscription"], ["matched", "delivered", "on_time", "late"]);
+  return listed("Subscriptions", "half", rows.sort((a, b) => b.delivered - a.delivered), [
+    { title: "Client", width: "20%", text: (row) => row.last.client || "unnamed" },
+    { title: "Filter", mono: true, text: (row) => row.last.filter || `${called(row.broker)}/${row.subscription}` },
+    { title: "Due", width: "62", num: true, text: (row) => count(row.matched) },
+    { title: "On time", width: "64", num: true, text: (row) => percent(row.matched ? row.on_time / row.matched : null), mood: (row) => (row.on_time < row.matched ? "warn" : "good") },
+    { title: "99%", width: "70", num: true, text: (row) => ms(us(row.last.p99_us)) },
+  ], "nobody subscribed");
+}
+
+const us = (value) => (value === null || value === undefined ? null : value / 1000);
+
+begin();
+put(document.body, "data-page", "analytics");
