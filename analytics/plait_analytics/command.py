@@ -128,7 +128,8 @@ def _computed(inventory: Inventory, engine: str, window_us: int, master: str | N
         except ImportError as error:
             raise spark_missing(error, "or --engine duckdb") from None
         with session(master or LOCAL, scratch=Path(scratch)) as spark:
-            return by_spark(spark, inventory, window_us=window_us)
+            parts = max(2, spark.sparkContext.defaultParallelism)
+            return by_spark(spark, inventory, window_us=window_us, parts=parts)
 
 
 def _kept(lake: Lake) -> dict[str, pa.Table]:

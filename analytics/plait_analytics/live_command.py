@@ -49,7 +49,7 @@ def live(
 
         settings = LiveSettings(
             [str(directory.resolve()) for directory in directories], out.resolve(), window_s * 1_000_000,
-            late_s * 1_000_000, every_s, records_max,
+            late_s * 1_000_000, every_s, records_max, max(2, spark.sparkContext.defaultParallelism),
         )  # fmt: skip
         code = run(spark, settings, once=once, tell=progress)
     raise SystemExit(code)

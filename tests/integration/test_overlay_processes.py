@@ -13,15 +13,19 @@ import random
 import shutil
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import BrokerProcess, broker_process, port_to_keep
 
 import plait
+from plait_analytics import take_inventory
+from plait_analytics.duckdb_engine import compute
 
 LINKS = {"a": "be", "b": "acd", "c": "bd", "d": "bce", "e": "ad"}
 AT_ONCE = plait.Reconnect(first_s=0.02, max_s=0.2)
@@ -47,7 +51,7 @@ class Five:
         self.brokers[name] = await self._running.enter_async_context(
             broker_process(
                 "--name", name, "--listen", f"127.0.0.1:{self.ports[name]}", "--http", "127.0.0.1:0",
-                "--data", self._home / name, *links,
+                "--data", self._home / name, "--telemetry", self._home / "telemetry", *links,
             )
         )  # fmt: skip
         await self.brokers[name].ready()
@@ -103,6 +107,27 @@ async def test_events_find_exactly_those_who_want_them(tmp_path: Path) -> None:
                 assert len(set(path)) == len(path) == event.hops + 1
                 assert all(far in LINKS[near] for near, far in pairwise(path))
                 assert event.delay > 0
+    recorded_exactly(tmp_path / "telemetry", {wanted[name]: name for name in wanted}, events)
+
+
+def recorded_exactly(telemetry: Path, wanted: dict[str, str], events: list[dict[str, Any]]) -> None:
+    """What the brokers recorded of it, once analysed, is what was delivered, to whom, and nothing else."""
+    right = {filter: sum(plait.parse(filter).matches(event) for event in events) for filter in wanted}
+    tables = compute(take_inventory([telemetry]))
+    names = {row["broker"]: row["name"] for row in tables["brokers"].to_pylist()}
+    found: Counter[tuple[str, str]] = Counter()
+    for row in tables["subscriptions"].to_pylist():
+        found[row["filter"], names[row["broker"]]] += row["delivered"]
+        assert row["matched"] == row["delivered"] == row["on_time"]
+    assert found == {(str(plait.parse(filter)), name): right[filter] for filter, name in wanted.items()}
+    assert not tables["unaccounted"].num_rows
+    journeys = tables["journeys"].to_pylist()
+    assert sum(row["events"] for row in journeys) == sum(row["accounted"] for row in journeys) == len(events)
+    assert sum(row["delivered"] for row in journeys) == sum(right.values())
+    crossed: Counter[tuple[str, str]] = Counter()
+    for row in tables["flows"].to_pylist():
+        crossed[names[row["source"]], names[row["destination"]]] += row["events"]
+    assert crossed == {("a", name): right[filter] for filter, name in wanted.items()}
 
 
 async def test_a_request_is_answered_from_the_other_end(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""`--master spark://...`: a master and a worker from the wheel give the tables that one process gives. Needs Spark."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from telemetry_world import World
+
+from plait_analytics import TABLES, Lake
+
+PATIENCE_S = 240
+ALONE = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(5 * PATIENCE_S)]
+
+
+@contextmanager
+def spark_class(name: str, log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of Spark's own."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        pytest.skip("Spark is not here: make setup-analytics")
+    command = [str(Path(spec.origin).parent / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
+    with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file, env=ALONE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said(log: Path, pattern: str) -> str:
+    """What a log says, once it does."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := re.search(pattern, log.read_text(errors="replace"))) is None:
+        assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
+        time.sleep(0.1)
+    return found[0]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def analyzed(home: Path, out: Path, *options: str) -> dict[str, pa.Table]:
+    command = [sys.executable, "-m", "plait", "analyze", "batch", str(home), "--out", str(out), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S, env=ALONE, check=False)
+    assert done.returncode == 0, done.stderr
+    return {name: Lake(out).read(name) for name in TABLES}
+
+
+def test_a_cluster_gives_the_same_tables(tmp_path: Path) -> None:
+    home, port, web = World(4).run(800).write(tmp_path / "telemetry"), str(free_port()), str(free_port())
+    master, worker = tmp_path / "master.log", tmp_path / "worker.log"
+    with spark_class("master.Master", master, "--host", "127.0.0.1", "--port", port, "--webui-port", web):
+        url = said(master, r"spark://127\.0\.0\.1:\d+")
+        options = ("--host", "127.0.0.1", "--cores", "2", "--memory", "2g", "--webui-port", str(free_port()))
+        with spark_class("worker.Worker", worker, *options, "--work-dir", str(tmp_path / "work"), url):
+            said(worker, "Successfully registered with master")
+            found = analyzed(home, tmp_path / "cluster", "--engine", "spark", "--master", url)
+    expected = analyzed(home, tmp_path / "alone")
+    for name in TABLES:
+        assert found[name].schema == expected[name].schema
+        for column in expected[name].column_names:
+            values, others = found[name][column].to_pylist(), expected[name][column].to_pylist()
+            exact = expected[name].schema.field(column).type != pa.float64()
+            assert values == (others if exact else pytest.approx(others, rel=1e-9, nan_ok=True)), (name, column)
