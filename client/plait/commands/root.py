@@ -30,6 +30,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Brokers": {
         "up": "Start a local broker, or an overlay of several, and say how to use it.",
         "ls": "List what a running broker has: links, clients, subscriptions, advertisements; or all brokers.",
+        "top": "Watch brokers, links and subscriptions of an overlay, live.",
         "topo": "Show all brokers of an overlay, their links, and how long each link takes.",
         "route": "Show where events that match a filter go, and why.",
         "trace": "Publish a marked event and show every step that it takes.",
