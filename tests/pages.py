@@ -11,7 +11,7 @@
                                  if the machine was too busy for what it asks
     ```python                    a program, run; ```text after it: what it prints. file=NAME: kept under that name
     ```toml file=NAME            any other language: a file, if it has a name
-    ```console needs=docker      left out where that is not to be had
+    ```console needs=prometheus  left out where that is not to be had; needs=docker: in the checkout, in this network
 
 Each page runs in an empty directory, where it can be in a network of its own, so that addresses are as printed.
 """
@@ -41,6 +41,8 @@ PATIENCE_S = 60.0
 
 ADDRESSES = [f"10.0.0.{host}" for host in range(1, 7)]
 """What the network of a page has beside loopback: the hosts of examples."""
+
+CHECKOUT = Path(__file__).parent.parent
 
 _FENCE = re.compile(r"^```(\w+)?([^\n]*)\n(.*?)^```$|^<!-- (stop|kill) (\w+) -->$", re.MULTILINE | re.DOTALL)
 _PROMPT = re.compile(r"([a-z0-9-]*)\$ (.*)")
@@ -160,6 +162,7 @@ class Reader:
             script.write_text(f'#!/bin/sh\nexec {sys.executable} {module}"$@"\n')
             script.chmod(0o755)
         (home / "work").mkdir()
+        self.place = CHECKOUT if need == "docker" else home / "work"
         self.environment = {
             "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "HOME": str(home), "COLUMNS": "110", "NO_COLOR": "1",
             "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1",
@@ -169,7 +172,7 @@ class Reader:
         """Do all of it."""
         try:
             for block in sorted(blocks(self.page), key=lambda block: "later" in block.options):
-                if block.needs in ("", self.need):
+                if block.needs == self.need or (not block.needs and self.need != "docker"):
                     try:
                         self._do(block)
                     except (Wrong, subprocess.TimeoutExpired) as error:
@@ -212,7 +215,7 @@ class Reader:
 
     def _type(self, command: str, shown: list[str], code: int, patience_s: float = PATIENCE_S) -> None:
         done = subprocess.run(
-            ["sh", "-c", command], cwd=self.home / "work", env=self.environment, stdin=subprocess.DEVNULL,
+            ["sh", "-c", command], cwd=self.place, env=self.environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=patience_s, check=False,
         )  # fmt: skip
         self.printed = done.stdout.splitlines()
