@@ -36,7 +36,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """Of one command, or for what one is to print: on a machine that is busy."""
 
 ADDRESSES = [f"10.0.0.{host}" for host in range(1, 7)]
@@ -214,25 +214,30 @@ class Reader:
         return self._type(command, [], code)
 
     def _type(self, command: str, shown: list[str], code: int, patience_s: float = PATIENCE_S) -> None:
-        done = subprocess.run(
-            ["sh", "-c", command], cwd=self.place, env=self.environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=patience_s, check=False,
-        )  # fmt: skip
-        self.printed = done.stdout.splitlines()
-        if done.returncode != code:
-            raise Wrong(f"{command}\nends with {done.returncode}, not {code}:\n{done.stdout}")
+        with self._begun(command, self.place) as process:
+            try:
+                out, _ = process.communicate(timeout=patience_s)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        self.printed = out.splitlines()
+        if process.returncode != code:
+            raise Wrong(f"{command}\nends with {process.returncode}, not {code}:\n{out}")
         rest = unseen(shown, self.printed)
         if rest:
-            raise Wrong(f"{command}\ndoes not print {rest[0]!r}, but\n{done.stdout}")
+            raise Wrong(f"{command}\ndoes not print {rest[0]!r}, but\n{out}")
+
+    def _begun(self, command: str, place: Path) -> subprocess.Popen[str]:
+        """A command in a session of its own, so that all it starts can be ended with it."""
+        return subprocess.Popen(
+            ["sh", "-c", command], cwd=place, env=self.environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
 
     def _start(self, block: Block) -> None:
         started: list[tuple[Going, str, list[str]]] = []
         for host, command, shown in typed(block.text):
-            process = subprocess.Popen(
-                ["sh", "-c", f"exec {command}"], cwd=self.home / "work", env=self.environment,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                start_new_session=True,
-            )  # fmt: skip
+            process = self._begun(f"exec {command}", self.home / "work")
             going = self.going[host or block.options["background"]] = Going(process)
             started.append((going, command, shown))
         for going, command, shown in started:

@@ -169,7 +169,7 @@ FIRES = {
     "RoutesFlapping": 'plait_route_changes_total{broker="a"}: 0+60x99',
     "EventsLost": 'plait_events_dropped_total{broker="a", reason="outbox_items"}: 0+5x99',
     "BoundsMissed": 'plait_events_dropped_total{broker="a", reason="late"}: 0+5x99; '
-    'plait_events_delivered_total{broker="a"}: 0+95x99',
+    'plait_events_late_total{broker="a"}: 0x99; plait_events_delivered_total{broker="a"}: 0+95x99',
     "SlowConsumers": 'plait_slow_consumers{broker="a"}: 2x99',
     "LogFailing": 'plait_log_failing{broker="a"}: 1x99',
     "LogDamaged": 'plait_log_records_damaged_total{broker="a"}: 0x10 1x99',

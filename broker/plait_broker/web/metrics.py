@@ -129,6 +129,12 @@ def _counted(broker: Broker) -> Iterator[Metric]:
                    told.dropped)  # fmt: skip
     yield histogram("plait_delivery_delay_seconds", "How long delivered events had been under way.",
                     told.delivery_delays)  # fmt: skip
+    yield counter(
+        "plait_events_late", "Deliveries beyond their bound, to subscribers who want late events too.", told.late
+    )
+    yield histogram(
+        "plait_waiting_seconds", "How long deliveries that had to wait for their subscriber did.", told.waiting_times
+    )
     yield histogram("plait_matching_seconds", "From the read that brought an event until it was matched.",
                     told.matching_times)  # fmt: skip
     yield counter("plait_received_bytes", "Bytes from connections of clients and brokers.", told.bytes_in)

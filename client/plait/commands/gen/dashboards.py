@@ -107,7 +107,7 @@ SUBSCRIPTIONS: Final = Dashboard(
             for fraction, name in ((0.5, "50%"), (0.9, "90%"), (0.99, "99%"), (0.999, "99.9%"))
         ), "s"),
         Panel("Too late", (("broker:plait_late:ratio5m", "{{broker}}"),), "percentunit",
-              says="Deliveries dropped because their subscription's delay bound had passed."),
+              says="Deliveries beyond their subscription's delay bound, dropped or flagged."),
         Panel("Matching, 99%", ((_percentile(0.99, "plait_matching_seconds"), "{{broker}}"),), "s"),
         _each("Subscriptions", "plait_subscriptions"),
         _each("Advertisements", "plait_advertisements"),
@@ -116,6 +116,9 @@ SUBSCRIPTIONS: Final = Dashboard(
         _each("Waiting for confirmation", "plait_unconfirmed_events"),
         Panel("Lost", ((_rate("plait_events_dropped_total", _LOST, "broker, reason"),
                         "{{broker}} {{reason}}"),), "eps"),
+        Panel("In queues, 99%", ((_percentile(0.99, "plait_waiting_seconds"), "{{broker}}"),), "s",
+              says="How long deliveries that had to wait for their subscriber did."),
+        Panel("Tags of sealed events", ((_rate("plait_tags_total", by="outcome"), "{{outcome}}"),), "ops"),
         Panel("Refused", ((_rate("plait_rejected_total", by="code"), "{{code}}"),), "ops"),
         Panel("Broken frames", ((_rate("plait_faults_total", by="fault"), "{{fault}}"),), "ops"),
         Panel("Loop runs late, 99%", ((_percentile(0.99, "plait_loop_lag_seconds"), "{{broker}}"),), "s"),

@@ -35,7 +35,10 @@ def _percentile(fraction: float, histogram: str, by: str = "broker") -> str:
     return f"histogram_quantile({fraction}, sum by ({by}, le) (rate({histogram}_bucket[1m])))"
 
 
-_LATE: Final = 'rate(plait_events_dropped_total{reason="late"}[5m])'
+_DROPPED: Final = 'sum by (broker) (rate(plait_events_dropped_total{reason="late"}[5m]))'
+_DELIVERED: Final = "sum by (broker) (rate(plait_events_delivered_total[5m]))"
+_FLAGGED: Final = "sum by (broker) (rate(plait_events_late_total[5m]))"
+"""What is late, to subscribers who want it nevertheless: it is among what is delivered."""
 
 RECORDINGS: Final = (
     Recording("broker:plait_events_published:rate1m", "sum by (broker) (rate(plait_events_published_total[1m]))"),
@@ -50,8 +53,7 @@ RECORDINGS: Final = (
     Recording("broker:plait_loop_lag_seconds:p99", _percentile(0.99, "plait_loop_lag_seconds")),
     Recording(
         "broker:plait_late:ratio5m",
-        f"sum by (broker) ({_LATE}) / (sum by (broker) ({_LATE}) + sum by (broker) "
-        "(rate(plait_events_delivered_total[5m])) > 0)",
+        f"({_DROPPED} + {_FLAGGED}) / ({_DROPPED} + {_DELIVERED} > 0)",
     ),
 )
 
