@@ -1,4 +1,4 @@
-"""`python -m plait_lab.documents` writes what is not as it should be, and says so."""
+"""`python -m plait_lab.documents` writes what is not as it should be, and says so; with --check it only says so."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ import sys
 
 from . import ROOT, generated, generated_by_brokers
 
-for path, text in (generated() | generated_by_brokers()).items():
-    place = ROOT / path
-    if not place.exists() or place.read_text() != text:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
-        sys.stdout.write(f"{path}\n")
+check = "--check" in sys.argv
+old = {
+    path: text
+    for path, text in (generated() | generated_by_brokers()).items()
+    if not (ROOT / path).exists() or (ROOT / path).read_text() != text
+}
+for path, text in old.items():
+    sys.stdout.write(f"{path}\n")
+    if not check:
+        (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+        (ROOT / path).write_text(text)
+sys.exit(1 if check and old else 0)
