@@ -7,7 +7,6 @@ answered and not believed until it has faded again.
 
 from __future__ import annotations
 
-from collections.abc import Container
 from enum import Enum
 from typing import Final
 
@@ -47,11 +46,6 @@ class Conduct:
         scores[peer] = min(scores.get(peer, 0.0) + fault.value, 4 * SHUNNED_AT)
         if len(scores) > REMEMBERED_MAX:
             del scores[min(scores, key=scores.__getitem__)]
-
-    @property
-    def accused(self) -> Container[PeerId]:
-        """Those with whom we take care."""
-        return self._scores
 
     def shunned(self, peer: PeerId) -> bool:
         """Whether we have nothing to do with it for now."""

@@ -9,6 +9,7 @@ enrolled, taken and brought again is told directly, many events in one frame.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from plait_core.limits import ACKNOWLEDGED_MAX, PEER_DZ_MAX, PEER_MEMBERS_MAX
@@ -30,8 +31,9 @@ ROUND_PERIODS = 2
 """Without an answer for so long an event is brought to a member directly; then after twice that, and so on, ..."""
 ROUND_PERIODS_MAX = 16
 """... up to this."""
-AGAIN_MAX = 512
-"""Events that one publisher brings again in one period: what is new shares the same links."""
+AGAIN_MAX = 128
+"""Events that are brought to one member in one period: what is new shares the same links. Each has its own share, so
+that many who take nothing keep nothing from one who does."""
 QUIET_PERIODS = 5
 """A member that has said nothing for so long is asked whether it lives, before anything is brought to it."""
 DEAD_PERIODS = 10
@@ -242,24 +244,26 @@ class Custody:
                 self._me.send(peer, Enrolled(0))  # nobody answers it; it is found out whether it can be brought
 
     def _look_after_kept(self) -> None:
-        me, left = self._me, AGAIN_MAX
+        me = self._me
+        brought: Counter[PeerId] = Counter()
         for kept in list(self._kept.values()):
             if me.period - kept.since > KEPT_PERIODS:
                 del self._kept[kept.event.number]
                 me.out.append(Confirmed(kept.event.number, None))
-            elif me.period - kept.sent >= kept.wait and left > 0:
-                left -= self._bring_again(kept)
+            elif me.period - kept.sent >= kept.wait:
+                self._bring_again(kept, brought)
 
-    def _bring_again(self, kept: Kept) -> int:
-        """To all who lack it and can hear us; to how many."""
+    def _bring_again(self, kept: Kept, brought: Counter[PeerId]) -> None:
+        """To all who lack it and can hear us, as far as each has not had its share."""
         me, old = self._me, kept.event
         hearing = [peer for peer in kept.waiting if me.period - self._members[peer].heard < QUIET_PERIODS]
+        hearing = [peer for peer in hearing if brought[peer] < AGAIN_MAX]
         if not hearing:
-            return 0
+            return
+        brought.update(hearing)
         waited = me.period - kept.since
         delay = waited * me.settings.period_s if me.strategies.unit is DelayUnit.SECONDS else 0.0
         kept.event = Happening(old.publisher, old.number, old.dz, delay, 0, old.block, old.round + 1)
         kept.sent, kept.wait = me.period, min(2 * kept.wait, ROUND_PERIODS_MAX)
         for peer in sorted(hearing):
             me.send(peer, kept.event)
-        return len(hearing)

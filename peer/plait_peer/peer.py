@@ -177,7 +177,7 @@ class Peer:
         """The short way for an event that is in no custody: its delay here when it is new, wanted, and for nobody
         below; -1 when it has come before. None: nothing was done, and `receive` is to see it."""
         edge = self.dissemination.edge(sender, publisher, dz)
-        if edge is None or delay > edge.late or sender in self.conduct.accused:
+        if edge is None or delay > edge.late or self.conduct.shunned(sender):
             return None
         return delay + edge.link if self.dissemination.arrives(edge, publisher, number, dz, delay) else -1.0
 

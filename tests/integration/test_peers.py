@@ -52,7 +52,6 @@ async def all_heard(processes: list[Members], events: set[int]) -> None:
             await process.heard(peer, {x for x in events if wants(peer, x)})
 
 
-@pytest.mark.nightly
 async def test_twenty_peers_of_which_a_third_dies() -> None:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(
