@@ -42,6 +42,9 @@ directories, files lie there that do not count any more. `OUT/summary.json` is t
 predictions: `links`, `brokers`, `publishers` and `subscriptions` with their rates and distributions of delay in the
 last windows. `OUT/live.json` tells how a live analysis goes.
 
+A broker that is started with `--tables OUT` serves these: `/api/v1/analytics/TABLE`, `/api/v1/summary`, and the page
+`/analytics`.
+
 Windows are of the broker's calendar. Ids are texts of 16 hexadecimal digits. Counts are of events, also where only some
 were recorded. Percentiles are read off buckets of 9%, in the middle: within 4.4%. What is not known is null.
 This page is made by `python -m plait_analytics.reference`.

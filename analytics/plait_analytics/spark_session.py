@@ -20,7 +20,10 @@ LOCAL: Final = "local[2,4]"
 """Two threads; a task that fails is tried four times: plain local[2] gives up at the first."""
 
 FAREWELL_S: Final = 30.0
-"""What a JVM has to end, its archive written, before it is killed: one in sixty stayed for minutes."""
+"""What a JVM has to end before it is killed: one in sixty stayed for minutes."""
+
+ARCHIVING_S: Final = 600.0
+"""The same, while it writes its archive: ten seconds of work, and machines are busy."""
 
 
 def settings(master: str, parts: int) -> dict[str, str]:
@@ -64,18 +67,18 @@ def session(
     finally:
         gateway = SparkContext._gateway
         spark.stop()
-        _end(getattr(gateway, "proc", None))
+        _end(getattr(gateway, "proc", None), ARCHIVING_S if archive else FAREWELL_S)
         SparkContext._gateway = SparkContext._jvm = None
 
 
-def _end(jvm: subprocess.Popen[bytes] | None) -> None:
+def _end(jvm: subprocess.Popen[bytes] | None, farewell_s: float) -> None:
     """A JVM ends when its driver's pipe does; one that does not is killed."""
     if jvm is None:
         return
     if jvm.stdin is not None:
         jvm.stdin.close()
     try:
-        jvm.wait(FAREWELL_S)
+        jvm.wait(farewell_s)
     except subprocess.TimeoutExpired:
         jvm.kill()
         jvm.wait()

@@ -34,10 +34,10 @@ from .baselines import WrongAnswer
 from .groups import Group, Session
 from .reports import Figure, Target
 
-RECORDS: Final = 4_000_000
+RECORDS: Final = 2_000_000
 START_US: Final = 1_790_000_000_000_000
 LIVE_PER_S: Final = 800_000
-LIVE_S: Final = 20.0
+LIVE_S: Final = 15.0
 STEP_S: Final = 0.05
 """Between two writes of a live producer: as the broker's writer does it."""
 

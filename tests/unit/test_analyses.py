@@ -54,6 +54,15 @@ async def test_without_tables_it_says_what_makes_them(tmp_path: Path) -> None:
             assert (await browser.get("/api/v1/analytics/brokers")).status_code == 404
 
 
+async def test_the_summary_for_programs(tmp_path: Path) -> None:
+    async with reading(written(tmp_path)) as browser:
+        assert (await browser.get("/api/v1/summary")).status_code == 404
+        (tmp_path / "summary.json").write_text('{"format": 1, "links": []}')
+        assert (await browser.get("/api/v1/summary")).json() == {"format": 1, "links": []}
+    async with reading(None) as browser:
+        assert "plait analyze" in (await browser.get("/api/v1/summary")).text
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1, "window_us": 1, "tables": []}', "[" * 100_000])
 async def test_a_manifest_that_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(text)

@@ -18,6 +18,7 @@ from starlette.routing import Route
 Json: TypeAlias = dict[str, Any]
 
 MANIFEST: Final = "manifest.json"
+SUMMARY: Final = "summary.json"
 FORMAT_KEYS: Final = frozenset({"format", "tables", "window_us"})
 
 FILE_BYTES_MAX: Final = 16 << 20
@@ -37,7 +38,11 @@ class Analyses:
 
     def routes(self) -> list[Route]:
         """Everything that is served."""
-        return [Route("/api/v1/analytics", self.tables), Route("/api/v1/analytics/{table}", self.table)]
+        return [
+            Route("/api/v1/analytics", self.tables),
+            Route("/api/v1/analytics/{table}", self.table),
+            Route("/api/v1/summary", self.summary),
+        ]
 
     async def tables(self, request: Request) -> Response:
         """What tables there are; with none, what makes them."""
@@ -58,6 +63,21 @@ class Analyses:
         if body is None:
             raise HTTPException(404, "there is no such table")
         return Response(body, media_type="application/json")
+
+    async def summary(self, request: Request) -> Response:
+        """Rates and distributions of the last windows: what programs go by."""
+        body = await asyncio.to_thread(self._summary)
+        if body is None:
+            raise HTTPException(404, f"there is no summary: {HINT}")
+        return Response(body, media_type="application/json")
+
+    def _summary(self) -> bytes | None:
+        if self._directory is None:
+            return None
+        try:
+            return _read(self._directory / SUMMARY)
+        except OSError:
+            return None
 
     def _manifest(self) -> Json | None:
         """What holds now; None when there is none that can be read."""
