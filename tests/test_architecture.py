@@ -110,6 +110,8 @@ def test_distributions_declare_what_they_import(package: str) -> None:
     groups = [project.get("dependencies", []), *project.get("optional-dependencies", {}).values()]
     beside = {name for name, path in packages().items() if path.parent == home}
     declared = {_import_name(entry) for group in groups for entry in group} | beside
+    homes = {packages()[name].parent for name in declared if name in packages()}
+    declared |= {name for name, path in packages().items() if path.parent in homes}  # what comes with what is declared
     third_party = {
         name for path in modules(packages()[package]) for name in imports(path) if name not in sys.stdlib_module_names
     }

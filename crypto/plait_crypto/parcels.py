@@ -51,6 +51,10 @@ class ParcelSealer:
         self._openings: OrderedDict[bytes, bytes] = OrderedDict()
         self._sequence = 0
 
+    def cheap(self, draft: Draft, now_us: int) -> bool:
+        """Whether sealing costs no pairing: its session goes on."""
+        return self._sessions.ready(dict(draft.attributes), now_us)
+
     def seal(self, draft: Draft, *, now_us: int, randomness: Randomness) -> tuple[Attributes, bytes]:
         """Attributes in the clear, and the payload. The draft's own number is not looked at."""
         numbered = Draft(draft.attributes, draft.payload, self._sequence + 1, draft.hidden, draft.bound)

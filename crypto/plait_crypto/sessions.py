@@ -24,6 +24,7 @@ from plait_core import Attributes, Randomness
 from . import merkle
 from .contents import Contents, bound_digest
 from .envelope import OPENING, SESSION_BYTES, Member, MemberHead
+from .errors import SealInvalid
 from .hazmat.hashing import derive, digest
 from .limits import BATCH_MAX, SESSION_EVENTS_MAX, SESSION_US_MAX, SESSIONS_SEALED_MAX
 from .sealing import KEY_BYTES, Draft, Sealer
@@ -83,6 +84,16 @@ class SessionSealer:
     def openings(self) -> list[bytes]:
         """The openings of the sessions in use, for a reader that came later."""
         return [session.opening for session in self._sessions.values()]
+
+    def ready(self, attributes: Attributes, now_us: int) -> bool:
+        """Whether an event with these attributes is of a session that goes on, and so costs no pairing."""
+        schema = self._sealer.realm.schema
+        try:
+            key = (schema.epochs.epoch_at(now_us), schema.epochs.slot_at(now_us), schema.leaves(attributes))
+        except SealInvalid:
+            return False
+        session = self._sessions.get(key)
+        return session is not None and session.used < self._events_max and now_us < session.until_us
 
     def seal(self, drafts: Sequence[Draft], *, now_us: int, randomness: Randomness) -> list[SealedMember]:
         """The events sealed, in their order. Signed together are those of one session, at most BATCH_MAX."""

@@ -6,6 +6,7 @@ beside. The thesis measured at about 80 bits of security; these curves have abou
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -43,9 +44,11 @@ from plait_crypto.hazmat import (
     issue_subscriber_set,
     set_up,
 )
+from plait_keyserver import PublisherRing, SubscriberRing
 
 from .baselines import WrongAnswer
 from .groups import Group, Session
+from .refusals import refusals
 from .reports import Figure, Target
 
 NOW_US = 1_000_000
@@ -80,6 +83,7 @@ def run(session: Session) -> Iterator[Figure]:
     for name in ("seal", "sign", "open", "verify", "first_seal"):
         yield Figure(f"{name.replace('_', ' ')}, 4 attributes of 2^16 values", getattr(times, name), "ms")
     yield from _sizes(parameters, master, rng)
+    yield from _refusals(parameters, master, rng, session.size(40, 3))
     yield from _sessions(parameters, master, rng, session.size(16_384, 512))
 
 
@@ -167,6 +171,17 @@ def _members(
     return sealer, ring, Router(parameters.groups), ring.deposit()
 
 
+def _refusals(parameters: Parameters, master: MasterSecret, rng: Random, count: int) -> Iterator[Figure]:
+    """For whoever asks of the first attribute alone: of the other nothing is chosen by tags."""
+    trees = {f"a{row}": Numbers(IntRange(0, 15)) for row in range(2)}
+    authority = Authority(Realm(parameters, Schema(trees, Epochs(0, 10**12, 10**9))), master)
+    asked: dict[str, Any] = {"epoch": 0, "now_us": NOW_US, "randomness": rng}
+    sealer, ring = Sealer(authority.realm, 7), Keyring(authority.realm)
+    sealer.add(authority.publisher_keys("p", 7, parse("true"), **asked))
+    ring.add(authority.subscriber_keys("s", parse("a0 < 8"), **asked))
+    yield from refusals(sealer, ring, {"a0": 3, "a1": 5}, NOW_US, rng, count)
+
+
 def _sizes(parameters: Parameters, master: MasterSecret, rng: Random) -> Iterator[Figure]:
     for rows, bits in ((1, 4), (4, 4), (15, 4), (4, 16)):
         sealer, _, _, _ = _members(parameters, master, rows, bits, rng)
@@ -206,6 +221,42 @@ def _sessions(parameters: Parameters, master: MasterSecret, rng: Random, count: 
         yield Figure(f"sealed in a session, batches of {batch}", count / sealed_in, "events/s", target)
         yield Figure(f"opened in a session, batches of {batch}", count / opened_in, "events/s", target)
     yield from _routing(router, routing, sealer, rng)
+    yield from asyncio.run(_in_the_loop(parameters, master, rng, count // 4))
+
+
+async def _in_the_loop(parameters: Parameters, master: MasterSecret, rng: Random, count: int) -> list[Figure]:
+    """Rings beside an event loop: steady traffic one by one, and how long the loop waits while sessions begin."""
+    trees = {f"a{row}": Numbers(IntRange(0, 15)) for row in range(2)}
+    authority = Authority(Realm(parameters, Schema(trees, Epochs(0, 10**12, 10**9))), master)
+    sealing = PublisherRing(authority.realm, 7, now_us=lambda: NOW_US, randomness=rng)
+    opening = SubscriberRing(authority.realm, now_us=lambda: NOW_US, randomness=rng)
+    asked: dict[str, Any] = {"epoch": 0, "now_us": NOW_US, "randomness": rng}
+    await sealing.add(authority.publisher_keys("p", 7, parse("true"), **asked))
+    await opening.add(authority.subscriber_keys("s", parse("a0 < 8"), **asked))
+    longest = [0.0]
+
+    async def watch() -> None:
+        while True:
+            began = perf_counter()
+            await asyncio.sleep(0.001)
+            longest[0] = max(longest[0], perf_counter() - began - 0.001)
+
+    watching = asyncio.create_task(watch())
+    for number in range(64):  # each another session
+        clear, payload = await sealing.seal(Draft({"a0": number % 8, "a1": number // 8 % 8}, b"first"))
+        await opening.open(clear, payload)
+    watching.cancel()
+    began = perf_counter()
+    for _ in range(count):
+        clear, payload = await sealing.seal(Draft({"a0": 3, "a1": 3}, b"x" * 100))
+        await opening.open(clear, payload)
+    steady = count / (perf_counter() - began)
+    for ring in (sealing, opening):
+        ring.close()
+    return [
+        Figure("longest wait of the loop while sessions begin", longest[0] * 1000, "ms", Target("<=", 20)),
+        Figure("sealed and opened one by one by rings in one loop", steady, "events/s"),
+    ]
 
 
 def _routing(router: Router, routing: bytes, sealer: Sealer, rng: Random) -> Iterator[Figure]:

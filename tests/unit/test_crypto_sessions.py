@@ -150,6 +150,20 @@ def test_a_flipped_bit_of_any_byte_is_refused() -> None:
         scene.refused(Sealed(members[4].clear, bytes(flipped)))
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("part", range(9))
+def test_every_flipped_bit_of_nine_hundred_envelopes_is_refused(part: int) -> None:
+    scene = Scene()
+    for number in range(100):
+        members = scene.seal(1 + (part + number) % 7)
+        scene.begin(members[0].opening or scene.sessions.openings()[0])
+        for bit in range(8 * len(members[-1].envelope)):
+            flipped = bytearray(members[-1].envelope)
+            flipped[bit // 8] ^= 1 << bit % 8
+            scene.refused(Sealed(members[-1].clear, bytes(flipped)))
+        assert scene.open(members[-1]) == scene.sequence
+
+
 def test_a_flipped_opening_begins_nothing() -> None:
     scene = Scene()
     opening = scene.seal(1)[0].opening

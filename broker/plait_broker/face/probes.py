@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -18,7 +19,8 @@ from ..probing import Prober, available
 THREADS: Final = max(1, min(4, (os.cpu_count() or 1) - 1))
 """One processor is the loop's."""
 
-Answer = Callable[[int, Sequence[Fit] | None], None]
+SWITCH_S: Final = 0.0005
+"""The loop is given the interpreter back within this, where Python's own 5 ms would count for each call of a turn."""
 
 log: Final = logging.getLogger(__name__)
 
@@ -36,6 +38,7 @@ class Probes:
         """Carry it out: the broker bounds how many there are at once."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(THREADS, "plait-tags")
+            sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
         self._threads.submit(self._test, probe).add_done_callback(partial(self._tested, probe))
 
     def close(self) -> None:

@@ -180,14 +180,16 @@ class Scheme:
             keys = [self._publisher_point(signature[at + G2_BYTES : at + 2 * G2_BYTES]) for at in ends]
         except ValueError:
             raise SignatureInvalid("a signature with a part that is no point") from None
-        weights = [randomness.getrandbits(WEIGHT_BITS) | 1 for _ in identities]
+        # The first weight may be 1: an error there alone shows as it is, and any other has a random weight to meet it.
+        weights = [1, *(randomness.getrandbits(WEIGHT_BITS) | 1 for _ in identities[1:])]
         total = sum(weights)
-        pairs = [
-            (one.generator, two.product(made, weights)),
-            (one.inverse(one.power(t, total)), self._message(message)),
-        ]
+        product = made[0] if total == 1 else two.product(made, weights)
+        power = t if total == 1 else one.power(t, total)
+        pairs = [(one.generator, product), (one.inverse(power), self._message(message))]
         for identity, weight, key in zip(identities, weights, keys, strict=True):
-            pairs.append((one.inverse(self._prepared.use(identity).part(weight, columns(weight))), key))
+            prepared = self._prepared.use(identity)
+            part = prepared.f if weight == 1 else prepared.part(weight, columns(weight))
+            pairs.append((one.inverse(part), key))
         encode = self.groups.gt.encode
         if encode(self.groups.pair(pairs)) != encode(self._e.power(columns(total))):
             raise SignatureInvalid("a signature of other credentials, or on another message")
