@@ -52,6 +52,12 @@ class LocalBroker:
     def url(self) -> str:
         return f"plait://{self.listen}"
 
+    @property
+    def pid(self) -> int:
+        """Of its process, once it is started."""
+        assert self._process is not None, "it was started"
+        return self._process.pid
+
     async def start(self) -> None:
         """Starts it and waits until it serves; Failure when it does not."""
         if "broker" not in plugins.entry_points():

@@ -31,7 +31,10 @@ class TopScreen(App[None]):
 
     TITLE: str | None = "plait top"
     CSS = """
-    #now { padding: 0 1; height: auto; background: $panel; }
+    Screen { overflow: hidden; }
+    #now { padding: 0 1; height: 2; background: $panel; }
+    TabbedContent { height: 1fr; }
+    TabPane { padding: 0; }
     #now.lost { background: $error; color: $text; }
     DataTable { height: 1fr; }
     """

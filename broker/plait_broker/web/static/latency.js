@@ -67,7 +67,7 @@ export class Latency {
     pen.font = `11px ${getComputedStyle(this.canvas).fontFamily}`;
     const columns = this.history.map((entry) => entry[this.stage] ?? {});
     const [low, high] = span(columns);
-    const step = Math.max(3, (width - LEFT) / Math.max(90, columns.length));
+    const step = Math.max(3, (width - LEFT) / Math.max(60, columns.length));
     const shown = Math.floor((width - LEFT) / step);
     const first = Math.max(0, columns.length - shown);
     const left = width - step * (columns.length - first);
