@@ -248,8 +248,9 @@ class Publishing:
 
     def arrive(self, arrival: Arrival, now: float) -> None:
         """One event from another broker's publisher, for whoever it matches here."""
-        tags, line = self.tags, ("broker", arrival.root)
+        tags = self.tags
         if self._deposits_here or tags.waits:
+            line = ("broker", arrival.root)
             if tags.full:
                 tags.hurry(line)
             if tags.hold(line, arrival.frame, arrival, self._interest.asking, now):

@@ -17,9 +17,14 @@ SHARE = 25
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
 def test_no_seed_breaks_an_invariant(first: int) -> None:
+    due = again = 0
     for seed in range(first, first + SHARE):
         world = play(seed)
         assert not world.complaints, f"seed {seed}: {world.complaints[0]}"
+        due += sum(len(said.owed) for said in world.said.values())
+        again += sum(node.overlay.counts["again"] for node in world.nodes if node.overlay is not None)
+    assert due > 200, "events were due, or nothing is proved"
+    assert again > 10, "and some had to be sent again"
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS // 10, SHARE))
@@ -34,9 +39,3 @@ def test_sixty_brokers() -> None:
     world = play(60, brokers=60)
     assert not world.complaints, world.complaints[0]
     assert sum(len(said.owed) for said in world.said.values()) > 100, "something was to be delivered"
-
-
-def test_histories_prove_something() -> None:
-    worlds = [play(seed) for seed in range(20)]
-    assert sum(len(said.owed) for world in worlds for said in world.said.values()) > 500
-    assert sum(node.overlay.counts["again"] for world in worlds for node in world.nodes if node.overlay) > 100
