@@ -15,7 +15,7 @@ EVENTS = 50
 
 def counts(broker: Broker) -> dict[str, float]:
     """Of each histogram of delays on the metrics page, how many times it has counted."""
-    page = generate_latest(new_registry(BrokerCollector("1", lambda: broker, lambda: None))).decode()
+    page = generate_latest(new_registry(BrokerCollector("1", lambda: broker, lambda: None, lambda: None))).decode()
     return {
         family.name: sample.value
         for family in parse(page)

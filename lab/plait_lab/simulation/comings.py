@@ -71,6 +71,7 @@ class Comings(World):
         for _ in range(rng.randint(0, 30)):
             timeline.at(8.0 + rng.uniform(0, lasts), self._change)
         timeline.run(8.0 + lasts)
+        self.joined_at = timeline.now
         self._heal()
         timeline.run(8.0 + lasts + SETTLE_S)
         self.judge()
