@@ -32,7 +32,11 @@ async def test_every_event_and_every_delivery_is_counted_once() -> None:
         await says.send_bytes(b"".join(says.published({"n": n}) for n in range(EVENTS)))
         for n in range(EVENTS):
             assert await hears.delivered() == {"n": n}
-        assert counts(server.broker) == {"plait_delivery_delay_seconds": EVENTS, "plait_matching_seconds": EVENTS}
+        assert counts(server.broker) == {
+            "plait_delivery_delay_seconds": EVENTS,
+            "plait_matching_seconds": EVENTS,
+            "plait_waiting_seconds": 0,
+        }
         counters = server.broker.describe()["counters"]
         assert counters["delivered"] == EVENTS
         for times in (counters["delivery_delay_ms"], counters["matching_ms"]):
