@@ -94,3 +94,33 @@ async def test_what_peers_do_not_serve_is_said() -> None:
             await client.subscribe("true", durable="kept")
         with pytest.raises(plait.Error, match="event's space|group's space"):
             await client.publish({"kind": 99, "size": 1}, confirm="broker")
+
+
+async def test_a_live_subscription_takes_another_filter_without_missing_anything() -> None:
+    """From the new filter's confirmation on its events come, and until then those of the old one."""
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        plait.peer(space=SPACE, group="test", timeout=PATIENCE_S) as one,
+        one.advertise("kind >= 0"),
+        plait.peer(one.address, space=SPACE, group="test", timeout=PATIENCE_S) as other,
+        other.subscribe("kind < 4") as events,
+    ):
+        got: list[int] = []
+
+        async def listen() -> None:
+            async for event in events:
+                got.append(int(str(event["x"])))
+
+        listening = asyncio.create_task(listen())
+        updating = asyncio.create_task(events.update("kind >= 2"))
+        before = 0
+        while not updating.done():
+            await one.publish(attributes_of(before), confirm="subscribers")
+            before += 1
+        await updating
+        await publish(one, range(before, before + 80))
+        listening.cancel()
+        both = [x for x in range(before) if x % 8 in (2, 3)]
+        assert set(both) <= set(got), "what both filters want is never missed"
+        assert {x for x in got if x >= before} == {x for x in range(before, before + 80) if x % 8 >= 2}
+        assert len(got) == len(set(got)), "nothing twice"

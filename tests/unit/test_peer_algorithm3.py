@@ -127,3 +127,40 @@ def test_new_subscribers_that_know_no_rates_do_not_take_coarser_ones_to_be_free(
         for to, connect in bench.took(Connect):
             bench.hear(to, PotentialParent(True, connect.dz, (), 0.25, 5.0))
     assert bench.peer.dz == ("1011",)
+
+
+@pytest.mark.parametrize(("events_per_s_max", "refined"), [(3.0, True), (9.0, False)])
+def test_a_declared_bandwidth_is_measured_against_and_obeyed(events_per_s_max: float, refined: bool) -> None:
+    """Four events a second come, most of them in vain: allowed by their share, and too many for what was declared."""
+    declared = settings(false_share=1.0, events_per_s_max=events_per_s_max)
+    bench = Bench("1011", bound=3.0, with_settings=declared)
+    bench.peer.me.dz = ("10",)
+    bench.adopt(told(2, "", bound=1.0), "10", sources={50: 1.0})
+    for number in range(1, 41):
+        bench.gossip(publisher())  # type: ignore[arg-type]
+        bench.event(2, "1001" if number % 4 else "1011", number=number)
+        bench.peer.incoming.parents[2].heard = bench.now
+        if number % 4 == 0:
+            bench.periods()
+    assert (bench.peer.dz != ("10",)) is refined
+
+
+@pytest.mark.parametrize(("events_per_s_max", "dz"), [(1.5, "1011"), (3.0, "101"), (6.0, "10")])
+def test_nobody_coarsens_beyond_a_declared_bandwidth(events_per_s_max: float, dz: str) -> None:
+    """A publisher says 16 events a second: a quarter of the space has four of them, an eighth two, and so on."""
+    blind = replace(THESIS, coarsening=Coarsening.BLIND)
+    declared = settings(blind, false_share=1.0, events_per_s_max=events_per_s_max)
+    bench = Bench("1011", bound=1.0, with_settings=declared)
+    while bench.now < 60 and bench.peer.dz != (dz,):
+        refuse(bench)
+    for _ in range(8):
+        refuse(bench)
+    assert bench.peer.dz == (dz,)
+
+
+def refuse(bench: Bench) -> None:
+    """A period in which the publisher has no place."""
+    bench.gossip(publisher())  # type: ignore[arg-type]
+    bench.periods()
+    for to, connect in bench.took(Connect):
+        bench.hear(to, PotentialParent(True, connect.dz, (), 0.25, 5.0))
