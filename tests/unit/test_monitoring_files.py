@@ -65,7 +65,7 @@ def test_panels_lie_side_by_side() -> None:
 
 
 def test_files_are_written_once(tmp_path: Path) -> None:
-    for command in (["prometheus", "--target", "north=10.0.0.1:4681"], ["grafana"]):
+    for command in (["prometheus", "--target", "north=10.0.0.1:4681"], ["grafana"], ["compose", "--brokers", "3"]):
         output = tmp_path / command[0]
         asked = ["gen", *command, "--output", str(output)]
         first = CliRunner().invoke(plait, asked)
@@ -74,6 +74,14 @@ def test_files_are_written_once(tmp_path: Path) -> None:
         again = CliRunner().invoke(plait, asked)
         assert (again.exit_code, "--replace" in again.stderr) == (1, True)
         assert CliRunner().invoke(plait, [*asked, "--replace"]).exit_code == 0
+
+
+def test_what_compose_files_mount_is_beside_them(tmp_path: Path) -> None:
+    assert CliRunner().invoke(plait, ["gen", "compose", "--output", str(tmp_path)]).exit_code == 0
+    mounted = set(re.findall(r'"\./([\w/]+):/', (tmp_path / "compose.yaml").read_text()))
+    assert {"keys", "examples", "prometheus"} <= mounted
+    assert all((tmp_path / place).is_dir() for place in mounted)
+    assert "broker-5:4681" in (tmp_path / "prometheus/prometheus.yml").read_text()
 
 
 @pytest.mark.parametrize("target", ["north", "a b=1.2.3.4:1", "http://10.0.0.1:4681", "=10.0.0.1:4681"])

@@ -10,8 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from plait.commands.gen.grafana import grafana_files
-from plait.commands.gen.prometheus import Target, prometheus_files
+from plait.commands.gen.beside_compose import beside_compose
 from plait_analytics.reference import page as tables_page
 
 from .cli import cli_page
@@ -37,10 +36,7 @@ PAGES: Final = {
 
 def generated() -> dict[str, str]:
     """Each file's text, by its path in the repository; all that can be had without starting anything."""
-    targets = [Target(name, f"{name}:4681") for name in COMPOSED]
-    prometheus = prometheus_files(targets, "/run/plait/http-token")
-    files = {f"docker/prometheus/{name}": text for name, text in prometheus.items()}
-    files |= {f"docker/grafana/{name}": text for name, text in grafana_files().items()}
+    files = {f"docker/{name}": text for name, text in beside_compose(COMPOSED).items()}
     files |= {f"docs/reference/{name}.md": page() for name, page in PAGES.items()}
     return files
 

@@ -15,6 +15,7 @@ import click
 
 from ..failures import Failure, WrongUse
 from ..topologies import MESH_MAX, TOPOLOGIES, edges
+from .beside_compose import beside_compose
 from .compose_parts import BROKER, HEADER, RELAY, RELAYED, REST
 from .writing import write_files
 
@@ -62,7 +63,7 @@ class Overlay(NamedTuple):
 def compose(brokers: int, topology: str, networks: int, output: Path, replace: bool) -> None:
     """Write Compose files: an overlay with what belongs to it, and links to do harm to."""
     overlay = _overlay(brokers, topology, networks)
-    write_files(output, compose_files(overlay), replace=replace)
+    write_files(output, compose_files(overlay) | beside_compose(overlay.names), replace=replace)
 
 
 def compose_files(overlay: Overlay) -> dict[str, str]:

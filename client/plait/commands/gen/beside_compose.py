@@ -1,0 +1,30 @@
+"""What Compose files refer to beside them: for Prometheus and Grafana, a schema of keys, examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Final
+
+from .grafana import grafana_files
+from .prometheus import Target, prometheus_files
+
+TOKEN_PLACE: Final = "/run/plait/http-token"
+"""Where containers find it."""
+
+_KEPT: Final = {
+    "keys/schema.json": "schema.json",
+    "examples/quotes.py": "quotes.py.in",
+    "analytics/every.py": "every.py.in",
+}
+
+
+def beside_compose(brokers: Sequence[str]) -> dict[str, str]:
+    """The files, by name, for brokers of these names."""
+    targets = [Target(name, f"{name}:4681") for name in brokers]
+    kept = files(__package__) / "beside"
+    return {
+        **{f"prometheus/{name}": text for name, text in prometheus_files(targets, TOKEN_PLACE).items()},
+        **{f"grafana/{name}": text for name, text in grafana_files().items()},
+        **{name: (kept / source).read_text() for name, source in _KEPT.items()},
+    }
