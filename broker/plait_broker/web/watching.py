@@ -31,6 +31,9 @@ Ask: TypeAlias = Callable[[Iterable[int], str, Json], Awaitable[dict[int, Json]]
 TAIL_S: Final = 1.0
 """The last events are asked for no more often, however many pages show them with the same filter."""
 
+ANSWER_S: Final = 5.0
+"""Questions have their own end, but for those of a broker that is stopping."""
+
 TAILS_MAX: Final = 16
 """Filters whose answers are kept."""
 
@@ -113,11 +116,15 @@ class Watching:
         self._tails[key] = (now, task)
         if len(self._tails) > TAILS_MAX:
             del self._tails[next(iter(self._tails))]
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except TimeoutError:
+            raise HTTPException(503, "the broker is stopping") from None
 
     async def _ask_for_tail(self, question: Json) -> Json:
         broker = self._present()
-        answers = await self._ask(reached_from(broker), "recent", question)
+        async with asyncio.timeout(ANSWER_S):
+            answers = await self._ask(reached_from(broker), "recent", question)
         events = [
             event | {"broker": id_text(id), "at": name_of(broker, id)}
             for id, said in sorted(answers.items())
