@@ -6,7 +6,7 @@ logarithm decides about it. Slices are packed into as many parts as there are wo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -30,6 +30,9 @@ PIECED_RECORDS: Final = 1 << 18
 
 HELD_ROWS_MAX: Final = 1 << 17
 """Rows of counts that a worker holds back to add up."""
+
+_COUNTED: Final = frozenset(record_dtype().names or ()) - {"published_us", "sequence", "hops"}
+"""Fields that counts are made of."""
 
 EVER: Final = (-(1 << 63), (1 << 63) - 1)
 """From when to before when, where nobody says."""
@@ -99,7 +102,7 @@ def read_counts(slices: Iterable[Slice], window_us: int) -> Iterator[pa.RecordBa
     """The records counted: a chunk, then chunks together, so that few rows leave the worker."""
     held: list[pa.RecordBatch] = []
     rows = 0
-    for records, broker in chunks(slices, COUNTED_RECORDS):
+    for records, broker in chunks(slices, COUNTED_RECORDS, _COUNTED):
         for batch in counted(records, broker, window_us):
             held.append(batch)
             rows += batch.num_rows
@@ -119,11 +122,13 @@ def read_pieces(slices: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
         yield from pieces_of(records, broker)
 
 
-def chunks(slices: Iterable[Slice], most: int) -> Iterator[tuple[np.ndarray, int]]:
+def chunks(
+    slices: Iterable[Slice], most: int, fields: Collection[str] | None = None
+) -> Iterator[tuple[np.ndarray, int]]:
     """Records as they lie in files. A segment that its broker has deleted meanwhile has none any more."""
     for piece in slices:
         try:
-            records = _compacted(piece) if piece.path.endswith(".parquet") else _mapped(piece)
+            records = _compacted(piece, fields) if piece.path.endswith(".parquet") else _mapped(piece)
         except FileNotFoundError:
             continue
         for first in range(0, len(records), most):
@@ -139,11 +144,12 @@ def _mapped(piece: Slice) -> np.ndarray:
     return np.memmap(piece.path, dtype=dtype, mode="r", offset=offset, shape=(piece.records,))
 
 
-def _compacted(piece: Slice) -> np.ndarray:
-    """Records of a file of columns, as they were."""
-    records = np.empty(piece.records, record_dtype(piece.version))
+def _compacted(piece: Slice, fields: Collection[str] | None) -> np.ndarray:
+    """Records of a file of columns, as they were; of fields that are not asked for nothing is known."""
+    records = np.zeros(piece.records, record_dtype(piece.version))
+    wanted = [name for name in records.dtype.names or () if fields is None or name in fields]
     with pq.ParquetFile(piece.path) as file:
-        table = file.read(columns=list(records.dtype.names or ()), use_threads=False)
+        table = file.read(columns=wanted, use_threads=False)
     for name in table.column_names:
         records[name] = table[name].to_numpy()[piece.first : piece.first + piece.records]
     return records

@@ -26,6 +26,7 @@ from .counts import SCHEMA as COUNTS
 from .derived import merged
 from .inventory import CATALOGUE, CATALOGUE_FORMAT, Inventory, SegmentFile, read_catalogue
 from .lake import ids_of, parquet_of, presented, replace
+from .names import names_file
 
 FILE_RECORDS: Final = 1 << 20
 """Of one file, about: a slow broker's many small segments become one."""
@@ -62,6 +63,7 @@ def compact(
     for group in _groups(fresh):
         files = list(_written(group, out))
         _roll_up(group, out)
+        _keep_names(group[0], out)
         catalogue["files"] += files
         numbers = catalogue["segments"].setdefault(shard_of(group[0]), [])
         numbers += [segment.header.number for segment in group]
@@ -122,6 +124,13 @@ def _written(group: list[SegmentFile], out: Path) -> Iterator[dict[str, Any]]:
             "version": SCHEMA_VERSION,
             "hour": int(hour),
         }
+
+
+def _keep_names(segment: SegmentFile, out: Path) -> None:
+    """What ids mean, as far as it is said by now."""
+    names = names_file(segment)
+    if names.is_file():
+        replace(out / "names" / f"{shard_of(segment)}.names.jsonl", names.read_bytes())
 
 
 def _signed(column: np.ndarray) -> np.ndarray:

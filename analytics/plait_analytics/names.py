@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from .inventory import Inventory
+from .inventory import Inventory, SegmentFile
 
 SCHEMA: Final = pa.schema(
     [
@@ -29,9 +29,7 @@ def read_names(inventory: Inventory) -> pa.Table:
     found: dict[tuple[str, int, int], dict[str, Any]] = {}
     files: dict[Path, int] = {}
     for segment in inventory.segments:
-        if segment.compacted:
-            continue
-        files[Path(segment.path).parent / f"{segment.header.started_us:016d}.names.jsonl"] = segment.header.broker
+        files[names_file(segment)] = segment.header.broker
     for path, broker in files.items():
         try:
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -42,6 +40,14 @@ def read_names(inventory: Inventory) -> pa.Table:
             if row is not None:
                 found[row["kind"], row["broker"], row["id"]] = row
     return pa.Table.from_pylist(list(found.values()), schema=SCHEMA)
+
+
+def names_file(segment: SegmentFile) -> Path:
+    """Beside segments, by their broker's start; beside compacted records, by broker and start."""
+    started = f"{segment.header.started_us:016d}"
+    if segment.compacted:
+        return Path(segment.path).parents[3] / "names" / f"{segment.header.broker:016x}-{started}.names.jsonl"
+    return Path(segment.path).parent / f"{started}.names.jsonl"
 
 
 def signed(id: int) -> int:

@@ -1,0 +1,61 @@
+"""What Spark does by default and should not: each trap that cost someone a day, held without starting a JVM."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+
+from plait_analytics import archive
+
+spark_session = pytest.importorskip("plait_analytics.spark_session", reason="Spark is not here: make setup-analytics")
+
+
+def test_settings_name_every_trap() -> None:
+    settings = spark_session.settings(spark_session.LOCAL, 2)
+    assert settings["spark.master"] == "local[2,4]", "local[2] gives up at the first failure of a task"
+    assert settings["spark.sql.shuffle.partitions"] == "2", "200 cost fifteen times as much"
+    assert settings["spark.driver.memory"] == "1g"
+    assert settings["spark.ui.enabled"] == "false", "a port that nobody asked for"
+    assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.host" not in spark_session.settings("spark://elsewhere:7077", 8)
+
+
+def test_what_spark_needs_and_does_not_say_is_declared() -> None:
+    wanted = [line.replace(" ", "") for line in requires("plait-analytics") or [] if "spark" in line]
+    assert any(line.startswith("pandas") and "<3" in line for line in wanted), "Spark does not take pandas 3"
+    assert any(line.startswith("protobuf") for line in wanted), "streaming imports it, and does not pull it in"
+
+
+def test_a_jvm_that_does_not_end_is_killed() -> None:
+    stubborn = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.PIPE)
+    spark_session._end(stubborn, 0.1)
+    assert stubborn.returncode not in (None, 0)
+    quick = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    spark_session._end(quick, 60.0)
+    assert quick.returncode == 0, "one that ends with its driver's pipe ends by itself"
+
+
+def test_an_archive_is_of_one_java_and_one_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PLAIT_SPARK_ARCHIVE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = set()
+    for version in ("17", "21"):
+        home = tmp_path / version
+        home.mkdir()
+        (home / "release").write_text(f'JAVA_VERSION="{version}"')
+        found.add(archive.archive_path(home))
+    assert len(found) == 2
+    path = found.pop()
+    assert archive.java_options(path) == "", "without one Spark starts as it does"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"cut short")
+    assert archive.java_options(path) == "", "one that was cut short is not used"
+    with path.open("wb") as file:
+        file.truncate(archive.ENOUGH_BYTES + 1)
+    assert f"SharedArchiveFile={path}" in archive.java_options(path)
+    monkeypatch.setenv("PLAIT_SPARK_ARCHIVE", "/elsewhere.jsa")
+    assert str(archive.archive_path(tmp_path)) == "/elsewhere.jsa"
