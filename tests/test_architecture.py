@@ -119,11 +119,14 @@ def test_distributions_declare_what_they_import(package: str) -> None:
     assert not undeclared, f"{package} imports {sorted(undeclared)} without declaring it"
 
 
+IMPORTED_AS = {"pillow": "PIL"}
+
+
 def _import_name(requirement: str) -> str:
     name = requirement
     for stop in "<>=!~[; ":
         name = name.partition(stop)[0]
-    return name.strip().replace("-", "_")
+    return IMPORTED_AS.get(name.strip(), name.strip().replace("-", "_"))
 
 
 def _optional(package: str) -> set[str]:
