@@ -19,12 +19,16 @@ import pyarrow.compute as pc
 from plait_core.telemetry import Kind, bucket_bounds_us
 
 from .counts import NONE
+from .derived import merged
 
 FORMAT: Final = 1
 SUMMARY: Final = "summary.json"
 
 WINDOWS: Final = 30
 """The last ones: half an hour of minutes, five minutes of tens of seconds."""
+
+_ALL: Final = 1 << 62
+"""A window for all of them: what is added up by an engine need not be by Python."""
 
 ROWS_MAX: Final = 10_000
 """Of each list, those with the most records: a broker reads this at once."""
@@ -37,7 +41,7 @@ def summary(counts: pa.Table, names: pa.Table, window_us: int, windows: int = WI
     known = sorted(set(counts["window_us"].to_pylist()))[-windows:]
     if not known:
         return {"format": FORMAT, "from": None, "to": None, "seconds": 0.0, **{name: [] for name in _LISTS}}
-    chosen = counts.filter(pc.greater_equal(counts["window_us"], known[0]))
+    chosen = merged(counts.filter(pc.greater_equal(counts["window_us"], known[0])), _ALL)
     end_us = known[-1] + window_us
     seconds = (end_us - known[0]) / 1_000_000
     said = {(row["kind"], row["broker"], row["id"]): row for row in names.to_pylist()}
