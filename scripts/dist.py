@@ -26,12 +26,23 @@ READY = re.compile(r"ready name=\S+ listen=(\S+) http=\S+\n")
 def main() -> None:
     version = _version()
     _check_changelog(version)
+    if "--check" not in sys.argv:  # of what is there already
+        _build()
+    _check(version)
+    _write_sums()
+    print(*sorted(path.name for path in DIST.iterdir()), sep="\n")
+
+
+def _build() -> None:
     shutil.rmtree(DIST, ignore_errors=True)
+    if shutil.which("cargo") is None:
+        sys.exit("dist: cargo is not here, and a release has the kernel")
     for member in MEMBERS:
-        if member == "core/kernel" and shutil.which("cargo") is None:
-            sys.exit("dist: cargo is not here, and a release has the kernel")
         _say(f"wheel of {member}")
         _run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", DIST, f"./{member}")
+
+
+def _check(version: str) -> None:
     wheels = sorted(DIST.glob("*.whl"))
     assert len(wheels) == len(MEMBERS), wheels
     with tempfile.TemporaryDirectory(prefix="plait-dist-") as scratch:
@@ -52,16 +63,8 @@ def main() -> None:
         _say("bill of materials")
         _run(empty / "bin/python", "-m", "pip", "uninstall", "--quiet", "--yes", "pip", "setuptools")
         bill = DIST / f"plait-{version}.cdx.json"
-        _run(
-            tools / "bin/cyclonedx-py",
-            "environment",
-            "--output-reproducible",
-            "--output-file",
-            bill,
-            empty / "bin/python",
-        )
-    _write_sums()
-    print(*sorted(path.name for path in DIST.iterdir()), sep="\n")
+        command = ("environment", "--output-reproducible", "--output-file", bill, empty / "bin/python")
+        _run(tools / "bin/cyclonedx-py", *command)
 
 
 def _version() -> str:
@@ -86,7 +89,7 @@ def _check_changelog(version: str) -> None:
 
 def _quick_start(plait: Path, scratch: Path) -> None:
     """The README's first program, against a broker of that environment; then the demo."""
-    program = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    program = re.search(r"```python[^\n]*\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert program is not None
     with subprocess.Popen(
         [plait, "broker", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", scratch / "data"],

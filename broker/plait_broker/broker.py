@@ -137,7 +137,8 @@ class Broker:
             identity=self._identity,
             log=self.log if self._identity.log_key else 0,
             born=wall_us,
-            join_s=self.settings.linking.join_s if self.settings.linking.expected else 0.0,
+            expected=self.settings.linking.expected,
+            join_s=self.settings.linking.join_s,
         )
 
     def _opened(self, gate: Gate) -> Handshakes:

@@ -81,6 +81,7 @@ class Joining:
         identity: Identity,
         log: int,
         born: int,
+        expected: int,
         join_s: float,
     ) -> None:
         """`arrive` takes an event for this broker's subscribers, `close` ends a link, `done` answers a request."""
@@ -112,7 +113,8 @@ class Joining:
         self.offering = Offering(self.overlay, index, now)
         self._advertising: dict[int, list[Asked]] = {}
         """By advertisement that not all brokers have seen yet, the requests that wait for that."""
-        self.joined = not join_s
+        self._expected = expected
+        self.joined = not expected
         """Whether what is published here finds everyone who wants it."""
         self.join_by = now + join_s
         self.early: dict[Link, Hello] = {}
@@ -128,7 +130,7 @@ class Joining:
         """
         if self.joined:
             return True
-        if self.overlay.neighbours and self.overlay.informed:
+        if len(self.overlay.neighbours) >= self._expected and self.overlay.informed:
             self._informed_since = self._informed_since or now
         else:
             self._informed_since = 0.0

@@ -30,13 +30,14 @@ class LinkSettings:
     links_max: int = 12
     """Beyond it links that nobody was configured with are given up: each costs its two ends pings and what floods."""
     join_s: float = 3.0
-    """How long it looks for a first neighbour before it serves clients though it has heard of nobody: what it confirms
-    then is confirmed to have no subscribers elsewhere. Longer where brokers and names take their time to come up."""
+    """How long a broker that starts waits for those it is to be linked to before it serves clients all the same: who is
+    not there by then is not known to want anything. Longer where brokers and names take their time to come up."""
 
     @property
-    def expected(self) -> bool:
-        """Whether it is to have links, sooner or later: one that is its own seed need not wait for others."""
-        return any(place != self.address for place in (*self.links, *self.seeds))
+    def expected(self) -> int:
+        """How many links it is to have, at least, when it has started: one that is its own seed waits for nobody."""
+        links = sum(place != self.address for place in self.links)
+        return links or int(any(place != self.address for place in self.seeds))
 
     @property
     def gathers(self) -> bool:

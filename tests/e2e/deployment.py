@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -10,7 +11,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.request import urlopen
+from typing import Any
+from urllib.request import Request, urlopen
+
+from plait.relay_control import ask_control
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 180.0
@@ -54,7 +58,7 @@ def until(true: Callable[[], object], what: str, patience_s: float = PATIENCE_S)
     end = time.monotonic() + patience_s
     while not true():
         assert time.monotonic() < end, f"not within {patience_s:g} s: {what}"
-        time.sleep(0.25)
+        time.sleep(0.5)
 
 
 class Deployment:
@@ -66,6 +70,7 @@ class Deployment:
         self._variables = {**os.environ, "PLAIT_BIND": BIND, **variables}
         self.services: dict[str, str] = {}
         """Containers by the service that they run."""
+        self._token = ""
 
     def compose(self, *arguments: str) -> None:
         done = subprocess.run(
@@ -112,10 +117,10 @@ class Deployment:
     def connect(self, service: str, network: str) -> None:
         docker("network", "connect", "--alias", service, network, self.services[service])
 
-    def shape(self, link: str, *how: str) -> None:
-        """Change a link, whoever dialled it: `plait chaos set`."""
-        for control in ("127.0.0.1:4698", "127.0.0.1:4699"):
-            docker("exec", self.services[link], "plait", "chaos", "set", control, *how)
+    def shape(self, link: str, **how: Mapping[str, object]) -> None:
+        """Change a link, whoever dialled it."""
+        for port in (4698, 4699):
+            asyncio.run(ask_control(f"{self.address(link)}:{port}", dict(how)))
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -137,25 +142,35 @@ class Deployment:
     def wait_ready(self, *brokers: str) -> None:
         """As brokers say themselves, asked at an address that they have now."""
         for broker in brokers:
-            until(lambda: self._says_ready(broker), f"{broker} is ready")  # noqa: B023
+            until(lambda: self.asked(broker, "/readyz") is not None, f"{broker} is ready")  # noqa: B023
 
-    def wait_linked(self, brokers: int) -> None:
-        """Until the first broker has heard of so many."""
+    def wait_whole(self, *brokers: str) -> None:
+        """Until each broker's map has all of them."""
 
-        def heard() -> bool:
-            said = docker("exec", self.services["broker-1"], "plait", "ls", "brokers", "--json", check=False)
-            return said.count('"ready"') == brokers
+        def whole(broker: str) -> bool:
+            found = self.asked(broker, "/api/v1/topology")
+            return found is not None and len(found["brokers"]) == len(brokers)
 
-        until(heard, f"broker-1 knows {brokers} brokers")
+        for broker in brokers:
+            until(lambda: whole(broker), f"{broker} knows the others")  # noqa: B023
 
-    def _says_ready(self, broker: str) -> bool:
-        networks = json.loads(docker("inspect", self.services[broker]))[0]["NetworkSettings"]["Networks"]
-        addresses = [each["IPAddress"] for each in networks.values() if each["IPAddress"]]
+    def address(self, service: str) -> str:
+        """One that it has now; empty when it has none."""
+        networks = json.loads(docker("inspect", self.services[service]))[0]["NetworkSettings"]["Networks"]
+        return next((each["IPAddress"] for each in networks.values() if each["IPAddress"]), "")
+
+    def asked(self, broker: str, path: str) -> Any:
+        """What a broker answers by HTTP; None when it does not, or says that it cannot."""
+        if not self._token:
+            self._token = self.run("keyserver", "python3", "-c", "print(open('/run/plait/token').read())").strip()
+        asking = Request(
+            f"http://{self.address(broker)}:4681{path}", headers={"Authorization": f"Bearer {self._token}"}
+        )
         try:
-            with urlopen(f"http://{addresses[0]}:4681/readyz", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except (OSError, IndexError):
-            return False
+            with urlopen(asking, timeout=10) as answer:
+                return json.load(answer)
+        except (OSError, ValueError):
+            return None
 
 
 @contextmanager

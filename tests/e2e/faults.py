@@ -31,7 +31,7 @@ def kill_all(town: Deployment, chance: random.Random) -> str:
     time.sleep(chance.uniform(0, 2))
     town.start(*BROKERS)
     town.wait_ready(*BROKERS)
-    town.wait_linked(len(BROKERS))
+    town.wait_whole(*BROKERS)
     for publisher in publishers:
         town.resume(publisher)
     return "all brokers"
@@ -53,19 +53,19 @@ def part(town: Deployment, chance: random.Random) -> str:
 def one_way(town: Deployment, chance: random.Random) -> str:
     """Nothing comes through in one direction; nobody is told."""
     link, way = chance.choice(town.links()), chance.choice(["forth", "back"])
-    town.shape(link, f"--{way}", "flow=frozen")
+    town.shape(link, **{way: {"flow": "frozen"}})
     time.sleep(chance.uniform(1, 8))
-    town.shape(link, f"--{way}", "flow=open")
+    town.shape(link, **{way: {"flow": "open"}})
     return f"{link} {way}, as either end sees it"
 
 
 def worse_links(town: Deployment, chance: random.Random) -> str:
     links = chance.sample(town.links(), 3)
     for link in links:
-        town.shape(link, "--delay", f"{chance.randrange(10, 200)}ms", "--jitter", "20ms", "--loss", "5%")
+        town.shape(link, both={"delay_s": chance.uniform(0.01, 0.2), "jitter_s": 0.02, "loss": 0.05})
     time.sleep(chance.uniform(4, 8))
     for link in links:
-        town.shape(link, "--delay", "0ms", "--jitter", "0ms", "--loss", "0%")
+        town.shape(link, both={"delay_s": 0.0, "jitter_s": 0.0, "loss": 0.0})
     return ", ".join(links)
 
 
@@ -73,10 +73,10 @@ def swizzle(town: Deployment, chance: random.Random) -> str:
     """Links are clogged one after another and freed in another order."""
     links = chance.sample(town.links(), 4)
     for link in links:
-        town.shape(link, "--flow", "frozen")
+        town.shape(link, both={"flow": "frozen"})
         time.sleep(chance.uniform(0, 1))
     for link in chance.sample(links, len(links)):
-        town.shape(link, "--flow", "open")
+        town.shape(link, both={"flow": "open"})
         time.sleep(chance.uniform(0, 1))
     return ", ".join(links)
 
@@ -102,6 +102,7 @@ def roll(town: Deployment, chance: random.Random) -> str:
     for broker in chance.sample(BROKERS, 2):
         town.restart(broker)
         town.wait_ready(broker)
+        town.wait_whole(*BROKERS)
     return "two brokers in turn"
 
 

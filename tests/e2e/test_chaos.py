@@ -102,6 +102,7 @@ def _harm(town: Deployment, chance: random.Random) -> list[Harm]:
         began = time.time_ns() // 1000
         whom = FAULTS[line][1](town, chance)
         town.wait_ready(*BROKERS)
+        town.wait_whole(*BROKERS)
         harms.append(Harm(line, whom, began, time.time_ns() // 1000))
         time.sleep(chance.uniform(0, 3))
     return harms

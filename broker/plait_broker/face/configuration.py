@@ -15,7 +15,7 @@
     secret_file = "overlay-secret"                  # what all brokers know (or secret, or secret_env); without one,
                                                     # only brokers on this machine are let in
     links_max = 12                                  # beyond it, links that nobody configured are given up
-    join_s = 3.0                                    # how long it may look for a neighbour before it serves clients
+    join_s = 3.0                                    # how long to wait for these before serving clients
     name = "plait"                                  # these three for discovery
     group = "239.255.46.80:4680"
     interface = "10.0.0.3"

@@ -33,7 +33,7 @@ x-settings: &settings
   PLAIT_BROKER__LISTEN: 0.0.0.0:4680
   PLAIT_BROKER__HTTP: 0.0.0.0:4681
   PLAIT_BROKER__DATA: /data
-  PLAIT_BROKER__OVERLAY__JOIN_S: 60
+  PLAIT_BROKER__OVERLAY__JOIN_S: 30
   PLAIT_BROKER__OVERLAY__SECRET_FILE: /run/plait/overlay-secret
   PLAIT_BROKER__ACCESS__TOKEN_FILE: /run/plait/token
   PLAIT_BROKER__ACCESS__HTTP_TOKEN_FILE: /run/plait/http-token
@@ -72,7 +72,7 @@ REST: Final = """
   keyserver:
     <<: *image
     command: [keyserver, /keys, --listen, 0.0.0.0:4683, --host, keyserver, --passphrase-file, /run/plait/keys-passphrase]
-    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "4683"], interval: 5s, timeout: 10s, start_period: 60s}}
+    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "4683"], interval: 10s, timeout: 10s, start_period: 60s}}
     depends_on:
       init: {{condition: service_completed_successfully}}
     ports: ["${{PLAIT_BIND:-127.0.0.1}}:4683:4683"]
@@ -87,7 +87,7 @@ REST: Final = """
     entrypoint: [python3, /examples/quotes.py]
     command: [publish, IBM, SAP]
     environment: {{PLAIT_URL: "plait://{first}:4680", PLAIT_TOKEN_FILE: /run/plait/token}}
-    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, fresh, /tmp/alive], interval: 5s, timeout: 10s, start_period: 60s}}
+    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, fresh, /tmp/alive], interval: 10s, timeout: 10s, start_period: 60s}}
     depends_on:
       {first}: {{condition: service_healthy}}
     networks: [{first_network}]
@@ -129,7 +129,7 @@ REST: Final = """
     entrypoint: [prometheus]
     command: [--config.file=/etc/prometheus/prometheus.yml, --storage.tsdb.path=/prometheus, --storage.tsdb.retention.time=15d]
     restart: unless-stopped
-    healthcheck: {{test: [CMD, promtool, check, healthy], interval: 5s, timeout: 10s, start_period: 30s}}
+    healthcheck: {{test: [CMD, promtool, check, healthy], interval: 10s, timeout: 10s, start_period: 30s}}
     depends_on:
       init: {{condition: service_completed_successfully}}
     ports: ["${{PLAIT_BIND:-127.0.0.1}}:9090:9090"]
@@ -144,7 +144,7 @@ REST: Final = """
       GF_SECURITY_ADMIN_PASSWORD__FILE: /run/plait/grafana-password
       GF_USERS_ALLOW_SIGN_UP: "false"
       GF_ANALYTICS_REPORTING_ENABLED: "false"
-    healthcheck: {{test: [CMD, wget, -q, -O, /dev/null, "http://127.0.0.1:3000/api/health"], interval: 5s, timeout: 10s, start_period: 60s}}
+    healthcheck: {{test: [CMD, wget, -q, -O, /dev/null, "http://127.0.0.1:3000/api/health"], interval: 10s, timeout: 10s, start_period: 60s}}
     depends_on:
       prometheus: {{condition: service_healthy}}
     ports: ["${{PLAIT_BIND:-127.0.0.1}}:3000:3000"]
@@ -193,11 +193,11 @@ RELAY: Final = """\
     entrypoint: [sh, -euc]
     command:
       - |
-        plait chaos relay --listen 0.0.0.0:4679 --to {near}:4680 --control 127.0.0.1:4698 &
-        exec plait chaos relay --listen 0.0.0.0:4680 --to {far}:4680 --control 127.0.0.1:4699
+        plait chaos relay --listen 0.0.0.0:4679 --to {near}:4680 --control 0.0.0.0:4698 &
+        exec plait chaos relay --listen 0.0.0.0:4680 --to {far}:4680 --control 0.0.0.0:4699
     read_only: true
     cap_drop: [ALL]
     restart: unless-stopped
-    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "4699"], interval: 5s, timeout: 10s, start_period: 30s}}
+    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "4699"], interval: 30s, timeout: 10s, start_period: 30s}}
     networks: [{network}]
 """
