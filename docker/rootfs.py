@@ -38,7 +38,7 @@ def main(environment: Path, root: Path) -> None:
     interpreter = Path(os.path.realpath(sys.executable))
     copy(library, root)
     copy(environment, root, keep={"site-packages"})
-    for file in (interpreter, Path("/bin/sh"), CERTIFICATES):
+    for file in (interpreter, Path("/bin/sh"), Path("/bin/cat"), CERTIFICATES):
         if file.exists():
             place(file, root)
     for alias in (environment / "bin").glob("python*"):
