@@ -20,3 +20,8 @@ def test_who_comes_and_goes_breaks_no_invariant(first: int) -> None:
         assert not complaints, f"seed {world.seed}: {complaints[0]}"
     assert sum(world.turns for world in worlds) > SHARE * TURNS / 2, "they come and go"
     assert sum(len(said.owed) for world in worlds for said in world.said.values()) > 20 * SHARE, "and events are due"
+
+
+def test_a_seed_that_once_failed_holds() -> None:
+    """An offer that was withdrawn while its broker was out of reach stayed with one who had not forgotten it."""
+    assert Comings(175).play() == []

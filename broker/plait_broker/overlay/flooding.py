@@ -89,7 +89,11 @@ class Flooding:
             self._learned(document, before)
             forgotten = document.origin in self._forgotten
             self._forgotten.pop(document.origin, None)
-            if self._trust.awaited(document.origin) or forgotten:  # others tell us no more than what is new
+            awaited = self._trust.awaited(document.origin)
+            if forgotten:  # others tell us no more than what is new, and may remember what was withdrawn meanwhile
+                for other in self._neighbours:
+                    self._compare(other)
+            elif awaited:
                 self._compare(neighbour)
 
     def link_up(self, neighbour: int) -> None:
