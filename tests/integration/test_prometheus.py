@@ -107,10 +107,10 @@ def ran(*command: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]
 async def traffic(brokers: list[BrokerProcess], stop: asyncio.Event) -> None:
     """A publisher at one broker, a durable and a bounded subscriber at others."""
     async with (
-        plait.connect(f"plait://{brokers[0].listen}") as publisher,
-        plait.connect(f"plait://{brokers[1].listen}") as near,
-        plait.connect(f"plait://{brokers[2].listen}") as far,
-        near.subscribe("n >= 0", within=5.0) as bounded,
+        plait.connect(f"plait://{brokers[0].listen}", timeout=PATIENCE_S) as publisher,
+        plait.connect(f"plait://{brokers[1].listen}", timeout=PATIENCE_S) as near,
+        plait.connect(f"plait://{brokers[2].listen}", timeout=PATIENCE_S) as far,
+        near.subscribe("n >= 0", within=PATIENCE_S) as bounded,
         far.subscribe("n >= 0", durable="all") as durable,
     ):
         n = 0
