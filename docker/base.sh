@@ -1,11 +1,10 @@
 #!/bin/sh
 # A base image from Debian's packages alone, for where no registry of images is within reach: plait-base:bookworm, which
-# the Dockerfile takes by BASE. Needs root, debootstrap, and Debian's mirror once; what it made is kept in
-# ${XDG_CACHE_HOME:-~/.cache}/plait and imported from there next time.
+# the Dockerfile takes by BASE. Needs root, debootstrap, and Debian's mirror once (DEBIAN_MIRROR for another than
+# debootstrap's own); what it made is kept in ${XDG_CACHE_HOME:-~/.cache}/plait and imported from there next time.
 set -eu
 image="${1:-plait-base:bookworm}"
 suite="${image##*:}"
-mirror="${DEBIAN_MIRROR:-http://deb.debian.org/debian}"
 packages="python3 python3-pip python3-venv binutils ca-certificates openjdk-17-jre-headless prometheus"
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/plait"
 archive="$cache/base-$suite-$(echo "$packages" | cksum | cut -d' ' -f1).tar"
@@ -17,7 +16,8 @@ if [ ! -f "$archive" ]; then
   root="$(mktemp -d "$cache/root.XXXXXX")"
   trap 'umount "$root/proc" 2>/dev/null || true; rm -rf "$root" "$archive.part"' EXIT
   echo "base: Debian $suite, by debootstrap (some minutes, once)"
-  debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$cache/debootstrap.log" 2>&1 || { tail -5 "$cache/debootstrap.log" >&2; exit 1; }
+  # shellcheck disable=SC2086
+  debootstrap --variant=minbase "$suite" "$root" ${DEBIAN_MIRROR:-} >"$cache/debootstrap.log" 2>&1 || { tail -5 "$cache/debootstrap.log" >&2; exit 1; }
   printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"  # no daemon starts in here
   chmod +x "$root/usr/sbin/policy-rc.d"
   mkdir -p "$root/usr/share/man/man1"

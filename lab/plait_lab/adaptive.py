@@ -26,7 +26,7 @@ from .given_overlays import GivenWorld
 
 RESULTS: Final = Path(__file__).parent.parent / "results"
 EXPECTED: Final = 0.3
-"""By so much the p99 is to be lower (issue 5)."""
+"""By so much the p99 is to be lower."""
 
 
 @dataclass(frozen=True, slots=True)
