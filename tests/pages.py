@@ -45,6 +45,7 @@ ADDRESSES = [f"10.0.0.{host}" for host in range(1, 7)]
 CHECKOUT = Path(__file__).parent.parent
 
 _FENCE = re.compile(r"^```(\w+)?([^\n]*)\n(.*?)^```$|^<!-- (stop|kill) (\w+) -->$", re.MULTILINE | re.DOTALL)
+_LOOK = re.compile(r"plait (ls|topo|route|why)\b")
 _PROMPT = re.compile(r"([a-z0-9-]*)\$ (.*)")
 
 
@@ -191,7 +192,9 @@ class Reader:
             self._start(block)
         elif block.language == "console":
             for _, command, shown in typed(block.text):
-                self._type(command, shown, int(block.options.get("exit", "0")))
+                (self._look if _LOOK.match(command) else self._type)(
+                    command, shown, int(block.options.get("exit", "0"))
+                )
         elif block.language == "python":
             name = block.options.get("file", "program.py")
             (self.home / "work" / name).write_text(block.text)
@@ -212,6 +215,17 @@ class Reader:
             except subprocess.TimeoutExpired:
                 continue
         return self._type(command, [], code)
+
+    def _look(self, command: str, shown: list[str], code: int) -> None:
+        """What only looks is typed again until it shows that: brokers take a moment to hear of each other."""
+        deadline = time.monotonic() + PATIENCE_S / 4
+        while True:
+            try:
+                return self._type(command, shown, code)
+            except Wrong:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
     def _type(self, command: str, shown: list[str], code: int, patience_s: float = PATIENCE_S) -> None:
         with self._begun(command, self.place) as process:

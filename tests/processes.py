@@ -67,7 +67,7 @@ class BrokerProcess:
         if self.ready_line:
             return
         assert self.process.stdout is not None
-        self.ready_line = (await asyncio.wait_for(self.process.stdout.readline(), 20)).decode()
+        self.ready_line = (await asyncio.wait_for(self.process.stdout.readline(), 60)).decode()
         if not self.ready_line:
             _, said = await self.process.communicate()
             raise AssertionError(f"it ended: {said.decode()}")
@@ -102,7 +102,7 @@ class BrokerProcess:
 
     async def ended(self) -> tuple[int, str, str]:
         """Its exit code, and what else it wrote to stdout and stderr."""
-        out, err = await asyncio.wait_for(self.process.communicate(), 20)
+        out, err = await asyncio.wait_for(self.process.communicate(), 60)
         assert self.process.returncode is not None
         return self.process.returncode, out.decode(), err.decode()
 

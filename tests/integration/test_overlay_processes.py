@@ -11,6 +11,7 @@ import asyncio
 import json
 import random
 import shutil
+import signal
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -55,6 +56,14 @@ class Five:
             )
         )  # fmt: skip
         await self.brokers[name].ready()
+
+    async def stop(self) -> None:
+        """End all, as SIGTERM does: what they recorded is written."""
+        for broker in self.brokers.values():
+            broker.signal(signal.SIGTERM)
+        for broker in self.brokers.values():
+            code, _, said = await broker.ended()
+            assert not code, said
 
     async def whole(self, name: str = "a") -> None:
         """Wait until a broker reaches all others, and every link is on its map."""
@@ -107,6 +116,8 @@ async def test_events_find_exactly_those_who_want_them(tmp_path: Path) -> None:
                 assert len(set(path)) == len(path) == event.hops + 1
                 assert all(far in LINKS[near] for near, far in pairwise(path))
                 assert event.delay > 0
+        await clients.aclose()
+        await brokers.stop()
     recorded_exactly(tmp_path / "telemetry", {wanted[name]: name for name in wanted}, events)
 
 

@@ -1,6 +1,6 @@
 """Whole histories from seeds. Each seed draws everything: settings, hosts, paths, tastes, which faults and how often.
 
-A run has an active time with faults, then heals, and must come to rest within `SETTLE_S`. A history in which too little
+A run has an active time with faults, then heals, and must come to rest within `SETTLE_S`, or go on hearing events. A history in which too little
 happened proves nothing: such a seed is vacuous, and another is derived from it.
 """
 
@@ -33,6 +33,12 @@ from .workload import Script, draw_tastes
 
 SETTLE_S: Final = 30.0
 """Virtual time within which everything settles after the last fault (I8)."""
+
+CATCHING_UP_S: Final = 300.0
+"""Virtual time that a subscriber has who still hears events one by one."""
+
+STILL_S: Final = 5.0
+"""Nobody hears events any more when nobody has heard one for so long."""
 
 PUBLISHED_MIN: Final = 40
 MATCHED_MIN: Final = 0.2
@@ -129,7 +135,7 @@ class Run:
             self.timeline.after(0.1, lambda: self.witness.start("witness"))
             self.timeline.run(self._active_s)
             heal(self.cast)
-            self.timeline.run(self._active_s + SETTLE_S)
+            self._settle()
             if self.cast.broker.broker is not None:
                 check_bounds(self.cast.broker.broker)
         except Exception as error:
@@ -142,6 +148,19 @@ class Run:
         if self.cast.broker.disk.served_damage:
             complaints.append(Complaint("F11", "a damaged record was served"))
         return complaints
+
+    def _settle(self) -> None:
+        """The time to settle, and more while events still arrive: a window of one on a slow path takes its time."""
+        until = self._active_s + SETTLE_S
+        self.timeline.run(until - STILL_S)
+        heard = self._heard()
+        self.timeline.run(until)
+        while heard != (heard := self._heard()) and until < self._active_s + CATCHING_UP_S:
+            until += STILL_S
+            self.timeline.run(until)
+
+    def _heard(self) -> int:
+        return sum(len(tenure.receptions) for tenure in self.recorder.tenures)
 
     # --- drawing ------------------------------------------------------------------------------------------------------
 
