@@ -1,7 +1,7 @@
 """Whole histories from seeds. Each seed draws everything: settings, hosts, paths, tastes, which faults and how often.
 
-A run has an active time with faults, then heals, and must come to rest within `SETTLE_S`, or go on hearing events. A history in which too little
-happened proves nothing: such a seed is vacuous, and another is derived from it.
+A run has an active time with faults, then heals, and must come to rest within `SETTLE_S`, or go on hearing events. A
+history in which too little happened proves nothing: such a seed is vacuous, and another is derived from it.
 """
 
 from __future__ import annotations
