@@ -9,24 +9,22 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, overload
+from typing import Any, Final, NamedTuple, TypeVar, overload
 
 from plait_core import Event as CoreEvent
-from plait_core import EventId, EventInvalid, Randomness, id_text, new_id
-from plait_core.events import I64_MAX
+from plait_core import EventId, Randomness, id_text, new_id
 from plait_core.filters import as_filter
-from plait_core.limits import PAYLOAD_BYTES_MAX, PRIORITY_MAX
-from plait_core.wire import Confirm
-from plait_core.wire.session_frames import Late, Start
+from plait_core.wire.session_frames import Late
 
 from . import diagnosis, inbox, sealing
 from .addresses import DEFAULT_URL, parse_addresses
 from .advertisement import Advertisement
+from .arguments import Seconds, check_extras, checked_payload, confirmation, lifetime_us, microseconds, starting_point
 from .driver import Dial, Driver, logger, tcp_dial
-from .errors import ConnectionLost, DeadlineMissed, FrameError, NotAvailable, PayloadTooLarge, Timeout
+from .errors import ConnectionLost, FrameError, NotAvailable, Timeout
 from .event import Event
 from .interest import Terms
 from .opening import Opening
@@ -48,14 +46,6 @@ from .shapes import event_parts, plain_attributes, reader_of
 from .subscription import Subscription, ack_mode
 
 T = TypeVar("T")
-Seconds: TypeAlias = float | timedelta
-"""A duration: seconds, or a timedelta."""
-
-_CONFIRMS: Final[dict[str, Confirm]] = {
-    "none": Confirm.NONE,
-    "broker": Confirm.BROKER,
-    "subscribers": Confirm.SUBSCRIBERS,
-}
 
 
 class Receipt(NamedTuple):
@@ -222,10 +212,10 @@ class Client:
         reader = None if unseal is None else sealing.Reader(checked, unseal)
         checked = checked if reader is None else reader.routed
         checked.normal  # noqa: B018 - raises FilterTooComplex here rather than at the broker
-        begin, begin_at = _start(start)
+        begin, begin_at = starting_point(start)
         terms = Terms(
             checked.text,
-            _microseconds(within, "within"),
+            microseconds(within, "within"),
             Late(late),
             buffer,
             durable or "",
@@ -436,9 +426,9 @@ class Client:
             parts, payload = event_parts(event, payload)
             attributes = plain_attributes(parts)
         if payload:
-            payload = _checked_payload(payload)
+            payload = checked_payload(payload)
         if priority or headers or seal is not None:
-            _check_extras(priority, seal)
+            check_extras(priority, seal)
             checked_headers = CoreEvent.checked({}, headers=headers).headers if headers else NO_HEADERS
         else:
             checked_headers = NO_HEADERS
@@ -454,8 +444,8 @@ class Client:
                 published_us,
                 priority,
                 checked_headers,
-                lifetime_us=_lifetime_us(ttl, deadline),
-                confirm=_confirm(confirm),
+                lifetime_us=lifetime_us(ttl, deadline),
+                confirm=confirmation(confirm),
                 now=driver.now(),
             )
         if not driver.flushing:
@@ -484,68 +474,6 @@ class _InTime:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
             raise Timeout(f"{self._what} within {self._timeout_s:g} s") from None
-
-
-# --- arguments --------------------------------------------------------------------------------------------------------
-
-
-def _checked_payload(payload: bytes) -> bytes:
-    if not isinstance(payload, (bytes, bytearray, memoryview)):
-        raise EventInvalid(f"a payload of type {type(payload).__name__}", hint="payloads are bytes")
-    plain = bytes(payload)
-    if len(plain) > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLarge(
-            f"a payload of {len(plain)} bytes, and {PAYLOAD_BYTES_MAX} are allowed",
-            hint="put it into a store, and its address into the event",
-        )
-    return plain
-
-
-def _check_extras(priority: int, seal: object) -> None:
-    if seal is not None:
-        raise NotAvailable("seal= without waiting", hint="sealing takes time: await publish(..., seal=...)")
-    if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
-        raise EventInvalid(f"priority {priority!r}", hint=f"0 to {PRIORITY_MAX}")
-
-
-def _confirm(level: str) -> Confirm:
-    try:
-        return _CONFIRMS[level]
-    except KeyError:
-        raise EventInvalid(f"confirm={level!r}", hint="none, broker or subscribers") from None
-
-
-def _microseconds(given: Seconds | None, what: str) -> int:
-    if given is None:
-        return 0
-    seconds = given.total_seconds() if isinstance(given, timedelta) else given
-    if not 0 < seconds <= I64_MAX / 1_000_000:
-        raise EventInvalid(f"{what}={given!r}", hint="seconds above zero, or a timedelta")
-    return max(1, round(seconds * 1_000_000))
-
-
-def _lifetime_us(ttl: Seconds | None, deadline: Seconds | datetime | None) -> int:
-    if isinstance(deadline, datetime):
-        if deadline.tzinfo is None:
-            raise EventInvalid("a deadline without a time zone", hint="datetime.now(timezone.utc) + ...")
-        left = deadline - datetime.now(UTC)
-        if left <= timedelta(0):
-            raise DeadlineMissed("the deadline is over already")
-        deadline = left
-    given = [_microseconds(ttl, "ttl"), _microseconds(deadline, "deadline")]
-    return min((lifetime for lifetime in given if lifetime), default=0)
-
-
-def _start(start: str | int | datetime) -> tuple[Start, int]:
-    if isinstance(start, datetime):
-        if start.tzinfo is None:
-            raise EventInvalid("a start without a time zone", hint="datetime.now(timezone.utc) - ...")
-        return Start.TIME, max(0, round(start.timestamp() * 1_000_000))
-    if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
-        return Start.POSITION, start
-    if start in ("new", "all"):
-        return Start(start), 0
-    raise EventInvalid(f"start={start!r}", hint='"new", "all", a datetime or a position')
 
 
 def _default_name(randomness: Randomness) -> str:

@@ -25,7 +25,8 @@ from plait_core.wire.session_frames import CONFIRM, DURABLE
 
 from . import client as asynchronous
 from .advertisement import Advertisement as AsyncAdvertisement
-from .client import Receipt, Seconds
+from .arguments import Seconds
+from .client import Receipt
 from .errors import Closed, Error, NotAvailable, Timeout
 from .event import Event as AsyncEvent
 from .interest import Arrival, SubscriptionStats
