@@ -204,35 +204,10 @@ class Returns(World):
         return self.complaints
 
 
-class Sleepy(Careful):
-    """A broker whose process, once stopped, sees its links close when it goes on, and not before."""
-
-    def __init__(self, number: int, world: World) -> None:
-        super().__init__(number, world)
-        self._downs: list[int] = []
-
-    def start(self) -> None:
-        self._downs.clear()
-        super().start()
-
-    def down(self, broker: int) -> None:
-        if self.paused:
-            self._downs.append(broker)
-        else:
-            super().down(broker)
-
-    def resume(self) -> None:
-        self.paused = False
-        downs, self._downs = self._downs, []
-        for broker in downs:
-            super().down(broker)
-        super().resume()
-
-
 class Absences(World):
     """Events; a minute and a half in which brokers are away for long, and interest changes; events again."""
 
-    NODE: ClassVar[type[Node]] = Sleepy
+    NODE: ClassVar[type[Node]] = Careful
 
     def play(self) -> list[str]:
         for node in self.nodes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -68,7 +68,8 @@ class Node:
         self.world = world
         self.lives = 0
         self.paused = False
-        self.held: list[tuple[Pipe, bytes | Frame]] = []
+        self.held: list[Callable[[], None]] = []
+        """What came while it was paused, in order: a stopped process hears of nothing, not even of a broken link."""
         self.overlay: Overlay | None = None
         self.wants: dict[int, Filter] = {}
         self.installed: set[int] = set()
@@ -202,6 +203,7 @@ class Node:
         assert self.overlay is not None
         world = self.world
         overlay, self.overlay = self.overlay, None
+        self.paused = False
         self.held.clear()
         for pipe in world.pipes:
             if self in pipe.ends:
@@ -210,7 +212,9 @@ class Node:
                     world.timeline.after(0.0, lambda other=other, me=overlay.me: other.down(me))  # type: ignore[misc]
 
     def down(self, broker: int) -> None:
-        if self.overlay is not None:
+        if self.paused:
+            self.held.append(lambda: self.down(broker))
+        elif self.overlay is not None:
             self.overlay.link_down(broker, self.now)
             self.settle()
 
@@ -222,7 +226,7 @@ class Node:
         if self.overlay is None or self.lives != life:
             return
         if self.paused:
-            self.held.append((pipe, data))
+            self.held.append(lambda: self.hear(pipe, data, life))
             return
         other = pipe.ends[self is pipe.ends[0]]
         frames: Sequence[Frame] = ()
@@ -262,8 +266,8 @@ class Node:
     def resume(self) -> None:
         self.paused = False
         held, self.held = self.held, []
-        for pipe, data in held:
-            self.hear(pipe, data, self.lives)
+        for happen in held:
+            happen()
         if self.overlay is not None:
             self.overlay.tick(self.now)
             self.due = self.now

@@ -94,6 +94,9 @@ class World:
         near, far = pipe.ends
         if near.overlay is None or far.overlay is None or not pipe.up:
             return
+        if near.paused or far.paused:
+            self.timeline.after(0.5, lambda: self._dial(pipe))
+            return
         pipe.silent = False
         for node, other in ((near, far), (far, near)):
             assert node.overlay is not None
@@ -119,9 +122,6 @@ class World:
     def _dial(self, pipe: Pipe) -> None:
         near, far = pipe.ends
         if not pipe.up or pipe.silent or near.overlay is None or far.overlay is None:
-            return
-        if near.paused or far.paused:
-            self.timeline.after(0.5, lambda: self._dial(pipe))
             return
         if far.overlay.me not in near.overlay.neighbours and near.overlay.me not in far.overlay.neighbours:
             self.join(pipe)
