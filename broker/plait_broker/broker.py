@@ -115,7 +115,7 @@ class Broker:
         self._handshakes = self._opened(gate)
         self.interest.joining = self.joining
         self._publishing.join(self.joining)
-        recover(recovered, self.interest, self.durables, self._publishing)
+        recover(recovered, self.interest, self.durables, self._publishing, self.joining, now)
         self.reload(settings, gate, now)
 
     def _joined(self, randomness: Randomness, wall_us: int, index: Callable[[], Index]) -> Joining:
@@ -139,6 +139,7 @@ class Broker:
             born=wall_us,
             expected=self.settings.linking.expected,
             join_s=self.settings.linking.join_s,
+            remember=self.durables.remember if self.log else None,
         )
 
     def _opened(self, gate: Gate) -> Handshakes:
@@ -243,6 +244,7 @@ class Broker:
             self._publishing.stored(stage.entries, stage.matched, now)
         else:
             self._publishing.lost(stage.entries, stage.matched, error)
+        self.joining.overlay.stored(stage.memories)
         for session_id, request, undo in stage.waiting:
             if error is not None and undo is not None:
                 undo(now)
@@ -372,6 +374,7 @@ class Broker:
         self._handshakes.settings = self._watch.settings = settings
         self._publishing.log_filter = parse(settings.log_filter) if settings.log_filter else None
         self._handshakes.gate = gate
+        self.joining.overlay.given_up = frozenset(settings.linking.forget)
 
     def describe(self) -> Json:
         """The broker itself."""

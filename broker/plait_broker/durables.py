@@ -16,7 +16,7 @@ from plait_core.events import EventId
 from plait_core.filters import Filter
 from plait_core.wire import Confirm, EventFrame, Publish
 
-from .outputs import Cursor, Fetch, LogRecord, Persist, Recovered
+from .outputs import Cursor, Fetch, LogRecord, Memory, Persist, Recovered
 from .settings import BrokerSettings
 from .subscriptions import Subscription
 
@@ -111,6 +111,7 @@ class Staged(NamedTuple):
     durables: list[Durable]
     waiting: list[Asked]
     forgotten: list[tuple[str, str]]
+    memories: dict[tuple[int, int], bytes]
 
 
 class Durables:
@@ -128,7 +129,9 @@ class Durables:
         self._tail: OrderedDict[int, Entry] = OrderedDict()
         self._tail_from = self.next_position
         """From here on the tail has everything that is stored."""
-        self._stage = Staged([], [], [], [], [])
+        self._stage = Staged([], [], [], [], [], {})
+        self._late: dict[tuple[int, int], bytes] = {}
+        """Memories of other brokers that could not be stored, to be tried again."""
         self._dirty: dict[Durable, None] = {}
         self._flush_at: float | None = None
         self._tickets = 0
@@ -190,6 +193,11 @@ class Durables:
         self._dirty.pop(durable, None)
         self._again.pop(durable, None)
 
+    def remember(self, key: tuple[int, int], frame: bytes) -> None:
+        """Keep what another broker has told, beyond this broker's life; nothing: no more."""
+        self._late.pop(key, None)
+        self._stage.memories[key] = frame
+
     def attach(self, durable: Durable, subscription: Subscription) -> None:
         """A client takes it up."""
         assert durable.subscription is None
@@ -237,13 +245,16 @@ class Durables:
         asked: list[Persist | Fetch] = []
         stage = self._stage
         due = self._flush_at is not None and now >= self._flush_at
-        if due or stage.waiting or stage.entries:
+        if due or stage.waiting or stage.entries or stage.memories:
             self._flush_at = None
+            if due:
+                stage.memories.update({key: what for key, what in self._late.items() if key not in stage.memories})
+                self._late.clear()
             stage.durables.extend(self._dirty)
             self._dirty.clear()
             self._tickets += 1
             self._pending[self._tickets] = stage
-            self._stage = Staged([], [], [], [], [])
+            self._stage = Staged([], [], [], [], [], {})
             asked.append(_persist(self._tickets, stage))
         asked.extend(self._to_fetch)
         self._to_fetch = []
@@ -273,6 +284,11 @@ class Durables:
             for durable in stage.durables:
                 if self._by_key.get((durable.owner, durable.name)) is durable:
                     self.touch(durable, now + RETRY_S - CURSOR_DELAY_S)
+            newer = [stage.memories for stage in (*self._pending.values(), self._stage)]
+            late = {key: what for key, what in stage.memories.items() if not any(key in one for one in newer)}
+            if late:
+                self._late.update(late)
+                self._flush_at = self._flush_at or now + RETRY_S
             if stage.forgotten:
                 self._stage.forgotten.extend(key for key in stage.forgotten if key not in self._by_key)
                 self._flush_at = self._flush_at or now + RETRY_S
@@ -348,4 +364,5 @@ def _persist(ticket: int, stage: Staged) -> Persist:
         tuple(LogRecord(entry.position, entry.logged_us, entry.frame.block) for entry in stage.entries),
         tuple(durable.cursor() for durable in dict.fromkeys(stage.durables)),
         tuple(stage.forgotten),
+        tuple(Memory(*key, frame) for key, frame in stage.memories.items()),
     )

@@ -73,7 +73,8 @@ class Interest:
         if self.telemetry is not None:
             self.telemetry.subscribed(party)
         if self.joining is not None:
-            self.joining.want(party.number, party.filter, self.deposits.get(party.number, b""))
+            deposit, durable = self.deposits.get(party.number, b""), isinstance(party, Durable)
+            self.joining.want(party.number, party.filter, deposit, durable=durable)
 
     def _file(self, party: Subscription | Durable) -> None:
         self._index.add(party.number, party.filter)
@@ -173,7 +174,7 @@ class Interest:
         self._doubtful.update(self._advertisements)
 
     def _someone_wants(self, filter: Filter) -> bool:
-        elsewhere = self.joining is not None and self.joining.overlay.wanted.meets(filter)
+        elsewhere = self.joining is not None and self.joining.overlay.meets(filter)
         return elsewhere or bool(self._index.intersecting(filter))
 
     def _set_matching(self, advertisement: Advertisement, matching: bool) -> None:

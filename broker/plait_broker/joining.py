@@ -11,12 +11,23 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from plait_core.errors import FrameError
 from plait_core.filters import Filter
 from plait_core.ids import Randomness
 from plait_core.matching import Index
-from plait_core.wire import Confirm, ControlFrame, Destination, EventFrame, Forward, Hello
+from plait_core.wire import (
+    VERSION_MAX,
+    Confirm,
+    ControlFrame,
+    Destination,
+    EventFrame,
+    Forward,
+    FrameDecoder,
+    Hello,
+    encode_frame,
+)
 from plait_core.wire.explaining_frames import MARKED, Telling
-from plait_core.wire.overlay_frames import CONFIRM
+from plait_core.wire.overlay_frames import CONFIRM, Sheet, Standing
 from plait_core.wire.session_frames import Brokers, Code
 
 from .confirmations import LOG, Confirmations, Outcome, Party
@@ -26,6 +37,7 @@ from .links import Link
 from .offering import Offering
 from .outputs import LinkId
 from .overlay import Arrival, Overlay, OverlaySettings
+from .overlay.flooding import Document, Key
 from .overlay.identity import Identity
 from .reasons import DropReason
 from .settings import BrokerSettings
@@ -83,8 +95,10 @@ class Joining:
         born: int,
         expected: int,
         join_s: float,
+        remember: Callable[[Key, bytes], None] | None,
     ) -> None:
-        """`arrive` takes an event for this broker's subscribers, `close` ends a link, `done` answers a request."""
+        """`arrive` takes an event for this broker's subscribers, `close` ends a link, `done` answers a request;
+        `remember` keeps bytes beyond this broker's life, where there is a log."""
         self._links = links
         self._counters = counters
         self._confirmations = confirmations
@@ -95,12 +109,15 @@ class Joining:
         self._done = done
         self._interest_changed = interest_changed
         self._now = clock
+        self._remember = remember
         self.telemetry: Telemetry | None = None
         self._held: dict[int, Held] = {}
         """By connection to another broker, copies that it does not take now."""
         self._numbers: dict[int, int] = {}
         """By number of a subscription, the one that its present filter has in the overlay."""
         self._count = 0
+        self._durable: set[int] = set()
+        """Of these numbers, the ones of durable subscriptions."""
         self._installing: dict[int, list[Asked]] = {}
         self._stored: dict[Asked, bool] = {}
         """Requests that wait to be installed, and whether that is all that they wait for."""
@@ -150,6 +167,18 @@ class Joining:
         deadline = self.overlay.next_deadline()
         return min(deadline, now + CALM_S / 2) if self.early else deadline
 
+    def recall(self, memories: Iterable[bytes], now: float) -> None:
+        """What an earlier life has remembered of other brokers."""
+        documents = []
+        for memory in memories:
+            decoder = FrameDecoder(version=VERSION_MAX)
+            try:
+                decoder.feed(memory)
+                documents += [frame for frame in decoder.take() if isinstance(frame, Sheet | Standing)]
+            except FrameError:
+                self.overlay.counts["bad_memories"] += 1
+        self.overlay.recall(documents, now)
+
     def tick(self, now: float) -> None:
         """Do what is due."""
         if now >= self.overlay.next_deadline():
@@ -175,22 +204,31 @@ class Joining:
             waiting.append(asked)
         return waiting is None
 
-    def want(self, number: int, filter: Filter, deposit: bytes = b"") -> None:
+    def want(self, number: int, filter: Filter, deposit: bytes = b"", *, durable: bool = False) -> None:
         """A subscription is there, or has another filter: what is new is asked for before what was is taken back."""
         before = self._numbers.get(number)
         self._count += 1
         self._numbers[number] = self._count
         self._installing[self._count] = self._installing.pop(before, []) if before is not None else []
+        if durable:
+            self._durable.add(self._count)
+            self.overlay.stand(self._count, filter)
         self.overlay.want(self._count, filter, deposit)
         if before is not None:
-            self.overlay.unwant(before)
+            self._unwant(before)
 
     def unwant(self, number: int) -> None:
         """A subscription is no more."""
         known = self._numbers.pop(number)
         for asked in self._installing.pop(known, ()):
             self._stored.pop(asked, None)
+        self._unwant(known)
+
+    def _unwant(self, known: int) -> None:
         self.overlay.unwant(known)
+        if known in self._durable:
+            self._durable.discard(known)
+            self.overlay.unstand(known)
 
     def answer_when_installed(self, number: int, asked: Asked, *, stored: bool = True) -> bool:
         """Whether all publishers' brokers know of a subscription; else its request is answered once they do. One that
@@ -381,6 +419,12 @@ class Joining:
     def told(self, frame: Telling) -> None:
         self._explaining.hear(frame, self._now())
 
+    def remember(self, key: Key, document: Document | None) -> bool:
+        if self._remember is None:
+            return False
+        self._remember(key, b"" if document is None else encode_frame(document))
+        return document is not None
+
     def offered(self, number: int) -> None:
         self.offering.seen(number)
         for asked in self._advertising.pop(number, ()):
@@ -423,6 +467,7 @@ def overlay_settings(settings: BrokerSettings) -> OverlaySettings:
         settings.overlay_heartbeat_s,
         settings.overlay_detect_s,
         settings.overlay_gone_s,
+        settings.overlay_durable_gone_s,
         settings.overlay_stream_items_max,
         settings.overlay_stream_bytes_max,
     )

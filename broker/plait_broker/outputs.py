@@ -60,6 +60,15 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """What another broker has told, to be kept beyond this broker's life; with an empty frame, no more."""
+
+    origin: int
+    number: int
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Persist:
     """Store all of this, or none of it, and only then report `persisted(ticket)`. Tickets come back in order."""
 
@@ -68,6 +77,7 @@ class Persist:
     cursors: tuple[Cursor, ...] = ()
     forgotten: tuple[tuple[str, str], ...] = ()
     """Durable subscriptions given up, as (owner, name)."""
+    memories: tuple[Memory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +119,7 @@ class Recovered:
     """The newest records, ascending: they refill the memory of duplicates."""
     log: int = 0
     """The log's identity, drawn when it was made: a wiped one comes back as another. 0: there is no log."""
+    memories: tuple[Memory, ...] = ()
     log_secret: bytes = b""
     """What the log's identity follows from: with it a broker shows others that it is this log's."""
 

@@ -135,7 +135,7 @@ class Publishing:
         if verdict is not None:
             subscriptions = self._interest.fitting(subscriptions, verdict)
             durables = self._interest.fitting(durables, verdict)
-        homes = self._joining.overlay.wanted.match(frame, verdict) if self._joining is not None else []
+        homes = self._joining.overlay.destinations(frame, verdict) if self._joining is not None else []
         for subscription in subscriptions:
             if not subscription.session.subscribe_open:
                 subscriptions = self._permitted(subscriptions, frame, now)

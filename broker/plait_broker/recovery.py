@@ -1,4 +1,5 @@
-"""What a broker takes up where its log left it: durable subscriptions, and the memory of events seen."""
+"""What a broker takes up where its log left it: durable subscriptions, the memory of events seen, and what durable
+subscriptions of other brokers want."""
 
 from __future__ import annotations
 
@@ -6,11 +7,19 @@ from plait_core.filters import parse
 
 from .durables import Durable, Durables, entry_of
 from .interest import Interest
+from .joining import Joining
 from .outputs import Recovered
 from .publishing import Publishing
 
 
-def recover(recovered: Recovered, interest: Interest, durables: Durables, publishing: Publishing) -> None:
+def recover(
+    recovered: Recovered,
+    interest: Interest,
+    durables: Durables,
+    publishing: Publishing,
+    joining: Joining,
+    now: float,
+) -> None:
     """Before anyone is connected."""
     for cursor in recovered.cursors:
         durable = Durable(
@@ -26,3 +35,4 @@ def recover(recovered: Recovered, interest: Interest, durables: Durables, publis
         interest.add(durable)
     for record in recovered.recent:
         publishing.recover(entry_of(record).frame.id)
+    joining.recall([memory.frame for memory in recovered.memories], now)

@@ -33,6 +33,9 @@ class LinkSettings:
     """How long a broker that starts waits for those it is to be linked to before it serves clients all the same: who is
     not there by then is not known to want anything. Longer where brokers and names take their time to come up."""
 
+    forget: tuple[str, ...] = ()
+    """Brokers, by name, that will not come back: while they cannot be reached nothing is kept for them."""
+
     @property
     def expected(self) -> int:
         """How many links it is to have, at least, when it has started: one that is its own seed waits for nobody."""
@@ -94,6 +97,9 @@ class BrokerSettings:
     """A link to a broker of which nothing is heard, or nothing is answered, for so long is dead."""
     overlay_gone_s: float = 60.0
     """A broker that cannot be reached for so long is forgotten, with what was kept for it."""
+    overlay_durable_gone_s: float = 86_400.0
+    """The same where one of the two has durable subscriptions: time to bring a broken machine back. What they want is
+    kept for it meanwhile, and whoever asked for confirmation waits."""
     overlay_stream_items_max: int = 65_536
     overlay_stream_bytes_max: int = 64 << 20
     """What is kept for one other broker that does not take it; beyond, the oldest is dropped, counted and told."""

@@ -14,8 +14,10 @@ from typing import Any, Final
 from plait_broker.overlay.dissemination import Dissemination
 from plait_broker.overlay.exports import Exports
 from plait_broker.overlay.flooding import Document, Flooding
+from plait_broker.overlay.keeping import Keeping
 from plait_broker.overlay.overlay import Overlay
 from plait_broker.overlay.routes import Routes
+from plait_broker.overlay.standing import Theirs
 from plait_broker.overlay.streams import Arrival, Incoming, Outgoing
 from plait_broker.overlay.wanting import Desk, Wanting
 from plait_core.wire import Destination, EventFrame
@@ -23,6 +25,7 @@ from plait_core.wire.overlay_frames import Offer, Sheet
 
 from .overlay_watch import Absences, Flux, Returns, Ring, Watched
 from .planted import Planted
+from .simulation.outages import Outages
 from .simulation.overlays import World
 
 Right = Callable[..., Any]
@@ -128,6 +131,10 @@ def _nothing(right: Right) -> Right:
     return lambda self, root: None
 
 
+def _nobody(right: Right) -> Right:
+    return lambda self, frame: []
+
+
 def _blank_desk(right: Right) -> Right:
     return lambda self, root: Desk()
 
@@ -157,6 +164,8 @@ PLANTED: Final[dict[str, Planted]] = {
     "installed_when_told": Planted(Wanting, "_knows", _installed_when_told),
     "trust_who_was_away": Planted(Wanting, "back", _nothing, "absences"),
     "forget_what_was_told": Planted(Wanting, "_open_desk", _blank_desk, "absences"),
+    "remember_nothing": Planted(Keeping, "recall", _nothing, "outages"),
+    "forget_who_is_away": Planted(Theirs, "match", _nobody, "outages"),
     "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
 }
 """Every bug, by name."""
@@ -168,6 +177,7 @@ SCENARIOS: Final[dict[str, type[World]]] = {
     "flux": Flux,
     "absences": Absences,
     "returns": Returns,
+    "outages": Outages,
 }
 """Where a bug shows. Calm is without any fault: then no link may carry an event twice."""
 

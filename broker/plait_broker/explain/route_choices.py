@@ -38,7 +38,7 @@ def describe_route(broker: Broker, question: Json, now: float) -> Json:
     """Where events that match a filter go when they are published at this broker: to those whose interest it knows,
     and to those that the question names. FilterError when the filter is none."""
     filter = parse(str(question.get("filter", "")))
-    known = broker.joining.overlay.wanted.meeting(filter)
+    known = broker.joining.overlay.meeting(filter)
     named = question.get("homes")
     homes = {home for home in named if isinstance(home, int)} if isinstance(named, list) else set()
     destinations = sorted((known.keys() | homes) - {broker.id})

@@ -63,6 +63,7 @@ def read_overlay(section: Section | None) -> OverlayPlace:
             degree=section.whole("degree", 1, DEGREE_MAX) or base.links.degree,
             links_max=section.whole("links_max", 2, NEIGHBOURS_MAX) or base.links.links_max,
             join_s=section.number("join_s", 0.1, 3600) or base.links.join_s,
+            forget=_names(section, "forget"),
         ),
         section.text("name") or base.name,
         _group(section) or base.group,
@@ -93,6 +94,13 @@ def _addresses(section: Section, key: str, most: int) -> tuple[str, ...]:
     if len(found) > most:
         raise section.error(key, f"names more than {most} brokers")
     return tuple(map(str, found))
+
+
+def _names(section: Section, key: str) -> tuple[str, ...]:
+    names = tuple(section.texts(key) or ())
+    if len(names) > NEIGHBOURS_MAX:
+        raise section.error(key, f"names more than {NEIGHBOURS_MAX} brokers")
+    return names
 
 
 def _group(section: Section) -> Endpoint | None:

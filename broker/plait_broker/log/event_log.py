@@ -29,7 +29,7 @@ from .errors import LogError, LogInUse, LogTooNew, in_words
 from .mark import Mark
 from .reader import RecordReader
 from .repair import DATABASE, open_store
-from .store import Store, connect, read_cursors
+from .store import Store, connect, read_cursors, read_memories
 from .writer import CLOSED, LogWriter, Retention, Stored
 
 __all__ = ["EventLog", "LogError", "LogInUse", "LogStats", "LogTooNew", "Retention"]
@@ -150,6 +150,7 @@ class EventLog:
         try:
             with closing(connect(self._path, reading=True)) as connection:
                 cursors, damaged = read_cursors(connection)
+                memories = read_memories(connection)
                 reader = RecordReader(connection)
                 records = reader.recent(recent, recent_bytes_max, last=last)
         except sqlite3.Error as error:
@@ -160,7 +161,8 @@ class EventLog:
         # A position whose Persist failed may have been acknowledged all the same: it is not given out again either.
         highest = max([last, *(max((cursor.acknowledged, *cursor.beyond)) for cursor in cursors)])
         secret = self._store.secret
-        return Recovered(highest + 1, tuple(cursors), tuple(records), log_of(log_key_of(secret)), secret)
+        log = log_of(log_key_of(secret))
+        return Recovered(highest + 1, tuple(cursors), tuple(records), log, tuple(memories), secret)
 
     def persist(self, persist: Persist, done: Stored) -> None:
         """Store all of it or none, then call `done(ticket, error)`; in the order of the asking, failed ones too."""

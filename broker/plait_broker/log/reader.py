@@ -104,7 +104,10 @@ class Walk:
         """The next ones, up to `count`; none only at the end. Each turn of the loop ends it or comes further."""
         if self._reached >= self._last:
             return []
-        found = self._reader.verified(self._reached + 1, count, self._last)
+        # Alone, since to read the last record before a damaged page together with what follows fails.
+        found = self._reader.verified(self._reached + 1, count, self._last) or self._reader.verified(
+            self._reached + 1, 1, self._last
+        )
         if not found:
             beyond = self._beyond_damage(self._reached + 1)
             found = self._reader.verified(beyond, count, self._last) if beyond <= self._last else []

@@ -17,7 +17,7 @@ from struct import Struct, error
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
-from ..outputs import Cursor, LogRecord
+from ..outputs import Cursor, LogRecord, Memory
 
 Row: TypeAlias = tuple[Any, ...]
 """What SQLite gave back. After damage a column may be of any type."""
@@ -111,6 +111,29 @@ def checked_cursor(row: Row) -> Cursor:
 def cursor_key(owner: str, name: str) -> tuple[bytes, bytes]:
     """A durable subscription's key, as in its row."""
     return owner.encode(), name.encode()
+
+
+def memory_key(origin: int, number: int) -> tuple[bytes, bytes]:
+    """What names a memory, as in its row: numbers of 64 bits, which SQLite's own do not hold."""
+    return origin.to_bytes(8, "big"), number.to_bytes(8, "big")
+
+
+def memory_row(memory: Memory) -> Row:
+    """Origin, number, frame, checksum."""
+    origin, number = memory_key(memory.origin, memory.number)
+    return origin, number, memory.frame, crc32(memory.frame, crc32(origin + number))
+
+
+def checked_memory(row: Row) -> Memory:
+    """Raises Damaged unless the row is exactly what `memory_row` made."""
+    origin, number, frame, checksum = row
+    try:
+        valid = len(origin) == len(number) == 8 and crc32(frame, crc32(origin + number)) == checksum
+    except TypeError as fault:
+        raise Damaged from fault
+    if not valid:
+        raise Damaged
+    return Memory(int.from_bytes(origin, "big"), int.from_bytes(number, "big"), frame)
 
 
 def tally_row(tally: Tally) -> Row:

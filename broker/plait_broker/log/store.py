@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_bytes
@@ -16,7 +16,7 @@ from struct import error as struct_error
 from typing import Final
 from zlib import crc32
 
-from ..outputs import Cursor, Persist
+from ..outputs import Cursor, Memory, Persist
 from .errors import LogError, LogTooNew, damage, is_garbled, is_unreadable
 from .reader import SELECT_RECORDS
 from .records import (
@@ -26,9 +26,12 @@ from .records import (
     Row,
     Tally,
     checked_cursor,
+    checked_memory,
     checked_tally,
     cursor_key,
     cursor_row,
+    memory_key,
+    memory_row,
     numbers_checksum,
     record_row,
     tally_row,
@@ -52,6 +55,8 @@ VACUUM_PAGES: Final = 128
 """Pages given back at once: each may have to be moved, so this is half a megabyte of writing between two commits."""
 
 _CREATE_IDENTITY: Final = "CREATE TABLE IF NOT EXISTS identity (secret BLOB NOT NULL, checksum INTEGER NOT NULL)"
+_CREATE_MEMORY: Final = """CREATE TABLE IF NOT EXISTS memory (origin BLOB NOT NULL, number BLOB NOT NULL,
+    frame BLOB NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (origin, number)) WITHOUT ROWID"""
 _SCHEMA: Final = (
     "CREATE TABLE version (version INTEGER NOT NULL, checksum INTEGER NOT NULL)",
     """CREATE TABLE record (position INTEGER PRIMARY KEY, step INTEGER NOT NULL, logged_us INTEGER NOT NULL,
@@ -62,10 +67,12 @@ _SCHEMA: Final = (
     _CREATE_IDENTITY,
     """CREATE TABLE tally (last_position INTEGER NOT NULL, latest_us INTEGER NOT NULL, records INTEGER NOT NULL,
         bytes INTEGER NOT NULL, checksum INTEGER NOT NULL)""",
+    _CREATE_MEMORY,
 )
 _INSERT: Final = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)"
 """Replacing, for a flipped bit may have put another row where this one belongs."""
 SELECT_CURSORS: Final = "SELECT owner, name, filter, acknowledged, beyond, checksum FROM cursor"
+SELECT_MEMORIES: Final = "SELECT origin, number, frame, checksum FROM memory"
 _OLDEST: Final = "SELECT position, length(block) FROM record ORDER BY position LIMIT ?"
 _TALLY: Final = "last_position, latest_us, records, bytes, checksum"
 _SET_TALLY: Final = f"INSERT OR REPLACE INTO tally (rowid, {_TALLY}) VALUES (1, ?, ?, ?, ?, ?)"  # noqa: S608 constants
@@ -84,6 +91,8 @@ class Batch:
         self.records: list[Row] = []
         self.cursors: dict[tuple[bytes, bytes], Row | None] = {}
         """The last word on each durable subscription; None where it is given up."""
+        self.memories: dict[tuple[bytes, bytes], Row | None] = {}
+        """The last word on each memory of another broker; None where it is kept no more."""
 
     def add(self, persist: Persist) -> None:
         """Raises Refused and adds nothing when a value has no form in the database."""
@@ -98,10 +107,15 @@ class Batch:
             cursors = {cursor_key(owner, name): None for owner, name in persist.forgotten} | {
                 cursor_key(cursor.owner, cursor.name): cursor_row(cursor) for cursor in persist.cursors
             }
+            memories = {
+                memory_key(memory.origin, memory.number): memory_row(memory) if memory.frame else None
+                for memory in persist.memories
+            }
         except (struct_error, TypeError, ValueError) as error:
             raise Refused(f"it cannot be stored: {error}") from error
         self.records += rows
         self.cursors |= cursors
+        self.memories |= memories
         self.tally = Tally(last, latest_us, self.tally.records + len(rows), self.tally.bytes + size)
 
     def follow(self, kept: Kept) -> None:
@@ -142,6 +156,8 @@ class Store:
         self.connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES_KEPT}")
         if new:
             self._create()
+        else:
+            self.connection.execute(_CREATE_MEMORY)  # an older one has none
 
     def _create(self) -> None:
         with self._transaction():
@@ -187,7 +203,7 @@ class Store:
 
     def check_form(self) -> None:
         """Raises sqlite3.Error when a table or a column that is used is not there."""
-        for statement in (_OLDEST, SELECT_RECORDS, SELECT_CURSORS):
+        for statement in (_OLDEST, SELECT_RECORDS, SELECT_CURSORS, SELECT_MEMORIES):
             self.connection.execute(f"EXPLAIN {statement}", (0,) * statement.count("?")).fetchall()
 
     def check_structure(self) -> None:
@@ -206,6 +222,11 @@ class Store:
                     self.connection.execute("DELETE FROM cursor WHERE owner = ? AND name = ?", key)
                 else:
                     self.connection.execute("INSERT OR REPLACE INTO cursor VALUES (?, ?, ?, ?, ?, ?)", row)
+            for key, row in batch.memories.items():
+                if row is None:
+                    self.connection.execute("DELETE FROM memory WHERE origin = ? AND number = ?", key)
+                else:
+                    self.connection.execute("INSERT OR REPLACE INTO memory VALUES (?, ?, ?, ?)", row)
             self._store_tally(batch.tally)
         self.tally = batch.tally
 
@@ -310,3 +331,18 @@ def read_cursors(connection: sqlite3.Connection) -> tuple[list[Cursor], int]:
         except Damaged:
             damaged += 1
     return cursors, damaged
+
+
+def read_memories(connection: sqlite3.Connection) -> list[Memory]:
+    """All that was kept of other brokers, and is not damaged; they tell what is missing when they are met again."""
+    memories: list[Memory] = []
+    rows: list[Row] = []
+    try:
+        rows.extend(connection.execute(SELECT_MEMORIES))
+    except sqlite3.DatabaseError as error:
+        if not (is_unreadable(error) or is_garbled(error)):
+            raise
+    for row in rows:
+        with suppress(Damaged):
+            memories.append(checked_memory(row))
+    return memories

@@ -7,7 +7,7 @@ destination is served by one copy, whatever the graph looks like.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -179,6 +179,14 @@ class Dissemination:
         self._reporting.pop(broker, None)
         for arrival in incoming.rest() if incoming is not None else ():
             self._host.arrived(arrival)
+
+    def thin(self, broker: int, wanted: Callable[[EventFrame], bool]) -> None:
+        """Keep nothing for a broker any more but what is still wanted there."""
+        outgoing = self.outgoing.get(broker)
+        for position, kept in list(outgoing.kept.items()) if outgoing is not None else ():
+            if not wanted(kept.frame):
+                assert outgoing is not None
+                self._give_up(broker, outgoing, position, "unreachable")
 
     def succeed(self, before: int, broker: int, since: float, now: float) -> None:
         """A destination has started anew: what it had not taken is for its durable subscriptions, which it has kept.

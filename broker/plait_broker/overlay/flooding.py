@@ -1,4 +1,4 @@
-"""What floods: sheets and offers, each by its origin alone and with a version that only rises.
+"""What floods: sheets, offers, what durable subscriptions want, each by its origin alone, in versions that only rise.
 
 Whoever learns of a newer version tells all neighbours but the one who said it, so a link carries it at most once in
 each direction. When a link comes up, both ends say what they know (a digest), and each gets what it does not have.
@@ -13,11 +13,12 @@ from typing import Final, TypeAlias
 
 from plait_core.limits import BROKERS_MAX, DIGEST_MAX
 from plait_core.wire import ControlFrame
-from plait_core.wire.overlay_frames import Digest, Offer, Sheet
+from plait_core.wire.overlay_frames import Digest, Offer, Sheet, Standing
 
+from .identity import Forged
 from .trust import Trust
 
-Document: TypeAlias = Sheet | Offer
+Document: TypeAlias = Sheet | Offer | Standing
 Key: TypeAlias = tuple[int, int]
 """Origin, and number: 0 is the sheet."""
 
@@ -27,7 +28,7 @@ VERSIONS_MAX: Final = 1 << 62
 
 def key_of(document: Document) -> Key:
     """What names a document over all its versions."""
-    return document.origin, document.number if isinstance(document, Offer) else 0
+    return document.origin, 0 if isinstance(document, Sheet) else document.number
 
 
 class Flooding:
@@ -55,10 +56,14 @@ class Flooding:
         self._digests: dict[int, dict[Key, int]] = {}
         """By neighbour, the digest that is coming in."""
         self._withdrawn: dict[Key, float] = {}
-        """Offers that were withdrawn, since when as far as `forget_withdrawn` knows."""
+        """Offers and the like that were withdrawn, since when as far as `forget_withdrawn` knows."""
 
     def __len__(self) -> int:
         return len(self._documents)
+
+    def document(self, key: Key) -> Document | None:
+        """One of them."""
+        return self._documents.get(key)
 
     def next_version(self, key: Key) -> int:
         """What a newer version of a document is to have."""
@@ -95,6 +100,16 @@ class Flooding:
                     self._compare(other)
             elif awaited:
                 self._compare(neighbour)
+
+    def recall(self, document: Document) -> bool:
+        """What was known before this broker started; whether it is worth anything still."""
+        try:
+            if document.origin in self._dead or key_of(document) in self._documents or not self._trust.check(document):
+                return False
+        except Forged:
+            return False
+        self._learned(document, self._store(document))
+        return True
 
     def link_up(self, neighbour: int) -> None:
         """A link to a broker stands: compare what both know."""
@@ -165,9 +180,9 @@ class Flooding:
     def _contest(self, document: Document) -> None:
         """Something of ours that we do not know any more, or never said: it is withdrawn, or said anew, above that."""
         own = self._documents.get(key_of(document))
-        if isinstance(document, Offer):
-            filter = own.filter if isinstance(own, Offer) else ""
-            above = Offer(self._me, document.number, document.version + 1, filter)
+        if not isinstance(document, Sheet):
+            filter = "" if own is None or isinstance(own, Sheet) else own.filter
+            above = replace(document, version=document.version + 1, filter=filter, signature=b"")
             self._learned(above, own)
             self.say(above)
         elif isinstance(own, Sheet):
@@ -179,7 +194,7 @@ class Flooding:
         key = key_of(document)
         before = self._documents.get(key)
         self._documents[key] = document
-        if isinstance(document, Offer) and not document.filter:
+        if not isinstance(document, Sheet) and not document.filter:
             self._withdrawn[key] = math.inf
         else:
             self._withdrawn.pop(key, None)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from plait_core.wire import ControlFrame, Destination, EventFrame, Forward
 from plait_core.wire.explaining_frames import Telling
 
 from .streams import Arrival
+
+if TYPE_CHECKING:
+    from .flooding import Document, Key
 
 
 class Host(Protocol):
@@ -36,6 +39,11 @@ class Host(Protocol):
 
     def offered(self, number: int) -> None:
         """All brokers that can be reached know an offer, and what they want of it is known here."""
+        ...
+
+    def remember(self, key: Key, document: Document | None) -> bool:
+        """Keep what another broker has told beyond this one's life, or keep it no more; whether it will be stored, and
+        `Overlay.stored` called."""
         ...
 
     def interest_changed(self) -> None:

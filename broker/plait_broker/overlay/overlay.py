@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from plait_core import PlaitError
@@ -19,19 +19,34 @@ from plait_core.ids import Randomness, new_id
 from plait_core.matching import Index, new_index
 from plait_core.wire import ControlFrame, Destination, EventFrame, Forward, Frame, Ping, Pong
 from plait_core.wire.explaining_frames import Finding, Inquiry, Step, Telling
-from plait_core.wire.overlay_frames import Detour, Digest, Errand, Heard, Offer, Outcome, Sheet, Skip, Took, Want
+from plait_core.wire.overlay_frames import (
+    Detour,
+    Digest,
+    Errand,
+    Heard,
+    Offer,
+    Outcome,
+    Sheet,
+    Skip,
+    Standing,
+    Took,
+    Want,
+)
 
+from .absences import Absences
 from .detours import unwrap
 from .dissemination import Dissemination
 from .errands import Errands
-from .flooding import Document, Flooding
+from .flooding import Document, Flooding, Key
 from .host import Host
 from .identity import Forged, Identity
+from .keeping import Keeping
 from .map import Map
 from .neighbours import Neighbour
 from .offered import Offered
 from .routes import Routes
 from .settings import OverlaySettings
+from .standing import Ours, Theirs
 from .trust import Trust
 from .wanted import Wanted
 from .wanting import Wanting
@@ -81,11 +96,17 @@ class Overlay:
         self.dissemination = Dissemination(
             me, settings, host, self.map, self.routes, self.counts, self._errands, self.trust
         )
-        self._host = host
+        self.host = host
         self._randomness = randomness
-        self._flooding = Flooding(me, self._send, self._learned, self.trust)
-        self._lonely: dict[int, float] = {}
-        """Brokers that cannot be reached, since when."""
+        self.flooding = Flooding(me, self._send, self._learned, self.trust)
+        self.standing = Theirs(index)
+        self.ours = Ours(me, self.flooding, index)
+        self.keeping = Keeping(me, host, self.flooding, self.standing, self._errands)
+        self._reviewed = (0, 0)
+        """How far what others have told, and what we offer, had changed when it was last looked at who is away."""
+        self._absences = Absences(self)
+        self.given_up: frozenset[str] = frozenset()
+        """Names of brokers that will not come back."""
         self._now = now
         self._beat_at = now
         self._bury_at = now
@@ -120,7 +141,7 @@ class Overlay:
         self._ping(neighbour, now)
         if delay_us:
             self._sheet(now)
-        self._flooding.link_up(broker)
+        self.flooding.link_up(broker)
         return True
 
     def link_down(self, broker: int, now: float) -> None:
@@ -128,7 +149,7 @@ class Overlay:
         self._now = now
         if self.neighbours.pop(broker, None) is None:
             return
-        self._flooding.link_down(broker)
+        self.flooding.link_down(broker)
         self.routes.stale()
         self._sheet(now)
         self.dissemination.hurry(now, lost=broker)
@@ -144,8 +165,8 @@ class Overlay:
             self._hear(neighbour, frame, now)
         except Forged as error:
             self.counts["forged"] += 1
-            if isinstance(frame, Sheet | Offer):  # which an honest neighbour checks before it hands them on
-                self._host.close(neighbour.link, f"{neighbour.name} tells what is forged: {error}")
+            if isinstance(frame, Sheet | Offer | Standing):  # which an honest neighbour checks before it hands them on
+                self.host.close(neighbour.link, f"{neighbour.name} tells what is forged: {error}")
                 self.link_down(broker, now)
 
     def hear_events(self, broker: int, frames: Sequence[Frame], at: int, now: float) -> int:
@@ -161,10 +182,10 @@ class Overlay:
         match frame:
             case Forward():
                 self.dissemination.hear(frame, now)
-            case Sheet() | Offer():
-                self._flooding.hear(frame, broker)
+            case Sheet() | Offer() | Standing():
+                self.flooding.hear(frame, broker)
             case Digest():
-                self._flooding.hear_digest(frame, broker)
+                self.flooding.hear_digest(frame, broker)
             case Want():
                 self._hear_want(frame)
             case Heard() | Took() | Skip() | Outcome() | Step() | Inquiry() | Finding():
@@ -172,7 +193,7 @@ class Overlay:
             case Detour():
                 self._hear_detour(neighbour, frame, now)
             case Ping(nonce):
-                self._host.send(neighbour.link, Pong(nonce))
+                self.host.send(neighbour.link, Pong(nonce))
             case Pong(nonce):
                 neighbour.pong(nonce, now)
                 self._delays(now)
@@ -205,11 +226,40 @@ class Overlay:
         """It does so no more."""
         self.wanting.remove(number)
 
+    def stand(self, number: int, filter: Filter) -> None:
+        """What is wanted under this number is for a durable subscription."""
+        self.ours.add(number, filter)
+
+    def unstand(self, number: int) -> None:
+        """It is so no more."""
+        self.ours.remove(number)
+
+    def recall(self, documents: Iterable[Document], now: float) -> None:
+        """What an earlier life had its host remember, before there are links."""
+        self._now = now
+        self.keeping.recall(documents)
+        self._look_away()
+
+    def stored(self, keys: Iterable[Key]) -> None:
+        """What was to be remembered is stored, or cannot be."""
+        self.keeping.stored(keys)
+
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def destinations(self, frame: EventFrame) -> list[int]:
-        """The brokers that an event must reach."""
-        return self.wanted.match(frame)
+    def destinations(self, frame: EventFrame, fits: Callable[[bytes], bool] | None = None) -> list[int]:
+        """The brokers that an event must reach. `fits`: of a sealed event, whether its tags fit a deposit."""
+        homes = self.wanted.match(frame, fits)
+        if self.standing.away:
+            return list(dict.fromkeys([*homes, *self.standing.match(frame)]))
+        return homes
+
+    def meets(self, filter: Filter) -> bool:
+        """Whether another broker wants something that an advertisement promises."""
+        return self.wanted.meets(filter) or bool(self.standing.meeting(filter))
+
+    def meeting(self, filter: Filter) -> dict[int, list[Filter]]:
+        """The brokers that events of a filter may have to reach, each with those of its filters that meet it."""
+        return self.standing.meeting(filter) | self.wanted.meeting(filter)
 
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
         """Send an event to these brokers; its position for each."""
@@ -239,9 +289,11 @@ class Overlay:
             for want in self.wanting.tell(now, self._reaches):
                 self._errands.say_want(want, [self.wanting.tries(root) for root in want.to])
         while self.wanting.installed:
-            self._host.installed(self.wanting.installed.pop(0))
+            self.host.installed(self.wanting.installed.pop(0))
         if self._unsettled:
             self._look_offered()
+        if self._reviewed != (self.wanted.changes, self.offered.revision):
+            self._look_away()
         self.dissemination.settle(now)
 
     def tick(self, now: float) -> None:
@@ -273,7 +325,7 @@ class Overlay:
         for neighbour in list(self.neighbours.values()):
             if now >= neighbour.dies_at(self.settings.detect_s):
                 self.counts["links_dead"] += 1
-                self._host.close(neighbour.link, f"{neighbour.name} is silent")
+                self.host.close(neighbour.link, f"{neighbour.name} is silent")
                 self.link_down(neighbour.id, now)
         deaths = [neighbour.dies_at(self.settings.detect_s) for neighbour in self.neighbours.values()]
         self._bury_at = min(deaths, default=math.inf)
@@ -282,16 +334,14 @@ class Overlay:
         for neighbour in list(self.neighbours.values()):
             self._ping(neighbour, now)
         self._delays(now)
-        for broker, since in list(self._lonely.items()):
-            if now - since >= self.settings.gone_s:
-                self._gone(broker)
-        self._flooding.forget_withdrawn(now, TOMBSTONES * self.settings.gone_s)
+        self._absences.expire(now)
+        self.flooding.forget_withdrawn(now, TOMBSTONES * self.settings.gone_s)
         self.dissemination.expire(now)
 
     def _ping(self, neighbour: Neighbour, now: float) -> None:
         nonce = new_id(self._randomness)
         neighbour.ping(nonce, now)
-        self._host.send(neighbour.link, Ping(nonce))
+        self.host.send(neighbour.link, Ping(nonce))
 
     def _delays(self, now: float) -> None:
         """Delays were measured: tell the others when they have moved, and choose anew."""
@@ -309,11 +359,15 @@ class Overlay:
         sheet = Sheet(
             self.me, version, self.settings.name, tuple(told), delays, self.log, self.born, address=self.address
         )
-        self._flooding.say(sheet)
+        self.flooding.say(sheet)
         self._learn_sheet(sheet)
 
     def _learned(self, document: Document, before: Document | None) -> None:
-        if isinstance(document, Sheet):
+        if isinstance(document, Standing):
+            if document.origin != self.me:
+                self.counts["bad_filters"] += not self.keeping.learn(document)
+                self._look_away()
+        elif isinstance(document, Sheet):
             if document.origin == self.me:
                 self._reported = document.version
             self._learn_sheet(document)
@@ -324,37 +378,10 @@ class Overlay:
         if self.map.put(sheet):
             self.dissemination.hurry(self._now)
         self.wanting.meet(sheet.origin)
-        reached = self.map.distances(self.me)
-        for known in self.map.sheets:
-            broker = known.origin
-            if broker in reached:
-                if self._lonely.pop(broker, None) is not None:
-                    self.dissemination.hurry(self._now, broker)
-                    self.wanting.back(broker)
-            else:
-                self._lonely.setdefault(broker, self._now)
-        if sheet.log:
-            self._look_for_successors(sheet.log)
-
-    def _look_for_successors(self, log: int) -> None:
-        """Of brokers with the same log only the last can be alive, whether or not the end of the others was noticed:
-        it has started anew under another id. Before it says what it wants now, it gets what it had not taken."""
-        lives = sorted((known for known in self.map.sheets if known.log == log), key=lambda known: known.born)
-        for known in lives[:-1]:
-            successor = lives[-1].origin
-            if known.origin == self.me:
-                self.counts["usurped"] += 1
-                continue
-            if successor != self.me:
-                anew = self.wanted.homes.get(successor)
-                since = anew.since if anew is not None else math.inf
-                self.dissemination.succeed(known.origin, successor, since, self._now)
-                self.wanted.succeed(known.origin, successor)
-            self._gone(known.origin, dead=True)
-            if known.origin in self.neighbours:
-                neighbour = self.neighbours[known.origin]
-                self._host.close(neighbour.link, f"{neighbour.name} has started anew")
-                self.link_down(known.origin, self._now)
+        if sheet.origin != self.me:
+            self.ours.begin()
+            self.keeping.learn_sheet(sheet)
+        self._absences.look(sheet.log, self._now)
 
     def _learn_offer(self, offer: Offer) -> None:
         key = (offer.origin, offer.number)
@@ -371,9 +398,9 @@ class Overlay:
         self.wanting.offered(offer.origin, self.offered.fingerprint(offer.origin))
 
     def _say_offer(self, number: int, text: str) -> None:
-        offer = Offer(self.me, number, self._flooding.next_version((self.me, number)), text)
+        offer = Offer(self.me, number, self.flooding.next_version((self.me, number)), text)
         self.offered.learn(offer)
-        self._flooding.say(offer)
+        self.flooding.say(offer)
 
     def _look_offered(self) -> None:
         """Whether all brokers that can be reached have said what they want of our latest offers."""
@@ -386,19 +413,11 @@ class Overlay:
             if revision <= seen or self._now >= by:
                 self.counts["offers_unseen"] += revision > seen
                 del self._unsettled[number]
-                self._host.offered(number)
+                self.host.offered(number)
 
-    def _gone(self, broker: int, *, dead: bool = False) -> None:
-        """A broker could not be reached for long: forget it."""
-        self._lonely.pop(broker, None)
-        self._flooding.forget(broker, dead=dead)
-        self.map.remove(broker)
-        self.routes.forget(broker)
-        self.offered.forget(broker)
-        self.trust.forget(broker)
-        self.wanting.gone(broker)
-        self.wanted.gone(broker)
-        self.dissemination.gone(broker)
+    def _look_away(self) -> None:
+        self._reviewed = (self.wanted.changes, self.offered.revision)
+        self.standing.review(self.wanted.homes, self.offered.fingerprint(self.me))
 
     def _reaches(self, broker: int) -> bool:
         return broker in self.map.distances(self.me)
@@ -407,7 +426,7 @@ class Overlay:
 
     def _send(self, broker: int, frame: ControlFrame) -> None:
         self.counts[type(frame).__name__] += 1
-        self._host.send(self.neighbours[broker].link, frame)
+        self.host.send(self.neighbours[broker].link, frame)
 
     def _hear_errand(self, frame: Errand | Telling, now: float) -> None:
         if frame.source == self.me:
@@ -425,9 +444,9 @@ class Overlay:
             case Skip():
                 self.dissemination.hear_skip(frame, now)
             case Outcome():
-                self._host.outcome(frame.source, frame.position, frame.matched, frame.code)
+                self.host.outcome(frame.source, frame.position, frame.matched, frame.code)
             case Step() | Inquiry() | Finding():
-                self._host.told(frame)
+                self.host.told(frame)
 
     def _hear_detour(self, neighbour: Neighbour, detour: Detour, now: float) -> None:
         if detour.route[detour.at] != self.me:
@@ -448,10 +467,11 @@ class Overlay:
             try:
                 version = self.wanted.hear(want, want.versions[at], want.offers[at])
                 heard = Heard(want.source, self.me, version, self.offered.fingerprint(self.me), want.versions[at])
-                self._errands.say(heard, self.wanted.homes[want.source].repeats)
-                if not want.more:
-                    self.wanted.homes[want.source].since = min(self.wanted.homes[want.source].since, self._now)
-                self._host.interest_changed()
+                if not want.more and version == want.versions[at]:
+                    self.wanted.complete(want.source, self._now)
+                    self.keeping.told(want.source)
+                self.keeping.answer(heard, self.wanted.homes[want.source].repeats)
+                self.host.interest_changed()
             except PlaitError:
                 self.counts["bad_filters"] += 1
         if others:

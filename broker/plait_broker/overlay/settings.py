@@ -16,6 +16,9 @@ class OverlaySettings:
     """A link of which nothing is heard, or nothing is answered, for so long is dead."""
     gone_s: float = 60.0
     """A broker that cannot be reached for so long is forgotten, with what was kept for it."""
+    durable_gone_s: float = 86_400.0
+    """The same where one of the two has durable subscriptions: time to bring a broken machine back. What they want is
+    kept for it meanwhile, and whoever asked for confirmation waits."""
     stream_items_max: int = 65_536
     stream_bytes_max: int = 64 << 20
     """What is kept for one destination that does not take it; beyond, the oldest is dropped, counted and told."""

@@ -13,13 +13,13 @@ from typing import Final, TypeVar
 
 from plait_core.limits import BROKERS_MAX
 from plait_core.wire.explaining_frames import Telling
-from plait_core.wire.overlay_frames import Errand, Offer, Sheet, Want
+from plait_core.wire.overlay_frames import Errand, Offer, Sheet, Standing, Want
 from plait_core.wire.packing import pack
 from plait_core.wire.proving import EventProver
 
 from .identity import Forged, Identity, check_card, check_log, check_proof, check_signature, prove
 
-_D = TypeVar("_D", bound=Sheet | Offer)
+_D = TypeVar("_D", bound=Sheet | Offer | Standing)
 _E = TypeVar("_E", bound=Errand | Telling)
 
 UNKNOWN_MAX: Final = BROKERS_MAX
@@ -59,7 +59,7 @@ class Trust:
             )
         return replace(document, signature=identity.sign(_said(document)))
 
-    def check(self, document: Sheet | Offer) -> bool:
+    def check(self, document: Sheet | Offer | Standing) -> bool:
         """Forged unless its origin says it; False when that cannot be told yet, for want of its sheet."""
         if self._identity is None:
             return True
@@ -163,7 +163,7 @@ class Trust:
         return key
 
 
-def _said(document: Sheet | Offer) -> bytes:
+def _said(document: Sheet | Offer | Standing) -> bytes:
     """What a signature covers: all but itself."""
     return _packed(type(document).__name__, document, but="signature")
 

@@ -46,6 +46,8 @@ class Wanted:
         self.deposits: dict[int, bytes] = {}
         """By handle, the routing keys that came with a filter."""
         self._deposits_bytes = 0
+        self.changes = 0
+        """Counts what changes who has told us what."""
 
     def __len__(self) -> int:
         return len(self._home_of)
@@ -76,7 +78,13 @@ class Wanted:
         if not want.more:
             self._drop_stale(home)
         home.version, home.offers = version, offers
+        self.changes += 1
         return version
+
+    def complete(self, source: int, now: float) -> None:
+        """A home broker has said all that it wants."""
+        home = self._homes[source]
+        home.since = min(home.since, now)
 
     def meets(self, filter: Filter) -> bool:
         """Whether another broker wants something that an advertisement promises."""
@@ -113,6 +121,7 @@ class Wanted:
         home = self._homes.get(before)
         if home is None or source in self._homes:
             return
+        self.changes += 1
         anew = self._homes[source] = Home(handles=home.handles, filters=home.filters, stale=home.stale)
         for handle in [*anew.handles.values(), *anew.stale]:
             self._home_of[handle] = source
@@ -120,6 +129,7 @@ class Wanted:
 
     def gone(self, source: int) -> None:
         """A broker is no more."""
+        self.changes += 1
         home = self._homes.pop(source, None)
         if home is not None:
             for number in list(home.handles):

@@ -1,7 +1,7 @@
 """The control frames between brokers: what each says of its links, what is advertised, who wants what, what arrived.
 
-Sheet and Offer flood to all brokers. Want, Heard, Took, Skip and Outcome go from one broker to one other (Want to
-several), hop by hop along the cheapest paths; whoever they are not for passes them on.
+Sheet, Offer and Standing flood to all brokers. Want, Heard, Took, Skip and Outcome go from one broker to one other
+(Want to several), hop by hop along the cheapest paths; whoever they are not for passes them on.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ ROUTE_MAX: Final = 64
 DelayUs: TypeAlias = Annotated[int, Between(1, 2**32 - 1)]
 Address: TypeAlias = Annotated[str, AtMost(ADDRESS_TEXT_MAX)]
 Proof: TypeAlias = Annotated[bytes, AtMost(PROOF_BYTES)]
+
+STANDING: Final = 1 << 63
+"""Numbers from here on are Standing documents', those below offers'."""
 
 # Flags of a forward frame.
 CONFIRM: Final = 1  # tell its publisher's broker when the subscribers have it
@@ -84,6 +87,22 @@ class Offer(ControlFrame):
 
     def problem(self) -> str:
         return "" if self.number else "number 0 is the sheet's"
+
+
+@control(0x49)
+@dataclass(frozen=True, slots=True)
+class Standing(ControlFrame):
+    """What durable subscriptions of a broker want of everyone, for when the broker itself cannot say it. Withdrawn, its
+    filter is empty."""
+
+    origin: U64
+    number: U64
+    version: U64
+    filter: FilterText
+    signature: Key = b""
+
+    def problem(self) -> str:
+        return "" if self.number >= STANDING else "a number among those of offers"
 
 
 @control(0x42)

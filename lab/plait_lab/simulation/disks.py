@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from plait_broker.log.records import Damaged, Row, checked_cursor, checked_record, cursor_row, record_row
-from plait_broker.outputs import Cursor, Fetch, LogRecord, Persist, Recovered
+from plait_broker.outputs import Cursor, Fetch, LogRecord, Memory, Persist, Recovered
 
 from .timeline import Timeline
 
@@ -50,6 +50,7 @@ class Disk:
         self._rng = rng
         self._rows: dict[int, Row] = {}
         self._cursors: dict[tuple[str, str], Row] = {}
+        self._memories: dict[tuple[int, int], Memory] = {}
         self._latest_us = 0
         self._last = 0
         self._queue: deque[tuple[Persist, Callable[[int, str | None], None]]] = deque()
@@ -116,6 +117,8 @@ class Disk:
             self._cursors.pop(key, None)
         for cursor in asked.cursors:
             self._cursors[cursor.owner, cursor.name] = cursor_row(cursor)
+        for memory in asked.memories:
+            self._memories[memory.origin, memory.number] = memory
 
     def _found(self, asked: Fetch) -> tuple[list[LogRecord], bool]:
         found: list[LogRecord] = []
@@ -153,6 +156,7 @@ class Disk:
         """The machine came back with an empty disk."""
         self._rows.clear()
         self._cursors.clear()
+        self._memories.clear()
         self._last = self._latest_us = 0
         self.identity += 1
 
@@ -176,4 +180,5 @@ class Disk:
             except Damaged:
                 continue
         cursors: tuple[Cursor, ...] = tuple(checked_cursor(row) for row in self._cursors.values())
-        return Recovered(self._last + 1, cursors, tuple(recent), self.identity)
+        memories = tuple(memory for memory in self._memories.values() if memory.frame)
+        return Recovered(self._last + 1, cursors, tuple(recent), self.identity, memories)

@@ -16,7 +16,7 @@ from plait_broker.overlay import Arrival
 from plait_core.events import Event
 from plait_core.wire import Destination, Forward, Frame, encode_block
 from plait_core.wire.explaining_frames import Finding, Inquiry, Step, Telling
-from plait_core.wire.overlay_frames import Detour, Heard, Offer, Outcome, Sheet, Skip, Took, Want
+from plait_core.wire.overlay_frames import STANDING, Detour, Heard, Offer, Outcome, Sheet, Skip, Standing, Took, Want
 
 from .overlay_nodes import Node, Pipe
 from .overlays import World
@@ -69,7 +69,11 @@ def sinkhole(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
 
 def tamper(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
     """It changes all that passes through, and all that floods."""
-    yield _changed(frame, world.rng) if _passes_through(node, frame) or isinstance(frame, Sheet | Offer) else frame
+    yield (
+        _changed(frame, world.rng)
+        if _passes_through(node, frame) or isinstance(frame, Sheet | Offer | Standing)
+        else frame
+    )
 
 
 def tamper_events(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
@@ -114,7 +118,7 @@ def _changed(frame: Frame, rng: Random) -> Frame:
     match frame:
         case Sheet():
             return replace(frame, version=frame.version + 1, neighbours=(), delays_us=())
-        case Offer():
+        case Offer() | Standing():
             return replace(frame, version=frame.version + 1, filter="" if frame.filter else "x >= 0")
         case Want():
             return replace(frame, removed=frame.added, added=(), filters=())
@@ -149,6 +153,7 @@ def _forgery(world: HostileWorld, node: Node) -> Frame:
             Sheet(victim.me, far, "victim", (), ()),
             Offer(victim.me, 1, far, ""),
             Offer(victim.me, 77, 1, "x >= 0"),
+            Standing(victim.me, STANDING + 77, 1, "x >= 0"),
             Want((target.me,), victim.me, (far,), (0,), True, (), (), ()),
             Heard(target.me, victim.me, 0, 0, far),
             Took(target.me, victim.me, far),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from plait_broker.overlay import Arrival, Overlay, OverlaySettings
+from plait_broker.overlay.flooding import Document, Key
 from plait_broker.overlay.identity import Identity, log_of
 from plait_core import Attributes
 from plait_core.events import Event
@@ -30,6 +31,10 @@ from plait_core.wire.explaining_frames import Telling
 
 if TYPE_CHECKING:
     from .overlays import World
+
+
+SYNC_S: Final = 0.002
+"""What a disk takes to store something."""
 
 
 @dataclass(slots=True)
@@ -72,6 +77,10 @@ class Node:
         """What came while it was paused, in order: a stopped process hears of nothing, not even of a broken link."""
         self.overlay: Overlay | None = None
         self.wants: dict[int, Filter] = {}
+        self.durable: set[int] = set()
+        """Those of its wants that outlive it."""
+        self.memories: dict[Key, Document] = {}
+        """On its disk, what others have told."""
         self.installed: set[int] = set()
         self.offers: dict[int, Filter] = {}
         self.offered: set[int] = set()
@@ -146,6 +155,21 @@ class Node:
     def interest_changed(self) -> None:
         pass
 
+    def remember(self, key: Key, document: Document | None) -> bool:
+        if document is None:
+            self.memories.pop(key, None)
+            return False
+        life = self.lives
+        if self.log:
+            self.world.timeline.after(SYNC_S, lambda: self.synced(key, document, life))
+        return bool(self.log)
+
+    def synced(self, key: Key, document: Document, life: int) -> None:
+        if self.overlay is not None and self.lives == life:
+            self.memories[key] = document
+            self.overlay.stored([key])
+            self.settle()
+
     def taken(self, home: int, position: int) -> None:
         pass
 
@@ -185,9 +209,12 @@ class Node:
             born=self.lives,
             identity=identity,
         )
+        self.overlay.recall(list(self.memories.values()), self.now)
         for number, filter in self.offers.items():
             self.overlay.offer(number, filter)
         for number, filter in self.wants.items():
+            if number in self.durable:
+                self.overlay.stand(number, filter)
             self.overlay.want(number, filter)
         self.settle()
         for pipe in world.pipes:
@@ -321,6 +348,8 @@ class Node:
             if knows and any(n in node.installed and f.matches(attributes) for n, f in node.wants.items()):
                 owed.append((node, node.lives))
         homes = overlay.destinations(frame)
+        named = overlay.publish(frame, homes, 0, 0, self.now) if homes else []
+        self.published(frame, [(home, position) for home, position, _ in named])
         allowed = frozenset((world.ids[home], world.lives[home]) for home in homes)
         missing = [node.name for node, life in owed if (node, life) not in allowed]
         if missing and not world.disturbed:
@@ -328,9 +357,10 @@ class Node:
         world.said[self.publisher, self.sequence] = Said(
             attributes, frame.block, self.now, self, self.lives, tuple(one for one in owed if one in allowed), allowed
         )
-        if homes:
-            overlay.publish(frame, homes, 0, 0, self.now)
         self.settle()
+
+    def published(self, frame: EventFrame, parties: list[tuple[int, int]]) -> None:
+        """An event of this broker's is on its way to these."""
 
 
 class _Face:
@@ -348,6 +378,7 @@ class _Face:
         self.waits = True
         self.taken = node.taken
         self.interest_changed = node.interest_changed
+        self.remember = node.remember
         self.outcome = node.outcome
         self.lost = node.lost
         self.ended = node.ended

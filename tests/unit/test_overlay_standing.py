@@ -1,0 +1,173 @@
+"""What durable subscriptions want, as other brokers know it: learned, kept, recalled, handed on to the next life."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plait_broker.overlay.flooding import Document, Key, key_of
+from plait_broker.overlay.overlay import Overlay
+from plait_broker.overlay.settings import OverlaySettings
+from plait_broker.overlay.standing import Theirs
+from plait_broker.overlay.wanted import Home
+from plait_core import Event
+from plait_core.filters import parse
+from plait_core.matching import new_index
+from plait_core.wire import Confirm, EventFrame, Publish, encode_block
+from plait_core.wire.overlay_frames import STANDING, Heard, Sheet, Standing, Want
+
+HOME, HEIR = 7, 8
+CHEAP = Standing(HOME, STANDING + 1, 1, "price < 10")
+SHEET = Sheet(HOME, 1, "home", (), (), log=5, born=1)
+
+
+def event(price: int) -> EventFrame:
+    return Publish(Confirm.NONE, encode_block(Event({"price": price}, b"", 1, 1, 0)))
+
+
+@pytest.fixture
+def theirs() -> Theirs:
+    found = Theirs(new_index)
+    found.learn(CHEAP)
+    return found
+
+
+def test_whoever_has_told_nothing_is_away(theirs: Theirs) -> None:
+    theirs.review({}, 3)
+    assert theirs.match(event(5)) == [HOME]
+    assert theirs.match(event(50)) == []
+
+
+@pytest.mark.parametrize(("since", "offers", "away"), [(1.0, 3, False), (1.0, 2, True), (float("inf"), 3, True)])
+def test_whoever_has_answered_to_our_present_offers_is_there(
+    theirs: Theirs, since: float, offers: int, away: bool
+) -> None:
+    theirs.review({HOME: Home(since=since, offers=offers)}, 3)
+    assert bool(theirs.match(event(5))) is away
+
+
+def test_what_is_taken_back_is_wanted_no_more(theirs: Theirs) -> None:
+    theirs.learn(Standing(HOME, CHEAP.number, 2, ""))
+    theirs.review({}, 0)
+    assert theirs.match(event(5)) == []
+    assert not theirs.away
+    assert not len(theirs)
+
+
+def test_a_next_life_is_wanted_of_until_it_has_spoken(theirs: Theirs) -> None:
+    theirs.succeed(HOME, HEIR)
+    assert not theirs.forget(HOME), "it is kept for the heir"
+    theirs.review({}, 0)
+    assert theirs.match(event(5)) == [HEIR]
+    assert theirs.told(HEIR) == [HOME]
+    theirs.review({}, 0)
+    assert theirs.match(event(5)) == []
+
+
+def test_what_cannot_be_read_is_said_to_be_so(theirs: Theirs) -> None:
+    assert not theirs.learn(Standing(HOME, STANDING + 2, 1, "price <"))
+
+
+class Kept:
+    """The host of an overlay, as far as it remembers; all else it lets pass."""
+
+    waits = False
+
+    def __init__(self, stores: bool = True) -> None:
+        self.stores = stores
+        self.memories: dict[Key, Document] = {}
+        self.sent: list[Any] = []
+
+    def remember(self, key: Key, document: Document | None) -> bool:
+        if document is None:
+            self.memories.pop(key, None)
+            return False
+        self.memories[key] = document
+        return self.stores
+
+    def send(self, link: int, frame: Any) -> None:
+        self.sent.append(frame)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+class Chance:
+    """Not drawn here."""
+
+    def getrandbits(self, bits: int) -> int:
+        return 1
+
+    def random(self) -> float:
+        return 0.5
+
+
+def overlay(host: Kept) -> Overlay:
+    return Overlay(1, OverlaySettings(), host, Chance(), 0.0)  # type: ignore[arg-type]
+
+
+def test_what_is_told_is_kept_with_the_sheet_that_it_is_believed_by() -> None:
+    host = Kept()
+    broker = overlay(host)
+    broker.link_up(1, 2, "b", 0.0)
+    for document in (SHEET, CHEAP):
+        broker.hear(2, document, 0.1)
+    assert set(host.memories) == {key_of(SHEET), key_of(CHEAP)}
+    broker.hear(2, Standing(HOME, CHEAP.number, 2, ""), 0.2)
+    assert host.memories == {}, "and nothing of a broker that wants nothing"
+
+
+def test_a_next_start_goes_by_what_was_kept() -> None:
+    broker = overlay(Kept())
+    broker.recall([CHEAP, SHEET], 0.0)
+    assert broker.destinations(event(5)) == [HOME]
+    assert broker.meets(parse("price < 3"))
+    assert HOME in broker.map
+
+
+def test_what_was_kept_without_its_sheet_is_of_no_use() -> None:
+    host = Kept()
+    host.memories[key_of(SHEET)] = SHEET
+    overlay(host).recall([SHEET], 0.0)
+    assert host.memories == {}
+
+
+def test_a_home_hears_that_it_is_known_once_that_is_stored() -> None:
+    host = Kept()
+    broker = overlay(host)
+    broker.link_up(1, 2, "b", 0.0, delay_us=1000)
+    broker.hear(2, Sheet(2, 1, "b", (1,), (1000,), log=5, born=1), 0.1)
+    broker.hear(2, Standing(2, STANDING + 1, 1, "price < 10"), 0.1)
+    broker.hear(2, Want((1,), 2, (1,), (0,), True, (1,), ("price < 10",), ()), 0.1)
+    assert len(host.memories) == 2
+    assert not [frame for frame in host.sent if isinstance(frame, Heard)]
+    broker.stored(list(host.memories))
+    assert [frame.version for frame in host.sent if isinstance(frame, Heard)] == [1]
+
+
+def test_a_broker_alone_says_nothing_and_all_once_there_are_others() -> None:
+    host = Kept()
+    broker = overlay(host)
+    broker.stand(1, parse("price < 10"))
+    broker.stand(2, parse("price < 5"))
+    broker.link_up(1, 2, "b", 0.0)
+    assert not [frame for frame in host.sent if isinstance(frame, Standing)]
+    broker.hear(2, Sheet(2, 1, "b", (), ()), 0.1)
+    said = [frame for frame in host.sent if isinstance(frame, Standing)]
+    assert [frame.filter for frame in said] == ["price < 10"], "which covers the other"
+    broker.unstand(1)
+    said = [frame for frame in host.sent if isinstance(frame, Standing)][1:]
+    assert [frame.filter for frame in said] == ["price < 5", ""], "what it covered alone comes first"
+
+
+def test_one_that_will_not_come_back_is_forgotten_when_that_is_said() -> None:
+    host = Kept()
+    broker = overlay(host)
+    broker.recall([SHEET, CHEAP], 0.0)
+    broker.tick(1.0)
+    assert broker.destinations(event(5)) == [HOME]
+    broker.given_up = frozenset({"home"})
+    broker.tick(2.0)
+    assert broker.destinations(event(5)) == []
+    assert host.memories == {}, "and does not come back at the next start"
