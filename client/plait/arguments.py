@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
@@ -9,9 +11,10 @@ from plait_core import EventInvalid
 from plait_core.events import I64_MAX
 from plait_core.limits import PAYLOAD_BYTES_MAX, PRIORITY_MAX
 from plait_core.wire import Confirm
-from plait_core.wire.session_frames import Start
+from plait_core.wire.session_frames import Late, Start
 
-from .errors import DeadlineMissed, NotAvailable, PayloadTooLarge
+from .errors import AddressInvalid, DeadlineMissed, NotAvailable, PayloadTooLarge
+from .settings import NEVER, Buffer, Outbox, Reconnect
 
 Seconds: TypeAlias = float | timedelta
 """A duration: seconds, or a timedelta."""
@@ -57,7 +60,7 @@ def microseconds(given: Seconds | None, what: str) -> int:
     if given is None:
         return 0
     seconds = given.total_seconds() if isinstance(given, timedelta) else given
-    if not 0 < seconds <= I64_MAX / 1_000_000:
+    if not _is_number(seconds) or not 0 < seconds <= I64_MAX / 1_000_000:
         raise EventInvalid(f"{what}={given!r}", hint="seconds above zero, or a timedelta")
     return max(1, round(seconds * 1_000_000))
 
@@ -86,3 +89,60 @@ def starting_point(start: str | int | datetime) -> tuple[Start, int]:
     if start in ("new", "all"):
         return Start(start), 0
     raise EventInvalid(f"start={start!r}", hint='"new", "all", a datetime or a position')
+
+
+def late_policy(late: str) -> Late:
+    """What becomes of events that miss their delay bound."""
+    if late not in ("drop", "flag"):
+        raise NotAvailable(f"late={late!r}", hint="drop or flag")
+    return Late(late)
+
+
+def checked_buffer(buffer: Buffer) -> Buffer:
+    """What a subscription holds."""
+    if not isinstance(buffer, Buffer):
+        raise NotAvailable(f"buffer={buffer!r}", hint="give a plait.Buffer")
+    return buffer
+
+
+def check_schema(schema: object) -> None:
+    """The types of what is advertised."""
+    types = schema.values() if isinstance(schema, Mapping) else [schema]
+    if schema is not None and not all(isinstance(kind, type) for kind in types):
+        raise NotAvailable(f"schema={schema!r}", hint="attribute names with their types, like {'price': float}")
+
+
+def check_connecting(url: object, name: object, auth: object, tls: object, **seconds: object) -> None:
+    """What `connect` takes as it is: of the right kind, or an error that says which."""
+    urls = list(url) if isinstance(url, Sequence) else [url]
+    if url is not None and not all(isinstance(one, str) for one in urls):
+        raise AddressInvalid(f"{url!r} is no URL", hint="a text, or a list of texts, like plait://127.0.0.1:4680")
+    if name is not None and not isinstance(name, str):
+        raise NotAvailable(f"name={name!r}", hint="give a text")
+    if auth is not None and not isinstance(auth, str) and not callable(auth):
+        raise NotAvailable(f"auth is a {type(auth).__name__}", hint="give a token, or a function that returns one")
+    if tls is not None and not isinstance(tls, ssl.SSLContext | bool):
+        raise NotAvailable(f"tls={tls!r}", hint="give an ssl.SSLContext, or True")
+    for what, given in seconds.items():
+        if not _is_number(given):
+            raise NotAvailable(f"{what}={given!r}", hint="give seconds")
+
+
+def reconnecting(given: Reconnect | bool | None) -> Reconnect:
+    """How to come back."""
+    if isinstance(given, Reconnect):
+        return given
+    if given is not None and not isinstance(given, bool):
+        raise NotAvailable(f"reconnect={given!r}", hint="give a plait.Reconnect, or False for never")
+    return NEVER if given is False else Reconnect()
+
+
+def outbox_of(given: Outbox | None) -> Outbox:
+    """What is held of publishes."""
+    if given is not None and not isinstance(given, Outbox):
+        raise NotAvailable(f"outbox={given!r}", hint="give a plait.Outbox")
+    return given if given is not None else Outbox()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

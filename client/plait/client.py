@@ -17,12 +17,25 @@ from typing import Any, Final, NamedTuple, TypeVar, overload
 from plait_core import Event as CoreEvent
 from plait_core import EventId, Randomness, id_text, new_id
 from plait_core.filters import as_filter
-from plait_core.wire.session_frames import Late
 
 from . import diagnosis, inbox, sealing
 from .addresses import DEFAULT_URL, parse_addresses
 from .advertisement import Advertisement
-from .arguments import Seconds, check_extras, checked_payload, confirmation, lifetime_us, microseconds, starting_point
+from .arguments import (
+    Seconds,
+    check_connecting,
+    check_extras,
+    check_schema,
+    checked_buffer,
+    checked_payload,
+    confirmation,
+    late_policy,
+    lifetime_us,
+    microseconds,
+    outbox_of,
+    reconnecting,
+    starting_point,
+)
 from .driver import Dial, Driver, logger, tcp_dial
 from .errors import ConnectionLost, FrameError, NotAvailable, Timeout
 from .event import Event
@@ -32,7 +45,6 @@ from .sealing import Seal, Unsealing
 from .session import NO_HEADERS, Session, SessionStats
 from .settings import (
     DEFAULT_BUFFER,
-    NEVER,
     AckMode,
     Buffer,
     ConfirmLevel,
@@ -148,6 +160,7 @@ class Client:
         """
         checked = as_filter(filter)
         checked.normal  # noqa: B018 - raises FilterTooComplex here rather than at the broker
+        check_schema(schema)
 
         async def open() -> Advertisement:
             driver = self._driver
@@ -216,8 +229,8 @@ class Client:
         terms = Terms(
             checked.text,
             microseconds(within, "within"),
-            Late(late),
-            buffer,
+            late_policy(late),
+            checked_buffer(buffer),
             durable or "",
             begin,
             begin_at,
@@ -264,6 +277,7 @@ class Client:
 
     async def rtt(self, timeout: float | None = None) -> float:
         """The measured round trip to the home broker, in seconds: a ping now, smoothed with those before."""
+        self._driver.check()
         async with self._in_time(timeout, "no answer to a ping"):
             return await self._driver.reach(self._session.ping(self._driver.now()))
 
@@ -388,6 +402,10 @@ class Client:
             await self._driver.close()
             lost.hint = diagnosis.hint(self._session.line.address, lost.message)
             raise
+        except FrameError as error:
+            await self._driver.close()
+            error.hint = diagnosis.NO_BROKER
+            raise
         except BaseException:
             await self._driver.close()
             raise
@@ -480,12 +498,6 @@ def _default_name(randomness: Randomness) -> str:
     return f"python-{id_text(new_id(randomness))[:8]}"
 
 
-def _reconnect(given: Reconnect | bool | None) -> Reconnect:
-    if isinstance(given, Reconnect):
-        return given
-    return NEVER if given is False else Reconnect()
-
-
 def connect(
     url: str | Sequence[str] | None = None,
     *,
@@ -506,14 +518,15 @@ def connect(
     `reconnect`: a Reconnect; False for never; by default for ever. `timeout`: for the first connection, and for the
     answer to each request. `outbox`: how much unsent and unconfirmed is held. `dial` and `randomness` are for tests.
     """
+    check_connecting(url, name, auth, tls, heartbeat=heartbeat, timeout=timeout)
     addresses = parse_addresses(url if url is not None else os.environ.get("PLAIT_URL") or DEFAULT_URL)
     random_source = randomness if randomness is not None else random.SystemRandom()
     settings = SessionSettings(
         name if name is not None else _default_name(random_source),
-        _reconnect(reconnect),
+        reconnecting(reconnect),
         heartbeat,
         timeout,
-        outbox if outbox is not None else Outbox(),
+        outbox_of(outbox),
     )
 
     def token() -> str | None:

@@ -95,6 +95,8 @@ class Event:
 
 
 def _check_headers(headers: Mapping[str, str], limits: EventLimits) -> dict[str, str]:
+    if not isinstance(headers, Mapping):
+        raise EventInvalid(f"headers of type {type(headers).__name__}", hint="headers are a mapping of names to texts")
     if len(headers) > limits.headers_max:
         raise EventInvalid(f"{len(headers)} headers, and {limits.headers_max} are allowed")
     for name, text in headers.items():

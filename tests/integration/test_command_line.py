@@ -219,7 +219,7 @@ def test_no_broker_is_a_clear_failure(shell: Shell, command: list[str]) -> None:
         ["pub", "x=1", "--file", "-"],
         ["pub", "x=1", "--priority", "10"], ["pub", "--file", "/no/such/file"], ["ls", "everything"],
         ["sub", "x > 0", "--url", "http://localhost"], ["up", "-n", "99"],
-        ["up", "-n", "20", "--topology", "mesh"], ["bench", "pub", "--own"],
+        ["up", "-n", "20", "--topology", "mesh"], ["up", "--topology", "tree"], ["bench", "pub", "--own"],
         ["no-such-command"],
     ],
 )  # fmt: skip
@@ -281,6 +281,28 @@ def test_up_with_several_is_an_overlay(shell: Shell) -> None:
     assert (event["path"][0], event["path"][2]) == ("local-1", "local-3")
     up.send_signal(signal.SIGINT)
     assert up.wait(LIMIT_S) == 130
+
+
+def test_up_takes_any_graph_from_a_file(shell: Shell, tmp_path: Path) -> None:
+    graph = tmp_path / "graph"
+    graph.write_text("north east  # a hill between\neast south\n")
+    up = shell.start(
+        "up",
+        "--topology",
+        str(graph),
+        "--listen",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        until="Plait is up at plait://",
+    )
+    assert up.stdout is not None
+    page = re.search(r"plait topo --http (\S+)", "".join(iter(up.stdout.readline, "Ctrl-C ends it.\n")))
+    assert page
+    drawn = wait_for(lambda: shell.run("topo", "--http", page[1]).stdout, lambda drawn: drawn.count("─") == 4)
+    assert {line.split()[0] for line in drawn.splitlines() if "─" not in line} == {"north", "east", "south"}
+    up.send_signal(signal.SIGTERM)
+    up.wait(LIMIT_S)
 
 
 def wait_for(look: Callable[[], str], right: Callable[[str], bool]) -> str:

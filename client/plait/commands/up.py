@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .failures import DONE, Failure, WrongUse
-from .topologies import MESH_MAX, TOPOLOGIES, edges
+from .failures import DONE, Failure
+from .topologies import SHAPES, Graph, graph
 
 if TYPE_CHECKING:
     from .local_broker import LocalBroker
@@ -22,7 +22,10 @@ BROKERS_MAX = 32
 
 @click.command(epilog="\b\nExample: plait up -n 5 --topology ring")
 @click.option("-n", "brokers", type=click.IntRange(1, BROKERS_MAX), default=1, show_default=True, help="How many.")
-@click.option("--topology", type=click.Choice(TOPOLOGIES), default="ring", show_default=True, help="Who is linked.")
+@click.option(
+    "--topology", metavar=SHAPES, default="ring", show_default=True,
+    help="Who is linked to whom. A file has a link a line, as two names; it says how many brokers there are.",
+)  # fmt: skip
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:4680", show_default=True, help="For clients.")
 @click.option("--http", metavar="HOST:PORT", default="127.0.0.1:4681", show_default=True, help="For people.")
 @click.option(
@@ -38,16 +41,15 @@ def up(brokers: int, topology: str, listen: str, http: str, data: Path | None, o
     The first one listens where you say, each other two ports above the one before if that is free. Ends with Ctrl-C,
     or when a broker ends.
     """
-    if topology == "mesh" and brokers > MESH_MAX:
-        raise WrongUse(f"a mesh of {brokers} brokers", hint=f"{MESH_MAX} at most; try --topology random")
+    overlay = graph(topology, brokers, "local", BROKERS_MAX)
     from .running import run
 
-    run(_up(brokers, topology, listen, http, data, open_it))
+    run(_up(overlay, listen, http, data, open_it))
 
 
-async def _up(count: int, topology: str, listen: str, http: str, data: Path | None, open_it: bool) -> None:
+async def _up(overlay: Graph, listen: str, http: str, data: Path | None, open_it: bool) -> None:
     async with AsyncExitStack() as stopped:
-        brokers = _brokers(count, topology, listen, http, data)
+        brokers = _brokers(overlay, listen, http, data)
         for broker in brokers:
             stopped.push_async_callback(broker.stop)
         await asyncio.gather(*(broker.start() for broker in brokers))
@@ -65,22 +67,23 @@ async def _up(count: int, topology: str, listen: str, http: str, data: Path | No
         raise Failure(f"a broker ended with exit code {code}")
 
 
-def _brokers(count: int, topology: str, listen: str, http: str, data: Path | None) -> list[LocalBroker]:
+def _brokers(overlay: Graph, listen: str, http: str, data: Path | None) -> list[LocalBroker]:
     from .local_broker import LocalBroker
 
+    count = len(overlay.names)
     if count == 1:
         return [LocalBroker("--name", "local", listen=listen, http=http, data=data)]
     places = [_free_place(listen, number) if number or listen.endswith(":0") else listen for number in range(count)]
     links: dict[int, list[str]] = {number: [] for number in range(count)}
-    for near, far in edges(topology, count):
+    for near, far in overlay.links:
         links[near] += ["--link", places[far]]
         links[far] += ["--link", places[near]]
     return [
         LocalBroker(
-            "--name", f"local-{number + 1}", "--log-level", "warning", *links[number],
-            listen=place, http=_beside(place) if number else http, data=data / f"local-{number + 1}" if data else None,
+            "--name", name, "--log-level", "warning", *links[number],
+            listen=place, http=_beside(place) if number else http, data=data / name if data else None,
         )
-        for number, place in enumerate(places)
+        for number, (name, place) in enumerate(zip(overlay.names, places, strict=True))
     ]  # fmt: skip
 
 

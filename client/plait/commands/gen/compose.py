@@ -6,15 +6,13 @@ network is in that one as well, so no network is needed by all.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
 
-from ..failures import Failure, WrongUse
-from ..topologies import MESH_MAX, TOPOLOGIES, edges
+from ..topologies import SHAPES, graph
 from .beside_compose import beside_compose
 from .compose_parts import BROKER, HEADER, RELAY, RELAYED, REST
 from .writing import write_files
@@ -24,8 +22,6 @@ NETWORKS_MAX: Final = 8
 PORT: Final = 4680
 PORT_STEP: Final = 10
 """Between brokers, on the machine they are published on: each has two, and room for TLS."""
-
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}\Z")
 
 
 class Overlay(NamedTuple):
@@ -51,7 +47,7 @@ class Overlay(NamedTuple):
 @click.command(epilog="\b\nExample: plait gen compose --brokers 7 --topology ring --networks 3 --output deployment")
 @click.option("--brokers", type=click.IntRange(1, BROKERS_MAX), default=5, show_default=True, help="How many.")
 @click.option(
-    "--topology", metavar=f"{'|'.join(TOPOLOGIES)}|FILE", default="braid", show_default=True,
+    "--topology", metavar=SHAPES, default="braid", show_default=True,
     help="Who is linked to whom. A file has a link a line, as two names; it says how many brokers there are.",
 )  # fmt: skip
 @click.option("--networks", type=click.IntRange(1, NETWORKS_MAX), default=2, show_default=True, help="How many.")
@@ -117,34 +113,8 @@ def _relayed(overlay: Overlay) -> str:
 
 
 def _overlay(brokers: int, topology: str, networks: int) -> Overlay:
-    if topology in TOPOLOGIES:
-        if topology == "mesh" and brokers > MESH_MAX:
-            raise WrongUse(f"a mesh of {brokers} brokers", hint=f"{MESH_MAX} at most; try --topology random")
-        names = [f"broker-{number + 1}" for number in range(brokers)]
-        found = Overlay(names, edges(topology, brokers), min(networks, brokers))
-    else:
-        found = _read(Path(topology), networks)
-    return found
-
-
-def _read(path: Path, networks: int) -> Overlay:
-    try:
-        lines = [line.split("#")[0].split() for line in path.read_text().splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        known = ", ".join(TOPOLOGIES)
-        raise Failure(f"--topology {path} is no topology and cannot be read: {error}", hint=f"known: {known}") from None
-    pairs = [words for words in lines if words]
-    names = list(dict.fromkeys(name for words in pairs for name in words))
-    for words in pairs:
-        if len(words) != 2 or words[0] == words[1] or not all(map(_NAME.match, words)):
-            raise WrongUse(
-                f"{path}: {' '.join(words)[:80]!r} is no link", hint="two names a line, of small letters, digits and -"
-            )
-    if not 1 <= len(names) <= BROKERS_MAX:
-        raise WrongUse(f"{path} names {len(names)} brokers", hint=f"1 to {BROKERS_MAX}")
-    at = {name: number for number, name in enumerate(names)}
-    links = {(min(at[near], at[far]), max(at[near], at[far])) for near, far in pairs}
-    return Overlay(names, sorted(links), min(networks, len(names)))
+    names, links = graph(topology, brokers, "broker", BROKERS_MAX)
+    return Overlay(names, links, min(networks, len(names)))
 
 
 def _network(number: int) -> str:

@@ -1,0 +1,80 @@
+"""What a stranger passes by mistake: an error of plait's that says what would be right, before anything is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import plait
+from plait import testing
+
+AT = "plait://127.0.0.1:4680"
+
+
+@pytest.mark.parametrize(
+    ("wrongly", "right"),
+    [
+        ({"name": 5}, "text"),
+        ({"auth": 5}, "token"),
+        ({"tls": 5}, "SSLContext"),
+        ({"heartbeat": "2s"}, "seconds"),
+        ({"timeout": True}, "seconds"),
+        ({"reconnect": 5}, "plait.Reconnect"),
+        ({"outbox": 5}, "plait.Outbox"),
+    ],
+)
+def test_connect_says_what_it_takes(wrongly: dict[str, Any], right: str) -> None:
+    with pytest.raises(plait.NotAvailable) as said:
+        plait.connect(AT, **wrongly)
+    assert next(iter(wrongly)) in said.value.message
+    assert right in said.value.hint
+
+
+@pytest.mark.parametrize("url", [5, [AT, 5], b"plait://h"])
+def test_what_is_no_url_is_said(url: Any) -> None:
+    with pytest.raises(plait.Error, match="no URL"):
+        plait.connect(url)
+
+
+def test_subscribing_and_publishing_say_what_they_take() -> None:
+    async def story() -> None:
+        async with testing.Network() as network:
+            await say(await network.connect())
+
+    async def say(client: Any) -> None:
+        for wrongly in ({"late": "never"}, {"buffer": 5}):
+            with pytest.raises(plait.NotAvailable, match=next(iter(wrongly))):
+                client.subscribe("true", **wrongly)
+        for duration in ("50ms", True, float("nan")):
+            with pytest.raises(plait.EventInvalid, match="seconds above zero"):
+                client.subscribe("true", within=duration)
+            with pytest.raises(plait.EventInvalid, match="seconds above zero"):
+                await client.publish({}, ttl=duration)
+        with pytest.raises(plait.EventInvalid, match="mapping"):
+            await client.publish({}, headers=5)
+        for schema in (5, {"price": "float"}):
+            with pytest.raises(plait.NotAvailable, match="types"):
+                client.advertise("true", schema=schema)
+        assert client.stats.published == 0
+        await client.close()
+        with pytest.raises(plait.Closed):
+            await client.rtt()
+
+    testing.run(story())
+
+
+async def test_something_else_that_answers_is_no_broker() -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(plait.FrameError) as said:
+        await plait.connect(f"plait://127.0.0.1:{port}", reconnect=False)
+    assert "no Plait broker" in said.value.hint
+    server.close()
+    await server.wait_closed()
