@@ -26,6 +26,7 @@ from .compact_command import compact
 from .inventory import Inventory, take_inventory
 from .lake import Lake
 from .live_command import live, prepare
+from .remote import brought_here, cache_option
 from .report import report
 from .showing import show
 from .table import WINDOW_US
@@ -60,7 +61,7 @@ def analyze() -> None:
 
 
 @analyze.command("batch", short_help="All that is recorded, at once.")
-@click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Keep the tables here; without it nowhere.")
 @click.option("--window", "window_s", type=click.IntRange(1, 86_400), default=WINDOW_US // 1_000_000, show_default=True,
@@ -68,18 +69,21 @@ def analyze() -> None:
 @click.option("--from", "since", type=_WHEN, help="Only records from then on, UTC.")
 @click.option("--to", "until", type=_WHEN, help="Only records before then; what is under way then is missing.")
 @click.option("--master", metavar="URL", help="Spark's: local[2,4] unless told otherwise, spark://..., k8s://...")
+@cache_option
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
 def batch(
-    directories: tuple[Path, ...], engine: str, out: Path | None, window_s: int, since: datetime | None,
-    until: datetime | None, master: str | None, as_json: bool,
+    sources: tuple[str, ...], engine: str, out: Path | None, window_s: int, since: datetime | None,
+    until: datetime | None, master: str | None, cache: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Analyse what brokers have recorded by --telemetry DIR. Brokers may go on writing meanwhile.
 
-    Give the directory of one broker, or one with those of many anywhere below.
+    A source is the directory of one broker, or one with those of many anywhere below; or the HTTP side of a broker on
+    another machine, as http://HOST:4681 or http://TOKEN@HOST:4681.
     """
     if master is not None and engine != "spark":
         raise click.UsageError("--master is for --engine spark")
     began, window_us = monotonic(), window_s * 1_000_000
+    directories, _ = brought_here(sources, cache)
     inventory = take_inventory(directories)
     _tell_findings(inventory)
     if since is not None or until is not None:

@@ -13,6 +13,7 @@ import click
 
 from plait_core import PlaitError
 
+from .remote import brought_here, cache_option, following
 from .telling import fail, progress, spark_missing
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("live", short_help="Follow brokers while they run.")
-@click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The tables, and where it is."
 )
@@ -33,18 +34,25 @@ if TYPE_CHECKING:
 @click.option("--records-max", type=click.IntRange(1), default=2_000_000, show_default=True, metavar="N",
               help="Of one batch, while there is a backlog.")  # fmt: skip
 @click.option("--master", metavar="URL", help="Spark's: local[2,4] unless told otherwise, spark://..., k8s://...")
+@cache_option
+@click.option("--reader", default="live", show_default=True, metavar="NAME",
+              help="Under which brokers elsewhere keep how far this one is.")  # fmt: skip
 @click.option("--once", is_flag=True, help="Up to what there is now; windows that are still open stay so.")
 def live(
-    directories: tuple[Path, ...], out: Path, every_s: float, window_s: int, late_s: int, records_max: int,
-    master: str | None, once: bool,
+    sources: tuple[str, ...], out: Path, every_s: float, window_s: int, late_s: int, records_max: int,
+    master: str | None, cache: Path, reader: str, once: bool,
 ) -> None:  # fmt: skip
     """Follow what brokers record by --telemetry DIR, with Spark, until Ctrl-C.
+
+    A source is a directory with what brokers record anywhere below, or the HTTP side of a broker on another machine, as
+    http://HOST:4681 or http://TOKEN@HOST:4681.
 
     Each window of time becomes rows of the tables once it is over and --late seconds have passed. Where it is lies in
     OUT as well: killed and started again, it goes on where it was, and no record counts twice or not at all. --window,
     --late and the directories are to stay the same then.
     """
-    with _spark(master) as spark:
+    directories, copies = brought_here(sources, cache, reader)
+    with following(copies, every_s, progress), _spark(master) as spark:
         from .live import LiveSettings, run
 
         settings = LiveSettings(

@@ -32,6 +32,12 @@ class Rules:
         """Whether some event that `filter` matches might pass: no is certain, yes is not."""
         return any(f.intersects(filter) for f in self.allow) and not any(f.covers(filter) for f in self.deny)
 
+    def split(self) -> tuple[Rules, Rules]:
+        """What these rules say of clients' events, and of the system's own (`$kind`): those are allowed to nobody whom
+        no rule that names them allows them to. What is denied is denied of both."""
+        own = tuple(f for f in self.allow if f.system)
+        return Rules(tuple(f for f in self.allow if not f.system), self.deny), Rules(own, self.deny)
+
     @property
     def open(self) -> bool:
         """Whether everything passes, so that nobody needs to ask."""
@@ -49,6 +55,8 @@ class Principal:
     name: str
     publish: Rules = ALL
     subscribe: Rules = ALL
+    system: Rules = NONE
+    """What it may hear of the system's own events: what the brokers record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,7 @@ class OpenGate:
     """Everyone may do everything, each under one shared principal: for loopback and for tests."""
 
     def admit(self, hello: Hello, caller: Caller) -> Principal | None:
-        return Principal("anyone")
+        return Principal("anyone", system=ALL)
 
 
 @dataclass(frozen=True)

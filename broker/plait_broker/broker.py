@@ -43,6 +43,8 @@ from .requests import Requests
 from .sessions import Session, Sessions
 from .settings import BrokerSettings
 from .subscriptions import Subscription
+from .telemetry.ring import RING_RECORDS
+from .telemetry.system import SystemStream
 from .telemetry.telemetry import Telemetry, TelemetrySettings
 from .watch import Watch
 
@@ -113,6 +115,8 @@ class Broker:
             settings, randomness, self._links, self.sessions, self._departures, self.interest, self.joining, now
         )
         self._handshakes = self._opened(gate)
+        self.system = SystemStream(self, self._deliveries)
+        self._publishing.system_arrived = self.system.arrived
         self.interest.joining = self.joining
         self._publishing.join(self.joining)
         recover(recovered, self.interest, self.durables, self._publishing, self.joining, now)
@@ -160,14 +164,25 @@ class Broker:
             self._go_on,
         )
 
-    def observe(self, settings: TelemetrySettings) -> Telemetry:
-        """Record what happens from now on; whoever asks for it writes the records somewhere."""
-        telemetry = Telemetry(settings, self._publishing.wall_us(0.0))
-        self.telemetry = self.interest.telemetry = self.joining.telemetry = telemetry
-        self._publishing.telemetry = self._deliveries.telemetry = self.explaining.telemetry = telemetry
+    def observe(self, settings: TelemetrySettings, records: int = RING_RECORDS) -> Telemetry:
+        """Record what happens from now on; whoever asks for it takes the records before there are so many."""
+        telemetry = Telemetry(settings, self.wall_us(0.0), records)
+        self._tell_recorder(telemetry)
         for party in self.interest.parties:
             telemetry.subscribed(party)
         return telemetry
+
+    def unobserve(self) -> None:
+        """Record nothing any more."""
+        self._tell_recorder(None)
+
+    def _tell_recorder(self, telemetry: Telemetry | None) -> None:
+        self.telemetry = self.interest.telemetry = self.joining.telemetry = telemetry
+        self._publishing.telemetry = self._deliveries.telemetry = self.explaining.telemetry = telemetry
+
+    def wall_us(self, now: float) -> int:
+        """The broker's calendar."""
+        return self._publishing.wall_us(now)
 
     def serves_http(self, address: str) -> None:
         """Clients are told from now on where the broker's HTTP side is: `http://HOST:PORT`."""
@@ -298,6 +313,7 @@ class Broker:
         if now >= self.neighbourhood.next_deadline():
             self.neighbourhood.tick(now)
         self.explaining.tick(now)
+        self.system.tick(now)
         if now >= self._watch.due_at:
             self._watch.sweep(now)
 
@@ -306,7 +322,14 @@ class Broker:
         if self._more:
             return self._now
         due = min(self._watch.due_at, self.joining.next_deadline(self._now), self.neighbourhood.next_deadline())
-        for part in (self._deliveries, self.confirmations, self.durables, self.explaining, self._publishing.tags):
+        for part in (
+            self._deliveries,
+            self.confirmations,
+            self.durables,
+            self.explaining,
+            self._publishing.tags,
+            self.system,
+        ):
             deadline = part.next_deadline()
             if deadline is not None and deadline < due:
                 due = deadline
@@ -321,6 +344,8 @@ class Broker:
             self._publish_tested(self._now)
         if self.joining.early:
             self._handshakes.admit_early(self._now)
+        if self.system.wanted is not self.system.live:
+            self.system.turn(self._now)
         if self.confirmations.settled:
             self._receipts.send()
         self._deliveries.count()

@@ -113,6 +113,14 @@ class Deliveries:
             for start in range(0, len(deliveries), _NAMED_MAX):
                 self._write(session.link, session, frame, delay_us, deliveries[start : start + _NAMED_MAX])
 
+    def deliver_quietly(self, subscriptions: list[Subscription], frame: EventFrame, delay_us: int, now: float) -> None:
+        """The same of what the broker says itself, which is not recorded: else each record would make others."""
+        telemetry, self.telemetry = self.telemetry, None
+        try:
+            self.deliver(subscriptions, None, frame, delay_us, now)
+        finally:
+            self.telemetry = telemetry
+
     def pump(self, session: Session, now: float) -> None:
         """Write what is queued, while the connection takes it: subscriptions in turn, each in its own order."""
         link = session.link
@@ -215,7 +223,7 @@ class Deliveries:
         if frame.lifetime_us and delay_us > frame.lifetime_us:
             self.drop(subscription, entry, DropReason.EXPIRED, now)
             return
-        if not _may_hear(subscription.session, frame):
+        if not _may_hear(subscription, frame):
             self.drop(subscription, entry, DropReason.FORBIDDEN, now)
             return
         late = self._timed(subscription, delay_us)
@@ -226,6 +234,8 @@ class Deliveries:
         subscription.delivered += 1
         delivery = (subscription.id, late | _asks(entry.token), entry.token)
         self._write(link, subscription.session, frame, delay_us, (delivery,))
+        if subscription.filter.system:
+            return
         telemetry = self.telemetry
         if telemetry is not None:
             telemetry.delivered(subscription.number, subscription.within_us, frame, delay_us, late, now)
@@ -276,8 +286,11 @@ _NAMED_MAX: Final = 1024
 """Subscriptions that one deliver frame names: half of what a route holds."""
 
 
-def _may_hear(session: Session, frame: EventFrame) -> bool:
+def _may_hear(subscription: Subscription, frame: EventFrame) -> bool:
     """Asked again of what was queued: the client may have come back with other permissions."""
+    session = subscription.session
+    if subscription.filter.system:
+        return session.principal.system.permit(frame.attributes())
     return session.subscribe_open or session.principal.subscribe.permit(frame.attributes())
 
 

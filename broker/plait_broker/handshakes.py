@@ -161,6 +161,9 @@ class Handshakes:
         """Whether a new session may open; an old one of the same client that lost its connection gives way."""
         departures, others = self._departures, self._sessions
         other = others.of_publisher(hello.publisher)
+        if hello.publisher == self._me:  # which is how others know what a broker says itself
+            departures.refuse(link, Code.TAKEN, "that publisher id is the broker's own")
+            return False
         if other is not None and other.link is None and other.principal.name == principal.name:
             departures.end(other, now)
         elif other is not None:

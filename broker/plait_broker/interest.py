@@ -11,6 +11,7 @@ from typing import TypeVar
 from plait_core.filters import Filter
 from plait_core.limits import DEPOSITS_BYTES_MAX
 from plait_core.matching import Index
+from plait_core.values import Attributes
 from plait_core.wire import EventFrame
 from plait_core.wire.session_frames import Matching
 
@@ -30,6 +31,10 @@ class Interest:
 
     def __init__(self, new_index: Callable[[], Index]) -> None:
         self._index = new_index()
+        self.system = new_index()
+        """Of the parties, those that want what brokers record, and nothing that clients publish."""
+        self.system_revision = 0
+        """How often these have changed."""
         self._parties: dict[int, Subscription | Durable] = {}
         self.deposits: dict[int, bytes] = {}
         """By number, the routing keys that a subscription has deposited."""
@@ -77,6 +82,11 @@ class Interest:
             self.joining.want(party.number, party.filter, deposit, durable=durable)
 
     def _file(self, party: Subscription | Durable) -> None:
+        if party.filter.system:
+            self.system_revision += 1
+            self.system.add(party.number, party.filter)
+            self._parties[party.number] = party
+            return
         self._index.add(party.number, party.filter)
         if party.routing and self._deposits_bytes + len(party.routing) <= DEPOSITS_BYTES_MAX:
             self.deposits[party.number] = party.routing
@@ -98,6 +108,11 @@ class Interest:
             self.joining.unwant(party.number)
 
     def _unfile(self, party: Subscription | Durable) -> None:
+        if party.filter.system:
+            self.system_revision += 1
+            self.system.remove(party.number)
+            del self._parties[party.number]
+            return
         self._index.remove(party.number)
         self._deposits_bytes -= len(self.deposits.pop(party.number, b""))
         del self._parties[party.number]
@@ -138,6 +153,11 @@ class Interest:
                 assert isinstance(party, Durable)
                 durables.append(party)
         return subscriptions, durables
+
+    def match_system(self, attributes: Attributes) -> list[Subscription]:
+        """Whom an event of the system's is for; none of them is durable."""
+        found = [self._parties[number] for number in self.system.match(attributes)]
+        return [party for party in found if isinstance(party, Subscription)]
 
     def meeting(self, filter: Filter) -> list[Filter]:
         """The filters of all subscriptions that some event of a filter may be for."""

@@ -312,7 +312,7 @@ class Joining:
             held.bytes -= len(frame.block)
             waited_us = round((now - since) * 1_000_000)
             link.forward(frame, tid, delay_us + waited_us, flags, path, destinations)
-            if self.telemetry is not None:
+            if self.telemetry is not None and frame.publisher != tid:  # what brokers say is not recorded
                 self._record(link, frame, delay_us + waited_us, path, destinations)
             if flags & MARKED:
                 self._sent(link, frame, delay_us + waited_us, path, destinations, waited_us)
@@ -366,7 +366,7 @@ class Joining:
         if type(frame) is Forward:
             self._counters.forwarded += 1
         if link not in self._held and known.forward(frame, tid, delay_us, flags, path, destinations):
-            if self.telemetry is not None:
+            if self.telemetry is not None and frame.publisher != tid:  # what brokers say is not recorded
                 self._record(known, frame, delay_us, path, destinations)
             if flags & MARKED:
                 self._sent(known, frame, delay_us, path, destinations, 0)

@@ -6,13 +6,16 @@ Of a single broker, the destinations are its own subscriptions, and disseminatio
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from plait_core.duplicates import NEW, DuplicateWindow, Sighting
 from plait_core.events import EventId
 from plait_core.filters import Filter
 from plait_core.limits import CLOSE_TEXT_MAX
+from plait_core.values import is_reserved
 from plait_core.wire import Confirm, EventFrame, Publish
+from plait_core.wire.event_block import BLOCK_BYTES
 from plait_core.wire.explaining_frames import MARKED
 from plait_core.wire.overlay_frames import CONFIRM, LOGGED
 from plait_core.wire.session_frames import DURABLE, LATE, REPLAYED, Code, Late
@@ -53,6 +56,10 @@ class Refused(Exception):
         return Refused(self.reason, self.code, self.message, self.hint, retryable=self.retryable)
 
 
+def _nowhere(arrival: Arrival, now: float) -> None:
+    raise NotImplementedError("the broker says where")
+
+
 class HeldPublish(NamedTuple):
     """An event of a client here that waits for its tags to be tested, and since when."""
 
@@ -79,6 +86,8 @@ class Publishing:
         self.settings = settings
         self.log_filter: Filter | None = None
         self.telemetry: Telemetry | None = None
+        self.system_arrived: Callable[[Arrival, float], None] = _nowhere
+        """Takes what another broker says itself."""
         self.duplicates = DuplicateWindow(settings.duplicate_window, settings.publishers_max)
         self._counters = counters
         self._interest = interest
@@ -187,6 +196,9 @@ class Publishing:
         if self._recovered and frame.sequence < self._recovered.get(frame.publisher, 0):
             message = "a later event of yours was logged before the broker restarted, and order is kept"
             raise Refused(DropReason.STALE, Code.STALE, message, retryable=True)
+        if frame.block.find(b"$", BLOCK_BYTES) >= 0 and any(map(is_reserved, frame.attributes())):
+            message = "names that begin with $ are for what brokers say"
+            raise Refused(DropReason.NOT_ALLOWED, Code.NOT_ALLOWED, message, "choose another name")
         if not session.publish_open and not session.principal.publish.permit(frame.attributes()):
             raise Refused(DropReason.NOT_ALLOWED, Code.NOT_ALLOWED, "this client may not publish that")
         if frame.lifetime_us and session.link_delay_us > frame.lifetime_us:
@@ -248,6 +260,9 @@ class Publishing:
 
     def arrive(self, arrival: Arrival, now: float) -> None:
         """One event from another broker's publisher, for whoever it matches here."""
+        if arrival.frame.publisher == arrival.root:
+            self.system_arrived(arrival, now)
+            return
         tags = self.tags
         if self._deposits_here or tags.waits:
             line = ("broker", arrival.root)

@@ -26,7 +26,7 @@ from plait_core.wire.session_frames import (
     Unsubscribe,
 )
 
-from .access import Rules
+from .access import Principal, Rules
 from .confirmations import Confirmations
 from .counters import Counters
 from .delivery import Deliveries
@@ -111,7 +111,7 @@ class Requests:
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
     def _subscribe(self, session: Session, terms: Subscribe, now: float) -> bool:
-        filter = _usable(terms.filter, session.principal.subscribe)
+        filter = _subscribable(terms, session.principal)
         known = session.subscriptions.get(terms.subscription)
         if known is not None:
             return self._change(session, known, terms, filter, now)
@@ -312,7 +312,10 @@ class Requests:
     # --- advertisements -----------------------------------------------------------------------------------------------
 
     def _advertise(self, session: Session, frame: Advertise, now: float) -> bool:
-        filter = _usable(frame.filter, session.principal.publish)
+        filter = _usable(frame.filter)
+        if filter.system:
+            raise RequestFailed(Code.NOT_ALLOWED, "what begins with $ is said by brokers alone", "choose other names")
+        _permitted(filter, session.principal.publish)
         known = session.advertisements.get(frame.advertisement)
         if known is None and len(session.advertisements) >= self.settings.session_advertisements_max:
             raise RequestFailed(Code.LIMIT, f"{len(session.advertisements)} advertisements are open in this session")
@@ -338,13 +341,30 @@ def _is_open(subscription: Subscription) -> bool:
     return subscription.session.subscriptions.get(subscription.id) is subscription
 
 
-def _usable(text: str, rules: Rules) -> Filter:
-    """The filter, when it can be used and the rules leave something of it."""
+def _subscribable(terms: Subscribe, principal: Principal) -> Filter:
+    """The filter of a subscription; one to what brokers record needs a rule that allows that."""
+    filter = _usable(terms.filter)
+    if not filter.system:
+        _permitted(filter, principal.subscribe)
+        return filter
+    hint = 'it names $ attributes, which are what brokers record: a rule has to allow that, like "has($kind)"'
+    _permitted(filter, principal.system, hint)
+    if terms.durable:
+        raise RequestFailed(Code.NOT_ALLOWED, "what brokers record is in no log: it cannot be durable")
+    return filter
+
+
+def _permitted(filter: Filter, rules: Rules, hint: str = "") -> None:
+    """RequestFailed when the rules leave nothing of a filter."""
+    if not rules.may_permit(filter):
+        raise RequestFailed(Code.NOT_ALLOWED, "none of that is permitted to this client", hint)
+
+
+def _usable(text: str) -> Filter:
+    """The filter, when it can be used."""
     try:
         filter = parse(text)
         filter.normal  # noqa: B018 - raises what indexing would
     except FilterError as error:
         raise RequestFailed(Code.FILTER, str(error), error.hint) from None
-    if not rules.may_permit(filter):
-        raise RequestFailed(Code.NOT_ALLOWED, "none of that is permitted to this client")
     return filter

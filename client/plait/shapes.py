@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 
 from plait_core import Attributes, EventInvalid
 from plait_core.limits import ATTRIBUTES_MAX, VALUE_BYTES_MAX
-from plait_core.values import check_attributes
+from plait_core.values import check_attributes, is_reserved
 
 from .errors import NotAvailable
 from .event import Event
@@ -42,6 +42,9 @@ def plain_attributes(given: Mapping[str, object]) -> Attributes:
         else:
             return given
     attributes = check_attributes(given)
+    reserved = next(filter(is_reserved, attributes), None)
+    if reserved is not None:
+        raise EventInvalid(f"{reserved}: names that begin with $ are for what brokers say", hint="choose another name")
     if len(_checked_names) + len(attributes) > _NAMES_KEPT:
         _checked_names.clear()
     _checked_names.update(attributes)

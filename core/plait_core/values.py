@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from .errors import EventInvalid
 from .limits import EVENT_LIMITS, EventLimits
+from .sealed import SEALED
 
 Scalar: TypeAlias = int | float | str | bool | None
 Value: TypeAlias = Scalar | list[Scalar]
@@ -44,6 +45,11 @@ def kind_of(value: object) -> Kind | None:
 def is_name(name: str, limits: EventLimits = EVENT_LIMITS) -> bool:
     """Whether `name` is an attribute name: identifiers joined by dots; a leading `$` marks Plait's own."""
     return len(name) <= limits.name_bytes_max and _NAME.match(name) is not None
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name is for what the system itself says: `$...`, but for the mark of sealed events."""
+    return name.startswith("$") and name != SEALED
 
 
 def is_text(text: str) -> bool:

@@ -146,4 +146,4 @@ def test_a_session_that_is_taken_up_again_has_the_permissions_of_now() -> None:
 
 
 def test_open_gate_is_one_shared_principal() -> None:
-    assert OpenGate().admit(hello(), Caller()) == Principal("anyone")
+    assert OpenGate().admit(hello(), Caller()) == Principal("anyone", system=ALL)

@@ -78,7 +78,7 @@ class Explaining:
     def dropped(self, subscription: Subscription, entry: Queued, reason: str, now: float) -> None:
         """One delivery will not be."""
         self.memory.drop(entry.frame, reason, now, subscription=subscription.number)
-        if self.telemetry is not None:
+        if self.telemetry is not None and not subscription.filter.system:
             self.telemetry.dropped_delivery(subscription, entry, reason, now)
         if self.tracing.live:
             waited_us = max(0, round((now - entry.arrived) * 1_000_000))
@@ -111,10 +111,12 @@ class Explaining:
     ) -> None:
         """A copy of an event ends here, on its way to these brokers."""
         brokers = [home if isinstance(home, int) else home.broker for home in homes]
+        own = frame.publisher == (frame.tid if isinstance(frame, Forward) else self._broker.id)
+        telemetry = None if own else self.telemetry  # what brokers say themselves is not recorded
         for home in brokers:
             self.memory.drop(frame, reason, now, broker=home)
-            if self.telemetry is not None:
-                self.telemetry.dropped(frame, reason, delay_us, now, subject=home, flags=TO_BROKER)
+            if telemetry is not None:
+                telemetry.dropped(frame, reason, delay_us, now, subject=home, flags=TO_BROKER)
         if isinstance(frame, Forward) and frame.flags & MARKED and frame.path:
             self.tracing.follow(frame, frame.path[0], now)
         if self.tracing.live:

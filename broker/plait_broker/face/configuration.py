@@ -390,7 +390,7 @@ def _keyring(token: str | None, sections: list[Section]) -> Keyring:
     by_certificate: dict[str, Principal] = {}
     names: set[str] = set()
     if token is not None:
-        by_token[digest(token)] = Principal("token")
+        by_token[digest(token)] = Principal("token", system=ALL)
         names.add("token")
     if len(sections) > PRINCIPALS_MAX:
         raise sections[PRINCIPALS_MAX].error(
@@ -426,7 +426,8 @@ def _principal(section: Section) -> Principal:
         raise section.error(
             missing, "is missing, and the other is there", hint='allow = ["true"] is everything, allow = [] nothing'
         )
-    return Principal(name, publish, subscribe)
+    ordinary, system = subscribe.split()
+    return Principal(name, publish, ALL if ordinary == ALL else ordinary, system)
 
 
 def _rules(section: Section, key: str) -> Rules | None:

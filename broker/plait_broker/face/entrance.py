@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from plait_core.wire import VERSION_MAX, VERSION_MIN, Hello, Role
 
-from ..access import Caller, Gate, Keyring, OpenGate, Principal, digest
+from ..access import ALL, Caller, Gate, Keyring, OpenGate, Principal, digest
 from .configuration import Configuration
 
 
@@ -71,7 +71,7 @@ def entrance(configuration: Configuration, drawn: str | None) -> Entrance:
     assert drawn, "a broker that others can reach is never open by accident"
     if access.open:
         return Entrance(OpenGate(), http_open, (*digests, digest(drawn)), guarded=False)
-    return Entrance(Keyring({digest(drawn): Principal("token")}), http_open, digests)
+    return Entrance(Keyring({digest(drawn): Principal("token", system=ALL)}), http_open, digests)
 
 
 def _as_hello(token: str) -> Hello:

@@ -240,7 +240,7 @@ class BrokerServer:
         feed = Feed(self._sample)
         panorama = Panorama(lambda: self.broker, self.ask, _version())
         overview = Feed(panorama.sample, linger_s=OVERVIEW_LINGER_S)
-        pages = Pages(self, registry, feed, overview, self.configuration.tables)
+        pages = Pages(self, registry, feed, overview, self.configuration.tables, lambda: self._telemetry)
         server = HttpServer(application(pages, self._may_read, loopback=endpoint.loopback))
         context = self._http_context(self.configuration)
         listener = Listener(

@@ -23,6 +23,8 @@ class Exports:
         """By filter that is not exported, one that covers it; kept, since what covers what is not always decided."""
         self._over: dict[int, dict[int, None]] = {}
         self.exported = new_index()
+        self.system: dict[int, None] = {}
+        """Those about what brokers record of themselves: every broker is told of them, and nothing covers them."""
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -43,6 +45,9 @@ class Exports:
     def add(self, number: int, filter: Filter, deposit: bytes = b"") -> tuple[list[int], list[int]]:
         """One more filter; which are exported now, and which no more."""
         self._filters[number] = filter
+        if filter.system:
+            self.system[number] = None
+            return [number], []
         if deposit:
             self._deposits[number] = deposit
         added: list[int] = []
@@ -53,6 +58,9 @@ class Exports:
     def remove(self, number: int) -> tuple[list[int], list[int]]:
         """One less; which are exported now, and which no more."""
         del self._filters[number]
+        if number in self.system:
+            del self.system[number]
+            return [], [number]
         self._deposits.pop(number, None)
         covered = self._over.pop(number, {})
         if number in self._under:

@@ -13,6 +13,7 @@ from itertools import repeat
 from plait_core.filters import Filter, parse
 from plait_core.limits import DEPOSITS_BYTES_MAX
 from plait_core.matching import Index
+from plait_core.values import Attributes
 from plait_core.wire import EventFrame
 from plait_core.wire.overlay_frames import Want
 
@@ -41,6 +42,10 @@ class Wanted:
     def __init__(self, new_index: Callable[[], Index]) -> None:
         self._homes: dict[int, Home] = {}
         self._index = new_index()
+        self.system = new_index()
+        """What is wanted of our own records, apart from what is wanted of our clients' events."""
+        self.system_revision = 0
+        """How often that has changed."""
         self._home_of: dict[int, int] = {}
         self._handles = 0
         self.deposits: dict[int, bytes] = {}
@@ -115,6 +120,10 @@ class Wanted:
             return [home_of[found[0]]]
         return list(dict.fromkeys([home_of[handle] for handle in found]))
 
+    def match_system(self, attributes: Attributes) -> list[int]:
+        """The brokers that want to hear of a record of ours."""
+        return list(dict.fromkeys([self._home_of[handle] for handle in self.system.match(attributes)]))
+
     def succeed(self, before: int, source: int) -> None:
         """A broker has started anew: until it says what it wants now, it wants what it did before, since its durable
         subscriptions are still there."""
@@ -145,7 +154,8 @@ class Wanted:
         """Deposits beyond what may be held are as none: more is sent than is wanted, and nothing less."""
         self._drop(home, number)
         self._handles += 1
-        self._index.add(self._handles, filter)
+        self.system_revision += filter.system
+        (self.system if filter.system else self._index).add(self._handles, filter)
         self._home_of[self._handles] = source
         if deposit and self._deposits_bytes + len(deposit) <= DEPOSITS_BYTES_MAX:
             self.deposits[self._handles] = deposit
@@ -160,6 +170,8 @@ class Wanted:
             self._forget(handle)
 
     def _forget(self, handle: int) -> None:
-        self._index.remove(handle)
+        own = handle in self.system
+        self.system_revision += own
+        (self.system if own else self._index).remove(handle)
         del self._home_of[handle]
         self._deposits_bytes -= len(self.deposits.pop(handle, b""))

@@ -129,8 +129,10 @@ class Wanting:
     def meet(self, root: int) -> None:
         """There is another broker."""
         if root not in self._desks and root != self._me:
-            self._desks[root] = self._open_desk(root)
+            desk = self._desks[root] = self._open_desk(root)
             self._dirty[root] = None
+            for number in self._exports.system:  # whoever is a broker records
+                self._meet(root, desk, number, 1)
 
     def offered(self, root: int, fingerprint: int) -> None:
         """A broker's offers are these now; what each of them is was said before."""
@@ -265,6 +267,10 @@ class Wanting:
 
     def _export(self, added: list[int], removed: list[int]) -> None:
         for number in added:
+            if number in self._exports.system:
+                for root, desk in self._desks.items():
+                    self._meet(root, desk, number, 1)
+                continue
             for handle in sorted(self._offers.intersecting(self._exports[number])):
                 root = self._offer_of[handle][0]
                 self._meet(root, self._desks[root], number, 1)

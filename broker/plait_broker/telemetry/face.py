@@ -11,6 +11,7 @@ from plait_core.errors import PlaitError
 
 from ..broker import Broker
 from ..face.telemetry_section import TelemetryPlace
+from .readers import Readers
 from .sampling import SAMPLE_S, Sampler
 from .writer import SegmentWriter, TelemetryWriter
 
@@ -28,8 +29,10 @@ class TelemetryFace:
     def __init__(self, broker: Broker, place: TelemetryPlace, started_us: int) -> None:
         self._broker = broker
         self._telemetry = broker.observe(place.settings)
-        directory = place.directory / f"{DIRECTORY_PREFIX}{broker.settings.name}"
-        self._segments = SegmentWriter(directory, broker.id, started_us, place.limits)
+        self.broker = broker.id
+        self.directory = place.directory / f"{DIRECTORY_PREFIX}{broker.settings.name}"
+        self.readers = Readers(self.directory)
+        self._segments = SegmentWriter(self.directory, broker.id, started_us, place.limits, self.readers)
         self._writer = TelemetryWriter(self._telemetry, self._segments)
         self._sampler = Sampler(broker, self._telemetry)
         self._sampled_at = monotonic()
@@ -41,7 +44,7 @@ class TelemetryFace:
             self._writer.start()
         except OSError as error:
             raise TelemetryError(
-                f"telemetry cannot be written to {self._segments.directory}: {error.strerror}",
+                f"telemetry cannot be written to {self.directory}: {error.strerror}",
                 hint="give a directory that this user may write to",
             ) from None
         self._sample()
@@ -58,12 +61,13 @@ class TelemetryFace:
         """For those who ask how it goes."""
         ring = self._telemetry.ring
         return {
-            "directory": str(self._segments.directory),
+            "directory": str(self.directory),
             "records": ring.written,
             "lost": self._lost,
             "names_lost": self._telemetry.names_lost,
             "weight": self._telemetry.weight,
             "failing": self._writer.failing,
+            "unread_deleted": self.readers.unread_deleted,
         }
 
     @property

@@ -69,6 +69,9 @@ class Records(Protocol):
     def filled(self) -> list[memoryview]:
         """What is there, in order, perhaps not all of it; `release` gives the place back."""
 
+    def copy(self, start: int, end: int, /) -> bytes:
+        """Records by their number, taken out or not: for the producer alone, which knows that they are still there."""
+
     def release(self, records: int) -> None:
         """So many have been written out."""
 
@@ -164,10 +167,10 @@ def sampled_out(sequence: int, mask: int) -> bool:
     return bool((sequence & 0xFFFFF) * 2_654_435_761 >> 12 & mask)
 
 
-def new_recorder(wall_offset_us: int, *, native: bool | None = None) -> Records:
-    """The fastest there is; `wall_offset_us` is what makes a broker's clock its calendar."""
+def new_recorder(wall_offset_us: int, records: int = RING_RECORDS, *, native: bool | None = None) -> Records:
+    """The fastest there is, for so many records; `wall_offset_us` is what makes a broker's clock its calendar."""
     if native is False or kernel is None:
-        return Recorder(RING_RECORDS, wall_offset_us)
-    made: Any = kernel.Recorder(RING_RECORDS, wall_offset_us)
+        return Recorder(records, wall_offset_us)
+    made: Any = kernel.Recorder(records, wall_offset_us)
     recorder: Records = made
     return recorder

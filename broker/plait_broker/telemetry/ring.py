@@ -52,6 +52,16 @@ class Ring:
             return [view[begin * RECORD_BYTES : end * RECORD_BYTES]]
         return [piece for piece in (view[begin * RECORD_BYTES :], view[: end * RECORD_BYTES]) if piece]
 
+    def copy(self, start: int, end: int) -> bytes:
+        """Records by their number, taken out or not: for the producer alone, which knows that they are still there."""
+        assert 0 <= end - start <= self._slots
+        assert end <= self.written <= start + self._slots, "older ones were written over"
+        begin, stop = start & self._mask, end & self._mask
+        view = memoryview(self.buffer)
+        if begin < stop or start == end:
+            return bytes(view[begin * RECORD_BYTES : stop * RECORD_BYTES])
+        return b"".join((view[begin * RECORD_BYTES :], view[: stop * RECORD_BYTES]))
+
     def release(self, records: int) -> None:
         """So many have been written out."""
         assert 0 <= records <= self.written - self.taken

@@ -16,6 +16,7 @@ from plait_core.telemetry import DURABLE, LATE, REPLAYED, Kind, reason_code
 from plait_core.wire import EventFrame, Forward
 
 from .recorder import U16_MAX, U32_MAX, new_recorder, sampled_out
+from .ring import RING_RECORDS
 
 if TYPE_CHECKING:
     from ..durables import Durable
@@ -44,10 +45,12 @@ class TelemetrySettings:
 class Telemetry:
     """One broker's records. Methods are of the hot path: they trust their callers, and clip what has no bound."""
 
-    def __init__(self, settings: TelemetrySettings, wall_offset_us: int) -> None:
-        """`wall_offset_us`: what makes the broker's clock its calendar, as events are dated."""
+    def __init__(self, settings: TelemetrySettings, wall_offset_us: int, records: int = RING_RECORDS) -> None:
+        """`wall_offset_us`: what makes the broker's clock its calendar, as events are dated; `records`: how many may
+        wait to be taken."""
         self.settings = settings
-        ring = self.ring = new_recorder(wall_offset_us)
+        self.records: Final = records
+        ring = self.ring = new_recorder(wall_offset_us, records)
         self.published: Final = ring.published
         self.arrived: Final = ring.arrived
         self.forwarded: Final = ring.forwarded

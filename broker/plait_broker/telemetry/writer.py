@@ -29,6 +29,7 @@ from plait_core.telemetry import (
     segment_name,
 )
 
+from .readers import Readers
 from .recorder import Records
 from .telemetry import Telemetry
 
@@ -59,8 +60,12 @@ class SegmentLimits:
 class SegmentWriter:
     """One open segment after the other. Its methods block, and raise OSError."""
 
-    def __init__(self, directory: Path, broker: int, started_us: int, limits: SegmentLimits) -> None:
+    def __init__(
+        self, directory: Path, broker: int, started_us: int, limits: SegmentLimits, readers: Readers | None = None
+    ) -> None:
+        """`readers`: who reads segments from elsewhere, and how far they are."""
         self.directory = directory
+        self._readers = readers or Readers(directory)
         self.limits = limits
         self._broker = broker
         self._started_us = started_us
@@ -142,14 +147,16 @@ class SegmentWriter:
             rest = rest[file.write(rest) or 0 :]
 
     def _keep_budget(self) -> None:
-        """Delete the oldest segments, as long as they are too many; then names of which no segment is left."""
+        """Delete segments, as long as they are too many: those that nobody waits for first, then the oldest. Then
+        names of which no segment is left."""
         segments = sorted(path for path in self.directory.iterdir() if parse_segment_name(path.name))
         sizes = [(path, path.stat().st_size) for path in segments]
         total = sum(size for _, size in sizes)
-        kept = list(sizes)
+        kept = sorted(sizes[:-1], key=lambda each: (not self._readers.read_by_all(each[0].name), each[0])) + sizes[-1:]
         while total > self.limits.budget_bytes and len(kept) > 1:
             path, size = kept.pop(0)
             path.unlink(missing_ok=True)
+            self._readers.deleted(path.name)
             total -= size
         starts = {path.name[:16] for path, _ in kept} | {f"{self._started_us:016d}"}
         for names in self.directory.glob("*.names.jsonl"):

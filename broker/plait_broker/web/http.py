@@ -1,4 +1,5 @@
-"""The HTTP side of a broker: health, metrics, what goes on as JSON and as a stream. Read only.
+"""The HTTP side of a broker: health, metrics, what goes on as JSON and as a stream, the segments of its telemetry. Read
+only, but for how far readers of these are.
 
 Requests are small and have no body; whoever does not finish one in time is hung up on. When others than this machine
 can reach it, all but health wants a token; when only this machine can, the Host header must name it, so that a web page
@@ -34,10 +35,13 @@ from ..description import (
     describe_topology,
 )
 from ..pace import Pace
+from ..telemetry.face import TelemetryFace
 from . import pages
 from .analyses import Analyses
+from .arguments import number
 from .explanations import Explanations
 from .pages import is_page
+from .segments import Segments
 from .stream import Feed, streamed
 from .watching import Watching
 
@@ -111,14 +115,22 @@ class Pages:
     """The answers."""
 
     def __init__(
-        self, watched: Watched, registry: CollectorRegistry, feed: Feed, overview: Feed, tables: Path | None
+        self,
+        watched: Watched,
+        registry: CollectorRegistry,
+        feed: Feed,
+        overview: Feed,
+        tables: Path | None,
+        telemetry: Callable[[], TelemetryFace | None],
     ) -> None:
-        """`feed` is of this broker, `overview` of all; `tables` is where an analysis writes its own."""
+        """`feed` is of this broker, `overview` of all; `tables` is where an analysis writes its own; `telemetry` is
+        what records, if something does."""
         self._watched = watched
         self._registry = registry
         self._feed = feed
         self._explanations = Explanations(lambda: _present(watched), lambda: broker_facts(watched), watched.ask)
         self._tables = tables
+        self._segments = Segments(telemetry)
         self._watching = Watching(lambda: _present(watched), watched.ask, overview)
 
     def routes(self) -> list[Route]:
@@ -141,6 +153,7 @@ class Pages:
             *self._explanations.routes(),
             *self._watching.routes(),
             *Analyses(self._tables).routes(),
+            *self._segments.routes(),
             *(Route(f"/api/v1/{name}", self._list_of(describe)) for name, describe in lists.items()),
         ]
 
@@ -179,8 +192,8 @@ class Pages:
 
     def _list_of(self, describe: Callable[[Broker], list[Json]]) -> Callable[[Request], Any]:
         async def items(request: Request) -> Response:
-            limit = _number(request, "limit", ITEMS_DEFAULT, ITEMS_MAX)
-            offset = _number(request, "offset", 0, 2**63)
+            limit = number(request, "limit", ITEMS_DEFAULT, ITEMS_MAX)
+            offset = number(request, "offset", 0, 2**63)
             found = describe(_present(self._watched))
             return JSONResponse({"items": found[offset : offset + limit], "total": len(found), "offset": offset})
 
@@ -255,13 +268,6 @@ def _present(watched: Watched) -> Broker:
     if broker is None:
         raise NotReady("the broker is starting")
     return broker
-
-
-def _number(request: Request, name: str, default: int, greatest: int) -> int:
-    text = request.query_params.get(name, str(default))
-    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= greatest):
-        raise HTTPException(400, f"{name} is a number from 0 to {greatest}")
-    return int(text)
 
 
 def _error(status: int, message: str, *, hint: str = "", close: bool = False) -> Response:

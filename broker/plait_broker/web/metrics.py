@@ -143,6 +143,10 @@ def _counted(broker: Broker) -> Iterator[Metric]:
     yield counters("plait_faults", "Connections closed because of what they sent, by fault.", "fault",
                    list(FrameFault), told.faults)  # fmt: skip
     yield counters("plait_rejected", "Connections and requests refused, by code.", "code", list(Code), told.rejected)
+    yield counter("plait_system_events", "Records that became events, for those who listen to the system.",
+                  broker.system.events)  # fmt: skip
+    yield counter("plait_system_missed", "Records of kinds that somebody listens to, for which there was no time.",
+                  broker.system.missed)  # fmt: skip
     yield counters("plait_tags", "Tests of sealed events' tags, and what came of them.", "outcome", OUTCOMES, told.tags)
 
 
@@ -180,6 +184,8 @@ def _recorded(telemetry: TelemetryFace) -> Iterator[Metric]:
     yield counter("plait_telemetry_records", "Records of telemetry taken.", facts["records"])
     yield counter("plait_telemetry_lost", "Records of telemetry lost: the ring was full, or the disk failed.",
                   facts["lost"])  # fmt: skip
+    yield counter("plait_telemetry_unread_deleted", "Segments deleted although a reader had not read them.",
+                  facts["unread_deleted"])  # fmt: skip
     yield gauge("plait_telemetry_weight", "Events that one recorded event stands for: above 1 while sampled.",
                 facts["weight"])  # fmt: skip
     yield gauge("plait_telemetry_failing", "1 while telemetry cannot be written.", int(bool(facts["failing"])))

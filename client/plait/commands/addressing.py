@@ -97,10 +97,10 @@ def _scheme(target: Target) -> str:
 
 
 def _target(address: Address, source: str) -> Target:
-    return Target(str(address), source, address.token or _token_given())
+    return Target(str(address), source, address.token or token_given())
 
 
-def _token_given() -> str | None:
+def token_given() -> str | None:
     """What the file says that the environment names; None when it names none."""
     written = os.environ.get(TOKEN_VARIABLE)
     if not written:

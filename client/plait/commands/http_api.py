@@ -1,4 +1,4 @@
-"""Reads a broker's HTTP side: `/api/v1/...` as JSON."""
+"""Reads a broker's HTTP side: `/api/v1/...`, mostly as JSON."""
 
 from __future__ import annotations
 
@@ -29,8 +29,17 @@ ANSWER_BYTES_MAX: Final = 256 << 20
 
 def get_json(address: str, path: str, token: str | None = None, trust: Trust = SYSTEM) -> Any:
     """What the broker at `http://HOST:PORT` answers to GET `path`; Failure when it does not."""
+    body = fetch(address, path, token, trust)
+    try:
+        return json.loads(body)
+    except ValueError:
+        raise Failure(f"{address}{path} did not answer with JSON", hint="is that a Plait broker?") from None
+
+
+def fetch(address: str, path: str, token: str | None = None, trust: Trust = SYSTEM, *, method: str = "GET") -> bytes:
+    """The same as it comes."""
     assert address.startswith(("http://", "https://")), "addressing.py makes no others"
-    request = urllib.request.Request(f"{address}{path}", headers={"Accept": "application/json"})  # noqa: S310
+    request = urllib.request.Request(f"{address}{path}", method=method)  # noqa: S310
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
@@ -39,7 +48,7 @@ def get_json(address: str, path: str, token: str | None = None, trust: Trust = S
     opener = urllib.request.build_opener(*handlers)
     try:
         with opener.open(request, timeout=TIMEOUT_S) as answer:
-            body = answer.read(ANSWER_BYTES_MAX + 1)
+            body: bytes = answer.read(ANSWER_BYTES_MAX + 1)
     except urllib.error.HTTPError as error:
         with error:
             if error.code in (400, 404, 504) and (told := _told(error.read(ERROR_BYTES_MAX))):
@@ -53,10 +62,7 @@ def get_json(address: str, path: str, token: str | None = None, trust: Trust = S
         raise Failure(f"no answer from {address}: {reason}", hint=hint) from None
     if len(body) > ANSWER_BYTES_MAX:
         raise Failure(f"{address}{path} answered with over {ANSWER_BYTES_MAX} bytes")
-    try:
-        return json.loads(body)
-    except ValueError:
-        raise Failure(f"{address}{path} did not answer with JSON", hint="is that a Plait broker?") from None
+    return body
 
 
 def get_object(address: str, path: str, target: Target, key: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from ..errors import FilterError, FilterTooComplex
 from ..limits import FILTER_LIMITS, FilterLimits
-from ..values import Attributes, Value, check_attributes
+from ..values import Attributes, Value, check_attributes, is_reserved
 from . import explaining, relations
 from .compiling import Matcher, compile_false, compile_true
 from .explaining import Explanation
@@ -71,6 +71,11 @@ class Filter:
     def attributes(self) -> list[str]:
         """The attributes that it speaks of, sorted."""
         return sorted({atom.attr for atom in atoms(self.expr)})
+
+    @cached_property
+    def system(self) -> bool:
+        """Whether it speaks of what the system itself says (`$kind`): then it is about that alone."""
+        return any(is_reserved(atom.attr) for atom in atoms(self.expr))
 
     def __and__(self, other: object) -> Filter:
         return self._joined(conjoin, self, other)

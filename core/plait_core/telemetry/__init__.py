@@ -1,11 +1,13 @@
 """Telemetry: what brokers record of every event, link and decision, as fixed records in files. No I/O.
 
-`schema.py` is the registry of versions, `records.py` writes single records, `segments.py` knows how files of them begin
-and end, `buckets.py` is how delays are counted. Brokers write them (`plait_broker.telemetry`), analytics reads them.
+`schema.py` is the registry of versions, `records.py` writes single records, `events.py` says them as events,
+`segments.py` knows how files of them begin and end, `buckets.py` is how delays are counted. Brokers write them
+(`plait_broker.telemetry`), analytics reads them.
 """
 
 from .buckets import BUCKETS, bucket_bounds_us, bucket_of
-from .records import pack_into
+from .events import KIND, record_attributes
+from .records import RECORD, pack_into
 from .schema import (
     DURABLE,
     LATE,
@@ -37,8 +39,10 @@ from .segments import (
 __all__ = [
     "BUCKETS",
     "DURABLE",
+    "KIND",
     "LATE",
     "PROBED",
+    "RECORD",
     "RECORD_BYTES",
     "REPLAYED",
     "RETURNED",
@@ -59,6 +63,7 @@ __all__ = [
     "parse_segment_name",
     "reason_code",
     "reason_text",
+    "record_attributes",
     "record_dtype",
     "schema_document",
     "segment_name",

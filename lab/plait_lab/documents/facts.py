@@ -81,7 +81,10 @@ def telemetry_page() -> str:
         "# Telemetry records",
         f"`plait broker --telemetry DIR` writes segments of {schema.RECORD_BYTES}-byte records, little-endian, version "
         f"{schema.SCHEMA_VERSION}, with a copy of this\nschema as JSON beside them, and names (filters, brokers, "
-        "clients) in a dictionary.\n[`plait analyze`](../how-to/analyse.md) makes tables of them.",
+        "clients) in a dictionary.\n[`plait analyze`](../how-to/analyse.md) makes tables of them. The same records "
+        "are events for whoever\nlistens: [as events](../how-to/monitor.md#as-events). There a field has a `$` before "
+        "its name, `$kind` and `$reason` are\nwords, ids are text, each flag is true or false where it means "
+        "something, and `$broker` is who recorded it.",
         "## Fields",
         table(("field", "type", ""), fields),
         "## Kinds",

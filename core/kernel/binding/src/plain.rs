@@ -152,7 +152,7 @@ pub(crate) fn pack(attributes: &Bound<'_, PyDict>, limits: &Limits, out: &mut Ve
     for (name, value) in attributes.iter() {
         let Ok(name) = name.cast_exact::<PyString>() else { return false };
         let Ok(name) = name.to_str() else { return false };
-        if name.len() > limits.name_bytes || !is_name(name) {
+        if name.len() > limits.name_bytes || name.starts_with('$') || !is_name(name) {
             return false;
         }
         pack_text(name, out);

@@ -229,17 +229,24 @@ impl Recorder {
         }
         let end = written.min(taken + TAKEN_MAX);
         let bytes = PyBytes::new_with(py, (end - taken) as usize * RECORD_BYTES, |bytes| {
-            py.detach(|| {
-                let (places, _) = bytes.as_chunks_mut::<8>();
-                let words = (taken..end).flat_map(|at| self.place(at));
-                for (place, word) in places.iter_mut().zip(words) {
-                    *place = word.load(Ordering::Relaxed).to_le_bytes();
-                }
-            });
+            py.detach(|| self.write_out(taken, end, bytes));
             Ok(())
         })?;
         found.append(PyMemoryView::from(&bytes)?)?;
         Ok(found)
+    }
+
+    /// Records by their number, taken out or not: for the producer alone, which knows that they are still there.
+    #[pyo3(signature = (start, end, /))]
+    fn copy<'py>(&self, py: Python<'py>, start: u64, end: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let written = self.written();
+        if start > end || end > written || written - start > self.mask + 1 {
+            return Err(PyValueError::new_err("not there, or written over"));
+        }
+        PyBytes::new_with(py, (end - start) as usize * RECORD_BYTES, |bytes| {
+            self.write_out(start, end, bytes);
+            Ok(())
+        })
     }
 
     /// So many have been written out.
@@ -254,6 +261,15 @@ impl Recorder {
 }
 
 impl Recorder {
+    /// Records by their number, as bytes.
+    fn write_out(&self, start: u64, end: u64, bytes: &mut [u8]) {
+        let (places, _) = bytes.as_chunks_mut::<8>();
+        let words = (start..end).flat_map(|at| self.place(at));
+        for (place, word) in places.iter_mut().zip(words) {
+            *place = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+    }
+
     /// An event was matched; what it is, whose, and how many it is for.
     fn event(
         &self,
