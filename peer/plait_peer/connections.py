@@ -44,6 +44,8 @@ class Child:
     since: float
     heard: float
     volume: float = field(init=False)
+    told_sources: frozenset[PeerId] = frozenset()
+    """The publishers that we have said reach us."""
     told_version: int = 0
 
     def __post_init__(self) -> None:

@@ -7,6 +7,8 @@ compares whole subscriptions; sets that differ elsewhere may share a member, so 
 
 from __future__ import annotations
 
+from collections import Counter
+
 from plait_core.wire.peer_frames import CHASE_HOPS_MAX, DetectCycle
 
 from .incoming import Incoming
@@ -16,17 +18,23 @@ from .outputs import PeerId
 from .settings import DelayMetric
 from .subspaces import Texts
 
+PASSED_MAX = 4
+"""How often in a period one peer's chase is passed on: it may have found several parents in it; and what goes around a
+cycle that its originator is not in must end."""
+
 
 class Cycles:
     """The chases that go through one peer."""
 
-    __slots__ = ("_incoming", "_me", "_outgoing", "_passed")
+    __slots__ = ("_delays", "_incoming", "_me", "_outgoing", "_passed")
 
     def __init__(self, me: Myself, incoming: Incoming, outgoing: Outgoing) -> None:
         self._me = me
         self._incoming = incoming
         self._outgoing = outgoing
-        self._passed: set[tuple[PeerId, str]] = set()
+        self._passed: Counter[tuple[PeerId, str]] = Counter()
+        self._delays: dict[PeerId, float] = {}
+        """How late each parent was when we last looked."""
 
     def chase(self, dz: Texts, parent_bound: float) -> None:
         """Lines 34 and 35: a parent has accepted us for these."""
@@ -35,11 +43,18 @@ class Cycles:
             for each in dz:
                 self._pass_on(DetectCycle(me.id, each, me.bound, 0))
 
-    def pursue(self) -> None:
-        """The chase may have been lost, or the cycle closed by two at once: look again, where nothing reaches us."""
+    def pursue(self, *, lonely: bool) -> None:
+        """The chase may have been lost, or the cycle closed by two at once: look again where nothing reaches us
+        (`lonely`), and where it comes later and later: peers in a cycle tell each other that a publisher reaches them,
+        each a little later than the one before."""
+        before, self._delays = self._delays, {}
         for peer, parent in list(self._incoming.parents.items()):
-            if not parent.profile.publisher and not parent.sources:
-                assert peer != self._me.id, "nobody is his own parent"
+            if parent.profile.publisher:
+                continue
+            assert peer != self._me.id, "nobody is his own parent"
+            now = self._delays[peer] = max(parent.sources.values(), default=0.0)
+            rising = now > before.get(peer, now) + self._incoming.link_of(parent) / 2
+            if (lonely and not parent.sources) or (rising and self._me.strategies.prompt):
                 self.chase(parent.dz, parent.profile.bound)
 
     def receive(self, sender: PeerId, frame: DetectCycle) -> None:
@@ -52,14 +67,15 @@ class Cycles:
             me.counters.cycles += 1
             self._incoming.leave(sender, "cycle", avoid=True)
             return
+        most = PASSED_MAX if me.strategies.prompt else 1
         same = me.strategies.metric is DelayMetric.EXPERIENCED or frame.bound == me.bound
         if (
             same
             and frame.dz in me.dz
             and frame.hops < CHASE_HOPS_MAX
-            and (frame.originator, frame.dz) not in self._passed
+            and self._passed[(frame.originator, frame.dz)] < most
         ):
-            self._passed.add((frame.originator, frame.dz))
+            self._passed[(frame.originator, frame.dz)] += 1
             self._pass_on(DetectCycle(frame.originator, frame.dz, frame.bound, frame.hops + 1))
 
     def _pass_on(self, frame: DetectCycle) -> None:

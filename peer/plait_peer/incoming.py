@@ -15,14 +15,14 @@ from .connections import Parent, Request
 from .myself import Myself
 from .outputs import PeerId
 from .settings import DelayMetric
-from .subspaces import Texts, covers, touches, uncovered
+from .subspaces import Texts, covered, covers, touches, uncovered
 from .views import Views
 
 
 class Incoming:
     """All connections to parents, open or asked for."""
 
-    __slots__ = ("_avoided", "_me", "_pulses", "_views", "parents", "requests")
+    __slots__ = ("_avoided", "_me", "_pulses", "_views", "parents", "requests", "shaken")
 
     def __init__(self, me: Myself, views: Views) -> None:
         self._me = me
@@ -31,6 +31,8 @@ class Incoming:
         self._avoided: dict[PeerId, int] = {}
         self.parents: dict[PeerId, Parent] = {}
         self.requests: dict[PeerId, Request] = {}
+        self.shaken = False
+        """Whether something has changed that should not wait for the next period: what covers us, or who reaches us."""
 
     # --- what is covered --------------------------------------------------------------------------------------------
 
@@ -56,6 +58,19 @@ class Incoming:
     def missing(self) -> Texts:
         """What is not settled."""
         return tuple([dz for dz in self._me.dz if not self.settled(dz)])
+
+    def suspect(self, peer: PeerId, now: float) -> bool:
+        """Whether this is a parent that has been quiet for longer than parents are."""
+        parent, settings = self.parents.get(peer), self._me.settings
+        return parent is not None and now - parent.heard > settings.suspicion_periods * settings.period_s
+
+    def doubtful(self, now: float) -> Texts:
+        """What is covered by a subscriber that may be dead."""
+        if not self._me.strategies.prompt:
+            return ()
+        suspects = [parent for peer, parent in self.parents.items() if self.suspect(peer, now)]
+        found = {dz for parent in suspects if not parent.profile.publisher for dz in covered(self._me.dz, parent.dz)}
+        return tuple(sorted(found))
 
     # --- delays -----------------------------------------------------------------------------------------------------
 
@@ -128,6 +143,7 @@ class Incoming:
             self._me.send(peer, Disconnect("too late"))
             return False
         self.parents[peer] = parent
+        self.shaken = True
         if not parent.profile.publisher:
             self._release(peer, dz, now)
         return True
@@ -151,14 +167,17 @@ class Incoming:
         """Disconnect from a parent."""
         self.requests.pop(peer, None)
         if self.parents.pop(peer, None) is not None:
+            self.shaken = True
             self._me.send(peer, Disconnect(reason))
         if avoid:
             self.avoid(peer)
 
     def lost(self, peer: PeerId) -> None:
         """It is gone, or has sent us away."""
-        self.requests.pop(peer, None)
-        if self.parents.pop(peer, None) is not None:
+        asked = self.requests.pop(peer, None) is not None
+        was = self.parents.pop(peer, None) is not None
+        self.shaken = self.shaken or asked or was
+        if was:
             self.avoid(peer)
 
     def avoid(self, peer: PeerId) -> None:
@@ -180,6 +199,7 @@ class Incoming:
         for peer in [peer for peer, request in self.requests.items() if now - request.sent > silence_s]:
             del self.requests[peer]
             self.avoid(peer)
+            self._views.mourn(peer)
         silent = [peer for peer, parent in self.parents.items() if now - parent.heard > silence_s]
         for peer in silent:
             self.leave(peer, "silent", avoid=True)
@@ -232,7 +252,8 @@ class Incoming:
         parent.heard = now
         if beat.number and beat.number == parent.asked[0]:
             parent.measured(now - parent.asked[1])
-        parent.sources = _sources(beat.sources, beat.delays)
+        before, parent.sources = parent.sources, _sources(beat.sources, beat.delays)
+        self.shaken = self.shaken or before.keys() != parent.sources.keys()
         if beat.profile is not None and beat.profile.peer == peer:
             parent.profile = beat.profile
             if not beat.profile.publisher and len(uncovered(parent.dz, beat.profile.dz)) > 0:

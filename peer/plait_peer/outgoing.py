@@ -105,7 +105,7 @@ class Outgoing:
     def _join(self, peer: PeerId, connect: Connect, dz: Texts, now: float) -> None:
         """Lines 18 to 26; the acknowledgement goes to the peer that joins (PAPERS.md, correction 4)."""
         self._put(peer, Child(connect.profile, dz, now, now))
-        gone = self._peers_to_disconnect(peer)
+        gone = self._peers_to_disconnect(peer, now)
         if peer in gone:
             self._remove(peer)
             self._refuse(peer, connect)
@@ -119,7 +119,7 @@ class Outgoing:
     def _accept(self, peer: PeerId, now: float) -> None:
         child = self.children[peer]
         child.told_version = self._me.profile.version
-        sources = self._told(child)
+        sources = self._tell_sources(child)
         self._me.send(peer, Accept(self._me.profile, child.dz, tuple(sources), tuple(sources.values())))
 
     def _refuse(self, peer: PeerId, connect: Connect) -> None:
@@ -151,14 +151,17 @@ class Outgoing:
         self.changes += 1
         return self.children.pop(peer)
 
-    def _peers_to_disconnect(self, new: PeerId) -> list[PeerId]:
-        """Lines 19 and 20. Of two that matter the same, the new one goes: nobody moves for nothing."""
+    def _peers_to_disconnect(self, new: PeerId, now: float) -> list[PeerId]:
+        """Lines 19 and 20. Of two that matter the same, the new one goes: nobody moves for nothing. But first of all
+        whoever has been quiet for longer than the living are."""
         gone: list[PeerId] = []
         left = dict(self.children)
         below_sibling = self.below_sibling()
 
-        def importance(peer: PeerId) -> tuple[Rank, bool]:
-            return self._rank(left[peer], below_sibling), peer != new
+        quiet_s = self._me.settings.suspicion_periods * self._me.settings.period_s
+
+        def importance(peer: PeerId) -> tuple[bool, Rank, bool]:
+            return now - left[peer].heard <= quiet_s, self._rank(left[peer], below_sibling), peer != new
 
         while True:
             crowded = self._crowd_of(left)
@@ -220,13 +223,25 @@ class Outgoing:
         self._beat(peer, child, pulse.number)
 
     def _beat(self, peer: PeerId, child: Child, number: int) -> None:
-        sources = self._told(child)
+        sources = self._tell_sources(child)
         changed = child.told_version != self._me.profile.version
         child.told_version = self._me.profile.version
         profile = self._me.profile if changed else None
         self._me.send(peer, Beat(number, tuple(sources), tuple(sources.values()), profile))
 
-    def _told(self, child: Child) -> dict[PeerId, float]:
+    def tell(self) -> None:
+        """Children hear at once when a publisher reaches us, or does no more: whoever is below them takes us for its
+        own parent otherwise, and nobody below looks for a better one."""
+        for peer, child in self.children.items():
+            if self._sources_for(child).keys() != child.told_sources:
+                self._beat(peer, child, 0)
+
+    def _tell_sources(self, child: Child) -> dict[PeerId, float]:
+        sources = self._sources_for(child)
+        child.told_sources = frozenset(sources)
+        return sources
+
+    def _sources_for(self, child: Child) -> dict[PeerId, float]:
         sources = self._incoming.sources(child.dz)
         # What came from the child itself is no news to it: it would believe that we reach a publisher by ourselves.
         upper = self._incoming.parents.get(child.profile.peer)

@@ -96,7 +96,7 @@ class Peer:
         )
         self._published = 0
         self._recent: deque[tuple[int, str]] = deque(maxlen=PEER_RECENT_MAX)
-        self._retold = 0
+        self._retold = self._hurries = 0
         self._gossips: dict[PeerId, int] = {}
         self._next = now + randomness.random() * settings.period_s  # so that not all peers speak at once
         self._answers: dict[type, Any] = {
@@ -172,6 +172,8 @@ class Peer:
         self._answers[type(frame)](sender, frame, now)
         if type(frame) not in _STILL or sender not in self.incoming.parents:
             self.dissemination.changed()
+        if self.incoming.shaken:
+            self._at_once(now)
 
     def arrives(self, sender: PeerId, publisher: PeerId, number: int, dz: str, delay: float) -> float | None:
         """The short way for an event that is in no custody: its delay here when it is new, wanted, and for nobody
@@ -197,7 +199,10 @@ class Peer:
         self.custody.lost(peer)
         self.sampling.forget(peer)
         self.views.forget(peer)
+        self.views.mourn(peer)
         self.dissemination.changed()
+        if self.incoming.shaken:
+            self._at_once(now)
 
     def next_deadline(self) -> float:
         """When `tick` has something to do."""
@@ -243,6 +248,15 @@ class Peer:
         for peer in list(self.outgoing.children):
             self.outgoing.drop(peer, "leaving")
 
+    def _at_once(self, now: float) -> None:
+        """What should not wait for the next period: another parent, and children that need to know."""
+        self.incoming.shaken = False
+        if not self.me.strategies.prompt or self.me.publisher or self._hurries >= self.me.settings.prompt_max:
+            return
+        self._hurries += 1
+        self.seeking.look(now)
+        self.outgoing.tell()
+
     # --- a period ---------------------------------------------------------------------------------------------------
 
     def _round(self, now: float) -> None:
@@ -250,6 +264,7 @@ class Peer:
         me.period += 1
         self.dissemination.changed()
         self._gossips.clear()
+        self._hurries = 0
         self.conduct.fade()
         self.rates.fade()
         self.cycles.forget()
@@ -267,12 +282,12 @@ class Peer:
         """A subscriber's part: its parents, and its place."""
         for peer in self.incoming.check(now):
             self.views.forget(peer)
+            self.views.mourn(peer)
             self.sampling.forget(peer)
         self.evidence.check()
         self.seeking.seek(now)
         self.accuracy.check(now)
-        if self.me.period % self.me.settings.pursue_periods == 0:
-            self.cycles.pursue()
+        self.cycles.pursue(lonely=self.me.period % self.me.settings.pursue_periods == 0)
 
     def _tell(self) -> None:
         """Our profile, when something in it has changed that matters to others."""

@@ -25,6 +25,9 @@ REFUSALS_MAX = 64
 REFUSAL_PERIODS = 24
 """After that, a refusal says nothing any more."""
 
+URGENT_PERIODS = 2
+"""What was covered before and has been missing for so long is asked of publishers too, who are there for certain and
+know who is near them: those known from elsewhere may all have gone at once, or be below us."""
 
 GREETING_SHARE = 0.25
 """How many of a group turn to a new publisher at once: one is enough, none is slow."""
@@ -48,7 +51,7 @@ class Refusal:
 class Seeking:
     """What is uncovered since when, and whom to ask next."""
 
-    __slots__ = ("_conduct", "_incoming", "_me", "_outgoing", "_views", "refusals", "uncovered_since")
+    __slots__ = ("_conduct", "_incoming", "_me", "_orphaned", "_outgoing", "_views", "refusals", "uncovered_since")
 
     def __init__(self, me: Myself, views: Views, incoming: Incoming, outgoing: Outgoing, conduct: Conduct) -> None:
         self._me = me
@@ -58,22 +61,35 @@ class Seeking:
         self._conduct = conduct
         self.refusals: dict[PeerId, Refusal] = {}
         self.uncovered_since: dict[str, int] = {}
+        self._orphaned = False
+        """Whether everything has been covered before: what is missing has been lost."""
 
     def seek(self, now: float) -> None:
         """Once a period: ask for what is not covered."""
+        self.look(now)
+        if self._me.period % 2 == 0:
+            self._greet_publishers(now)
+
+    def look(self, now: float) -> None:
+        """Ask for what is not covered, or by one who may be dead, and was not asked for just now."""
         me, incoming = self._me, self._incoming
         missing = incoming.missing()
         self.uncovered_since = {dz: self.uncovered_since.get(dz, me.period) for dz in missing}
-        asked = {dz for request in incoming.requests.values() for dz in request.dz}
-        rest = [dz for dz in missing if dz not in asked]
-        if rest:
-            self._ask_publishers(self._ask_subscribers(rest, now), now)
-        if me.period % 2 == 0:
-            self._greet_publishers(now)
+        patience_s = me.settings.period_s if me.strategies.prompt else UNREACHED
+        recent = [request for request in incoming.requests.values() if now - request.sent < patience_s]
+        asked = {dz for request in recent for dz in request.dz}
+        rest = [dz for dz in _canonical((*missing, *incoming.doubtful(now))) if dz not in asked]
+        alone = self._ask_subscribers(rest, now) if rest else []
+        self._orphaned = self._orphaned or not missing
+        urgent = [dz for dz in missing if me.period - self.uncovered_since[dz] >= URGENT_PERIODS]
+        if urgent and self._orphaned and me.strategies.prompt:
+            alone = urgent
+        if alone:
+            self._ask_publishers(alone, now)
 
     def _ask_subscribers(self, rest: list[str], now: float) -> list[str]:
         """Lines 12 to 15, for all that is uncovered at once. Gives back what nobody known can cover."""
-        candidates = [profile for profile in self._views.profiles() if self._eligible(profile)]
+        candidates = [profile for profile in self._views.profiles() if self._eligible(profile, now)]
         alone: list[str] = []
         asks = 0
         while rest and asks < self._me.settings.asks_max:
@@ -110,11 +126,11 @@ class Seeking:
                 best = (key, profile)
         return best[1] if best else None
 
-    def _eligible(self, profile: Profile) -> bool:
+    def _eligible(self, profile: Profile, now: float) -> bool:
         me, peer = self._me, profile.peer
         if not me.suits(profile, me.bound, me.link_delay(None)) or peer in self._incoming.requests:
             return False
-        if self._incoming.avoided(peer) or self._conduct.shunned(peer):
+        if self._incoming.avoided(peer) or self._conduct.shunned(peer) or self._incoming.suspect(peer, now):
             return False
         refusal = self.refusals.get(peer)
         if refusal is not None and refusal.again > me.period:
@@ -173,9 +189,11 @@ class Seeking:
         """A hint becomes a possible parent; a refusal is remembered."""
         me = self._me
         for profile in hint.hints:
-            if not profile.publisher and not self._incoming.avoided(profile.peer):
+            useless = self._incoming.avoided(profile.peer) or self._views.mourned(profile.peer)
+            if not profile.publisher and not useless:
                 self._views.update(profile, 0)
         request = self._incoming.requests.pop(sender, None)
+        self._incoming.shaken = True
         if not hint.refused or request is None:
             return
         if sender in self._incoming.parents:  # it keeps what it has only if it says so, and it says no

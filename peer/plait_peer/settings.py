@@ -53,6 +53,9 @@ class Strategies:
     places: Places = Places.POINTS
     coarsening: Coarsening = Coarsening.PURPOSEFUL
     unit: DelayUnit = DelayUnit.HOPS
+    prompt: bool = True
+    """Whether a peer that loses a parent, or is refused, looks for another at once rather than in its next period, and
+    tells its children at once which publishers reach it."""
     hints: int = 4
     """Possible parents named to whoever is refused; the thesis names one."""
 
@@ -60,7 +63,13 @@ class Strategies:
 PLAIT: Final = Strategies()
 """Ours."""
 THESIS: Final = Strategies(
-    DelayMetric.REQUIREMENT, ChildChoice.SELECTIVE, Places.CONNECTIONS, Coarsening.BLIND, DelayUnit.HOPS, hints=1
+    DelayMetric.REQUIREMENT,
+    ChildChoice.SELECTIVE,
+    Places.CONNECTIONS,
+    Coarsening.BLIND,
+    DelayUnit.HOPS,
+    prompt=False,
+    hints=1,
 )
 """Algorithms 1 to 4 as printed, with the corrections."""
 
@@ -94,6 +103,10 @@ class PeerSettings:
     """S: how many of those sent it drops; H + S is half the view, so that no entry is copied needlessly."""
     asks_max: int = 4
     """Connection requests in one period: a flood of them would count against us."""
+    prompt_max: int = 8
+    """How often in a period a peer acts at once; what comes on top waits for the next period."""
+    suspicion_periods: float = 2.5
+    """Without a sign of life from a parent for so long another is looked for, and the first one kept until there is."""
     silence_periods: int = 3
     """Without a sign of life after which a neighbour is taken for dead."""
     patience_periods: int = 8

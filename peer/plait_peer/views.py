@@ -14,6 +14,8 @@ from .myself import Myself
 from .outputs import PeerId
 from .subspaces import Texts, related, touches
 
+MOURNED_MAX = 256
+"""Peers that are remembered as not having answered."""
 _FUTURE_MAX = 1 << 20
 """A version may run ahead of the one known by so much; a forged one beyond it would silence its peer for ever."""
 
@@ -21,10 +23,11 @@ _FUTURE_MAX = 1 << 20
 class Views:
     """Both lists. The entry that was refreshed longest ago comes first."""
 
-    __slots__ = ("_me", "publishers", "subscribers")
+    __slots__ = ("_me", "_mourned", "publishers", "subscribers")
 
     def __init__(self, me: Myself) -> None:
         self._me = me
+        self._mourned: dict[PeerId, int] = {}
         self.subscribers: dict[PeerId, tuple[Profile, int]] = {}
         self.publishers: dict[PeerId, tuple[Profile, int]] = {}
 
@@ -36,6 +39,10 @@ class Views:
         entries = self.publishers if profile.publisher else self.subscribers
         known = entries.get(peer)
         born = me.period - age
+        if peer in self._mourned:
+            if self._mourned[peer] >= born:
+                return True
+            del self._mourned[peer]
         if known is not None:
             if profile.version < known[0].version:
                 return False
@@ -74,6 +81,19 @@ class Views:
         """It is gone, or not to be trusted."""
         self.subscribers.pop(peer, None)
         self.publishers.pop(peer, None)
+
+    def mourn(self, peer: PeerId) -> None:
+        """It did not answer: whatever it said of itself before now is no sign of life, however often it is repeated."""
+        if not self._me.strategies.prompt:
+            return
+        self._mourned.pop(peer, None)
+        self._mourned[peer] = self._me.period
+        if len(self._mourned) > MOURNED_MAX:
+            del self._mourned[next(iter(self._mourned))]
+
+    def mourned(self, peer: PeerId) -> bool:
+        """Whether it is not known to live."""
+        return peer in self._mourned
 
     def profiles(self) -> Iterator[Profile]:
         """Of those who may be parents."""

@@ -10,9 +10,14 @@ import resource
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from .drawing import RESULTS, Row, draw, read_table, write_table
 from .figures import FIGURES, Sizes
+
+LIMIT_S: Final = 600.0
+LIMIT_MIB: Final = 8 << 10
+"""What a figure may take of a machine."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,12 +44,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shown = " ".join(f"{k}={v:.3f}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items())
             print(f"{time.monotonic() - begin:6.1f} s  {shown}", flush=True)
             write_table(rows, table)  # what is there so far: some of these run for minutes
-        memory_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"{len(rows)} rows in {time.monotonic() - begin:.0f} s, {memory_mib:.0f} MiB at most")
+        print(f"{len(rows)} rows in {time.monotonic() - begin:.0f} s; {_spent()}")
     title = f"{figure.title}: peers without brokers, the thesis' variant and ours"
     if not draw(figure.panels(rows), title, plot):
         print(f"no plot: matplotlib is not installed; install it, then add --draw to draw {table.name} alone")
     return 0
+
+
+def _spent() -> str:
+    """What it took of the machine, beside what it may."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    machine_s = used.ru_utime + used.ru_stime
+    return f"machine time {machine_s:.0f} s of {LIMIT_S:.0f}, at most {used.ru_maxrss / 1024:.0f} MiB of {LIMIT_MIB}"
 
 
 if __name__ == "__main__":
