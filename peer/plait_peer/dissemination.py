@@ -8,6 +8,8 @@ accumulates; a parent whose events come too late is left.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
+from operator import lt
 
 from plait_core.wire.peer_frames import CHASE_HOPS_MAX, Happening
 
@@ -100,10 +102,10 @@ class Dissemination:
             self._lanes[dz] = found
         return found
 
-    def said(self, dz: str, count: int) -> None:
+    def said(self, dz: str, events: int, lane: tuple[PeerId, ...]) -> None:
         """So many events have gone out along a lane."""
-        self._rates.count(dz, next(each for each in self._me.dz if dz.startswith(each)), wanted=True)
-        self._me.counters.events_sent += count
+        self._rates.count(dz, next(each for each in self._me.dz if dz.startswith(each)), wanted=True, events=events)
+        self._me.counters.events_sent += events * len(lane)
 
     def changed(self) -> None:
         """Connections, sub-spaces or delays may be others now: whatever was found out by them is void."""
@@ -136,21 +138,23 @@ class Dissemination:
         late = 0.0 if parent.profile.publisher else min(me.bound - link, said + LATE_TOLERATED * link)
         return Edge(link, me.bound if parent.profile.publisher else late, member)
 
-    def arrives(self, edge: Edge, publisher: PeerId, number: int, dz: str, delay: float) -> bool:
-        """An event that ends here: whether it is new. What `receive` does, where nothing but that can happen."""
-        key = (publisher, number)
-        known, counters = self._known, self._me.counters
-        if key in known or key in self._before:
-            counters.duplicates += 1
-            return False
-        known.add(key)
-        if number > self._highest.get(publisher, 0):
-            self._highest[publisher] = number
-        if len(known) >= self._me.settings.duplicates_max:
-            self._known, self._before = set(), known
-        self._rates.count(dz, edge.member, wanted=True)
-        counters.delivered += 1
-        return True
+    def arrive(self, edge: Edge, publisher: PeerId, numbers: list[int], dz: str) -> list[bool] | None:
+        """Events that end here: which of them are new, None when all are. What `receive` does, where nothing but that
+        can happen."""
+        highest, counters = self._highest.get(publisher), self._me.counters
+        count, found = len(numbers), None
+        if highest is not None and highest < numbers[0] and all(map(lt, numbers, numbers[1:])):
+            self._highest[publisher] = numbers[-1]  # nothing above the highest has ever come
+            self._known.update(zip(repeat(publisher), numbers))
+            self._window()
+        else:
+            found = [self._new(publisher, number) for number in numbers]
+            count = sum(found)
+            counters.duplicates += len(numbers) - count
+        if count:
+            self._rates.count(dz, edge.member, wanted=True, events=count)
+            counters.delivered += count
+        return found
 
     def publish(self, number: int, dz: str, block: bytes, *, confirm: bool = False) -> None:
         """A publisher's own event goes to all children that want it."""
@@ -205,18 +209,25 @@ class Dissemination:
             self._judge(sender, event)
 
     def _first_time(self, event: Happening) -> bool:
-        key = (event.publisher, event.number)
+        new = self._new(event.publisher, event.number)
+        self._me.counters.duplicates += not new and event.round < 2
+        return new
+
+    def _new(self, publisher: PeerId, number: int) -> bool:
+        key = (publisher, number)
         if key in self._known or key in self._before:
-            self._me.counters.duplicates += event.round < 2
             return False
         self._known.add(key)
-        if event.number > self._highest.get(event.publisher, 0):
-            self._highest[event.publisher] = event.number
+        if number > self._highest.get(publisher, 0):
+            self._highest[publisher] = number
             if len(self._highest) > self._me.settings.publishers_max:
                 del self._highest[next(iter(self._highest))]
+        self._window()
+        return True
+
+    def _window(self) -> None:
         if len(self._known) >= self._me.settings.duplicates_max:
             self._known, self._before = set(), self._known
-        return True
 
     def _up(self, event: Happening, sender: PeerId) -> None:
         """Lines 6 to 8: to the subscriber above us, unless it has the publisher's events from above itself."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from itertools import groupby
+from typing import Final, cast
 
 from plait_core.errors import FilterError, FrameError, PlaitError
 from plait_core.filters import Filter, parse
@@ -135,8 +136,12 @@ class Home:
         self._decoder.feed(data)
         try:
             while not self.ended and (frames := self._decoder.take()):
-                for frame in frames:
-                    self._frame(frame, now)
+                for publishes, group in groupby(frames, _is_publish):
+                    if publishes:
+                        self._publish(cast("list[Publish]", list(group)), now)
+                    else:
+                        for frame in group:
+                            self._frame(frame, now)
         except FrameError as error:
             self._close(Code.UNKNOWN, error.message)
         if self._publisher is not None:
@@ -178,9 +183,6 @@ class Home:
     # --- the session --------------------------------------------------------------------------------------------------
 
     def _frame(self, frame: Frame, now: float) -> None:
-        if isinstance(frame, Publish):
-            self._publish(frame, now)
-            return
         if self._handshake.state is not State.OPEN:
             self._greet(frame)
             return
@@ -326,15 +328,30 @@ class Home:
         self.counts["delivered"] += 1
         self.size = self._writer.deliver(frame, delay_us, (), ((id, flags, position),), self._handshake.version)
 
-    def _hear(self, id: int, frame: Forward, delay: float) -> None:
-        """What `_arrives` does, for an event that nobody waits for and that is in time."""
+    def _hear(self, id: int, frames: list[Forward], link_us: int) -> None:
+        """What `_arrives` does, for events that nobody waits for and that are in time."""
         wish = self._wishes.get(id)
-        delay_us = int(delay * 1_000_000)
         if wish is None or wish.terms.within_us or self.client_bytes > CLIENT_BYTES_MAX:
-            self._arrives(id, Deliver(frame.publisher, frame.sequence, "", delay, 0, frame.block))
-        elif self._matches(wish, frame):
-            self.counts["delivered"] += 1
-            self.size = self._writer.deliver(frame, delay_us, (), ((id, 0, 0),), self._handshake.version)
+            for frame in frames:
+                delay = (frame.delay_us + link_us) / 1_000_000
+                self._arrives(id, Deliver(frame.publisher, frame.sequence, "", delay, 0, frame.block))
+            return
+        matches, deliver = wish.filter.matches, self._writer.deliver
+        places, version = ((id, 0, 0),), self._handshake.version
+        delivered = malformed = 0
+        for frame in frames:
+            try:
+                wanted = matches(frame.attributes())
+            except FrameError:  # as in `_matches`
+                malformed += 1
+                continue
+            if wanted:
+                delivered += 1
+                self.size = deliver(frame, frame.delay_us + link_us, (), places, version)
+        self.counts["delivered"] += delivered
+        self.counts["filtered"] += len(frames) - delivered - malformed
+        if malformed:
+            self.counts["malformed"] += malformed
 
     def _matches(self, wish: Wish, frame: EventFrame) -> bool:
         try:
@@ -385,12 +402,28 @@ class Home:
             self._publisher_since = self._last_join = self._period
         return self._publisher
 
-    def _publish(self, frame: Publish, now: float) -> None:
+    def _publish(self, frames: list[Publish], now: float) -> None:
         publisher = self._publisher or self._announce(now)
-        if self._begun and not self._held:
-            self._send(publisher, frame, now)
-        else:
-            self._held.append(frame)
+        if not self._begun or self._held:
+            self._held.extend(frames)
+            return
+        for dz, run in groupby(frames, self._plain_place):
+            if dz is not None:
+                self.node.publish(publisher, dz, list(run))
+            else:
+                for frame in run:
+                    self._send(publisher, frame, now)
+
+    def _plain_place(self, frame: Publish) -> str | None:
+        """The sub-space of an event that only has to be sent; None for one that is to be confirmed, or refused."""
+        if frame.confirm is not Confirm.NONE:
+            return None
+        if self.node.group.space is None:
+            return ""
+        try:
+            return self.node.group.locate(frame.attributes())
+        except PlaitError:
+            return None
 
     def _begin(self, now: float) -> None:
         """Once who wants to hear is connected: what was held goes out, in its order."""
@@ -424,7 +457,7 @@ class Home:
             self._say(Refusal(frame.sequence, Code.LIMIT, "too many events await confirmation", retryable=True))
             return
         if not confirm:
-            self.node.publish(publisher, dz, frame)
+            self.node.publish(publisher, dz, [frame])
         else:
             publisher.publish(dz, frame.block, now, number=frame.sequence, confirm=True)
         if frame.confirm is Confirm.BROKER:
@@ -437,6 +470,10 @@ class Home:
             self._say(Refusal(output.number, Code.TIMEOUT, "not all subscribers are known to have it", hint=hint))
         else:
             self._say(Receipt((output.number,), (output.matched,)))
+
+
+def _is_publish(frame: Frame) -> bool:
+    return isinstance(frame, Publish)
 
 
 class NotServed(PlaitError):

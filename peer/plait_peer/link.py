@@ -7,6 +7,7 @@ that live there, and for no others: `Node` sees to that.
 from __future__ import annotations
 
 import hmac
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -88,10 +89,11 @@ class Link:
         met: Meeting | None = None
         found: list[Frame] = []
         while frames := self._decoder.take():
-            for frame in frames:
+            for place, frame in enumerate(frames):
                 if self.stage is Stage.OPEN:
-                    found.append(frame)
-                elif self.stage is Stage.GREETING:
+                    found += frames[place:]
+                    break
+                if self.stage is Stage.GREETING:
                     self._greet(frame)
                 elif self.stage is Stage.MEETING:
                     met = self._met(frame)
@@ -117,12 +119,25 @@ class Link:
             self._write(encode_frame(Close(code, message[:200]), version))
             self.stage = Stage.CLOSED
 
-    def pass_on(self, sender: PeerId, receiver: PeerId, frame: EventFrame, between: tuple[int, int, int]) -> None:
-        """Write an event of a publisher that lives here, whose bytes are in another frame: what `say` does, at once."""
+    def pass_on(
+        self,
+        sender: PeerId,
+        receiver: PeerId,
+        frames: Sequence[EventFrame],
+        between: tuple[int, int, int],
+        bytes_max: int,
+    ) -> int:
+        """Write events of a publisher that lives here, whose bytes are in other frames, as long as fewer bytes wait
+        than that; so many were not written. What `say` does, at once."""
         if self._said != (sender, receiver):
             self._said = (sender, receiver)
             self._write(encode_frame(Between(sender, receiver), VERSION_MAX))
-        self.size = self._writer.forward(frame, sender, 0, 0, (), (between,), VERSION_MAX)
+        forward, size, places = self._writer.forward, self.size, (between,)
+        for count, frame in enumerate(frames):
+            if size > bytes_max:
+                return len(frames) - count
+            size = self.size = forward(frame, sender, 0, 0, (), places, VERSION_MAX)
+        return 0
 
     def take(self) -> bytes:
         """What there is to write."""

@@ -8,8 +8,9 @@ over it, and for no others; when it breaks they are lost to all of ours.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Final, TypeAlias
 
 from plait_core.errors import FrameError, FrameFault
@@ -25,14 +26,14 @@ from plait_core.wire.session_frames import Code
 from .group import Group
 from .link import Link, LinkRefused, Stage
 from .outputs import Confirmed, Deliver, PeerId, Send
-from .passage import event_of, first_of, plain_dz
+from .passage import event_of, first_of, plain_dz, runs_of
 from .peer import Peer
 from .settings import PeerSettings
 
 LinkId: TypeAlias = int
 Consumer: TypeAlias = Callable[[Deliver | Confirmed], None]
-Hearer: TypeAlias = Callable[[Forward, float], None]
-"""Takes an event that needs nothing more than to be taken, and its delay."""
+Hearer: TypeAlias = Callable[[list[Forward], int], None]
+"""Takes events that need nothing more than to be taken, and what the last link adds to their delay, in microseconds."""
 
 PEERS_MAX: Final = 256
 """Peers of one process: each of its subscriptions is one, and gossips once a period."""
@@ -142,20 +143,21 @@ class Node:
                 found |= {id: profile for id, (profile, _) in seen.items() if id not in found}
         return list(found.values())[:PEER_SAMPLE_MAX]
 
-    def publish(self, peer: Peer, dz: str, frame: EventFrame) -> None:
-        """An event of a publisher that lives here, which nobody need confirm, to all of its children."""
+    def publish(self, peer: Peer, dz: str, frames: Sequence[EventFrame]) -> None:
+        """Events of a publisher that lives here, which nobody need confirm, to all of its children."""
         between = first_of(dz)
-        for to in peer.says(frame.sequence, dz):
+        for to in peer.says([frame.sequence for frame in frames], dz):
             id = self._routes.get(to)
             link = self.links.get(id) if id is not None else None
             if id is None or link is None or link.stage is not Stage.OPEN:
-                event = Happening(peer.id, frame.sequence, dz, 0.0, 0, frame.block)
-                self._carry(peer.id, Send(to, "", event), 0.0)
-            elif link.size > WAITING_BYTES_MAX:
-                self.counts["slow_link"] += 1
+                for frame in frames:
+                    event = Happening(peer.id, frame.sequence, dz, 0.0, 0, frame.block)
+                    self._carry(peer.id, Send(to, "", event), 0.0)
             else:
                 self._touched[id] = None
-                link.pass_on(peer.id, to, frame, between)
+                dropped = link.pass_on(peer.id, to, frames, between, WAITING_BYTES_MAX)
+                if dropped:
+                    self.counts["slow_link"] += dropped
 
     def pump(self, peer: Peer, now: float) -> None:
         """Something was done to a peer from outside."""
@@ -285,14 +287,14 @@ class Node:
     def _heard(self, id: LinkId, link: Link, frames: list[Frame], now: float) -> None:
         spoken: dict[PeerId, Peer] = {}
         routes, peers = self._routes, self.peers
+        events: list[Forward] = []
         for frame in frames:
             if isinstance(frame, Forward):
-                if not self._takes(link, frame):
-                    peer = peers.get(link.receiver)
-                    if peer is not None:
-                        peer.receive(link.sender, event_of(frame), now)
-                        spoken[peer.id] = peer
+                events.append(frame)
                 continue
+            if events:
+                self._heard_events(link, events, now, spoken)
+                events = []
             if isinstance(frame, Between):
                 link.sender, link.receiver = frame.sender, frame.receiver
                 if routes.setdefault(link.sender, id) != id:
@@ -311,26 +313,27 @@ class Node:
             else:
                 raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} between peers")
             spoken[peer.id] = peer
+        if events:
+            self._heard_events(link, events, now, spoken)
         last = peers.get(link.receiver)
         if last is not None:
             last.alive(link.sender, now)
         for peer in spoken.values():
             self._pump(peer, now)
 
-    def _takes(self, link: Link, frame: Forward) -> bool:
-        """The short way: an event from a parent that is for one of ours, and for nobody else."""
-        hearer, peer = self._hearers.get(link.receiver), self.peers.get(link.receiver)
-        if hearer is None or peer is None:
-            return False
-        dz = plain_dz(frame)
-        if dz is None:
-            return False
-        delay = peer.arrives(link.sender, frame.publisher, frame.sequence, dz, frame.delay_us / 1_000_000)
-        if delay is None:
-            return False
-        if delay >= 0.0:
-            hearer(frame, delay)
-        return True
+    def _heard_events(self, link: Link, frames: list[Forward], now: float, spoken: dict[PeerId, Peer]) -> None:
+        """Events for one of ours, in their order."""
+        peer = self.peers.get(link.receiver)
+        if peer is None:
+            return
+        hearer = self._hearers.get(peer.id)
+        for run in runs_of(frames):
+            if peer.id in spoken:
+                self._pump(spoken.pop(peer.id), now)  # what came before is handed on before
+            if hearer is None or not _takes(link, peer, hearer, run):
+                for frame in run:
+                    peer.receive(link.sender, event_of(frame), now)
+                spoken[peer.id] = peer
 
     def _claim(self, id: LinkId, link: Link, sender: PeerId) -> None:
         """A peer is heard over another link than before: of the same process, or it is somebody else's."""
@@ -442,3 +445,17 @@ class Node:
                 link.close(Code.BYE)
                 self._touched[id] = None
                 self._cuts.append(id)
+
+
+def _takes(link: Link, peer: Peer, hearer: Hearer, run: list[Forward]) -> bool:
+    """The short way: events from a parent that are for one of ours, and for nobody else."""
+    dz = plain_dz(run[0])
+    if dz is None:
+        return False
+    latest_s = max([frame.delay_us for frame in run]) / 1_000_000
+    arrived = peer.arrive(link.sender, run[0].publisher, [frame.sequence for frame in run], dz, latest_s)
+    if arrived is None:
+        return False
+    link_s, new = arrived
+    hearer(run if new is None else list(compress(run, new)), int(link_s * 1_000_000))
+    return True

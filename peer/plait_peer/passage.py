@@ -6,7 +6,10 @@ the round of custody and the hops so far. Publisher and number are those of the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from plait_core.errors import FrameError, FrameFault
@@ -18,6 +21,7 @@ _HALF: Final = (1 << 64) - 1
 _ROUNDS_MAX: Final = 1 << 31
 _US: Final = 1_000_000
 _DELAY_US_MAX: Final = (1 << 63) - 1
+_WAY: Final = attrgetter("tid", "publisher", "destinations", "path")
 
 
 @lru_cache(maxsize=8192)
@@ -25,6 +29,13 @@ def first_of(dz: str) -> tuple[int, int, int]:
     """The destination of an event that has just been published in this sub-space, not in custody."""
     high, low = _code_of(dz)
     return high, 0, low
+
+
+def runs_of(frames: Iterable[Forward]) -> Iterator[list[Forward]]:
+    """Events that follow each other on one way: of one publisher, in one sub-space. What is found out about the first
+    of them goes for all."""
+    for _, run in groupby(frames, _WAY):
+        yield list(run)
 
 
 def plain_dz(frame: Forward) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from operator import lt
 from typing import Any
 
 from plait_core.ids import Randomness
@@ -175,21 +176,24 @@ class Peer:
         if self.incoming.shaken:
             self._at_once(now)
 
-    def arrives(self, sender: PeerId, publisher: PeerId, number: int, dz: str, delay: float) -> float | None:
-        """The short way for an event that is in no custody: its delay here when it is new, wanted, and for nobody
-        below; -1 when it has come before. None: nothing was done, and `receive` is to see it."""
+    def arrive(
+        self, sender: PeerId, publisher: PeerId, numbers: list[int], dz: str, latest: float
+    ) -> tuple[float, list[bool] | None] | None:
+        """The short way for events that are in no custody, wanted, and for nobody below: what the last link added to
+        their delay, and which of them are new (None: all). None: nothing was done, and `receive` is to see them."""
         edge = self.dissemination.edge(sender, publisher, dz)
-        if edge is None or delay > edge.late or self.conduct.shunned(sender):
+        if edge is None or latest > edge.late or self.conduct.shunned(sender):
             return None
-        return delay + edge.link if self.dissemination.arrives(edge, publisher, number, dz, delay) else -1.0
+        return edge.link, self.dissemination.arrive(edge, publisher, numbers, dz)
 
-    def says(self, number: int, dz: str) -> tuple[PeerId, ...]:
-        """The short way to publish an event that nobody need confirm: the children to whom the face is to bring it."""
-        assert number > self._published, "numbers rise"
-        self._published = number
-        self._recent.append((number, dz))
+    def says(self, numbers: list[int], dz: str) -> tuple[PeerId, ...]:
+        """The short way to publish events that nobody need confirm: the children to whom the face is to bring them."""
+        assert numbers[0] > self._published, "numbers rise"
+        assert all(map(lt, numbers, numbers[1:])), "numbers rise"
+        self._published = numbers[-1]
+        self._recent.extend([(number, dz) for number in numbers[-PEER_RECENT_MAX:]])
         lane = self.dissemination.lane(dz)
-        self.dissemination.said(dz, len(lane))
+        self.dissemination.said(dz, len(numbers), lane)
         return lane
 
     def lost(self, peer: PeerId, now: float) -> None:

@@ -31,13 +31,13 @@ class Rates:
         self.false_count = 0.0
         self.total = 0.0
 
-    def count(self, dz: str, member: str, *, wanted: bool) -> None:
-        """An event has come, in this sub-space of ours."""
+    def count(self, dz: str, member: str, *, wanted: bool, events: int = 1) -> None:
+        """Events have come, in this sub-space of ours."""
         part = dz[: len(member) + FINER_BITS]
-        self._counts[part] = self._counts.get(part, 0.0) + 1.0
-        self.total += 1.0
+        self._counts[part] = self._counts.get(part, 0.0) + events
+        self.total += events
         if not wanted:
-            self.false_count += 1.0
+            self.false_count += events
         if len(self._counts) > self._most:
             del self._counts[min(self._counts, key=self._counts.__getitem__)]
 

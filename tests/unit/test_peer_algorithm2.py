@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 from peer_bench import Bench, settings, told
@@ -143,3 +144,59 @@ def test_section_2_7_the_example_with_links_of_5_3_and_2() -> None:
     """s tolerates 5 and q 6; by requirements s is above q, and q too late. By delays q is above s, and both in time."""
     assert 2 in measured(bound=5.0, delay=3.0, link_s=2.0).peer.incoming.parents  # s below q
     assert 2 not in measured(bound=6.0, delay=5.0, link_s=2.0).peer.incoming.parents  # q below s
+
+
+# --- many at a time, as the live peer takes and gives them ------------------------------------------------------------
+
+
+def leaf() -> Bench:
+    """With a parent, and nobody below."""
+    bench = Bench("10", bound=8.0)
+    bench.gossip(told(50, "", bound=0.0))
+    bench.adopt(told(2, "10"), "10", sources={50: 1.0})
+    return bench
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_events_that_come_many_at_a_time_are_new_to_the_same_as_those_that_come_one_by_one(seed: int) -> None:
+    rng = Random(seed)
+    many, single = leaf(), leaf()
+    for _ in range(30):
+        numbers = [rng.randrange(1, 60) for _ in range(rng.randrange(1, 8))]
+        numbers = sorted(set(numbers)) if rng.random() < 0.5 else numbers
+        arrived = many.peer.arrive(2, 50, numbers, "101", 1.0)
+        assert arrived is not None
+        before = len(single.delivered)
+        for number in numbers:
+            single.event(2, "101", number=number)
+        got = [number for number, new in zip(numbers, arrived[1] or [True] * len(numbers), strict=True) if new]
+        assert got == [event.number for event in single.delivered[before:]]
+    assert many.peer.counters.delivered == single.peer.counters.delivered
+    assert many.peer.counters.duplicates == single.peer.counters.duplicates
+    assert many.peer.rates.total == single.peer.rates.total
+
+
+def test_the_short_way_is_for_leaves_and_for_events_in_time_alone() -> None:
+    bench = leaf()
+    assert bench.peer.arrive(2, 50, [1], "101", 7.5) is None, "too late: somebody is to blame"
+    assert bench.peer.arrive(3, 50, [1], "101", 1.0) is None, "not from a parent"
+    assert bench.peer.arrive(2, 50, [1], "01", 1.0) is None, "not ours"
+    bench.child(told(9, "10", bound=9.0))
+    assert bench.peer.arrive(2, 50, [1], "101", 1.0) is None, "somebody below wants it"
+
+
+def test_publishers_of_one_parent_are_remembered_up_to_a_limit() -> None:
+    bench = leaf()
+    for publisher in range(1000, 1000 + 2 * bench.peer.me.settings.publishers_max):
+        bench.peer.arrive(2, publisher, [1], "101", 1.0)
+    assert len(bench.peer.dissemination._highest) <= bench.peer.me.settings.publishers_max
+
+
+def test_a_publisher_says_many_at_once_to_those_who_want_them() -> None:
+    bench = Bench("", bound=0.0)
+    bench.child(told(8, "10", bound=3.0))
+    bench.child(told(9, "0", bound=3.0))
+    assert bench.peer.says([1, 2, 5], "101") == (8,)
+    assert bench.peer.counters.events_sent == 3
+    with pytest.raises(AssertionError, match="numbers rise"):
+        bench.peer.says([5], "101")
