@@ -136,7 +136,7 @@ class Publishing:
         """The same, of whose tags all is known that will be."""
         self._counters.published += 1
         session.published += 1
-        if not self._admit(session, frame):
+        if not self._admit(session, frame, waited_us, now):
             return
         marked = self._tracing.live
         subscriptions, durables = self._tracing.match(frame) if marked else self._interest.match(frame)
@@ -163,14 +163,14 @@ class Publishing:
 
     # --- admit --------------------------------------------------------------------------------------------------------
 
-    def _admit(self, session: Session, frame: Publish) -> bool:
+    def _admit(self, session: Session, frame: Publish, waited_us: int, now: float) -> bool:
         """Whether the event is to go on; False for one that was here before, which is no error."""
         publisher = frame.publisher
         if publisher != session.publisher or not publisher:
             raise Refused(DropReason.NOT_ALLOWED, Code.NOT_ALLOWED, "published under an id that is not this client's")
         sighting = self.duplicates.see(publisher, frame.sequence)
         if sighting is not NEW:
-            return self._seen_before(frame, sighting)
+            return self._seen_before(frame, sighting, session.link_delay_us + waited_us, now)
         try:
             self._check(session, frame)
         except Refused as refused:
@@ -207,24 +207,32 @@ class Publishing:
         if pending >= self.settings.unconfirmed_max:
             raise Refused(DropReason.OUTBOX_ITEMS, Code.LIMIT, f"{pending} events await confirmation", retryable=True)
 
-    def _seen_before(self, frame: Publish, sighting: Sighting) -> bool:
-        """A publisher that did not hear of an event repeats it: it hears again, and nobody else does."""
+    def _seen_before(self, frame: Publish, sighting: Sighting, delay_us: int, now: float) -> bool:
+        """A publisher that did not hear of an event repeats it: it hears again, and no subscriber here does."""
         if sighting is Sighting.STALE:
             raise Refused(DropReason.STALE, Code.STALE, "below the window in which duplicates are told apart")
         refused = self._refusals.get(frame.id) if self._refusals else None
         if refused is not None:
             raise refused.anew()
-        if (
-            frame.confirm is Confirm.SUBSCRIBERS
-            and frame.sequence <= self._recovered.get(frame.publisher, 0)
-            and not self._confirmations.waits(frame.publisher, frame.sequence)
-        ):
+        waits = self._confirmations.waits(frame.publisher, frame.sequence)
+        recovered = bool(self._recovered) and frame.sequence <= self._recovered.get(frame.publisher, 0)
+        if frame.confirm is Confirm.SUBSCRIBERS and recovered and not waits:
             message = "it was logged before the broker restarted; whether all subscribers have it is not known"
             raise Refused(DropReason.DUPLICATE, Code.UNKNOWN, message)
         self._counters.dropped[DropReason.DUPLICATE] += 1
-        if frame.confirm and not self._confirmations.waits(frame.publisher, frame.sequence):
-            self._confirmations.begin(frame.publisher, frame.sequence, 0, set(), 0.0)
+        if frame.confirm and not waits:
+            parties = self._send_again(frame, delay_us, now)
+            self._confirmations.begin(frame.publisher, frame.sequence, 0, parties, now)
         return False
+
+    def _send_again(self, frame: Publish, delay_us: int, now: float) -> set[Party]:
+        """That an event was seen here says nothing of other brokers: it may have come from one that died before it had
+        sent it to all, or this one has started anew since. So they get it once more, and those that have it drop it."""
+        if self._joining is None:
+            return set()
+        verdict = self._judge(frame) if self._deposits_elsewhere else None
+        homes = self._joining.overlay.wanted.match(frame, verdict)
+        return set(self._joining.publish(frame, homes, delay_us, now, frame.confirm)) if homes else set()
 
     # --- disseminate and deliver --------------------------------------------------------------------------------------
 
