@@ -88,20 +88,26 @@ lock:
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' broker/pyproject.toml)
 IMAGES := broker analytics
-IMAGE_ARGS = --build-arg VERSION=$(VERSION) --build-arg REVISION=$(shell git rev-parse --short HEAD) --build-arg KINDS="$(IMAGES)"
+IMAGE_ARGS = --build-arg VERSION=$(VERSION) --build-arg REVISION=$(shell git rev-parse --short HEAD)
 image:
 	@for image in $(IMAGES); do \
-	  docker build $(IMAGE_ARGS) --target $$image -t plait-$$image:$(VERSION) -f docker/Dockerfile . || exit 1; \
+	  docker build $(IMAGE_ARGS) --build-arg KINDS=$$image --target $$image -t plait-$$image:$(VERSION) -f docker/Dockerfile . || exit 1; \
 	done
 
+# Each is given the wheels that it takes and no others, which are half a gigabyte.
+CONTEXT := docker requirements-analytics.lock $(IN_IMAGE) analytics
+OFFLINE := --network none --build-arg BUILDER=plait-base:bookworm --build-arg BASE=plait-base:bookworm
 image-offline:
 	@sh docker/base.sh plait-base:bookworm
 	@sh docker/wheels.sh build/wheels $(IMAGES)
-	@for image in $(IMAGES); do \
-	  echo "image: plait-$$image:$(VERSION)"; \
-	  DOCKER_BUILDKIT=0 docker build --quiet --network none --build-arg BUILDER=plait-base:bookworm --build-arg BASE=plait-base:bookworm \
-	    $(IMAGE_ARGS) --target $$image -t plait-$$image:$(VERSION) -f docker/Dockerfile . 2>build/image.log || { tail build/image.log; exit 1; }; \
+	@for image in $(IMAGES) prometheus; do \
+	  mkdir -p build/wheels/$$image && \
+	  tar -c --exclude=target --exclude=__pycache__ --exclude='*.egg-info' --exclude='*.so' $(CONTEXT) build/wheels/$$image | \
+	    DOCKER_BUILDKIT=0 docker build --quiet $(OFFLINE) $(IMAGE_ARGS) --build-arg KINDS=$$image --target $$image \
+	    -t plait-$$image:$(VERSION) -f docker/Dockerfile - >build/image.log 2>&1 || { tail build/image.log; exit 1; }; \
+	  docker image ls --format 'image: {{.Repository}}:{{.Tag}}, {{.Size}}' plait-$$image:$(VERSION); \
 	done
+	@grep -qs PROMETHEUS_IMAGE docker/.env || echo PROMETHEUS_IMAGE=plait-prometheus:$(VERSION) >>docker/.env
 
 SECONDS ?= 120
 e2e: .venv/.ready
@@ -109,6 +115,7 @@ e2e: .venv/.ready
 
 HOURS ?= 1
 soak: .venv/.ready
+	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || sh scripts/setup.sh --plots || echo "soak: no matplotlib to be had, so no plot"
 	@$(BIN)/python -m plait_lab.soak --hours $(HOURS) $(ARGS)
 
 dist: .venv/.ready

@@ -1,11 +1,14 @@
 #!/bin/sh
 # A base image from Debian's packages alone, for where no registry of images is within reach: plait-base:bookworm, which
-# the Dockerfile takes by BASE. Needs root, debootstrap, and Debian's mirror once (DEBIAN_MIRROR for another than
-# debootstrap's own); what it made is kept in ${XDG_CACHE_HOME:-~/.cache}/plait and imported from there next time.
+# the Dockerfile takes by BASE, or another of other packages. Needs root, debootstrap, and Debian's mirror once
+# (DEBIAN_MIRROR for another than debootstrap's own); what it made is kept in ${XDG_CACHE_HOME:-~/.cache}/plait and
+# imported from there next time.
+#   sh docker/base.sh [IMAGE:SUITE [PACKAGE...]]
 set -eu
 image="${1:-plait-base:bookworm}"
 suite="${image##*:}"
-packages="python3 python3-pip python3-venv binutils ca-certificates openjdk-17-jre-headless prometheus"
+[ "$#" -eq 0 ] || shift
+packages="${*:-python3 python3-pip python3-venv binutils ca-certificates openjdk-17-jre-headless prometheus}"
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/plait"
 archive="$cache/base-$suite-$(echo "$packages" | cksum | cut -d' ' -f1).tar"
 

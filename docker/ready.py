@@ -1,8 +1,8 @@
 """The health check of a container, without importing more than it takes: exit code 0 is healthy.
 
-ready.py             the broker of this container says that it is ready (PLAIT_BROKER__HTTP, by default port 4681)
-ready.py tcp PORT    somebody listens there
-ready.py fresh FILE [S]  a file was written within the last half minute, or so many seconds
+ready.py                   the broker of this container says that it is ready (PLAIT_BROKER__HTTP, by default port 4681)
+ready.py tcp [HOST:]PORT   somebody listens there
+ready.py fresh FILE [S]    a file was written within the last half minute, or so many seconds
 """
 
 import os
@@ -20,8 +20,9 @@ def broker() -> bool:
         return connection.recv(64).split(b" ")[1:2] == [b"200"]
 
 
-def listens(port: str) -> bool:
-    socket.create_connection(("127.0.0.1", int(port)), PATIENCE_S).close()
+def listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host or "127.0.0.1", int(port)), PATIENCE_S).close()
     return True
 
 

@@ -23,8 +23,19 @@ LEFT_OUT = {
     *("test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "pydoc_data", "distutils"),
     *("pip", "site-packages", "dist-packages", "__pycache__", "_pyinstaller", "f2py", "setuptools", "pkg_resources"),
 }
+WITHOUT_KERNEL = re.compile(r"numpy(\.libs|-.*)?")
+"""What the index in Python is made of, a third of the image: the native kernel does without."""
 LEFT_OUT_NAMES = re.compile(r"(pip.*|[Aa]ctivate.*|config-3\.\d+.*|_tkinter.*|.*\.pyi|.*\.a|.*\.exe)")
-DIRECTORIES = {"data": USER, "telemetry": USER, "keys": USER, "run/plait": USER, "tmp": 0, "etc": 0, "proc": 0}
+DIRECTORIES = {
+    "data": USER,
+    "telemetry": USER,
+    "lake": USER,
+    "keys": USER,
+    "run/plait": USER,
+    "tmp": 0,
+    "etc": 0,
+    "proc": 0,
+}
 FILES = {
     "etc/passwd": f"root:x:0:0:root:/:/bin/sh\nplait:x:{USER}:{USER}:plait:/data:/bin/sh\n",
     "etc/group": f"root:x:0:\nplait:x:{USER}:\n",
@@ -66,7 +77,8 @@ def copy(source: Path, root: Path, keep: set[str] | None = None) -> None:
     left_out = LEFT_OUT - (keep or set())
 
     def ignore(_: str, names: list[str]) -> set[str]:
-        return {name for name in names if name in left_out or LEFT_OUT_NAMES.fullmatch(name)}
+        native = {name for name in names if "plait_kernel" in names and WITHOUT_KERNEL.fullmatch(name)}
+        return native | {name for name in names if name in left_out or LEFT_OUT_NAMES.fullmatch(name)}
 
     shutil.copytree(source, root / source.relative_to("/"), symlinks=True, ignore=ignore, dirs_exist_ok=True)
 

@@ -3,6 +3,7 @@
 # where it is installed, else venv and pip.
 #   sh scripts/setup.sh MEMBER...    all of it; PLAIT_NO_KERNEL=1 leaves the kernel out
 #   sh scripts/setup.sh --analytics  Spark for plait-analytics, into the .venv that there is
+#   sh scripts/setup.sh --plots      matplotlib, for the plots of the laboratory
 #   sh scripts/setup.sh --kernel     the kernel alone, telling how it goes, and failing where it cannot be built
 set -eu
 python="${PYTHON:-python3}"
@@ -35,6 +36,11 @@ index_in_use() { .venv/bin/python -c 'import plait_core; print(plait_core.index_
 if [ "${1:-}" = --analytics ]; then
   install --quiet --require-hashes -r requirements-analytics.lock
   command -v java >/dev/null 2>&1 || [ -n "${JAVA_HOME:-}" ] || echo "analytics: Spark is here, Java is not (17 or newer)" >&2
+  exit
+fi
+
+if [ "${1:-}" = --plots ]; then
+  install --quiet 'matplotlib>=3.9'
   exit
 fi
 

@@ -2,9 +2,9 @@
 
     python -m plait_lab.soak --hours 8 --out build/soak
 
-Each broker's memory, open files, threads and disk are noted; they go to soak.csv and, where matplotlib is, soak.png. At
-the end it says how each has changed between the second and the last third, when everything has long been warm, and
-whether a durable subscription that was there all the time has everything that was confirmed.
+Each broker's memory, open files, threads, tasks and disk are noted; they go to soak.csv and, where matplotlib is, to
+soak.png. At the end it says how each has changed between the second and the last third, when everything has long been
+warm, and whether a durable subscription that was there all the time has everything that was confirmed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import os
 import random
+import re
 import resource
 import shutil
 import sys
@@ -23,6 +24,7 @@ from itertools import count
 from pathlib import Path
 from statistics import mean
 from typing import Final
+from urllib.request import urlopen
 
 import plait
 from plait.commands.local_broker import LocalBroker
@@ -37,6 +39,8 @@ EVERY_S: Final = 0.02
 GROWTH_MAX: Final = 1.10
 """Of memory, from the second third to the last: beyond it something is kept that should be forgotten."""
 DRAIN_S: Final = 60.0
+ANSWERS_S: Final = 30.0
+"""What a broker has to tell of its tasks, on a machine that is busy."""
 RETENTION: Final = {
     "PLAIT_BROKER__RETENTION__BYTES_MAX": str(256 << 20),
     "PLAIT_BROKER__TELEMETRY__BYTES_MAX": str(256 << 20),
@@ -56,7 +60,7 @@ class Watched:
     seen: list[dict[str, str | int | float]] = field(default_factory=list)
 
     def look(self, hours: float) -> None:
-        """Note what it uses now, by the kernel's count."""
+        """Note what it uses now, by the kernel's count; its tasks by its own."""
         process = Path("/proc") / str(self.pid)
         pages = int((process / "statm").read_text().split()[1])
         disk = sum(path.stat().st_size for path in self.home.rglob("*") if path.is_file())
@@ -67,9 +71,16 @@ class Watched:
                 "resident_mib": pages * resource.getpagesize() / 2**20,
                 "open_files": len(os.listdir(process / "fd")),
                 "threads": len(os.listdir(process / "task")),
+                "tasks": self._tasks(),
                 "disk_mib": disk / 2**20,
             }
         )
+
+    def _tasks(self) -> int:
+        with urlopen(f"http://{self.broker.http}/metrics", timeout=ANSWERS_S) as answer:
+            found = re.search(r"^plait_tasks (\S+)", answer.read().decode(), re.MULTILINE)
+        assert found is not None, "every broker tells"
+        return int(float(found[1]))
 
 
 @dataclass
@@ -155,7 +166,7 @@ async def _watch(watched: list[Watched], until: float, hours: float, kept: Kept)
     while time.monotonic() < until:
         now = time.monotonic()
         for each in watched:
-            each.look((now - began) / 3600)
+            await asyncio.to_thread(each.look, (now - began) / 3600)
         if now - told >= max(2.0, every_s * 10):
             told = now
             used = ", ".join(f"{each.seen[-1]['resident_mib']:.0f} MiB" for each in watched)
@@ -172,7 +183,7 @@ async def _drained(kept: Kept) -> None:
 
 def _report(watched: list[Watched], kept: Kept, out: Path) -> bool:
     write_table([row for each in watched for row in each.seen], out / "soak.csv")
-    columns = ("resident_mib", "open_files", "threads", "disk_mib")
+    columns = ("resident_mib", "open_files", "threads", "tasks", "disk_mib")
     panels = [
         (column, "hours", column, {each.name: [_point(row, column) for row in each.seen] for each in watched})
         for column in columns

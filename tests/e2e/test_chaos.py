@@ -104,6 +104,7 @@ def _harm(town: Deployment, chance: random.Random) -> list[Harm]:
         town.wait_ready(*BROKERS)
         town.wait_whole(*BROKERS)
         harms.append(Harm(line, whom, began, time.time_ns() // 1000))
+        print(f"      {line:<5} {whom}: healed after {(harms[-1].healed_us - began) / 1e6:.1f} s", flush=True)
         time.sleep(chance.uniform(0, 3))
     return harms
 

@@ -27,6 +27,11 @@ def written(brokers: int = 5, topology: str = "braid", networks: int = 2) -> tup
     return yaml.safe_load(files["compose.yaml"]), yaml.safe_load(files["compose.chaos.yaml"])
 
 
+def cluster() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(compose_files(SHIPPED)["compose.cluster.yaml"])
+    return found
+
+
 def brokers_in(services: dict[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in services.items() if each.get("command") == ["broker"]}
 
@@ -87,7 +92,8 @@ def test_no_broker_alone_holds_the_braid_together() -> None:
 
 def test_every_service_is_watched_comes_back_and_holds_no_secret() -> None:
     base, _ = written()
-    for name, service in base["services"].items():
+    ours = base["services"] | {name: each for name, each in cluster()["services"].items() if name != "analytics"}
+    for name, service in ours.items():
         if name == "init":
             continue
         assert service["restart"] == "unless-stopped", name
@@ -103,6 +109,28 @@ def test_every_service_is_watched_comes_back_and_holds_no_secret() -> None:
     assert all((ROOT / "docker" / volume).exists() for volume in used if volume.startswith("./"))
     ports = sorted(int(port.split(":")[2]) for each in base["services"].values() for port in each.get("ports", []))
     assert all(one < other for one, other in pairwise(ports)), "no two want the same"
+
+
+def test_what_is_there_without_being_asked_for() -> None:
+    base, _ = written()
+    asked_for = {name: each["profiles"] for name, each in base["services"].items() if "profiles" in each}
+    examples = [f"publisher-{n}" for n in (1, 2)] + [f"subscriber-{n}" for n in (1, 2, 3)]
+    assert asked_for == {name: ["examples"] for name in examples} | {"grafana": ["grafana"]}
+    assert len(base["services"]) - len(asked_for) == 1 + 5 + 3, "init, brokers, key server, Prometheus, Spark"
+
+
+def test_a_cluster_runs_the_same_job_where_nobody_else_is() -> None:
+    base, over = written()[0], cluster()["services"]
+    alone, submitted = base["services"]["analytics"], over["analytics"]
+    assert submitted["command"] == [*alone["command"], "--master", "spark://spark-master:7077"]
+    workers = [each for name, each in over.items() if name.startswith("spark-worker")]
+    assert len(workers) == 2
+    for each in workers:
+        assert each["volumes"] == alone["volumes"], "they read what the driver names, and keep state beside its tables"
+        assert each["command"][-1] == "spark://spark-master:7077"
+    there = [name for name, each in (base["services"] | over).items() if "spark" in each.get("networks", [])]
+    assert set(there) <= {"analytics", *over}
+    assert base["networks"]["spark"] == {"internal": True}
 
 
 def test_a_graph_from_a_file(tmp_path: Path) -> None:

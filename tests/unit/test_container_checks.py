@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def broker(**settings: str) -> dict[str, str]:
         (check_neighbours({}), "ok", "no neighbours"),
         (check_discovery(broker(OVERLAY__DISCOVER="true")), "warn", "one bridge network"),
         (check_discovery({}), "ok", ""),
-        (check_target({"PLAIT_URL": "plait://t0ken@localhost:4680"}), "fail", "this container itself"),
+        (check_target({"PLAIT_URL": "plait://t0ken@localhost:1"}), "fail", "this container itself"),
         (check_target({"PLAIT_URL": "plait://broker-1:4680"}), "ok", ""),
         (check_data({}), "ok", "nothing is kept"),
     ],
@@ -46,6 +47,13 @@ def test_it_names_the_mistake_and_what_to_do(found: Finding, state: str, said: s
     assert said in found.found
     assert bool(found.hint) == (state != "ok")
     assert "t0ken" not in found.found
+
+
+def test_a_broker_of_this_container_may_be_dialled() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        told = {"PLAIT_URL": f"plait://localhost:{broker.getsockname()[1]}"}
+        assert check_target(told).state == "ok"
+    assert check_target(told).state == "fail"
 
 
 def test_where_the_log_is_kept(tmp_path: Path) -> None:

@@ -65,6 +65,9 @@ class LoopLag:
     def collect(self) -> Iterator[Metric]:
         """How late, as it is now."""
         yield histogram("plait_loop_lag_seconds", "How late the event loop runs.", self._lags)
+        yield gauge(
+            "plait_tasks", "What the event loop is at: tasks that have not ended.", len(asyncio.all_tasks(self._loop))
+        )
 
 
 class BrokerCollector:

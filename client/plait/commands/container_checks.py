@@ -15,6 +15,8 @@ from .checks import Finding
 LOOKS_S: Final = 2.0
 FREE_BYTES_WANTED: Final = 256 << 20
 MTU_USUAL: Final = 1500
+DIALLED: Final = "127.0.0.1:4680"
+"""Where nothing is said."""
 _SIGNS: Final = (Path("/.dockerenv"), Path("/run/.containerenv"))
 _PREFIX: Final = "PLAIT_BROKER__"
 _TMPFS: Final = {"tmpfs", "ramfs"}
@@ -123,11 +125,16 @@ def check_data(environment: Mapping[str, str], mounts: Path = Path("/proc/self/m
 
 def check_target(environment: Mapping[str, str]) -> Finding:
     """A client in a container that dials localhost finds itself."""
-    address = environment.get("PLAIT_URL", "").partition("://")[2].rpartition("@")[2]  # a token is not to be shown
-    if _is_loopback(address) and f"{_PREFIX}LISTEN" not in environment:
-        hint = "plait://SERVICE:4680 for another container, plait://host.docker.internal:4680 for the host"
-        return Finding("fail", f"PLAIT_URL names {address}, which is this container itself", hint)
-    return Finding("ok", "PLAIT_URL is not localhost")
+    named = environment.get("PLAIT_URL", "").partition("://")[2].rpartition("@")[2]  # a token is not to be shown
+    address = named or DIALLED
+    if not _is_loopback(address):
+        return Finding("ok", "PLAIT_URL is not localhost")
+    if _answers(address):
+        return Finding("ok", f"{address} answers, in this container")
+    hint = "plait://SERVICE:4680 for another container, plait://host.docker.internal:4680 for the host"
+    if named:
+        return Finding("fail", f"PLAIT_URL names {address}, which is this container itself, and nobody listens", hint)
+    return Finding("warn", f"no PLAIT_URL: {address} is dialled, this container itself, and nobody listens", hint)
 
 
 def container_checks(environment: Mapping[str, str]) -> dict[str, Callable[[], Finding]]:
@@ -146,6 +153,15 @@ def container_checks(environment: Mapping[str, str]) -> dict[str, Callable[[], F
 def _is_loopback(address: str) -> bool:
     host = address.rpartition(":")[0].strip("[]") if ":" in address else address
     return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), LOOKS_S).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _mount_of(directory: Path, mounts: Path) -> tuple[str, str]:

@@ -6,12 +6,13 @@ import importlib
 
 from ..native import kernel
 from .index import Index
-from .python_index import PythonIndex
 
 
 def new_index(*, native: bool | None = None) -> Index:
     """An empty index. `native`: True insists on the kernel, False on Python, None takes what there is."""
     if native is False or (native is None and kernel is None):
+        from .python_index import PythonIndex
+
         return PythonIndex()
     index: Index = importlib.import_module("plait_kernel").Index()
     return index

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 RECORD_BYTES: Final = 64
 """A cache line; 16 of them fill a kilobyte, and a file's size says how many there are."""
@@ -105,7 +106,9 @@ def reason_text(code: int) -> str:
 
 
 def record_dtype(version: int = SCHEMA_VERSION) -> np.dtype[Any]:
-    """Records as numpy reads them."""
+    """Records as numpy reads them. Who writes them needs no numpy."""
+    import numpy as np
+
     dtype = np.dtype([(field.name, "<" + field.code) for field in SCHEMAS[version]])
     assert dtype.itemsize == RECORD_BYTES
     return dtype

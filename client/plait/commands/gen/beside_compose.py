@@ -14,7 +14,6 @@ TOKEN_PLACE: Final = "/run/plait/http-token"  # noqa: S105 - where it is, not wh
 _KEPT: Final = {
     "keys/schema.json": "schema.json",
     "examples/quotes.py": "quotes.py.in",
-    "analytics/every.py": "every.py.in",
 }
 
 

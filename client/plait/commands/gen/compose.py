@@ -1,4 +1,4 @@
-"""`plait gen compose`: a Compose file of an overlay, its key server, those who watch it, and examples.
+"""`plait gen compose`: Compose files of an overlay, its key server, those who watch and analyse it, and examples.
 
 It is read by Compose v2 and by docker-compose 1.29. Brokers are parted into networks; a broker with a link into another
 network is in that one as well, so no network is needed by all.
@@ -14,7 +14,7 @@ import click
 
 from ..topologies import SHAPES, graph
 from .beside_compose import beside_compose
-from .compose_parts import BROKER, HEADER, RELAY, RELAYED, REST
+from .compose_parts import BROKER, CLUSTER, HEADER, RELAY, RELAYED, REST
 from .writing import write_files
 
 BROKERS_MAX: Final = 64
@@ -80,6 +80,7 @@ def compose_files(overlay: Overlay) -> dict[str, str]:
     return {
         "compose.yaml": HEADER.format(**places) + "\n".join(blocks) + rest,
         "compose.chaos.yaml": _relayed(overlay),
+        "compose.cluster.yaml": CLUSTER,
     }
 
 
@@ -109,7 +110,8 @@ def _relayed(overlay: Overlay) -> str:
     brokers = [
         RELAYED.format(name=overlay.names[number], links=_addresses(relays_of)) for number, relays_of in dialled.items()
     ]
-    return _CHAOS + "\n".join(brokers + relays)
+    near, far = min(overlay.links, default=(0, 0))
+    return _CHAOS.format(near=overlay.names[near], far=overlay.names[far]) + "\n".join(brokers + relays)
 
 
 def _overlay(brokers: int, topology: str, networks: int) -> Overlay:
@@ -132,8 +134,9 @@ def _addresses(addresses: Iterable[str]) -> str:
 
 
 _CHAOS: Final = """# Written by `plait gen compose`. Puts a relay into each link, to make it slow, lossy, cut or frozen:
-#   docker compose -f compose.yaml -f compose.chaos.yaml up -d
-#   docker exec plait_link-broker-1-broker-2_1 plait chaos set 127.0.0.1:4699 --delay 200ms
+#   export COMPOSE_FILE=compose.yaml:compose.chaos.yaml
+#   docker compose up -d
+#   docker compose exec link-{near}-{far} plait chaos set 127.0.0.1:4699 --delay 200ms
 # :4699 is the relay that the first of the two dials, :4698 the other one's.
 services:
 """

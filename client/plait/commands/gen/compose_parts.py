@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 HEADER: Final = """# Written by `plait gen compose`.
-#   docker compose up -d                            the overlay and its key server
+#   docker compose up -d                            the overlay, its key server, Prometheus (:9090), Spark over what is recorded
 #   docker compose --profile examples up -d         with publishers and subscribers
-#   docker compose --profile monitoring up -d       with Prometheus (:9090) and Grafana (:3000)
-#   docker compose --profile analytics up -d        with Spark over what the brokers record
+#   docker compose --profile grafana up -d          with Grafana (:3000) and its dashboards
 #   docker compose exec {first} plait ls brokers    look at it
+# compose.cluster.yaml beside it makes a cluster of Spark, compose.chaos.yaml puts a relay into each link.
 # Secrets are drawn on the first start, into the volume `secrets`. Ports are published to this machine alone, unless
 # PLAIT_BIND=0.0.0.0 says otherwise.
 x-image: &image
@@ -33,6 +33,7 @@ x-settings: &settings
   PLAIT_BROKER__LISTEN: 0.0.0.0:4680
   PLAIT_BROKER__HTTP: 0.0.0.0:4681
   PLAIT_BROKER__DATA: /data
+  PLAIT_BROKER__TABLES: /lake
   PLAIT_BROKER__OVERLAY__JOIN_S: 30
   PLAIT_BROKER__OVERLAY__SECRET_FILE: /run/plait/overlay-secret
   PLAIT_BROKER__ACCESS__TOKEN_FILE: /run/plait/token
@@ -65,7 +66,7 @@ BROKER: Final = """\
       PLAIT_BROKER__TELEMETRY__DIRECTORY: /telemetry/{name}
     ports: ["${{PLAIT_BIND:-127.0.0.1}}:{port}:4680", "${{PLAIT_BIND:-127.0.0.1}}:{http}:4681"]
     networks: {networks}
-    volumes: ["{name}-data:/data", "telemetry:/telemetry", "secrets:/run/plait:ro"]
+    volumes: ["{name}-data:/data", "telemetry:/telemetry", "lake:/lake:ro", "secrets:/run/plait:ro"]
 """
 
 REST: Final = """
@@ -121,24 +122,26 @@ REST: Final = """
       {middle}: {{condition: service_healthy}}
     networks: [{middle_network}]
 
-  # --- monitoring: docker compose --profile monitoring up -d ----------------------------------------------------------
+  # --- monitoring ---------------------------------------------------------------------------------------------------
 
   prometheus:
     image: ${{PROMETHEUS_IMAGE:-prom/prometheus:v3.1.0}}
-    profiles: [monitoring]
     entrypoint: [prometheus]
     command: [--config.file=/etc/prometheus/prometheus.yml, --storage.tsdb.path=/prometheus, --storage.tsdb.retention.time=15d]
+    read_only: true
+    cap_drop: [ALL]
+    security_opt: ["no-new-privileges:true"]
     restart: unless-stopped
-    healthcheck: {{test: [CMD, promtool, check, healthy], interval: 10s, timeout: 10s, start_period: 30s}}
+    healthcheck: {{test: [CMD, promtool, check, healthy], interval: 10s, timeout: 10s, start_period: 60s}}
     depends_on:
       init: {{condition: service_completed_successfully}}
     ports: ["${{PLAIT_BIND:-127.0.0.1}}:9090:9090"]
     networks: {networks}
     volumes: ["./prometheus:/etc/prometheus:ro", "prometheus:/prometheus", "secrets:/run/plait:ro"]
 
-  grafana:
+  grafana:  # under a profile, for its image is the one that cannot be built here
     image: ${{GRAFANA_IMAGE:-grafana/grafana:11.4.0}}
-    profiles: [monitoring]
+    profiles: [grafana]
     restart: unless-stopped
     environment:
       GF_SECURITY_ADMIN_PASSWORD__FILE: /run/plait/grafana-password
@@ -151,25 +154,28 @@ REST: Final = """
     networks: [{first_network}]
     volumes: ["./grafana/provisioning:/etc/grafana/provisioning:ro", "./grafana/dashboards:/etc/grafana/dashboards:ro", "grafana:/var/lib/grafana", "secrets:/run/plait:ro"]
 
-  # --- analytics: docker compose --profile analytics up -d ------------------------------------------------------------
+  # --- analytics: what Spark makes of the telemetry is at http://127.0.0.1:4681/analytics ---------------------------
 
-  analytics: &analytics
+  analytics:
     image: ${{PLAIT_ANALYTICS_IMAGE:-plait-analytics:0.1.0}}
-    build: {{context: .., dockerfile: docker/Dockerfile, target: analytics, args: {{KINDS: broker analytics}}}}
-    profiles: [analytics]
-    entrypoint: [python3, /etc/plait/every.py, "60", /lake/alive, --]
-    command: [plait, analyze, /telemetry, --engine, spark, --out, /lake]
+    build: {{context: .., dockerfile: docker/Dockerfile, target: analytics, args: {{KINDS: analytics}}}}
+    command: [analyze, live, /telemetry, --out, /lake, --every, "5"]
+    init: true
     read_only: true
     tmpfs: ["/tmp:size=1g"]
     cap_drop: [ALL]
     security_opt: ["no-new-privileges:true"]
     restart: unless-stopped
-    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, fresh, /lake/alive, "600"], interval: 10s, timeout: 10s, start_period: 300s}}
-    networks: [{first_network}]
-    volumes: ["telemetry:/telemetry:ro", "lake:/lake", "./analytics:/etc/plait:ro"]
+    stop_grace_period: 60s
+    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, fresh, /lake/live.json, "120"], interval: 10s, timeout: 10s, start_period: 120s}}
+    depends_on:
+      init: {{condition: service_completed_successfully}}
+    networks: [spark]
+    volumes: ["telemetry:/telemetry:ro", "lake:/lake"]
 
 networks:
 {all_networks}
+  spark: {{internal: true}}
 
 volumes:
 {data_volumes}
@@ -200,4 +206,47 @@ RELAY: Final = """\
     restart: unless-stopped
     healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "4699"], interval: 30s, timeout: 10s, start_period: 30s}}
     networks: [{network}]
+"""
+
+CLUSTER: Final = """\
+# Written by `plait gen compose`. Spark as a cluster, a master and two workers, and the same job submitted to it:
+#   docker compose -f compose.yaml -f compose.cluster.yaml up -d
+# They have a network that leads nowhere else: whoever reaches a master of Spark may run there what they like.
+x-spark: &spark
+  image: ${PLAIT_ANALYTICS_IMAGE:-plait-analytics:0.1.0}
+  entrypoint: [spark-class]
+  environment: {SPARK_DAEMON_MEMORY: 256m}
+  init: true
+  read_only: true
+  tmpfs: ["/tmp:size=1g"]
+  cap_drop: [ALL]
+  security_opt: ["no-new-privileges:true"]
+  restart: unless-stopped
+  networks: [spark]
+
+x-worker: &worker
+  <<: *spark
+  command: [org.apache.spark.deploy.worker.Worker, --cores, "1", --memory, 1g, --work-dir, /tmp/work, "spark://spark-master:7077"]
+  healthcheck: {test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "8081"], interval: 10s, timeout: 10s, start_period: 60s}
+  depends_on:
+    spark-master: {condition: service_healthy}
+  volumes: ["telemetry:/telemetry:ro", "lake:/lake"]
+
+services:
+  spark-master:
+    <<: *spark
+    command: [org.apache.spark.deploy.master.Master, --host, spark-master, --port, "7077"]
+    healthcheck: {test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "spark-master:7077"], interval: 10s, timeout: 10s, start_period: 60s}
+
+  spark-worker-1:
+    <<: *worker
+
+  spark-worker-2:
+    <<: *worker
+
+  analytics:
+    command: [analyze, live, /telemetry, --out, /lake, --every, "5", --master, "spark://spark-master:7077"]
+    depends_on:
+      spark-worker-1: {condition: service_healthy}
+      spark-worker-2: {condition: service_healthy}
 """

@@ -1,0 +1,96 @@
+"""Somebody who has never seen this: a machine of Debian, Python and Docker alone, a checkout, and what README says.
+
+The machine is a container made by debootstrap, so this is for root; it reaches this machine's Docker engine. How pip
+finds packages is told to it by the environment of whoever runs the test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deployment import BROKERS, ROOT, docker, image
+
+MACHINE = "plait-stranger:bookworm"
+PACKAGES = ("python3", "python3-venv", "make", "docker.io", "docker-compose", "ca-certificates")
+PROJECT = "plait-stranger"
+PATIENCE_S = 900.0
+SOCKET = Path("/var/run/docker.sock")
+
+pytestmark = pytest.mark.timeout(2 * PATIENCE_S)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What `git clone` gives, without what was built here."""
+    place = tmp_path / "plait"
+    place.mkdir()
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    subprocess.run(["tar", "--null", "-T", "-", "-cf", tmp_path / "tar"], cwd=ROOT, input=files, check=True)
+    subprocess.run(["tar", "-xf", tmp_path / "tar"], cwd=place, check=True)
+    return place
+
+
+@pytest.fixture
+def machine(checkout: Path) -> Iterator[str]:
+    """A fresh one, with the checkout; files are where the engine finds them as well, for Compose mounts some."""
+    if os.geteuid() or shutil.which("debootstrap") is None:
+        pytest.skip("a machine of Debian alone is made by debootstrap, as root")
+    subprocess.run(["sh", ROOT / "docker/base.sh", MACHINE, *PACKAGES], check=True)
+    settings = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name == "SSL_CERT_FILE"}
+    told = [word for name, value in settings.items() for word in ("-e", f"{name}={value}")]
+    given = {value for value in settings.values() if Path(value).is_absolute() and Path(value).is_file()}
+    mounts = [word for path in sorted(given) for word in ("-v", f"{path}:{path}:ro")]
+    name = docker(
+        "run", "--rm", "--detach", "--init", "-w", str(checkout), "-v", f"{checkout}:{checkout}",
+        "-v", f"{SOCKET}:{SOCKET}", "-e", f"COMPOSE_PROJECT_NAME={PROJECT}", "-e", "PLAIT_BIND=127.0.46.81",
+        *told, *mounts, MACHINE, "sleep", "infinity",
+    ).strip()  # fmt: skip
+    try:
+        yield name
+    finally:
+        if (checkout / "docker/compose.yaml").exists():
+            docker(
+                "exec",
+                name,
+                "docker-compose",
+                "-f",
+                "docker/compose.yaml",
+                "down",
+                "--volumes",
+                "--timeout",
+                "2",
+                check=False,
+            )
+        docker("kill", name, check=False)
+
+
+def typed(machine: str, command: str) -> str:
+    """A command of README, in a shell of that machine."""
+    done = subprocess.run(
+        ["docker", "exec", machine, "sh", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert not done.returncode, f"{command}\n{done.stdout}{done.stderr}"
+    print(f"--- {command}\n{done.stdout[-400:]}")
+    return done.stdout
+
+
+def test_readme_is_enough(machine: str) -> None:
+    readme = (ROOT / "README.md").read_text()
+    for command in ("make demo", "make setup", ". .venv/bin/activate", "docker compose -f docker/compose.yaml up -d"):
+        assert command in readme, "what is typed here is what README says"
+    typed(machine, "make demo")
+    typed(machine, "make setup")
+    typed(machine, ". .venv/bin/activate && python tests/pages.py README.md")  # its three terminals, its first program
+    assert image() == "plait-broker:0.1.0", "the images are here, as by make image"
+    typed(machine, "docker-compose -f docker/compose.yaml up -d")
+    shown = typed(machine, "docker-compose -f docker/compose.yaml exec -T broker-1 plait ls brokers")
+    assert all(f"{broker} " in shown for broker in BROKERS)
