@@ -5,7 +5,7 @@
 #   make lint     formatting, ruff, mypy --strict, the architecture tests
 #   make demo     the main job, shown
 #   make bench    the benchmarks, each next to its comparison; writes lab/BENCHMARKS.md
-#   make nightly  the slow suites: a million pairs, long fuzzing
+#   make nightly  the slow suites: a million pairs, long fuzzing; as root with a Docker engine, image-offline and e2e
 #   make kernel   build the native matching kernel into .venv, and say how it goes; make setup does so by itself where
 #                 it can, and PLAIT_NO_KERNEL=1 keeps it from that
 #   make docs     write anew what in docs/ and docker/ is written by programs
@@ -64,6 +64,8 @@ bench: .venv/.ready
 nightly: .venv/.ready
 	@PLAIT_NIGHTLY=1 HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n auto --timeout 7200 $(ARGS)
 	@$(MAKE) fuzz RUNS=2000000
+	@if docker info >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then $(MAKE) image-offline && $(MAKE) e2e SECONDS=600; \
+	else echo "nightly: no deployment was harmed, for that takes root and a Docker engine"; fi
 
 RUNS ?= 100000
 fuzz: .venv/.ready
@@ -110,8 +112,9 @@ image-offline:
 	@grep -qs PROMETHEUS_IMAGE docker/.env || echo PROMETHEUS_IMAGE=plait-prometheus:$(VERSION) >>docker/.env
 
 SECONDS ?= 120
+COMPOSE_PAGE := tests/integration/test_pages.py::test_what_it_says_is_so[docs/how-to/compose.md-docker]
 e2e: .venv/.ready
-	@PLAIT_E2E=1 PLAIT_CHAOS_S=$(SECONDS) $(BIN)/python -m pytest -q -s tests/e2e $(ARGS)
+	@PLAIT_E2E=1 PLAIT_CHAOS_S=$(SECONDS) $(BIN)/python -m pytest -q -s tests/e2e "$(COMPOSE_PAGE)" $(ARGS)
 
 HOURS ?= 1
 soak: .venv/.ready

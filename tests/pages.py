@@ -11,7 +11,8 @@
                                  if the machine was too busy for what it asks
     ```python                    a program, run; ```text after it: what it prints. file=NAME: kept under that name
     ```toml file=NAME            any other language: a file, if it has a name
-    ```console needs=prometheus  left out where that is not to be had; needs=docker: in the checkout, in this network
+    ```console needs=prometheus  left out where that is not to be had; needs=docker: in the checkout, in this network,
+                                 as a project of its own, by docker-compose where `docker compose` is not
 
 Each page runs in an empty directory, where it can be in a network of its own, so that addresses are as printed.
 """
@@ -45,7 +46,7 @@ ADDRESSES = [f"10.0.0.{host}" for host in range(1, 7)]
 CHECKOUT = Path(__file__).parent.parent
 
 _FENCE = re.compile(r"^```(\w+)?([^\n]*)\n(.*?)^```$|^<!-- (stop|kill) (\w+) -->$", re.MULTILINE | re.DOTALL)
-_LOOK = re.compile(r"plait (ls|topo|route|why)\b")
+_LOOK = re.compile(r"(docker compose .*)?plait (ls|topo|route|why)\b")
 _PROMPT = re.compile(r"([a-z0-9-]*)\$ (.*)")
 
 
@@ -168,6 +169,8 @@ class Reader:
             "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "HOME": str(home), "COLUMNS": "110", "NO_COLOR": "1",
             "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1",
         }  # fmt: skip
+        if need == "docker":
+            self._take_docker()
 
     def read(self) -> None:
         """Do all of it."""
@@ -184,6 +187,20 @@ class Reader:
             for left in self.going.values():
                 os.killpg(left.process.pid, signal.SIGKILL)
                 left.process.wait()
+
+    def _take_docker(self) -> None:
+        """A project and an address of its own; Compose by whatever name it has here."""
+        self.environment |= {"COMPOSE_PROJECT_NAME": "plait-pages", "PLAIT_BIND": "127.0.46.82"}
+        docker, old = shutil.which("docker"), shutil.which("docker-compose")
+        if (
+            docker is None
+            or old is None
+            or not subprocess.run([docker, "compose", "version"], capture_output=True).returncode
+        ):
+            return
+        script = self.home / "bin" / "docker"
+        script.write_text(f'#!/bin/sh\n[ "$1" != compose ] || {{ shift; exec {old} "$@"; }}\nexec {docker} "$@"\n')
+        script.chmod(0o755)
 
     def _do(self, block: Block) -> None:
         if block.language in ("stop", "kill"):
@@ -218,7 +235,7 @@ class Reader:
 
     def _look(self, command: str, shown: list[str], code: int) -> None:
         """What only looks is typed again until it shows that: brokers take a moment to hear of each other."""
-        deadline = time.monotonic() + PATIENCE_S / 4
+        deadline = time.monotonic() + PATIENCE_S / (1 if self.need == "docker" else 4)
         while True:
             try:
                 return self._type(command, shown, code)

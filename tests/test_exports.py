@@ -1,7 +1,7 @@
 """Packages have one public door: `__all__` names everything public that the door imports, and nothing else.
 
-The doors of `plait` and `plait_core` open late (PEP 562): what type checkers read there, what `__getattr__` finds and
-what `__all__` says are three lists, and one.
+The doors of `plait`, `plait_core` and `plait_core.matching` open late (PEP 562): what type checkers read there, what
+`__getattr__` finds and what `__all__` says are three lists, and one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 import plait_core
 
-LATE = ["plait_core", "plait"]
+LATE = ["plait_core", "plait", "plait_core.matching"]
 DOORS = [
     *LATE,
     "plait_broker",

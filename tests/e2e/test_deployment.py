@@ -20,13 +20,13 @@ pytestmark = pytest.mark.timeout(3 * SPARK_S)
 
 @pytest.fixture
 def whole() -> Iterator[Deployment]:
-    with deployed("plait-whole", COMPOSE, COMPOSE_PROFILES="examples") as found:
+    with deployed("plait-whole", COMPOSE, COMPOSE_PROFILES="examples", PLAIT_BIND="127.0.46.83") as found:
         yield found
 
 
 @pytest.fixture
 def cluster() -> Iterator[Deployment]:
-    with deployed("plait-cluster", COMPOSE, CLUSTER) as found:
+    with deployed("plait-cluster", COMPOSE, CLUSTER, PLAIT_BIND="127.0.46.84") as found:
         yield found
 
 

@@ -20,7 +20,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINKING = [*PAGES, *ROOT.glob("*.md")]
 
 NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
-    "docker": (lambda: bool(os.environ.get("PLAIT_E2E")), "PLAIT_E2E=1 runs it, on Docker Compose v2 and free ports"),
+    "docker": (lambda: bool(os.environ.get("PLAIT_E2E")), "runs in make e2e"),
+    "registry": (
+        lambda: bool(os.environ.get("PLAIT_REGISTRY")),
+        "PLAIT_REGISTRY=1, where one of images is within reach",
+    ),
     "prometheus": (lambda: shutil.which("prometheus") is not None, "apt-get install prometheus"),
     "spark": (lambda: find_spec("pyspark") is not None and shutil.which("java") is not None, "make setup-analytics"),
     "chromium": (lambda: shutil.which("chromium") is not None, "apt-get install chromium"),

@@ -26,6 +26,7 @@ x-image: &image
 x-broker: &broker
   <<: *image
   command: [broker]
+  healthcheck: {{start_period: 180s}}
   depends_on:
     init: {{condition: service_completed_successfully}}
 
@@ -73,7 +74,7 @@ REST: Final = """
   keyserver:
     <<: *image
     command: [keyserver, /keys, --listen, 0.0.0.0:4683, --host, keyserver, --passphrase-file, /run/plait/keys-passphrase]
-    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "4683"], interval: 10s, timeout: 10s, start_period: 60s}}
+    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "4683"], interval: 10s, timeout: 10s, start_period: 180s}}
     depends_on:
       init: {{condition: service_completed_successfully}}
     ports: ["${{PLAIT_BIND:-127.0.0.1}}:4683:4683"]
@@ -88,7 +89,7 @@ REST: Final = """
     entrypoint: [python3, /examples/quotes.py]
     command: [publish, IBM, SAP]
     environment: {{PLAIT_URL: "plait://{first}:4680", PLAIT_TOKEN_FILE: /run/plait/token}}
-    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, fresh, /tmp/alive], interval: 10s, timeout: 10s, start_period: 60s}}
+    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, fresh, /tmp/alive], interval: 10s, timeout: 10s, start_period: 180s}}
     depends_on:
       {first}: {{condition: service_healthy}}
     networks: [{first_network}]
@@ -132,7 +133,7 @@ REST: Final = """
     cap_drop: [ALL]
     security_opt: ["no-new-privileges:true"]
     restart: unless-stopped
-    healthcheck: {{test: [CMD, promtool, check, healthy], interval: 10s, timeout: 10s, start_period: 60s}}
+    healthcheck: {{test: [CMD, promtool, check, healthy], interval: 10s, timeout: 10s, start_period: 180s}}
     depends_on:
       init: {{condition: service_completed_successfully}}
     ports: ["${{PLAIT_BIND:-127.0.0.1}}:9090:9090"]
@@ -147,7 +148,7 @@ REST: Final = """
       GF_SECURITY_ADMIN_PASSWORD__FILE: /run/plait/grafana-password
       GF_USERS_ALLOW_SIGN_UP: "false"
       GF_ANALYTICS_REPORTING_ENABLED: "false"
-    healthcheck: {{test: [CMD, wget, -q, -O, /dev/null, "http://127.0.0.1:3000/api/health"], interval: 10s, timeout: 10s, start_period: 60s}}
+    healthcheck: {{test: [CMD, wget, -q, -O, /dev/null, "http://127.0.0.1:3000/api/health"], interval: 10s, timeout: 10s, start_period: 180s}}
     depends_on:
       prometheus: {{condition: service_healthy}}
     ports: ["${{PLAIT_BIND:-127.0.0.1}}:3000:3000"]
@@ -167,7 +168,7 @@ REST: Final = """
     security_opt: ["no-new-privileges:true"]
     restart: unless-stopped
     stop_grace_period: 60s
-    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, fresh, /lake/live.json, "120"], interval: 10s, timeout: 10s, start_period: 120s}}
+    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, fresh, /lake/live.json, "120"], interval: 10s, timeout: 10s, start_period: 180s}}
     depends_on:
       init: {{condition: service_completed_successfully}}
     networks: [spark]
@@ -204,7 +205,7 @@ RELAY: Final = """\
     read_only: true
     cap_drop: [ALL]
     restart: unless-stopped
-    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "4699"], interval: 30s, timeout: 10s, start_period: 30s}}
+    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "4699"], interval: 30s, timeout: 10s, start_period: 180s}}
     networks: [{network}]
 """
 
@@ -227,7 +228,7 @@ x-spark: &spark
 x-worker: &worker
   <<: *spark
   command: [org.apache.spark.deploy.worker.Worker, --cores, "1", --memory, 1g, --work-dir, /tmp/work, "spark://spark-master:7077"]
-  healthcheck: {test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "8081"], interval: 10s, timeout: 10s, start_period: 60s}
+  healthcheck: {test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "8081"], interval: 10s, timeout: 10s, start_period: 180s}
   depends_on:
     spark-master: {condition: service_healthy}
   volumes: ["telemetry:/telemetry:ro", "lake:/lake"]
@@ -236,7 +237,7 @@ services:
   spark-master:
     <<: *spark
     command: [org.apache.spark.deploy.master.Master, --host, spark-master, --port, "7077"]
-    healthcheck: {test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "spark-master:7077"], interval: 10s, timeout: 10s, start_period: 60s}
+    healthcheck: {test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "spark-master:7077"], interval: 10s, timeout: 10s, start_period: 180s}
 
   spark-worker-1:
     <<: *worker
