@@ -231,7 +231,7 @@ class Publishing:
         if self._joining is None:
             return set()
         verdict = self._judge(frame) if self._deposits_elsewhere else None
-        homes = self._joining.overlay.wanted.match(frame, verdict)
+        homes = self._joining.overlay.destinations(frame, verdict)
         return set(self._joining.publish(frame, homes, delay_us, now, frame.confirm)) if homes else set()
 
     # --- disseminate and deliver --------------------------------------------------------------------------------------
