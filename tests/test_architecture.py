@@ -91,6 +91,33 @@ def test_the_core_does_no_io(path: Path) -> None:
     assert not set(imports(path)) & NO_IO - allowed
 
 
+NEVER_IMPORTED = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle"}
+NEVER_CALLED = {
+    "eval",
+    "exec",
+    "os.system",
+    "os.popen",
+    "yaml.load",
+    "yaml.unsafe_load",
+    "asyncio.create_subprocess_shell",
+}
+EXECUTES = {"plait_core/filters/compiling.py"}
+"""Makes closures of filters from a source that holds nothing of theirs."""
+
+
+@pytest.mark.parametrize(("package", "path"), [one for one in all_modules() if one[0] != "plait_lab"], ids=by_path)
+def test_nothing_that_is_read_is_ever_run(package: str, path: Path) -> None:
+    """SCORECARD S14. Ruff says so as well, until someone writes noqa."""
+    assert not NEVER_IMPORTED & set(imports(path))
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            known = called == "exec" and "/".join(path.parts[-3:]) in EXECUTES
+            assert called not in NEVER_CALLED or known, f"{path}:{node.lineno} calls {called}"
+            shells = [word for word in node.keywords if word.arg == "shell" and ast.unparse(word.value) != "False"]
+            assert not shells, f"{path}:{node.lineno} starts a shell"
+
+
 @pytest.mark.parametrize(("package", "path"), all_modules(), ids=by_path)
 def test_rooms_are_of_human_size(package: str, path: Path) -> None:
     text = path.read_text()
