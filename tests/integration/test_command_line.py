@@ -49,7 +49,7 @@ class Shell:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment,
         )  # fmt: skip
         self.stack.callback(ended, process)
-        stream = process.stdout if until.startswith(("ready", "Plait")) else process.stderr
+        stream = process.stdout if until.startswith(("ready", "Plait", "{")) else process.stderr
         assert stream is not None
         said = stream.readline()
         assert said.startswith(until), said + (process.stderr.read() if process.stderr and not said else "")

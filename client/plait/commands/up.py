@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .failures import DONE, Failure
+from .output import json_option, print_json
 from .topologies import SHAPES, Graph, graph
 
 if TYPE_CHECKING:
@@ -35,25 +36,30 @@ BROKERS_MAX = 32
     help="Where logs are kept; without it, durable subscriptions do not outlive a broker.",
 )
 @click.option("--open", "open_it", is_flag=True, help="Open its page in a browser.")
-def up(brokers: int, topology: str, listen: str, http: str, data: Path | None, open_it: bool) -> None:
+@json_option
+def up(brokers: int, topology: str, listen: str, http: str, data: Path | None, open_it: bool, as_json: bool) -> None:
     """Start a local broker, or an overlay of several, and say how to use it.
 
     The first one listens where you say, each other two ports above the one before if that is free. Ends with Ctrl-C,
-    or when a broker ends.
+    or when a broker ends. With --json, one object a broker once all serve.
     """
     overlay = graph(topology, brokers, "local", BROKERS_MAX)
     from .running import run
 
-    run(_up(overlay, listen, http, data, open_it))
+    run(_up(overlay, listen, http, data, open_it, as_json))
 
 
-async def _up(overlay: Graph, listen: str, http: str, data: Path | None, open_it: bool) -> None:
+async def _up(overlay: Graph, listen: str, http: str, data: Path | None, open_it: bool, as_json: bool) -> None:
     async with AsyncExitStack() as stopped:
         brokers = _brokers(overlay, listen, http, data)
         for broker in brokers:
             stopped.push_async_callback(broker.stop)
         await asyncio.gather(*(broker.start() for broker in brokers))
-        _say_what_next(brokers)
+        if as_json:
+            for broker in brokers:
+                print_json({"name": broker.name, "listen": broker.listen, "http": broker.http})
+        else:
+            _say_what_next(brokers)
         if open_it:
             await asyncio.to_thread(click.launch, f"http://{brokers[0].http}/")
         waiting = [asyncio.create_task(broker.wait()) for broker in brokers]
