@@ -110,7 +110,7 @@ class Client:
         counts. `confirm`: wait for nothing, until the broker has taken charge of it, or until every subscriber that it
         matched has acknowledged it. An event whose confirmation is outstanding is sent again, once, after a reconnect;
         `timeout` ends the waiting, not the sending. One without is sent once: what a breaking connection takes with it
-        is counted in `stats.publishes_lost`.
+        is counted in `stats.publishes_lost`, or in `stats.publishes_uncertain` where the broker itself was lost.
 
         Waits only for that, and while the outbox is full, which it is when the broker reads slower than you publish.
         A subscriber who is slower than you does not slow you down: what its queue at the broker cannot hold is dropped

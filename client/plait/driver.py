@@ -358,10 +358,9 @@ class Driver:
                     _settle(self.confirmations[sequence], 0, error)
                 else:
                     self._warn_once(error)
-            case PublishesLost(count):
-                logger.warning(
-                    "%d publishes were lost with the connection; confirm='broker' sends such ones again", count
-                )
+            case PublishesLost(count, certain):
+                told = "publishes were lost" if certain else "publishes may have been lost"
+                logger.warning("%d %s with the connection; confirm='broker' sends such ones again", count, told)
             case Reached(nonce, round_trip_s):
                 _settle(self.reached.get(nonce), round_trip_s, None)
             case MatchingChanged(advertisement):

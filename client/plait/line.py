@@ -88,6 +88,8 @@ class Line:
         self.log = 0
         """The last log that a broker of ours kept; 0 when none did."""
         self.round_trip = RoundTrip()
+        self.pinged: Callable[[int], None] = _nobody_asks
+        """Told the nonce of each ping."""
         self.error: PlaitError | None = None
         """Why the last attempt failed, or the line ended."""
         self.paused = False
@@ -204,6 +206,7 @@ class Line:
         if not self.paused and len(self._pings) < PINGS_MAX:
             self._pings[nonce] = now
         self.send(Ping(nonce))
+        self.pinged(nonce)
         return nonce
 
     def pause(self, paused: bool, now: float) -> None:
@@ -349,3 +352,7 @@ class Line:
         self._deadline = now + wait_s
         self._outputs.append(Disconnect(abort))
         self._changes.append(Lost(error, wait_s))
+
+
+def _nobody_asks(nonce: int) -> None:
+    pass

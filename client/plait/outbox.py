@@ -16,7 +16,7 @@ from plait_core.limits import DUPLICATE_WINDOW, UNCONFIRMED_MAX
 from plait_core.wire import Confirm, Ping, encode_frame, encode_publish
 
 from .deadlines import Deadlines
-from .limits import ACCOUNTED_MAX, WRITE_BYTES
+from .limits import ACCOUNTED_MAX, PINGS_MAX, WRITE_BYTES
 from .settings import Outbox as OutboxSettings
 
 _WAIT_UNTOLD_S: Final = 0.001
@@ -58,6 +58,8 @@ class Outbox:
         self._bytes = 0
         self._sent_up_to = 0  # publishes go out for the first time in their order, and their numbers have no holes
         self._settled_up_to = 0  # up to here it is known what came of those that are sent once
+        self._arrived_up_to = 0  # up to here the broker has said that it has them: by a pong, or a receipt
+        self._pings: dict[int, int] = {}  # by nonce, of those under way: the last publish before it
         self._accounted: deque[int] = deque(maxlen=ACCOUNTED_MAX)  # sent under no frame, or given up, and so told
         self.full = False
         """At the high-water mark; false again only at half of it, so that waiting publishers do not take turns."""
@@ -107,8 +109,14 @@ class Outbox:
         self._waiting.append(Barrier(nonce))
 
     def passed(self, nonce: int) -> None:
-        """A barrier's pong came."""
+        """A pong came: of a barrier, or of any other ping."""
         self._barriers.pop(nonce, None)
+        self._arrived_up_to = max(self._arrived_up_to, self._pings.pop(nonce, 0))
+
+    def pinged(self, nonce: int) -> None:
+        """A ping goes out, behind all that was sent: its pong will say that it has arrived."""
+        if len(self._pings) < PINGS_MAX:
+            self._pings[nonce] = self._sent_up_to
 
     def take(self, now: float, bytes_max: int = WRITE_BYTES) -> list[bytes]:
         """What to write next: about `bytes_max` bytes."""
@@ -140,7 +148,8 @@ class Outbox:
         return frame
 
     def confirmed(self, sequence: int) -> bool:
-        """Done with a retained publish: confirmed or refused for good. Whether it was one."""
+        """The broker has confirmed one, or refused it for good: it has all before it, too. Whether it was retained."""
+        self._arrived_up_to = max(self._arrived_up_to, sequence)
         return self._drop(sequence) is not None
 
     def expire(self, now: float) -> list[tuple[int, Confirm]]:
@@ -162,6 +171,7 @@ class Outbox:
 
         Gives up, and returns, what is so far behind that a broker could not tell whether it had it before.
         """
+        self._pings.clear()
         floor = self._sent_up_to - DUPLICATE_WINDOW
         again: list[_Item] = []
         unknowable: list[int] = []
@@ -182,13 +192,12 @@ class Outbox:
 
     def settle(self, arrived_up_to: int | None) -> int:
         """There is a connection again, whose broker has had everything up to a number, or does not know. How many of
-        those that are sent once were lost with the connection before; it is told once."""
+        those that are sent once were lost with the connection before, in the latter case at most; it is told once."""
         floor, self._settled_up_to = self._settled_up_to, self._sent_up_to
         known = [*self._accounted, *self._retained]
         self._accounted = deque((later for later in self._accounted if later > self._sent_up_to), ACCOUNTED_MAX)
-        if arrived_up_to is None:
-            return 0
-        beyond = range(max(floor, arrived_up_to) + 1, self._sent_up_to + 1)
+        arrived = self._arrived_up_to if arrived_up_to is None else arrived_up_to
+        beyond = range(max(floor, arrived) + 1, self._sent_up_to + 1)
         return len(beyond) - len({sequence for sequence in known if sequence in beyond})
 
     def clear(self) -> list[int]:
@@ -204,6 +213,7 @@ class Outbox:
     def _prepared(self, item: Retained | Barrier, now: float) -> bytes:
         if isinstance(item, Barrier):
             self._barriers[item.nonce] = item
+            self.pinged(item.nonce)
             return encode_frame(Ping(item.nonce))
         sequence = item.event.sequence
         self._sent_up_to = max(self._sent_up_to, sequence)

@@ -97,9 +97,11 @@ class NotConfirmed:
 
 @dataclass(frozen=True, slots=True)
 class PublishesLost:
-    """So many publishes that asked for no confirmation were on their way when the connection broke."""
+    """So many publishes that asked for no confirmation were on their way when the connection broke; at most so many
+    where no broker is left that knows."""
 
     count: int
+    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,10 @@ class SessionStats:
     lost: int
     """Deliveries that were on their way when a resumed connection broke."""
     publishes_lost: int
-    """Publishes without confirmation that were on their way when a resumed connection broke. Where the broker has
-    forgotten the session, nobody knows how many they were: whoever must know asks for confirmation."""
+    """Publishes without confirmation that were on their way when a resumed connection broke."""
+    publishes_uncertain: int
+    """The same where the broker has forgotten the session, as one that was killed has: so many at most were lost,
+    namely all that it had not shown to have. Whoever must know asks for confirmation."""
     connections: int
     """Times that a broker said welcome."""
 
@@ -95,6 +97,7 @@ class Session:
         """`token` is asked for at every attempt; `randomness` draws ids and waits."""
         self.line = Line(addresses, settings, randomness, token)
         self.outbox = Outbox(settings.outbox)
+        self.line.pinged = self.outbox.pinged
         self.signals = Signals()
         self.publisher = self.line.publisher
         self.writable = True
@@ -109,7 +112,7 @@ class Session:
         self._delivered = 0  # deliver frames that came in the broker's present session
         self._reading = True
         self._confirmed = self._refused = self._expired = self._lost = self._connections = 0
-        self._publishes_lost = 0
+        self._publishes_lost = self._publishes_uncertain = 0
         self._handlers: dict[type[Frame], Callable[..., None]] = {
             Done: self.wishes.done,
             Failed: self.wishes.failed,
@@ -241,6 +244,7 @@ class Session:
             self.outbox.size_bytes,
             self._lost,
             self._publishes_lost,
+            self._publishes_uncertain,
             self._connections,
         )
 
@@ -396,12 +400,14 @@ class Session:
         self.wishes.resumed()
 
     def _account(self, *, resumed: bool) -> None:
-        """Of publishes that are sent once, tell which the broker never had."""
+        """Of publishes that are sent once, tell how many the broker never had, or may never have had."""
         assert self.line.welcome is not None, "it has just come"
-        lost = self.outbox.settle(self.line.welcome.published if resumed else None)
+        published = self.line.welcome.published if resumed else None
+        lost, certain = self.outbox.settle(published), published is not None
         if lost:
-            self._publishes_lost += lost
-            self._happenings.append(PublishesLost(lost))
+            self._publishes_lost += lost if certain else 0
+            self._publishes_uncertain += 0 if certain else lost
+            self._happenings.append(PublishesLost(lost, certain))
 
     def _rewind(self) -> None:
         """Everything that outlives the connection is made ready for the next one."""

@@ -39,6 +39,25 @@ def test_publishes_on_their_way_when_a_connection_breaks_are_counted(
     assert [text.split()[0] for text in told] == ([str(on_their_way)] if on_their_way else [])
 
 
+def test_what_a_broker_that_died_may_have_had_is_counted_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with Network(delay_s=0.010) as network:
+            client = await network.connect()
+            for number in range(5):
+                await client.publish({"n": number})
+            await client.flush()
+            for number in range(3):
+                await client.publish({"n": 100 + number})
+            await asyncio.sleep(0.001)
+            network.restart()
+            await client.flush()
+            assert (client.stats.publishes_lost, client.stats.publishes_uncertain) == (0, 3)
+
+    with caplog.at_level(logging.WARNING, logger="plait"):
+        run(story())
+    assert any("3 publishes may have been lost" in record.getMessage() for record in caplog.records)
+
+
 def test_a_publish_that_comes_alone_is_written_at_once_and_those_in_bursts_together() -> None:
     async def story() -> None:
         async with Network() as network:

@@ -699,15 +699,38 @@ def test_what_is_sent_again_or_told_otherwise_is_not_counted_as_lost() -> None:
     assert story.happened(PublishesLost) == [PublishesLost(1)], "the last; of the one that ran out it is known already"
 
 
-def test_a_broker_that_knows_nothing_of_the_session_settles_what_nobody_can_know() -> None:
+def test_a_broker_that_knows_nothing_of_the_session_leaves_uncertain_what_its_predecessor_had_not_shown_to_have() -> (
+    None
+):
+    story = Story().open()
+    for _ in range(3):
+        story.publish()
+    story.turn()
+    story.session.ping(story.now)
+    story.turn()
+    story.say(Pong(story.heard(Ping)[-1].nonce))
+    confirmed = story.publish(Confirm.BROKER)
+    story.publish()
+    story.turn()
+    story.say(Receipt((confirmed,), (1,)))
+    story.session.ping(story.now)
+    story.publish()  # behind a ping that is never answered
+    story.turn()
+    story.again(session=6)
+    assert story.happened(PublishesLost) == [PublishesLost(2, certain=False)], "those behind the receipt"
+    stats = story.session.stats()
+    assert (stats.publishes_lost, stats.publishes_uncertain) == (0, 2)
+
+
+def test_what_a_new_broker_does_not_know_is_told_once() -> None:
     story = Story().open()
     story.publish()
     story.turn()
     story.again(session=6)
-    assert not story.happened(PublishesLost)
+    assert story.happened(PublishesLost) == [PublishesLost(1, certain=False)]
     story.publish()
     story.turn()
-    story.again(session=6, resumed=True, published=0)
+    story.forget().again(session=6, resumed=True, published=0)
     assert story.happened(PublishesLost) == [PublishesLost(1)]
     story.again(session=6, resumed=True)
     assert story.session.stats().publishes_lost == 1
