@@ -10,6 +10,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, cast
 
 from .relay_lane import Flow, Lane, Shape
@@ -82,7 +83,8 @@ class End(asyncio.Protocol):
         if close:
             self.transport.close()
         elif not self.gone:
-            self.transport.write_eof()
+            with suppress(OSError):  # its other end has reset it, and the loop has not said so yet
+                self.transport.write_eof()
 
     def abort(self) -> None:
         """Reset it."""

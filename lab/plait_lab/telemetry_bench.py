@@ -6,7 +6,9 @@ writes to this disk; with and without telemetry it runs in turn, so that a noisy
 
 from __future__ import annotations
 
+import gc
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +57,8 @@ def figures(session: Session) -> Iterator[Figure]:
     if index_name() == "native":
         cost = _emission(new_recorder(START_US), count)
         yield Figure("the same by the native kernel", cost, "us", Target("<=", 0.15))
+    growth = _growth(new_recorder(START_US), session.size(100_000, 2_000))
+    yield Figure("blocks of memory that a record leaves behind", growth, "", Target("<=", 0.001))
     session.tell("a broker with and without")
     home = Path(tempfile.mkdtemp(prefix="plait-telemetry-bench-", dir=Path.cwd()))  # a real disk
     try:
@@ -79,6 +83,22 @@ def _emission(records: Records, count: int) -> float:
     if records.lost:
         raise WrongAnswer("records were lost while their cost was measured")
     return best * 1e6
+
+
+def _growth(records: Records, count: int) -> float:
+    """Blocks that Python has more after so many records than before, for each: those that stay, not those that pass."""
+    frame = EventFrame(encode_block(Event({"symbol": "IBM", "price": 121.5}, publisher=7, sequence=9)))
+    before = 0
+    for turn in range(3):  # the first makes what is made once
+        if turn == 1:
+            gc.collect()
+            before = sys.getallocatedblocks()
+        for n in range(count):
+            records.delivered(n, 50_000 + n, frame, 1000 + n, 0, 17.25 + n)
+            if not n % 1024:
+                records.release(records.written - records.taken)
+    gc.collect()
+    return max(0, sys.getallocatedblocks() - before) / (2 * count)
 
 
 class _Bench:

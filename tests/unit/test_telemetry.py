@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zlib
 from pathlib import Path
 from random import Random
@@ -257,3 +258,17 @@ def test_a_full_disk_loses_records_and_counts_them(tmp_path: Path) -> None:
     assert writer.failing is None
     assert sorted(len(records_of(path)) for path in tmp_path.glob("*.seg")) == [2, 3]
     assert telemetry.ring.written == 14 == telemetry.ring.taken
+
+
+def test_a_directory_that_vanishes_is_made_anew(tmp_path: Path) -> None:
+    place = tmp_path / "broker-north"
+    segments = SegmentWriter(place, 1, 2, SegmentLimits())
+    segments.open()
+    segments.write([memoryview(bytes(5 * RECORD_BYTES))], 0.0)
+    shutil.rmtree(place)
+    segments.name([{"kind": "broker", "id": "1"}])
+    segments.write([memoryview(bytes(3 * RECORD_BYTES))], 0.0)
+    segments.seal()
+    [path] = place.glob("*.seg")
+    assert path.stat().st_size == 5 * RECORD_BYTES, "header, what came after, and a seal"
+    assert {each.suffix for each in place.iterdir()} == {".seg", ".json", ".jsonl"}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import zlib
 from collections.abc import Callable
@@ -84,6 +85,8 @@ class SegmentWriter:
 
     def write(self, pieces: list[memoryview], now: float) -> None:
         """Append records."""
+        if self._file is not None and not os.fstat(self._file.fileno()).st_nlink:
+            self.abandon()  # somebody has deleted it, perhaps with the directory
         if self._file is None:
             self._begin(now)
         file = self._file
@@ -96,6 +99,8 @@ class SegmentWriter:
 
     def name(self, names: list[dict[str, object]]) -> None:
         """Append what ids mean: before the records that have them."""
+        if not self.directory.is_dir():
+            self.open()
         with self._names.open("a", encoding="utf-8") as file:
             file.write("".join(json.dumps(name) + "\n" for name in names))
 
@@ -121,6 +126,8 @@ class SegmentWriter:
             file.close()
 
     def _begin(self, now: float) -> None:
+        if not self.directory.is_dir():
+            self.open()
         for _ in range(CLASHES_MAX):
             path = self.directory / segment_name(self._started_us, self._number)
             header = SegmentHeader(self._broker, self._started_us, self._number, SCHEMA_VERSION)

@@ -24,7 +24,11 @@ export class Latency {
     const list = find(".tabs", panel);
     list.append(...this.tabs);
     list.addEventListener("keydown", (event) => this.keys(event));
-    new ResizeObserver(() => this.draw()).observe(this.canvas);
+    this.size = { width: 0, height: 0 };
+    new ResizeObserver(([{ contentRect }]) => {
+      this.size = { width: contentRect.width, height: contentRect.height };
+      this.draw();
+    }).observe(this.canvas);
     this.history = [];
   }
 
@@ -51,8 +55,23 @@ export class Latency {
     this.draw();
   }
 
+  /** Another theme: its colours are read when they are needed, and kept, since asking costs as much as drawing. */
+  recolour() {
+    this.palette = null;
+  }
+
+  colours() {
+    if (!this.palette) {
+      const style = getComputedStyle(document.documentElement);
+      const names = ["--heat-0", "--heat-1", "--line", "--muted", "--text", "--slow"];
+      this.palette = new Map(names.map((name) => [name, style.getPropertyValue(name).trim()]));
+      this.font = `11px ${getComputedStyle(this.canvas).fontFamily}`;
+    }
+    return this.palette;
+  }
+
   draw() {
-    const { width, height } = this.canvas.getBoundingClientRect();
+    const { width, height } = this.size;
     if (!width) return;
     const scale = window.devicePixelRatio || 1;
     if (this.canvas.width !== Math.round(width * scale) || this.canvas.height !== Math.round(height * scale)) {
@@ -60,11 +79,11 @@ export class Latency {
       this.canvas.height = Math.round(height * scale);
     }
     const pen = this.canvas.getContext("2d");
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
+    const palette = this.colours();
+    const colour = (name) => palette.get(name);
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, width, height);
-    pen.font = `11px ${getComputedStyle(this.canvas).fontFamily}`;
+    pen.font = this.font;
     const columns = this.history.map((entry) => entry[this.stage] ?? {});
     const [low, high] = span(columns);
     const step = Math.max(3, (width - LEFT) / Math.max(60, columns.length));

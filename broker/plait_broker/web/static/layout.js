@@ -3,16 +3,18 @@
 
 const ROUNDS = 120;
 const ROUNDS_WARM = 30;
+const STILL = 1e-6; // of a link's length, squared: nobody sees such a step
 
 export function arrange(ids, edges, before) {
   const index = new Map(ids.map((id, at) => [id, at]));
   const far = distances(ids.length, edges.map(([near, to]) => [index.get(near), index.get(to)]));
   const places = before.size ? ids.map((id, at) => before.get(id) ?? started(at, ids.length, edges, id, before)) : scaled(far);
-  const x = places.map((place) => place[0]);
-  const y = places.map((place) => place[1]);
+  const x = Float64Array.from(places, (place) => place[0]);
+  const y = Float64Array.from(places, (place) => place[1]);
+  const weights = far.map((row) => row.map((d) => (d ? 1 / (d * d) : 0)));
   const known = ids.filter((id) => before.has(id)).length;
   const rounds = known === ids.length ? ROUNDS_WARM : ROUNDS;
-  for (let round = 0; round < rounds; round += 1) improve(x, y, far);
+  for (let round = 0; round < rounds; round += 1) if (improve(x, y, far, weights) < STILL) break;
   level(x, y);
   return new Map(ids.map((id, at) => [id, [x[at], y[at]]]));
 }
@@ -20,26 +22,31 @@ export function arrange(ids, edges, before) {
 /** The two axes that say most about the distances: the first eigenvectors of their centred squares. */
 function scaled(far) {
   const n = far.length;
-  const squares = far.map((row) => row.map((d) => d * d));
-  const means = squares.map((row) => row.reduce((a, b) => a + b, 0) / n);
+  const means = far.map((row) => row.reduce((sum, d) => sum + d * d, 0) / n);
   const mean = means.reduce((a, b) => a + b, 0) / n;
-  const centred = squares.map((row, i) => row.map((d, j) => -0.5 * (d - means[i] - means[j] + mean)));
+  const centred = far.map((row, i) => row.map((d, j) => -0.5 * (d * d - means[i] - means[j] + mean)));
   const axes = [];
   for (const turn of [1, 2]) {
-    let axis = centred.map((_, i) => Math.sin(turn * 12.9898 * (i + 1)));
+    let axis = Float64Array.from(centred, (_, i) => Math.sin(turn * 12.9898 * (i + 1)));
     let length = 0;
     for (let round = 0; round < 60; round += 1) {
-      let next = centred.map((row) => row.reduce((sum, value, j) => sum + value * axis[j], 0));
+      const next = Float64Array.from(centred, (row) => dot(row, axis));
       for (const known of axes) {
-        const along = next.reduce((sum, value, i) => sum + value * known.axis[i], 0);
-        next = next.map((value, i) => value - along * known.axis[i]);
+        const along = dot(next, known.axis);
+        for (let i = 0; i < n; i += 1) next[i] -= along * known.axis[i];
       }
-      length = Math.hypot(...next);
+      length = Math.sqrt(dot(next, next));
       axis = next.map((value) => value / (length || 1));
     }
     axes.push({ axis, scale: Math.sqrt(length) });
   }
   return far.map((_, i) => axes.map(({ axis, scale }) => axis[i] * scale + 1e-3 * Math.sin(7.1 * (i + 1))));
+}
+
+function dot(a, b) {
+  let sum = 0;
+  for (let i = 0; i < a.length; i += 1) sum += a[i] * b[i];
+  return sum;
 }
 
 function started(at, total, edges, id, before) {
@@ -76,26 +83,31 @@ function distances(total, edges) {
   });
 }
 
-function improve(x, y, far) {
+/** One round; the longest step that anyone took, squared. A square root, not Math.hypot, which takes ten times as long. */
+function improve(x, y, far, weights) {
+  let longest = 0;
   for (let i = 0; i < x.length; i += 1) {
+    const [apart, weighing] = [far[i], weights[i]];
     let weight = 0;
     let sx = 0;
     let sy = 0;
     for (let j = 0; j < x.length; j += 1) {
-      if (i === j) continue;
-      const w = 1 / (far[i][j] * far[i][j]);
+      const w = weighing[j];
+      if (i === j || !w) continue;
       const dx = x[i] - x[j];
       const dy = y[i] - y[j];
-      const length = Math.hypot(dx, dy) || 1e-6;
-      sx += w * (x[j] + (far[i][j] * dx) / length);
-      sy += w * (y[j] + (far[i][j] * dy) / length);
+      const pull = apart[j] / (Math.sqrt(dx * dx + dy * dy) || 1e-6);
+      sx += w * (x[j] + pull * dx);
+      sy += w * (y[j] + pull * dy);
       weight += w;
     }
     if (weight) {
+      longest = Math.max(longest, (sx / weight - x[i]) ** 2 + (sy / weight - y[i]) ** 2);
       x[i] = sx / weight;
       y[i] = sy / weight;
     }
   }
+  return longest;
 }
 
 /** Turn the longest axis level: screens are wide. */

@@ -1,6 +1,6 @@
 // The panels that are lists: links, subscriptions, delay bounds, slow consumers, resources.
 
-import { age, bytes, count, el, find, ms, percent, put, say, Spark, svg, Table } from "./dom.js";
+import { age, bytes, byText, count, el, find, ms, percent, put, say, svg, Spark, Table } from "./dom.js";
 import { paired } from "./topology.js";
 
 const KEPT = 90; // samples of a link's delay
@@ -35,7 +35,7 @@ export class Links {
       const name = pair.ends.map((end) => state.brokers?.[end]?.name ?? end).sort().join(" – ");
       rows.push([key, { ...pair, name, jitter: most("jitter_ms"), pending: most("pending_bytes"), kept }]);
     }
-    rows.sort(([, a], [, b]) => (a.state === "up") - (b.state === "up") || b.delay_ms - a.delay_ms || a.name.localeCompare(b.name));
+    rows.sort(([, a], [, b]) => (a.state === "up") - (b.state === "up") || b.delay_ms - a.delay_ms || byText(a.name, b.name));
     this.table.update(rows);
     this.table.mark(selected?.kind === "link" ? selected.id : null);
     say(this.meta, rows.length ? "the slower direction of each" : "");
@@ -155,7 +155,7 @@ export class ResourcesPanel {
 
   update(state, selected) {
     const rows = Object.entries(state.brokers ?? {}).filter(([, row]) => row.rss);
-    rows.sort(([, a], [, b]) => Math.round((b.cpu ?? 0) * 20) - Math.round((a.cpu ?? 0) * 20) || a.name.localeCompare(b.name));
+    rows.sort(([, a], [, b]) => Math.round((b.cpu ?? 0) * 20) - Math.round((a.cpu ?? 0) * 20) || byText(a.name, b.name));
     this.table.update(rows);
     this.table.mark(selected?.kind === "broker" ? selected.id : null);
     const cpu = rows.reduce((sum, [, row]) => sum + (row.cpu ?? 0), 0);

@@ -87,8 +87,8 @@ function turned(state, detail) {
   const banner = panel("banner");
   banner.hidden = state === "live";
   const name = feed.state.about?.name ?? "The broker";
-  const since = feed.heardAt ? ` What is shown is of ${clock(feed.heardAt / 1000)}.` : "";
-  say(banner, state === "live" ? "" : `${name}: ${detail}. Trying again…${since}`);
+  if (state === "live") say(banner, "");
+  else say(banner, `${name}: ${detail}. Trying again…${feed.heardAt ? ` What is shown is of ${clock(feed.heardAt / 1000)}.` : ""}`);
   document.title = state === "live" ? `${name} · Plait` : "lost · Plait";
   if (state === "live") tail.look();
 }
@@ -101,7 +101,10 @@ function pause() {
   if (!paused) everything();
 }
 
-const turnTheme = themed(everything);
+const turnTheme = themed(() => {
+  latency.recolour();
+  everything();
+});
 panel("pause").addEventListener("click", pause);
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches("input");

@@ -24,7 +24,7 @@ export class Topology {
     this.drawing = svg("svg", { role: "group", "aria-label": "Brokers and links", preserveAspectRatio: "xMidYMid meet" }, this.under, this.over, this.labels, this.dots);
     find(".body", panel).append(this.drawing);
     legend(find(".legend", panel));
-    new ResizeObserver(() => this.place(true)).observe(this.drawing);
+    new ResizeObserver(([{ contentRect }]) => this.resized(contentRect)).observe(this.drawing);
     this.route = { paths: [], alternates: [] };
   }
 
@@ -43,7 +43,7 @@ export class Topology {
       put(this.drawing, "class", this.crowded ? "crowded" : "");
       this.sync(this.nodes, ids, (id) => this.newNode(id), this.dots);
       this.sync(this.links, [...pairs.keys()], (key) => this.newLink(key), this.under);
-      this.place(false);
+      this.place();
     }
     for (const [id, facts] of brokers) this.drawNode(id, facts);
     const delays = pairs.size <= LABELS_MAX;
@@ -60,11 +60,17 @@ export class Topology {
 
   // --- places ---------------------------------------------------------------------------------------------------------
 
-  place(resized) {
-    const box = this.drawing.getBoundingClientRect();
+  /** The browser says the size by itself: to ask for it would have it lay out the page in the middle of an update. */
+  resized(box) {
     const [width, height] = [Math.max(box.width, 200), Math.max(box.height, 200)];
-    if (resized && this.width === width && this.height === height) return;
+    if (this.width === width && this.height === height) return;
     [this.width, this.height] = [width, height];
+    this.place();
+  }
+
+  place() {
+    const { width, height } = this;
+    if (!width) return; // it is about to be known
     put(this.drawing, "viewBox", `0 0 ${width} ${height}`);
     const spots = [...this.places.values()];
     const reach = (at) => Math.max(0.5, ...spots.map((spot) => Math.abs(spot[at])));
@@ -91,8 +97,9 @@ export class Topology {
   }
 
   sync(known, keys, make, parent) {
+    const kept = new Set(keys);
     for (const [key, one] of known) {
-      if (keys.includes(key)) continue;
+      if (kept.has(key)) continue;
       for (const element of Object.values(one)) element.remove?.();
       known.delete(key);
     }

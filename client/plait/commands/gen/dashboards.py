@@ -133,6 +133,12 @@ STORAGE: Final = Dashboard(
         Panel("Records of telemetry", ((_rate("plait_telemetry_records_total"), "{{broker}}"),), "ops"),
         Panel("Records lost", ((_rate("plait_telemetry_lost_total"), "{{broker}}"),), "ops"),
         _each("Events that one record stands for", "plait_telemetry_weight", says="Above 1 events are sampled."),
+        Panel("Records as events", (
+            (_rate("plait_system_events_total"), "{{broker}} said"),
+            (_rate("plait_system_missed_total"), "{{broker}} no time for"),
+        ), "ops", says="While somebody subscribes to $ names."),
+        Panel("Deleted unread", ((_rate("plait_telemetry_unread_deleted_total"), "{{broker}}"),), "ops",
+              says="Segments that a reader elsewhere had not read when the budget was full."),
         _each("Events in the log", "plait_log_records"),
         _each("Size of the log", "plait_log_bytes", "bytes"),
         _each("Last commit", "plait_log_last_commit_seconds", "s"),
