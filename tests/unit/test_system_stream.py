@@ -10,7 +10,7 @@ import pytest
 from plait_broker import BrokerSettings, DropReason
 from plait_broker.access import ALL, NONE, Caller, OpenGate, Principal, Rules
 from plait_broker.telemetry import system
-from plait_broker.telemetry.recorder import new_recorder, sampled_out
+from plait_broker.telemetry.recorder import new_recorder
 from plait_broker.telemetry.telemetry import Telemetry, TelemetrySettings
 from plait_core.filters import EVERYTHING, parse
 from plait_core.native import kernel
@@ -240,11 +240,11 @@ def test_what_is_too_much_is_thinned_out_and_says_so(monkeypatch: pytest.MonkeyP
     assert 300 < stands_for + stage.broker.system.missed < 1200
 
 
-def test_many_are_thinned_out_as_one_is() -> None:
-    sequences = np.arange(5000, dtype="u8") * 7 + (1 << 40)
-    for mask in (1, 7, 255):
-        many = system.sampled_out(sequences, mask)
-        assert many.tolist() == [sampled_out(int(each), mask) for each in sequences]
+def test_it_finds_kinds_and_numbers_where_records_have_them() -> None:
+    dtype = record_dtype()
+    assert dtype.fields is not None
+    assert (dtype.fields["kind"][1], dtype.fields["sequence"][1]) == (system._KIND_AT, 24)
+    assert system._SEQUENCE.size == dtype.itemsize
 
 
 @pytest.mark.parametrize("native", [False, True])

@@ -9,17 +9,17 @@ A broker publishes them under its own id. So wherever one passes, its publisher 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
+from struct import Struct
+from typing import TYPE_CHECKING, Final
 
 from plait_core.events import Event
 from plait_core.filters import F, Filter
-from plait_core.telemetry import KIND, RECORD, Kind, record_attributes, record_dtype
+from plait_core.telemetry import KIND, RECORD, RECORD_BYTES, Kind, record_attributes
 from plait_core.values import Attributes
-from plait_core.wire import Confirm, Publish, encode_block
+from plait_core.wire import Confirm, EventFrame, Publish, encode_block
 
 from ..reasons import DropReason
+from .recorder import sampled_out
 from .sampling import SAMPLE_S, Sampler
 from .telemetry import SAMPLING_BITS_MAX, Telemetry, TelemetrySettings
 
@@ -40,12 +40,11 @@ EVENTS_MAX: Final = 200
 OWN_RECORDS: Final = 1 << 14
 """Room for records that are made for the stream alone: one look's worth."""
 
+_KIND_AT: Final = 60
+_SEQUENCE: Final = Struct("<24xQ32x")
+"""Where a record has these."""
+
 _KINDS: Final[dict[Kind, Filter]] = {kind: (F[KIND] == kind.name.lower()) for kind in Kind}
-
-
-def sampled_out(sequences: Any, mask: int) -> Any:
-    """`recorder.sampled_out` of many events."""
-    return ((sequences & np.uint64(0xFFFFF)) * np.uint64(2_654_435_761) >> np.uint64(12) & np.uint64(mask)) != 0
 
 
 class SystemStream:
@@ -64,7 +63,8 @@ class SystemStream:
         self._elsewhere = broker.joining.overlay.wanted.system
         self._own: Sampler | None = None
         """Of records that are made for this stream alone: without it nobody would record."""
-        self._kinds = np.zeros(256, bool)
+        self._kinds = bytes(256)
+        """By number, 1 for those that are wanted."""
         self._kinds_of = (-1, -1)
         self._seen = 0
         self._look_at = self._sample_at = 0.0
@@ -126,31 +126,37 @@ class SystemStream:
         if self._own is not None:
             ring.release(end - ring.taken)
             telemetry.names.clear()
-        records = np.frombuffer(data, record_dtype())
-        places = np.flatnonzero(self._wanted_kinds()[records["kind"]])
-        places, times = self._thin(records["sequence"][places], places)
+        wanted = data[_KIND_AT::RECORD_BYTES].translate(self._wanted_kinds())
+        found = [at for at, one in enumerate(wanted) if one] if 1 in wanted else []
+        kept, times = self._thin(data, found)
         return [
             (fields, max(fields[10], times) if fields[3] else fields[10])  # what is of no event is not thinned out
-            for fields in (RECORD.unpack_from(data, int(at) * RECORD.size) for at in places)
+            for fields in (RECORD.unpack_from(data, at * RECORD_BYTES) for at in kept)
         ]
 
-    def _thin(self, sequences: Any, places: Any) -> tuple[Any, int]:
+    def _thin(self, data: bytes, found: list[int]) -> tuple[list[int], int]:
         """As many as there is time for, and how many each stands for: all records of an event, or none of them. What
         telemetry has thinned out already is thinned out further, by the same rule."""
-        bits, kept = 0, places
+        if len(found) <= EVENTS_MAX:
+            return found, 1
+        sequences = [sequence for (sequence,) in _SEQUENCE.iter_unpack(data)]
+        bits, kept = 0, found
         while len(kept) > EVENTS_MAX and bits < SAMPLING_BITS_MAX:
             bits += 1
-            kept = places[~sampled_out(sequences, (1 << bits) - 1)]
+            mask = (1 << bits) - 1
+            kept = [at for at in kept if not sampled_out(sequences[at], mask)]
         self.missed += max(0, len(kept) - EVENTS_MAX)
         return kept[:EVENTS_MAX], 1 << bits
 
-    def _wanted_kinds(self) -> Any:
+    def _wanted_kinds(self) -> bytes:
         """Kinds of records that some filter may match, by number."""
         revisions = (self._broker.interest.system_revision, self._broker.joining.overlay.wanted.system_revision)
         if revisions != self._kinds_of:
             self._kinds_of = revisions
+            kinds = bytearray(256)
             for kind, filter in _KINDS.items():
-                self._kinds[kind] = bool(self._here.intersecting(filter) or self._elsewhere.intersecting(filter))
+                kinds[kind] = bool(self._here.intersecting(filter) or self._elsewhere.intersecting(filter))
+            self._kinds = bytes(kinds)
         return self._kinds
 
     def _say(self, attributes: Attributes, fields: tuple[int, ...], now: float) -> None:
@@ -166,7 +172,7 @@ class SystemStream:
             broker.joining.publish(frame, homes, delay_us, now, Confirm.NONE)
         self._deliver(frame, attributes, delay_us, now)
 
-    def _deliver(self, frame: Any, attributes: Attributes, delay_us: int, now: float) -> None:
+    def _deliver(self, frame: EventFrame, attributes: Attributes, delay_us: int, now: float) -> None:
         found = self._broker.interest.match_system(attributes)
         allowed = [each for each in found if each.session.principal.system.permit(attributes)]
         self._broker.counters.dropped[DropReason.FORBIDDEN] += len(found) - len(allowed)
