@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from plait_core.sealed import SEALED
 
+from .bridge_interest import PROBE, BridgeInterest, heard_filter
 from .bridging import BEACON_S, LEASE_S, Bridge, Carried
 from .client import Client
 from .errors import Error
@@ -41,6 +42,11 @@ class Crossing:
     brokers: str = "brokers"
     """What the world of the brokers is called; worlds that are joined in a ring of bridges need names of their own."""
     peers: str = "peers"
+    by_interest: bool = False
+    """Whether only what somebody on the other side asks for is carried; a new subscription then begins a moment later
+    across the bridge than on its own side."""
+    cells: tuple[str, ...] = ("true",)
+    """Filters that make up everything: interest is told of one at a time."""
 
 
 class Bridging:
@@ -62,17 +68,23 @@ class Bridging:
 
     async def __aenter__(self) -> Bridging:
         crossing, (brokers, peers) = self._crossing, self._clients
-        self._beacons = await brokers.subscribe(f"{BEACON} == '{crossing.peers}'")
-        from_brokers = await brokers.subscribe(
-            f"({crossing.to_peers}) and not has({BEACON})", buffer=Buffer(items=BUFFER)
-        )
-        from_peers = await peers.subscribe(crossing.to_brokers, buffer=Buffer(items=BUFFER))
-        for name, work in (
+        self._beacons = await brokers.subscribe(f"{BEACON} == '{crossing.peers}' and not has({PROBE})")
+        to_peers, cells = f"({crossing.to_peers}) and not has({BEACON})", crossing.cells
+        at_first = () if crossing.by_interest else cells
+        buffer = Buffer(items=BUFFER)
+        from_brokers = await brokers.subscribe(heard_filter(0, to_peers, at_first), buffer=buffer)
+        from_peers = await peers.subscribe(heard_filter(1, crossing.to_brokers, at_first), buffer=buffer)
+        works = [
             ("beacons", self._tell()),
             ("others", self._listen()),
             ("from brokers", self._carry_from(0, from_brokers)),
             ("from peers", self._carry_from(1, from_peers)),
-        ):
+        ]
+        if crossing.by_interest:
+            wanted_by_peers = BridgeInterest(peers, from_brokers, 0, to_peers, cells)
+            wanted_by_brokers = BridgeInterest(brokers, from_peers, 1, crossing.to_brokers, cells)
+            works += [("peers' interest", wanted_by_peers.run()), ("brokers' interest", wanted_by_brokers.run())]
+        for name, work in works:
             self._tasks.append(asyncio.create_task(work, name=f"plait bridge: {name}"))
         return self
 

@@ -43,7 +43,6 @@ from plait_core.wire.session_frames import (
     Done,
     Failed,
     Late,
-    Matching,
     Notice,
     NoticeKind,
     Receipt,
@@ -54,6 +53,7 @@ from plait_core.wire.session_frames import (
 )
 
 from .node import PEERS_MAX, Node
+from .offers import Offers, asked_of
 from .outputs import Confirmed, Deliver, Output, PeerId
 from .peer import Peer
 
@@ -110,7 +110,7 @@ class Home:
         self._handshake = Handshake.acceptor(("resume",))
         self._decoder = FrameDecoder()
         self._wishes: dict[int, Wish] = {}
-        self._offers: dict[int, bool | None] = {}
+        self._offers = Offers(node.group)
         self._asked: list[tuple[int, int]] = []
         self._publisher_id = 0
         self._publisher: Peer | None = None
@@ -164,10 +164,10 @@ class Home:
             if children != self._children:
                 self._children, self._last_join = children, self._period
             self._begin(now)
-            for offer, said in self._offers.items():
-                if self._begun and said is not bool(children):
-                    self._offers[offer] = bool(children)
-                    self._say(Matching(offer, bool(children)))
+            if self._begun:
+                wishes = [wish.filter for wish in self._wishes.values()]
+                for news in self._offers.news(asked_of(publisher, self.node), wishes):
+                    self._say(news)
             self.node.pump(publisher, now)
 
     def gone(self, now: float) -> None:
@@ -199,7 +199,7 @@ class Home:
             case Advertise():
                 self._answer(frame.request, lambda: self._advertise(frame, now))
             case Unadvertise():
-                self._offers.pop(frame.advertisement, None)
+                self._offers.remove(frame.advertisement)
                 self._say(Done(frame.request))
             case Acknowledge():
                 self._acknowledge(frame, now)
@@ -388,8 +388,7 @@ class Home:
 
     def _advertise(self, frame: Advertise, now: float) -> None:
         """The group is told of a publisher; of the whole space, since what it may publish later is not known."""
-        parse(frame.filter)
-        self._offers[frame.advertisement] = None
+        self._offers.add(frame.advertisement, frame.filter)
         self._announce(now)
         if self._begun:
             self._say(Done(frame.request))

@@ -10,6 +10,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import plait
+from plait.bridge import Bridging, Crossing
+from plait.bridge_interest import CELLS, cells_of
+from plait_core.filters import parse
+from plait_core.space import FloatRange, IntRange, Schema
 
 PATIENCE_S = 90.0
 
@@ -95,3 +99,70 @@ async def test_a_bridge_carries_what_it_is_told_to() -> None:
         assert all(event.payload == json.dumps(event["x"]).encode() for event in heard)
         assert all(event.headers["kind"] == "test" and event.priority == 3 for event in heard)
         assert all(0 < (event.lifetime_left or 0) < 60 for event in heard)
+
+
+SPACE = {"kind": 8, "size": 64}
+
+
+@asynccontextmanager
+async def interested() -> AsyncIterator[tuple[plait.Client, plait.Client, Bridging]]:
+    """A broker's client, a peer, and a bridge between them that follows interest."""
+    schema = Schema.of({name: IntRange(0, size - 1) for name, size in SPACE.items()})
+    async with AsyncExitStack() as stack:
+        _, line = await stack.enter_async_context(process("broker", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"))
+        url = f"plait://{dict(word.split('=') for word in line.split()[1:])['listen']}"
+        broker = await stack.enter_async_context(plait.connect(url))
+        peer = await stack.enter_async_context(plait.peer(space=schema, timeout=PATIENCE_S))
+        brokers = await stack.enter_async_context(plait.connect(url))
+        peers = await stack.enter_async_context(plait.peer(peer.address, space=schema, timeout=PATIENCE_S))
+        crossing = Crossing(by_interest=True, cells=cells_of(schema))
+        yield broker, peer, await stack.enter_async_context(Bridging(brokers, peers, crossing))
+
+
+async def until(client: plait.Client, attributes: dict[str, int], events: plait.Subscription[plait.Event]) -> None:
+    """Publish until it is heard on the other side: interest is on its way."""
+    while True:
+        await client.publish(attributes)
+        try:
+            async with asyncio.timeout(0.3):
+                while (event := await anext(events))["size"] != attributes["size"]:
+                    pass  # of those before, as often as they were published
+                assert event["kind"] == attributes["kind"]
+                return
+        except TimeoutError:
+            continue
+
+
+async def test_a_bridge_by_interest_carries_what_is_asked_for_and_leaves_the_rest() -> None:
+    async with asyncio.timeout(PATIENCE_S), interested() as (broker, peer, bridging):
+        async with peer.advertise("kind >= 0"), broker.advertise("kind >= 0"):
+            async with broker.subscribe("kind == 2") as at_broker, peer.subscribe("kind == 5") as at_peer:
+                await until(peer, {"kind": 2, "size": 1}, at_broker)
+                await until(broker, {"kind": 5, "size": 2}, at_peer)
+                carried = bridging.counts.copy()
+                for size in range(40):
+                    for kind in (0, 1, 3, 4, 6, 7):
+                        await peer.publish({"kind": kind, "size": size})
+                        await broker.publish({"kind": kind, "size": size})
+                await until(peer, {"kind": 2, "size": 50}, at_broker)
+                await until(broker, {"kind": 5, "size": 51}, at_peer)
+                more = bridging.counts - carried
+                assert sum(more.values()) <= 100, "what nobody asks for has stayed where it was"
+                # Interest that comes later is followed, and that which was there is not disturbed.
+                async with broker.subscribe("kind == 7") as later:
+                    await until(peer, {"kind": 7, "size": 3}, later)
+                    await until(peer, {"kind": 2, "size": 52}, at_broker)
+
+
+def test_cells_make_up_the_space_and_meet_nowhere() -> None:
+    for space in (
+        Schema.of({"kind": IntRange(0, 7)}),
+        Schema.of({"kind": IntRange(-100, 1000)}),
+        Schema.of({"only": IntRange(3, 3), "price": FloatRange(0.0, 10.0)}),
+        None,
+    ):
+        cells = [parse(cell) for cell in cells_of(space)]
+        assert len(cells) <= CELLS
+        for x in range(-100, 1001, 7):
+            event = {"kind": x, "only": 3, "price": x / 100}
+            assert sum(cell.matches(event) for cell in cells) == 1

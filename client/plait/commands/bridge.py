@@ -14,6 +14,7 @@ from .filter import FILTER
 
 if TYPE_CHECKING:
     from plait_core import Filter
+    from plait_core.space import Schema
 
     from ..bridge import Crossing
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
               help="What goes from brokers to peers.")  # fmt: skip
 @click.option("--to-brokers", type=FILTER, default="true", show_default=True, metavar="FILTER",
               help="What goes from peers to brokers.")  # fmt: skip
+@click.option("--by-interest", is_flag=True, help="Carry only what somebody on the other side asks for.")
 @click.option("--brokers-name", default="brokers", show_default=True, metavar="W",
               help="What the brokers' world is called: a name for each overlay, where there are several.")  # fmt: skip
 @url_option
@@ -41,6 +43,7 @@ def bridge(
     space: Path | None,
     to_peers: Filter,
     to_brokers: Filter,
+    by_interest: bool,
     brokers_name: str,
     url: str | None,
 ) -> None:
@@ -53,6 +56,7 @@ def bridge(
     if not joined and not discover:
         raise click.UsageError("Give --join H:P, or --discover.")
     from ..bridge import Crossing
+    from ..bridge_interest import cells_of
     from .running import run
 
     options = {
@@ -61,9 +65,16 @@ def bridge(
         "listen": listen,
         "group": group,
         "secret": _read(secret_file).strip(),
-        "space": _space(space),
+        "space": (schema := _space(space)),
     }
-    crossing = Crossing(str(to_peers), str(to_brokers), brokers_name, f"peers:{group}")
+    crossing = Crossing(
+        str(to_peers),
+        str(to_brokers),
+        by_interest=by_interest,
+        cells=cells_of(schema) if by_interest else ("true",),
+        brokers=brokers_name,
+        peers=f"peers:{group}",
+    )
     run(_bridge(find_target(url), options, crossing))
 
 
@@ -74,7 +85,7 @@ def _read(path: Path | None) -> str:
         raise WrongUse(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _space(path: Path | None) -> object:
+def _space(path: Path | None) -> Schema | None:
     from plait_core.errors import SpaceInvalid
     from plait_core.space import Schema
 
