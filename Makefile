@@ -5,7 +5,8 @@
 #   make lint     formatting, ruff, mypy --strict, the architecture tests
 #   make demo     the main job, shown
 #   make bench    the benchmarks, each next to its comparison; writes lab/BENCHMARKS.md
-#   make nightly  the slow suites: a million pairs, long fuzzing; as root with a Docker engine, image-offline and e2e
+#   make nightly  the slow suites: a million pairs, long fuzzing, Spark (which it fetches); as root with a Docker engine,
+#                 image-offline and e2e
 #   make kernel   build the native matching kernel into .venv, and say how it goes; make setup does so by itself where
 #                 it can, and PLAIT_NO_KERNEL=1 keeps it from that
 #   make docs     write anew what in docs/ and docker/ is written by programs
@@ -61,7 +62,7 @@ demo: .venv/.ready
 bench: .venv/.ready
 	@$(BIN)/python -m plait_lab.bench --write lab/BENCHMARKS.md $(ARGS)
 
-nightly: .venv/.ready
+nightly: setup-analytics
 	@PLAIT_NIGHTLY=1 HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n auto --timeout 7200 $(ARGS)
 	@$(MAKE) fuzz RUNS=2000000
 	@if docker info >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then $(MAKE) image-offline && $(MAKE) e2e SECONDS=600; \
@@ -83,7 +84,7 @@ lock:
 	  --group dev $(MEMBERS:%=%/pyproject.toml) -o requirements.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
 	  --custom-compile-command "make lock" $(OURS:%=--no-emit-package %) \
-	  --constraint requirements.lock --extra spark analytics/pyproject.toml -o requirements-analytics.lock
+	  --constraint requirements.lock --extra spark --extra beside analytics/pyproject.toml -o requirements-analytics.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
 	  --custom-compile-command "make lock" $(OURS:%=--no-emit-package %) --constraint requirements.lock \
 	  $(IN_IMAGE:%=%/pyproject.toml) -o docker/requirements.lock

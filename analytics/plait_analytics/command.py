@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from plait_core import PlaitError
 
-from .batches import EVER
+from .columns import EVER
 from .compact_command import compact
 from .inventory import Inventory, take_inventory
 from .lake import Lake

@@ -19,10 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from plait_core.telemetry import SCHEMA_VERSION, record_dtype
+from plait_core.telemetry import SCHEMA_VERSION
 
-from .batches import chunks, read_counts, slices_of
+from .batches import read_counts, slices_of
+from .columns import FIELDS, chunks, length, of_those
 from .counts import SCHEMA as COUNTS
+from .counts import wide
 from .derived import merged
 from .inventory import CATALOGUE, CATALOGUE_FORMAT, Inventory, SegmentFile, read_catalogue
 from .lake import ids_of, parquet_of, presented, replace
@@ -106,21 +108,21 @@ def _written(group: list[SegmentFile], out: Path) -> Iterator[dict[str, Any]]:
     pieces = [records for records, _ in chunks(slices_of(group), FILE_RECORDS)]
     if not pieces:
         return
-    records = np.concatenate(pieces)
+    records = {name: np.concatenate([piece[name] for piece in pieces]) for name in FIELDS}
     hours = records["ts_us"] // 3_600_000_000
     name = f"{shard_of(group[0])}-{group[0].header.number:06d}-{group[-1].header.number:06d}"
     for hour in np.unique(hours).tolist():
-        mine = records[hours == hour]
+        mine = of_those(records, hours == hour)
         path = Path("records") / _place(hour * 3_600_000_000) / f"{name}.parquet"
-        columns = {field: _signed(mine[field]) for field in record_dtype().names or ()}
-        columns["broker"] = np.full(len(mine), np.uint64(group[0].header.broker).astype(np.int64))
+        columns = {name: wide(column) if column.dtype == np.uint64 else column for name, column in mine.items()}
+        columns["broker"] = np.full(length(mine), np.uint64(group[0].header.broker).astype(np.int64))
         replace(out / path, parquet_of(pa.table(columns)))
         yield {
             "path": str(path),
             "broker": f"{group[0].header.broker:016x}",
             "started_us": group[0].header.started_us,
             "number": group[0].header.number,
-            "records": len(mine),
+            "records": length(mine),
             "version": SCHEMA_VERSION,
             "hour": int(hour),
         }
@@ -131,10 +133,6 @@ def _keep_names(segment: SegmentFile, out: Path) -> None:
     names = names_file(segment)
     if names.is_file():
         replace(out / "names" / f"{shard_of(segment)}.names.jsonl", names.read_bytes())
-
-
-def _signed(column: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(column).view(np.int64) if column.dtype == np.uint64 else np.ascontiguousarray(column)
 
 
 def _place(time_us: int) -> str:

@@ -15,12 +15,14 @@ import pyarrow as pa
 
 from plait_core.telemetry import LATE, TO_BROKER, Kind
 
+from .columns import FIELDS, Columns, length, of_those
 from .portable import POSTPONED
 
 NONE: Final = 1 << 32
 """The least of no values: beyond all that a record can hold."""
 
 _BUCKETED: Final = (int(Kind.DELIVERY), int(Kind.LINK), int(Kind.MATCH))
+_TIMED: Final = np.isin(np.arange(256), _BUCKETED)
 _MATCHED: Final = (int(Kind.PUBLISH), int(Kind.ARRIVAL))
 _MARKS: Final = LATE | TO_BROKER
 
@@ -51,9 +53,16 @@ COLUMNS: Final = {
 }
 
 _NARROW: Final = {"kind", "reason", "marks", "bucket"}
+_NARROW_BITS: Final = 16
+"""For each of these, side by side; a byte is what records have for them."""
+_ONE: Final = np.ones(1, np.int64)
+_NOUGHT: Final = np.zeros(1, np.int64)
 SCHEMA: Final = pa.schema(
     [(name, pa.int32() if name in _NARROW else pa.int64()) for name in (*KEY, *SUMS, *LEAST, *MOST)]
 )
+
+COUNTED: Final = frozenset(FIELDS) - {"published_us", "sequence", "hops"}
+"""Fields of records that counts are made of."""
 
 _VALUES: Final = (*SUMS, *LEAST, *MOST)
 _RARE: Final = int(Kind.LINK)
@@ -106,68 +115,82 @@ from counts group by 1, 2, 3, 4, 5, 6, 7"""
 """Of `counts`, to counts of windows that are as wide or wider, and each key once."""
 
 
-def counted(records: np.ndarray, broker: int, window_us: int) -> Iterator[pa.RecordBatch]:
+def counted(records: Columns, broker: int, window_us: int) -> Iterator[pa.RecordBatch]:
     """Counts of some records of one broker. Keys may come apart into several rows, which add up."""
     rare = records["kind"] >= _RARE
-    parts = (records[~rare], records[rare]) if rare.any() else (records,)
+    parts = (of_those(records, ~rare), of_those(records, rare)) if rare.any() else (records,)
     for part in parts:
-        if len(part):
+        if length(part):
             yield _counted(part, broker, window_us)
 
 
-def _counted(records: np.ndarray, broker: int, window_us: int) -> pa.RecordBatch:
-    kind, weight, bound = records["kind"].astype(np.int64), wide(records["weight"]), wide(records["bound_us"])
-    rare = bool(kind[0] >= _RARE)
-    time, size, items, expected = (wide(records[name]) for name in ("ts_us", "size", "count", "expected"))
-    delay, subject = wide(records["delay_us"]), wide(records["subject"])
-    whose = np.where(kind == int(Kind.PUBLISH), wide(records["publisher"]), subject)
-    whose[(kind == int(Kind.MATCH)) | (kind == int(Kind.QUEUE))] = 0
-    marks = wide(records["flags"]) & _MARKS
-    places = _places(kind, expected, items, delay)
+def _counted(records: Columns, broker: int, window_us: int) -> pa.RecordBatch:
+    """What never changes is worked on once: most columns of most chunks are of length one."""
+    fields = ("kind", "weight", "bound_us", "delay_us", "size", "count", "expected", "ts_us", "flags")
+    kind, weight, bound, delay, size, items, expected, time, flags = (wide(_settled(records[name])) for name in fields)
     values = {
-        "records": np.ones(1, np.int64), "weight": weight, "bytes": size * weight, "items": items * weight,
-        "expected": expected * weight, "delay_us": delay, "bound_us": bound, "busy": (size > 0).astype(np.int64),
-        "bounded": np.where(bound > 0, weight, 0), "delay_min": delay, "delay_max": delay,
-        "bound_min": np.where(bound > 0, bound, NONE), "bound_max": bound, "bytes_max": size, "items_max": items,
-        "expected_max": expected, "subject_max": subject, "weight_max": weight, "ts_max": time,
+        "records": _ONE, "weight": weight, "bytes": size * weight, "items": items * weight,
+        "expected": expected * weight, "delay_us": delay, "bounded": np.where(bound > 0, weight, 0),
+        "bound_min": np.where(bound > 0, bound, NONE), "bound_max": bound, "weight_max": weight, "ts_max": time,
     }  # fmt: skip
-    if not rare:
-        values |= dict.fromkeys(_OF_RARE, np.zeros(1, np.int64))
-    key = {"window_us": time - time % window_us, "broker": np.full(1, np.uint64(broker).astype(np.int64)),
-           "kind": kind, "entity": whose, "reason": wide(records["reason"]), "marks": marks,
-           "bucket": places}  # fmt: skip
-    return _summed(key, values, len(records))
+    if kind[0] >= _RARE:
+        values |= {
+            "bound_us": bound, "busy": (size > 0).astype(np.int64), "delay_min": delay, "delay_max": delay,
+            "bytes_max": size, "items_max": items, "expected_max": expected, "subject_max": wide(records["subject"]),
+        }  # fmt: skip
+    else:
+        values |= dict.fromkeys(_OF_RARE, _NOUGHT)
+    key = {
+        "window_us": time // window_us * window_us if _spread(time, window_us) else time[:1] - time[:1] % window_us,
+        "broker": np.full(1, np.uint64(broker).astype(np.int64)), "kind": kind,
+        "entity": _entity(kind, records), "reason": wide(_settled(records["reason"])), "marks": flags & _MARKS,
+        "bucket": _places(kind, expected, items, delay),
+    }  # fmt: skip
+    return _summed(key, values, length(records))
+
+
+def _spread(time: np.ndarray, window_us: int) -> bool:
+    return bool(time.min() // window_us != time.max() // window_us)
+
+
+def _entity(kind: np.ndarray, records: Columns) -> np.ndarray:
+    published = kind == int(Kind.PUBLISH)
+    whose = np.where(published, wide(records["publisher"]), wide(records["subject"]))
+    of_none = (kind == int(Kind.MATCH)) | (kind == int(Kind.QUEUE))
+    return np.where(of_none, 0, whose) if of_none.any() else whose
 
 
 def _places(kind: np.ndarray, expected: np.ndarray, items: np.ndarray, delay: np.ndarray) -> np.ndarray:
     """What goes by the name of bucket."""
     met = np.where(kind <= max(_MATCHED), (expected > 0) + 2 * (items > 0).astype(np.int64), 0)
-    timed = np.isin(kind, _BUCKETED)
-    met[timed] = buckets_of(kind[timed], delay[timed], items[timed])
-    return met
+    timed = _TIMED[kind]
+    return np.where(timed, buckets_of(kind, delay, items), met) if timed.any() else met
 
 
 def merged_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Counts of the same width added up, before they go anywhere."""
     whole = pa.Table.from_batches(batches, schema=SCHEMA)
-    column = {name: whole[name].to_numpy().astype(np.int64) for name in SCHEMA.names}
+    column = {name: wide(_settled(whole[name].to_numpy())) for name in SCHEMA.names}
     return _summed({name: column[name] for name in KEY}, {name: column[name] for name in _VALUES}, whole.num_rows)
 
 
-def _summed(key: dict[str, np.ndarray], values: dict[str, np.ndarray], rows: int) -> pa.RecordBatch:
-    """Sums, least and greatest of values by key. Columns that never change are of length one."""
+def _summed(key: Columns, values: Columns, rows: int) -> pa.RecordBatch:
+    """Sums, least and greatest of values by key. Columns that never change may be of length one."""
     assert rows
-    key, values = ({name: _settled(part) for name, part in given.items()} for given in (key, values))
-    order, starts = runs_of([part for part in key.values() if len(part) > 1], rows)
+    key = {name: _settled(part) for name, part in key.items()}
+    order, starts = runs_of(_packed({name: part for name, part in key.items() if len(part) > 1}), rows)
     lengths = np.diff(starts, append=rows)
     first = order[starts]
     made = {name: part[first] if len(part) > 1 else np.repeat(part, len(first)) for name, part in key.items()}
+    known: dict[tuple[int, bool], np.ndarray] = {}  # several values may be of one column
     for name, part in values.items():
         if len(part) == 1:
             made[name] = part * lengths if name in SUMS else np.repeat(part, len(first))
         elif name in SUMS:
-            running = np.cumsum(part[order])
-            made[name] = np.diff(running[starts + lengths - 1], prepend=0)
+            if (id(part), True) not in known:
+                running = np.cumsum(part[order])
+                known[id(part), True] = np.diff(running[starts + lengths - 1], prepend=0)
+            made[name] = known[id(part), True]
         else:
             made[name] = (np.minimum if name in LEAST else np.maximum).reduceat(part[order], starts)
     return pa.RecordBatch.from_arrays(
@@ -181,6 +204,15 @@ def _summed(key: dict[str, np.ndarray], values: dict[str, np.ndarray], rows: int
 
 def _settled(part: np.ndarray) -> np.ndarray:
     return part[:1] if part[0] == part[-1] and part.min() == part.max() else part
+
+
+def _packed(key: Columns) -> list[np.ndarray]:
+    """The same key in fewer columns: what is narrow lies in one number, side by side."""
+    together = None
+    for place, name in enumerate(sorted(_NARROW & set(key))):
+        part = key[name] << (_NARROW_BITS * place)
+        together = part if together is None else together | part
+    return [*([together] if together is not None else []), *(key[name] for name in key if name not in _NARROW)]
 
 
 def runs_of(parts: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -212,9 +244,7 @@ def wide(column: np.ndarray) -> np.ndarray:
 
 def buckets_of(kind: np.ndarray, delay_us: np.ndarray, items: np.ndarray) -> np.ndarray:
     """Of each record's delay; of a match, of the time for one of its events."""
-    delays = delay_us.astype(np.int64)
     matches = kind == int(Kind.MATCH)
-    if matches.any():
-        delays[matches] //= np.maximum(items[matches], 1)
+    delays = np.where(matches, delay_us // np.maximum(items, 1), delay_us) if matches.any() else delay_us
     found: np.ndarray = np.floor(8 * np.log2(np.maximum(delays, 1))).astype(np.int32)
     return found

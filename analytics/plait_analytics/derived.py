@@ -27,23 +27,34 @@ GAPS_SCHEMA = pa.schema(
 COUNTED = tuple(name for name, table in TABLES.items() if table.of == "counts")
 """The tables that follow from counts."""
 
+INCIDENTS = "incidents"
+"""The one in which a window is compared with those before."""
+
 
 def derive(
     counts: pa.Table,
     names: pa.Table,
     *,
     gaps: pa.Table | None = None,
+    history: pa.Table | None = None,
     window_us: int = WINDOW_US,
     only: Iterable[str] = COUNTED,
 ) -> Mapping[str, pa.Table]:
-    """Tables of windows that are at least as wide as those of the counts. Without `gaps` what they say is unknown."""
+    """Tables of windows that are at least as wide as those of the counts. Without `gaps` what they say is unknown.
+
+    `history`: counts that incidents are found in, these and those before; without it in these alone.
+    """
     with duckdb.connect() as connection:
         connection.register("unmerged", counts)
         connection.register("gaps", gaps if gaps is not None else GAPS_SCHEMA.empty_table())
         connection.register("names", names)
         text = with_window(MERGING, window_us).replace("from counts", "from unmerged")
         connection.execute(f"create table counts as {text}")
-        return {name: connection.sql(text_of(TABLES[name], window_us)).to_arrow_table() for name in only}
+        texts = {name: text_of(TABLES[name], window_us) for name in only}
+        if history is not None and INCIDENTS in texts:
+            connection.register("history", history)
+            texts[INCIDENTS] = texts[INCIDENTS].replace("from counts", "from history counts")
+        return {name: connection.sql(text).to_arrow_table() for name, text in texts.items()}
 
 
 def merged(counts: pa.Table, window_us: int) -> pa.Table:

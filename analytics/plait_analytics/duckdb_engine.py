@@ -8,7 +8,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from .batches import EVER, SCHEMA, read_slices, slices_of
+from .batches import SCHEMA, read_slices, slices_of
+from .columns import EVER
 from .counts import COUNTING
 from .derived import COUNTED, derive
 from .gaps import GAPS, WITH_GAPS

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from plait_core.telemetry import Kind
 
-from .batches import COUNTED_RECORDS, Slice, chunks, packed
+from .batches import COUNTED_RECORDS, packed
+from .columns import Columns, Slice, chunks, length, of_those
+from .counts import COUNTED, counted, merged_batch
 from .counts import SCHEMA as COUNTS
-from .counts import counted, merged_batch
 from .shards import SHARDS_MAX, Place, Shards, chosen
 
 AHEAD_US: Final = 60_000_000
@@ -109,11 +110,11 @@ class Following:
 def read_portion(portion: Portion) -> Iterator[pa.RecordBatch]:
     """A worker's half: partial counts, by the state of their records."""
     held: dict[int, list[pa.RecordBatch]] = {GOOD: [], LATE: [], ODD: []}
-    for records, broker in chunks(portion.slices, COUNTED_RECORDS):
+    for records, broker in chunks(portion.slices, COUNTED_RECORDS, COUNTED):
         states = _states(records, portion)
         for state, batches in held.items():
-            mine = records if state == GOOD and not states.any() else records[states == state]
-            if len(mine):
+            mine = of_those(records, states == state)
+            if length(mine):
                 batches.extend(counted(mine, broker, portion.window_us))
     for state, batches in held.items():
         if batches:
@@ -128,21 +129,25 @@ def _divided(slices: Sequence[Slice]) -> list[Slice]:
     ]
 
 
-def _states(records: np.ndarray, portion: Portion) -> np.ndarray:
+def _states(records: Columns, portion: Portion) -> np.ndarray:
     times, kinds = records["ts_us"], records["kind"]
-    ends = times - times % portion.window_us + portion.window_us
-    odd = (times > portion.horizon_us) | (times < 0) | (kinds < int(min(Kind))) | (kinds > int(max(Kind)))
+    kinds_odd = (kinds < int(min(Kind))) | (kinds > int(max(Kind)))
+    first, last = int(times.min()), int(times.max())
+    ends_us = first - first % portion.window_us + portion.window_us
+    if first >= 0 and last <= portion.horizon_us and ends_us > portion.closed_us and not kinds_odd.any():
+        return np.full(len(times), GOOD)  # as nearly always
+    ends = times // portion.window_us * portion.window_us + portion.window_us
+    odd = (times > portion.horizon_us) | (times < 0) | kinds_odd
     return np.where(odd, ODD, np.where(ends <= portion.closed_us, LATE, GOOD))
 
 
 def _newest(pieces: Sequence[Slice], horizon_us: int) -> int:
     """The greatest time there, of those that make sense."""
     newest = 0
-    for records, _ in chunks(pieces, 1 << 20):
-        times = np.ascontiguousarray(records["ts_us"])
-        if len(times):
-            greatest = int(times.max())
-            newest = max(newest, greatest if greatest <= horizon_us else int(times[times <= horizon_us].max(initial=0)))
+    for records, _ in chunks(pieces, COUNTED_RECORDS, ["ts_us"]):
+        times = records["ts_us"]
+        greatest = int(times.max())
+        newest = max(newest, greatest if greatest <= horizon_us else int(times[times <= horizon_us].max(initial=0)))
     return newest
 
 

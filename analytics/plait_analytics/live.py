@@ -8,11 +8,13 @@ its number (`live_lake.py`): one that is done again after a crash changes nothin
 from __future__ import annotations
 
 import json
+import math
 import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 import pyarrow as pa
@@ -117,7 +119,7 @@ def run(spark: SparkSession, settings: LiveSettings, *, once: bool, tell: Callab
         signal.signal(each, lambda *_: ended.set())
     for attempt in range(STARTS_MAX):
         query, lake = start(spark, settings, once=once)
-        failed = _followed(query, lake, ended, tell)
+        failed = follow(query, lake, ended, tell)
         if failed is None:
             return 0
         if _TOO_BUSY not in failed or attempt == STARTS_MAX - 1:
@@ -127,16 +129,20 @@ def run(spark: SparkSession, settings: LiveSettings, *, once: bool, tell: Callab
     raise AssertionError("the last attempt returns")
 
 
-def _followed(query: StreamingQuery, lake: LiveLake, ended: threading.Event, tell: Callable[[str], None]) -> str | None:
-    """Why it failed, or None."""
+def follow(query: StreamingQuery, lake: LiveLake, ended: threading.Event, tell: Callable[[str], None]) -> str | None:
+    """Until it ends: its progress to people, pages from its tables. Why it failed, or None."""
     totals = Totals()
     while True:
         last = ended.wait(0.2) or not query.isActive
         if last and query.isActive:
             query.stop()
-        for progress in totals.take(query):
-            tell(progress_line(progress))
-            lake.seen(totals.status())
+        try:
+            for progress in totals.take(query):
+                tell(progress_line(progress))
+                lake.seen(totals.status())
+            lake.show(math.inf if last else monotonic())
+        except OSError as error:  # the tables are what counts, and a batch that cannot be written ends the query
+            tell(f"what is shown of the tables is not up to date: {error.strerror}")
         if last:
             failed = query.exception()
             return None if failed is None else str(failed)
@@ -152,7 +158,9 @@ class Totals:
 
     def take(self, query: StreamingQuery) -> list[Any]:
         """Batches that are new, with records."""
-        found = []
+        newest, found = query.lastProgress, []
+        if newest is None or (newest["timestamp"], newest["batchId"]) <= self._last:
+            return []  # one is soon looked at, a hundred are not
         for progress in query.recentProgress:
             at = (progress["timestamp"], progress["batchId"])
             if at <= self._last:

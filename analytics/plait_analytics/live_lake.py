@@ -1,7 +1,8 @@
 """Tables that grow: each batch of closed windows adds a file to each, and the manifest says which batches are there.
 
 The manifest is that of `lake.py`, with `live` beside: the last batch, and the query whose batches these are. A batch
-that is there already is not written again. Files of one hour are joined when they have become many.
+that is there already is not written again. Files of one hour are joined when they have become many. A batch waits for
+what has to be there after a crash; pages and the short form follow within seconds, beside it (`LiveLake.show`).
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from plait_core.telemetry import Kind
+
 from .counts import SCHEMA as COUNTS
+from .counts import merged_batch
 from .derived import COUNTED, derive
 from .incidents import HISTORY
 from .lake import FORMAT, MANIFEST, Lake, LakeError, ids_of, parquet_of, presented, replace
@@ -30,6 +35,20 @@ STATUS: Final = "live.json"
 
 ENGINE: Final = "spark-live"
 
+SHOWN_EVERY_S: Final = 5.0
+"""Pages and the short form are for people and predictions, which need no new ones with each batch."""
+
+Windows = dict[int, pa.Table]
+"""Counts by window, the oldest first."""
+
+
+class _Shown(NamedTuple):
+    """What pages and the short form are made of."""
+
+    recent: dict[str, pa.Table]
+    windows: Windows
+    names: pa.Table
+
 
 class LiveLake:
     """The tables of one live analysis."""
@@ -40,7 +59,10 @@ class LiveLake:
         self._lake = Lake(directory)
         self._manifest = self._begun()
         self._recent = {name: self._tail(name, ROWS_MAX) for name in self._manifest["tables"]}
-        self._history = self._counts_before()
+        self._windows = _newest(_by_window(self._counts_before()), WINDOWS)
+        self._before = {window: _coarse(counts) for window, counts in _newest(self._windows, HISTORY).items()}
+        self._unshown: _Shown | None = None
+        self._shown_s = 0.0
 
     @property
     def batch(self) -> int:
@@ -58,14 +80,14 @@ class LiveLake:
             )
         if batch <= self.batch:
             return
-        windows = pc.unique(counts["window_us"]).to_pylist()
-        whole = pa.concat_tables([self._history, counts])
-        tables = derive(_newest_windows(whole, HISTORY + len(windows)), names, window_us=self._window_us, only=COUNTED)
+        fresh = _by_window(counts)
+        before = {**self._before, **{window: _coarse(part) for window, part in fresh.items()}}
+        history = pa.concat_tables(before.values())
+        tables = derive(counts, names, window_us=self._window_us, only=COUNTED, history=history)
         described, stale, recent = {}, [], {}
         for name, table in tables.items():
-            mine = table.filter(pc.is_in(table["window_us"], pa.array(windows, table["window_us"].type)))
-            shown = presented(name, mine)
-            described[name], gone, recent[name] = self._grown(name, shown, batch)
+            mine = table.filter(pc.is_in(table["window_us"], pa.array(fresh, table["window_us"].type)))
+            described[name], gone, recent[name] = self._grown(name, presented(name, mine), batch)
             stale += gone
         manifest = {
             **self._manifest,
@@ -73,12 +95,24 @@ class LiveLake:
             "live": {"batch": batch, "query": query},
             "tables": described,
         }
-        replace(self._directory / SUMMARY, summary_bytes(whole, names, self._window_us), sync=False)
         replace(self._directory / MANIFEST, json.dumps(manifest, indent=1).encode())
         self._manifest, self._recent = manifest, recent
-        self._history = _newest_windows(whole, WINDOWS)
+        self._windows = _newest({**self._windows, **fresh}, WINDOWS)
+        self._before = _newest(before, HISTORY)
+        self._unshown = _Shown(recent, self._windows, names)
         for path in stale:
             (self._directory / path).unlink(missing_ok=True)
+
+    def show(self, now_s: float) -> None:
+        """Pages and the short form, if there is something new and it is time: beside the batches, which go on."""
+        shown = self._unshown
+        if shown is None or now_s - self._shown_s < SHOWN_EVERY_S:
+            return
+        self._shown_s, self._unshown = now_s, None
+        for name, recent in shown.recent.items():
+            replace(self._directory / _page(name), page_of(name, recent, self._window_us), sync=False)
+        whole = pa.concat_tables(shown.windows.values())
+        replace(self._directory / SUMMARY, summary_bytes(whole, shown.names, self._window_us), sync=False)
 
     def seen(self, status: Mapping[str, Any]) -> None:
         """How it goes."""
@@ -106,17 +140,18 @@ class LiveLake:
 
     def _grown(self, name: str, shown: pa.Table, batch: int) -> tuple[dict[str, Any], list[str], pa.Table]:
         """A table's entry with these rows as well, the files that it no longer names, and its newest rows."""
-        before = self._manifest["tables"].get(name, {"rows": 0, "files": [], "json": None})
-        files, stale = list(before["files"]), [before["json"]] if before["json"] else []
+        before = self._manifest["tables"].get(name, {"rows": 0, "files": [], "json": ""})
+        files, stale = list(before["files"]), []
         hours = pc.strftime(shown["window"], format="date=%Y-%m-%d/hour=%H")
         for hour in sorted(pc.unique(hours).to_pylist()):
             part = shown.filter(pc.equal(hours, hour))
-            siblings = [file for file in files if file.startswith(f"{name}/{hour}/")]
-            if len(siblings) >= JOINED_FILES:
+            siblings, kind = [file for file in files if file.startswith(f"{name}/{hour}/live-")], "live"
+            if len(siblings) >= JOINED_FILES:  # once each, so that an hour's last batch is as soon done as its first
+                kind = "joined"
                 part = pa.concat_tables([*(self._lake.read_file(file) for file in siblings), part])
                 files = [file for file in files if file not in siblings]
                 stale += siblings
-            path = f"{name}/{hour}/live-{batch:08d}.parquet"
+            path = f"{name}/{hour}/{kind}-{batch:08d}.parquet"
             replace(self._directory / path, parquet_of(part))
             files.append(path)
         unknown = f"{name}/date=none/live.parquet"  # while there are no rows: so that the columns are known
@@ -128,8 +163,9 @@ class LiveLake:
             files.append(unknown)
         recent = pa.concat_tables([self._recent[name], shown]) if name in self._recent else shown
         recent = recent.slice(max(0, recent.num_rows - ROWS_MAX))
-        page = f"{name}/live-{batch:08d}.json"
-        replace(self._directory / page, page_of(name, recent, self._window_us), sync=False)
+        page = _page(name)
+        if not (self._directory / page).is_file():
+            replace(self._directory / page, page_of(name, recent, self._window_us), sync=False)
         entry = {
             "says": TABLES[name].says,
             "rows": before["rows"] + shown.num_rows,
@@ -137,7 +173,7 @@ class LiveLake:
             "files": files,
             "json": page,
         }
-        return entry, [path for path in stale if path not in (page, *files)], recent
+        return entry, [path for path in stale if path not in files], recent
 
     def _tail(self, name: str, rows: int) -> pa.Table:
         """The newest rows of a table, in order."""
@@ -159,9 +195,29 @@ class LiveLake:
             parts.insert(0, ids_of(self._lake.read_file(file)))
             if len(set().union(*(pc.unique(part["window_us"]).to_pylist() for part in parts))) > WINDOWS:
                 break
-        return _newest_windows(pa.concat_tables(parts), WINDOWS)
+        return pa.concat_tables(parts)
 
 
-def _newest_windows(counts: pa.Table, windows: int) -> pa.Table:
-    kept = sorted(pc.unique(counts["window_us"]).to_pylist())[-windows:]
-    return counts.filter(pc.greater_equal(counts["window_us"], kept[0])) if kept else counts
+def _page(name: str) -> str:
+    return f"{name}/live.json"
+
+
+def _by_window(counts: pa.Table) -> Windows:
+    windows = sorted(pc.unique(counts["window_us"]).to_pylist())
+    if len(windows) == 1:
+        return {windows[0]: counts}
+    return {window: counts.filter(pc.equal(counts["window_us"], window)) for window in windows}
+
+
+def _newest(windows: Windows, most: int) -> Windows:
+    return {window: windows[window] for window in sorted(windows)[-most:]}
+
+
+def _coarse(counts: pa.Table) -> pa.Table:
+    """The same for all that incidents go by: brokers as a whole, and links one by one. A few rows of thousands."""
+    link = counts["kind"].to_numpy() == int(Kind.LINK)
+    for name in ("entity", "reason", "marks", "bucket"):
+        place, column = counts.schema.get_field_index(name), counts[name].to_numpy()
+        kept = link if name == "entity" else np.zeros(len(link), bool)
+        counts = counts.set_column(place, name, pa.array(np.where(kept, column, 0).astype(column.dtype)))
+    return pa.Table.from_batches([merged_batch(counts.combine_chunks().to_batches())])

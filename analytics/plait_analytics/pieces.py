@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from plait_core.telemetry import DURABLE, TO_BROKER, Kind
 
+from .columns import FIELDS, Columns, length, of_those
 from .counts import runs_of, wide
 from .portable import total
 
@@ -24,21 +25,22 @@ COMPACT: Final = -1
 
 _SUMS: Final = ("publishes", "expected", "homes", "arrivals", "lost", "lost_homes", "delivered", "loose", "plain")
 KEY: Final = ("publisher", "sequence", "broker", "subject")
-SCHEMA: Final = pa.schema([(name, pa.int64()) for name in (*KEY, *_SUMS, "ts_us", "weight")])
+SCHEMA: Final = pa.schema([(name, pa.int64()) for name in (*KEY, *_SUMS, "ts_us")])
 
 NEVER: Final = (1 << 63) - 1
 """When an event was published whose publication is not in the stretch."""
 
 _ENDS: Final = (int(Kind.DROP), int(Kind.EXPIRY))
+_OF_EVENTS: Final = np.isin(np.arange(256), (int(Kind.PUBLISH), int(Kind.ARRIVAL), int(Kind.DELIVERY), *_ENDS))
+
+PIECED_FIELDS: Final = frozenset(FIELDS) - {"published_us", "delay_us", "bound_us", "size", "reason", "hops"}
+"""Fields of records that pieces are made of."""
 
 PIECED: Final = f"""
-whole as (select max(weight) as w from pieces),
-r as (select p.* from pieces p cross join whole
-  where ((((sequence & 1048575) * 2654435761) >> 12) & (w - 1)) = 0),
 single as (
   select publisher, sequence, broker, subject, min(ts_us) as ts_us,
     {", ".join(f"{total(name)} as {name}" for name in _SUMS)}
-  from r group by publisher, sequence, broker, subject),
+  from pieces group by publisher, sequence, broker, subject),
 placed as (
   select publisher, sequence, broker, min(ts_us) as ts_us,
     {", ".join(f"{total(name)} as {name}" for name in _SUMS[:6])},
@@ -55,49 +57,51 @@ joined as (
 """From the view `pieces` to `joined`: a row for each event."""
 
 
-def pieces_of(records: np.ndarray, broker: int) -> Iterator[pa.RecordBatch]:
-    """The pieces of a stretch of one broker's records."""
-    kind = records["kind"]
-    mine = (np.isin(kind, (int(Kind.PUBLISH), int(Kind.ARRIVAL), int(Kind.DELIVERY), *_ENDS))) & (
-        records["sequence"] != 0
-    )
-    if not mine.any():
+def pieces_of(records: Columns, broker: int, weight: int) -> Iterator[pa.RecordBatch]:
+    """The pieces of a stretch of one broker's records: of events that all brokers have kept, if none of them kept fewer
+    than one of so many."""
+    mine = _OF_EVENTS[records["kind"]] & (records["sequence"] != 0)
+    if weight > 1:
+        mine &= (((records["sequence"] & np.uint64(1048575)) * np.uint64(2654435761)) >> np.uint64(12)) & np.uint64(
+            weight - 1
+        ) == 0
+    records = of_those(records, mine)
+    rows = length(records)
+    if not rows:
         return
-    records = records if mine.all() else records[mine]
-    kind = wide(records["kind"])
+    kind, flags, subject = records["kind"], records["flags"], wide(records["subject"])
     publisher, sequence = wide(records["publisher"]), wide(records["sequence"])
-    subject, flags = wide(records["subject"]), wide(records["flags"])
-    order, starts = runs_of([publisher, sequence], len(records))
-    run = np.empty(len(records), np.int64)
-    run[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(records)))
+    order, starts = runs_of([publisher, sequence], rows)
+    run = np.empty(rows, np.int64)
+    run[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=rows))
 
     def summed(values: np.ndarray) -> np.ndarray:
-        running = np.cumsum(values[order])
-        return np.diff(running[np.append(starts[1:], len(order)) - 1], prepend=0)
+        if not values.any():
+            return np.zeros(len(starts), np.int64)
+        return np.add.reduceat(values[order], starts, dtype=np.int64)
 
-    published, arrived = kind == int(Kind.PUBLISH), kind == int(Kind.ARRIVAL)
-    delivered, ended = kind == int(Kind.DELIVERY), np.isin(kind, _ENDS)
-    for_broker = (flags & TO_BROKER) != 0
+    published, arrived, delivered = (kind == int(each) for each in (Kind.PUBLISH, Kind.ARRIVAL, Kind.DELIVERY))
+    ended, for_broker = np.isin(kind, _ENDS), (flags & TO_BROKER) != 0
     firm = delivered & ((flags & DURABLE) == 0)
     sums = {
-        "publishes": summed(published.astype(np.int64)),
-        "expected": summed(np.where(published | arrived, wide(records["expected"]), 0)),
-        "homes": summed(np.where(published, wide(records["count"]), 0)),
-        "arrivals": summed(arrived.astype(np.int64)),
-        "lost": summed((ended & (subject != 0) & ~for_broker).astype(np.int64)),
-        "lost_homes": summed((ended & for_broker).astype(np.int64)),
+        "publishes": summed(published),
+        "expected": summed(np.where(published | arrived, records["expected"], 0)),
+        "homes": summed(np.where(published, records["count"], 0)),
+        "arrivals": summed(arrived),
+        "lost": summed(ended & (subject != 0) & ~for_broker),
+        "lost_homes": summed(ended & for_broker),
     }
-    deliveries = summed(delivered.astype(np.int64))
+    deliveries = summed(delivered)
     plain = (sums["publishes"] + sums["arrivals"] == 1) & (deliveries == sums["expected"]) & (sums["lost"] == 0)
-    plain &= summed(firm.astype(np.int64)) == deliveries
+    if not firm.all():
+        plain &= summed(firm) == deliveries
     plain[_repeated(run[delivered], subject[delivered])] = False
     first = order[starts]
     compact = {
         "publisher": publisher[first], "sequence": sequence[first], "subject": np.full(len(first), COMPACT),
         **sums, "delivered": np.where(plain, deliveries, 0), "loose": np.zeros(len(first), np.int64),
         "plain": plain.astype(np.int64),
-        "ts_us": np.minimum.reduceat(np.where(published, wide(records["ts_us"]), NEVER)[order], starts),
-        "weight": np.maximum.reduceat(wide(records["weight"])[order], starts),
+        "ts_us": np.minimum.reduceat(np.where(published, records["ts_us"], NEVER)[order], starts),
     }  # fmt: skip
     yield _batch(compact, broker)
     loose = np.flatnonzero(delivered & ~plain[run])
@@ -107,7 +111,7 @@ def pieces_of(records: np.ndarray, broker: int) -> Iterator[pa.RecordBatch]:
             {
                 **dict.fromkeys(_SUMS, nothing), "publisher": publisher[loose], "sequence": sequence[loose],
                 "subject": subject[loose], "loose": firm[loose].astype(np.int64),
-                "ts_us": np.full(len(loose), NEVER), "weight": wide(records["weight"])[loose],
+                "ts_us": np.full(len(loose), NEVER),
             },
             broker,
         )  # fmt: skip
@@ -117,6 +121,10 @@ def _repeated(run: np.ndarray, subject: np.ndarray) -> np.ndarray:
     """The runs in which a subject is more than once."""
     if not len(run):
         return run
+    bits = int(subject.max()).bit_length()
+    if subject.min() >= 0 and int(run.max()).bit_length() + bits < 64:  # side by side in one number, as they mostly fit
+        both = np.sort((run << bits) | subject)
+        return both[1:][both[1:] == both[:-1]] >> bits
     order = np.lexsort((subject, run))
     run, subject = run[order], subject[order]
     same = (run[1:] == run[:-1]) & (subject[1:] == subject[:-1])

@@ -24,7 +24,7 @@ from plait_core.telemetry import (
     record_dtype,
 )
 
-from .batches import Slice
+from .columns import Slice
 from .inventory import examine
 
 SHARDS_MAX: Final = 10_000

@@ -27,7 +27,7 @@ def show(out: Path, table: str, last: int, as_json: bool) -> None:
     except PlaitError as error:
         fail(error.message, error.hint)
     newest = found.slice(max(0, found.num_rows - last))
-    rows = row_documents(table, newest)
+    rows = row_documents(newest)
     if as_json:
         for row in rows:
             print(json.dumps(row))

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from .batches import COLUMNS, EVER, slices_of
+from .batches import COLUMNS, slices_of
+from .columns import EVER
 from .counts import MERGING
 from .derived import COUNTED, derive
 from .gaps import GAPS, WITH_GAPS
@@ -19,7 +20,7 @@ from .inventory import Inventory
 from .journeys import AUDITS, pieced
 from .names import read_names
 from .portable import with_window
-from .spark_source import counts_of, pieces_of, records_of
+from .spark_source import counts_of, pieces_of, records_of, weights_of
 from .table import WINDOW_US, Table
 from .tables import TABLES
 
@@ -50,7 +51,11 @@ def compute(
     only, slices = list(only), slices_of(inventory.segments, between=inventory.between or EVER)
     tables: dict[str, pa.Table] = {}
     if audits := [name for name in only if name in AUDITS]:
-        pieces = pieces_of(spark, slices, parts).repartition("publisher", "sequence").persist()
+        weight = weights_of(spark, slices, parts).agg({"weight": "max"}).head()
+        pieces = pieces_of(spark, slices, parts, weight[0] if weight and weight[0] else 1)
+        pieces = pieces.repartition("publisher", "sequence")
+        if len(audits) > 1:
+            pieces = pieces.persist()
         tables |= {name: audit(TABLES[name], pieces, window_us).toArrow() for name in audits}
         pieces.unpersist()
     for name in only:

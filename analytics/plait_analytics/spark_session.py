@@ -13,6 +13,8 @@ from typing import Final
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from plait_core import PlaitError
+
 from .archive import archive_path, java_options, making
 from .java import find_java
 
@@ -24,6 +26,10 @@ FAREWELL_S: Final = 30.0
 
 ARCHIVING_S: Final = 600.0
 """The same, while it writes its archive: ten seconds of work, and machines are busy."""
+
+
+class SparkFailed(PlaitError):
+    """There is no session to be had of what is told."""
 
 
 def settings(master: str, parts: int) -> dict[str, str]:
@@ -51,7 +57,7 @@ def session(
     """A session, ended with its JVM; JavaMissing when there is none to be had. `archive`: made at its end."""
     java_home = find_java()
     os.environ.setdefault("JAVA_HOME", str(java_home))
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # workers would run whatever python3 is in the path
+    _choose_python(master)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder
@@ -61,14 +67,39 @@ def session(
         builder = builder.config("spark.local.dir", str(scratch)).config("spark.sql.warehouse.dir", str(scratch))
     kept = archive_path(java_home)
     builder = builder.config("spark.driver.extraJavaOptions", making(kept) if archive else java_options(kept))
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:  # Spark's own, Java's, Python's: a wrong URL may be any of them
+        _part(FAREWELL_S)
+        raise SparkFailed(f"Spark does not start with {master}: {_why(error)}") from error
     try:
         yield spark
     finally:
-        gateway = SparkContext._gateway
         spark.stop()
-        _end(getattr(gateway, "proc", None), ARCHIVING_S if archive else FAREWELL_S)
-        SparkContext._gateway = SparkContext._jvm = None
+        _part(ARCHIVING_S if archive else FAREWELL_S)
+
+
+def _choose_python(master: str) -> None:
+    """For workers, which would run whatever python3 is in the path; elsewhere than here that may be right."""
+    if master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", "python3" if master.startswith("k8s") else sys.executable)
+
+
+def _why(error: Exception) -> str:
+    """Of pages of Java's stack, the innermost reason."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    said = causes[-1] if causes else next((line for line in lines if "Exception: " in line or "Error: " in line), "")
+    return (said.lstrip(": ") or (lines[0] if lines else type(error).__name__))[:300]
+
+
+def _part(farewell_s: float) -> None:
+    """From the JVM, so that the next session has its own."""
+    gateway = SparkContext._gateway
+    _end(getattr(gateway, "proc", None), farewell_s)
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def _end(jvm: subprocess.Popen[bytes] | None, farewell_s: float) -> None:

@@ -14,13 +14,15 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from .batches import SCHEMA as RECORDS
-from .batches import Slice, packed, read_counts, read_pieces, read_slices
+from .batches import WEIGHTS, packed, read_counts, read_pieces, read_slices, read_weights
+from .columns import Slice
 from .counts import SCHEMA as COUNTS
 from .pieces import SCHEMA as PIECES
 
 FORMAT = "plait-telemetry"
 
 PIECES_OF = "(pieces)"
+WEIGHTS_OF = "(weights)"
 """In place of columns."""
 
 
@@ -35,11 +37,14 @@ class Part(InputPartition):
 class SegmentReader(DataSourceReader):
     """Reads given slices: records as they are, or counted while they are read, or pieced together by event."""
 
-    def __init__(self, slices: Sequence[Slice], parts: int, columns: Sequence[str], window_us: int) -> None:
+    def __init__(
+        self, slices: Sequence[Slice], parts: int, columns: Sequence[str], window_us: int, weight: int
+    ) -> None:
         self._slices = slices
         self._parts = parts
         self._columns = columns
         self._window_us = window_us
+        self._weight = weight
 
     def partitions(self) -> Sequence[InputPartition]:
         """On the driver."""
@@ -51,12 +56,15 @@ class SegmentReader(DataSourceReader):
         if self._window_us:
             return read_counts(partition.slices, self._window_us)
         if self._columns == [PIECES_OF]:
-            return read_pieces(partition.slices)
+            return read_pieces(partition.slices, self._weight)
+        if self._columns == [WEIGHTS_OF]:
+            return read_weights(partition.slices)
         return read_slices(partition.slices, self._columns)
 
 
 class SegmentSource(DataSource):
-    """Its options: `slices`, a JSON list of them, `parts`, and `columns` of records or `window_us` of counts."""
+    """Its options: `slices`, a JSON list of them, `parts`, and `columns` of records or `window_us` of counts;
+    of pieces their `weight`."""
 
     @classmethod
     def name(cls) -> str:
@@ -68,12 +76,15 @@ class SegmentSource(DataSource):
             return ddl(COUNTS)
         if self.options["columns"] == PIECES_OF:
             return ddl(PIECES)
+        if self.options["columns"] == WEIGHTS_OF:
+            return ddl(WEIGHTS)
         return ddl(pa.schema([RECORDS.field(name) for name in self.options["columns"].split(",")]))
 
     def reader(self, schema: object) -> DataSourceReader:
         slices = [Slice(*piece) for piece in json.loads(self.options["slices"])]
         columns, window_us = self.options.get("columns", "").split(","), int(self.options.get("window_us", 0))
-        return SegmentReader(slices, int(self.options["parts"]), columns, window_us)
+        weight = int(self.options.get("weight", 1))
+        return SegmentReader(slices, int(self.options["parts"]), columns, window_us, weight)
 
 
 def ddl(schema: pa.Schema) -> str:
@@ -91,9 +102,14 @@ def counts_of(spark: SparkSession, slices: Sequence[Slice], parts: int, window_u
     return _source(spark, slices, parts).option("window_us", window_us).load()
 
 
-def pieces_of(spark: SparkSession, slices: Sequence[Slice], parts: int) -> DataFrame:
-    """What the records of slices say of single events."""
-    return _source(spark, slices, parts).option("columns", PIECES_OF).load()
+def pieces_of(spark: SparkSession, slices: Sequence[Slice], parts: int, weight: int) -> DataFrame:
+    """What the records of slices say of single events, of those that a sampling of one of `weight` keeps."""
+    return _source(spark, slices, parts).option("columns", PIECES_OF).option("weight", weight).load()
+
+
+def weights_of(spark: SparkSession, slices: Sequence[Slice], parts: int) -> DataFrame:
+    """The greatest weights there are."""
+    return _source(spark, slices, parts).option("columns", WEIGHTS_OF).load()
 
 
 def _source(spark: SparkSession, slices: Sequence[Slice], parts: int) -> DataFrameReader:

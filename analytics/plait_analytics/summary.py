@@ -35,6 +35,12 @@ ROWS_MAX: Final = 10_000
 
 Rows = list[dict[str, Any]]
 
+_USED: Final = [
+    *("broker", "kind", "entity", "bucket", "records", "weight", "bytes", "items", "expected", "delay_us", "bound_us"),
+    *("bound_min", "bound_max"),
+]
+"""Columns of counts that it is made of."""
+
 
 def summary(counts: pa.Table, names: pa.Table, window_us: int, windows: int = WINDOWS) -> dict[str, Any]:
     """Of counts of one width of window, those of the last windows."""
@@ -155,7 +161,7 @@ def _by(counts: pa.Table, kinds: Iterable[Kind], *key: str) -> list[tuple[tuple[
     """Rows of some kinds by key: those with the most first."""
     wanted = pa.array([int(kind) for kind in kinds], pa.int32())
     groups: dict[tuple[int, ...], Rows] = {}
-    for row in counts.filter(pc.is_in(counts["kind"], wanted)).to_pylist():
+    for row in counts.select(_USED).filter(pc.is_in(counts["kind"], wanted)).to_pylist():
         groups.setdefault(tuple(row[part] for part in key), []).append(row)
     return sorted(groups.items(), key=lambda item: (-sum(row["weight"] for row in item[1]), item[0]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -22,9 +23,11 @@ from plait_analytics.counts import SCHEMA as COUNTS
 from plait_analytics.derived import COUNTED, derive, merged
 from plait_analytics.following import GOOD, LATE, ODD, Following, Offset, read_portion
 from plait_analytics.lake import LakeError, presented, replace
-from plait_analytics.live_lake import LiveLake
+from plait_analytics.live_lake import SHOWN_EVERY_S, LiveLake
 from plait_analytics.names import read_names
+from plait_analytics.pages import page_document
 from plait_analytics.shards import Shards
+from plait_analytics.summary import SUMMARY, WINDOWS
 from plait_broker.telemetry.writer import SegmentLimits, SegmentWriter
 from plait_core.telemetry import RECORD_BYTES, Kind
 from plait_core.telemetry.records import RECORD
@@ -283,6 +286,15 @@ def test_windows_as_they_close_make_the_tables_of_all_of_them(
         assert kept.read(name).equals(presented(name, expected[name])), name
     manifest = kept.manifest()
     assert manifest is not None
+    lake.show(SHOWN_EVERY_S)
+    for name, table in manifest["tables"].items():
+        page = json.loads((out / table["json"]).read_text())
+        assert page["rows"] == page_document(name, kept.read(name), WINDOW_US)["rows"], name
+    short = json.loads((out / SUMMARY).read_text())
+    assert short["seconds"] == min(len(parts), WINDOWS) * WINDOW_US / 1e6
+    before = (out / SUMMARY).stat().st_mtime_ns
+    lake.show(10 * SHOWN_EVERY_S)
+    assert (out / SUMMARY).stat().st_mtime_ns == before, "nothing is new"
     assert manifest["live"] == {"batch": 2 * len(parts) - 2, "query": "q-1"}
     named = {file for table in manifest["tables"].values() for file in (*table["files"], table["json"])}
     there = {str(path.relative_to(out)) for name in TABLES for path in (out / name).rglob("*") if path.is_file()}

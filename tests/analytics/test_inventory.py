@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from telemetry_world import BROKERS, World
 
 from plait_analytics import take_inventory
-from plait_analytics.batches import SCHEMA, Slice, packed, read_slices, slices_of
+from plait_analytics.batches import SCHEMA, packed, read_counts, read_slices, slices_of
+from plait_analytics.columns import Slice
 from plait_analytics.names import read_names
 from plait_core.telemetry import RECORD_BYTES, SegmentHeader
 
@@ -99,6 +101,16 @@ def test_directories_that_are_gone_stop_nothing(home: Path) -> None:
     shutil.rmtree(home / "broker-1")
     left = sum(batch.num_rows for batch in read_slices(slices))
     assert 0 < left < found.records
+
+
+def test_a_segment_that_is_cut_short_while_it_is_read_ends_there(home: Path) -> None:
+    found = take_inventory([home])
+    path = sealed(home)
+    (whole,) = (segment.records for segment in found.segments if segment.path == str(path))
+    os.truncate(path, RECORD_BYTES * 5 + 7)
+    slices = slices_of(found.segments)
+    assert sum(batch.num_rows for batch in read_slices(slices)) == found.records - whole + 4
+    assert sum(sum(batch["records"].to_pylist()) for batch in read_counts(slices, 10**7)) == found.records - whole + 4
 
 
 def test_slices_are_packed_evenly_and_nothing_is_left_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import requires
@@ -22,6 +23,31 @@ def test_settings_name_every_trap() -> None:
     assert settings["spark.ui.enabled"] == "false", "a port that nobody asked for"
     assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.host" not in spark_session.settings("spark://elsewhere:7077", 8)
+
+
+@pytest.mark.parametrize("master", ["spark://elsewhere:7077", "k8s://https://elsewhere:6443"])
+def test_a_cluster_is_not_told_of_this_machine(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = spark_session.settings(master, 8)
+    assert settings["spark.master"] == master
+    assert not {name for name, value in settings.items() if "127.0.0.1" in value}
+    for told in ("", "/opt/python"):
+        monkeypatch.setenv("PYSPARK_PYTHON", told) if told else monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        spark_session._choose_python(master)
+        ours = "python3" if master.startswith("k8s") else sys.executable
+        assert os.environ["PYSPARK_PYTHON"] == (told or ours), "a container has no path of ours"
+    spark_session._choose_python(spark_session.LOCAL)
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable, "workers run what the driver runs"
+
+
+def test_of_a_stack_of_java_the_innermost_reason_is_told() -> None:
+    stack = (
+        "An error occurred.\n: org.apache.spark.SparkException: outer\n\tat a.b\nCaused by: x.Refused: no image\n\tat c"
+    )
+    assert spark_session._why(RuntimeError(stack)) == "x.Refused: no image"
+    assert spark_session._why(RuntimeError("a\n: o.a.SparkException: Could not parse Master URL\n\tat b")) == (
+        "o.a.SparkException: Could not parse Master URL"
+    )
+    assert spark_session._why(RuntimeError()) == "RuntimeError"
 
 
 def test_what_spark_needs_and_does_not_say_is_declared() -> None:

@@ -19,7 +19,7 @@ import pytest
 from telemetry_world import BROKERS, MINUTE_US, START_US, SUBSCRIPTIONS, World
 
 from plait_analytics import TABLES, Inventory, Lake, batches, take_inventory
-from plait_analytics.batches import read_pieces, slices_of
+from plait_analytics.batches import read_pieces, read_weights, slices_of
 from plait_analytics.duckdb_engine import compute as by_duckdb
 from plait_analytics.java import JavaMissing, find_java
 from plait_analytics.journeys import AUDITS, pieced
@@ -181,7 +181,7 @@ def test_events_are_accounted_for_by_pieces_as_by_all_records(
 ) -> None:
     """What Spark's workers do, wherever their stretches of records begin and end."""
     monkeypatch.setattr(batches, "PIECED_RECORDS", stretch)
-    pieces = pa.Table.from_batches(read_pieces(slices_of(take_inventory([home]).segments)))
+    pieces = pa.Table.from_batches(read_pieces(slices_of(take_inventory([home]).segments), 1))
     with duckdb.connect() as connection:
         connection.register("pieces", pieces)
         for name in sorted(AUDITS):
@@ -269,10 +269,17 @@ def test_sampled_records_count_for_those_that_they_stand_for(tmp_path: Path) -> 
     kept = [n for n in range(1, 4001) if not sampled_out(n, 3)]
     near = [record(Kind.PUBLISH, START_US + n, publisher=1, sequence=n, expected=1) for n in range(1, 4001)]
     near += [record(Kind.DELIVERY, START_US + n, publisher=1, sequence=n, subject=3, weight=4) for n in kept]
-    tables = by_duckdb(one_broker(tmp_path, near), only=["subscriptions", "journeys"])
+    inventory = one_broker(tmp_path, near)
+    tables = by_duckdb(inventory, only=["subscriptions", "journeys"])
     (subscription,), (journey,) = tables["subscriptions"].to_pylist(), tables["journeys"].to_pylist()
     assert subscription["delivered"] == 4 * len(kept)
     assert journey["events"] == journey["accounted"] == len(kept), "none is missing that was only not sampled"
+    (weight,) = {row for batch in read_weights(slices_of(inventory.segments)) for row in batch["weight"].to_pylist()}
+    pieces = pa.Table.from_batches(read_pieces(slices_of(inventory.segments), weight))
+    with duckdb.connect() as connection:
+        connection.register("pieces", pieces)
+        found = connection.sql(with_window(pieced(TABLES["journeys"]), MINUTE_US)).to_arrow_table()
+    assert presented("journeys", found).equals(presented("journeys", tables["journeys"])), "Spark's workers as well"
 
 
 def test_both_engines_give_the_same(duckdb_tables: Tables, spark_tables: Tables) -> None:
