@@ -37,19 +37,22 @@ def derive(
     *,
     gaps: pa.Table | None = None,
     history: pa.Table | None = None,
+    settled: bool = False,
     window_us: int = WINDOW_US,
     only: Iterable[str] = COUNTED,
 ) -> Mapping[str, pa.Table]:
     """Tables of windows that are at least as wide as those of the counts. Without `gaps` what they say is unknown.
 
-    `history`: counts that incidents are found in, these and those before; without it in these alone.
+    `history`: counts that incidents are found in, these and those before; without it in these alone. `settled`: the
+    counts have each key once, and are of windows as wide as these.
     """
     with duckdb.connect() as connection:
-        connection.register("unmerged", counts)
         connection.register("gaps", gaps if gaps is not None else GAPS_SCHEMA.empty_table())
         connection.register("names", names)
-        text = with_window(MERGING, window_us).replace("from counts", "from unmerged")
-        connection.execute(f"create table counts as {text}")
+        connection.register("counts" if settled else "unmerged", counts)
+        if not settled:
+            text = with_window(MERGING, window_us).replace("from counts", "from unmerged")
+            connection.execute(f"create table counts as {text}")
         texts = {name: text_of(TABLES[name], window_us) for name in only}
         if history is not None and INCIDENTS in texts:
             connection.register("history", history)

@@ -83,7 +83,7 @@ class LiveLake:
         fresh = _by_window(counts)
         before = {**self._before, **{window: _coarse(part) for window, part in fresh.items()}}
         history = pa.concat_tables(before.values())
-        tables = derive(counts, names, window_us=self._window_us, only=COUNTED, history=history)
+        tables = derive(counts, names, window_us=self._window_us, only=COUNTED, history=history, settled=True)
         described, stale, recent = {}, [], {}
         for name, table in tables.items():
             mine = table.filter(pc.is_in(table["window_us"], pa.array(fresh, table["window_us"].type)))
@@ -95,7 +95,7 @@ class LiveLake:
             "live": {"batch": batch, "query": query},
             "tables": described,
         }
-        replace(self._directory / MANIFEST, json.dumps(manifest, indent=1).encode())
+        replace(self._directory / MANIFEST, json.dumps(manifest).encode())
         self._manifest, self._recent = manifest, recent
         self._windows = _newest({**self._windows, **fresh}, WINDOWS)
         self._before = _newest(before, HISTORY)

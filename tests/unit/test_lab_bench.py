@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from plait_lab.baselines import WrongAnswer
 from plait_lab.groups import Group, Session, find_groups
 from plait_lab.measures import Stopwatch, microseconds, resident_mb, spread, time_in_turn
 from plait_lab.reports import Figure, Target, figure_table, machine, number_text, replace_section, table
+from plait_lab.spent import spent_s
 
 FIGURES = [
     Figure("match p50", 22.57, "us", Target("<=", 60), {"dense scan": 35.1, "by hand": 0.0821}),
@@ -176,3 +179,15 @@ def test_quick_figures_are_not_judged(monkeypatch: pytest.MonkeyPatch, capsys: p
     out = capsys.readouterr().out
     assert "NO" not in out
     assert "figures mean nothing" in out
+
+
+def test_processor_time_is_that_of_all_that_was_started() -> None:
+    burn = "import sys, time\nwhile time.process_time() < 0.5: pass\nprint(1, flush=True); sys.stdin.read()"
+    before = spent_s()
+    with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"1\n"
+        running = spent_s() - before
+        child.communicate()
+    assert running >= 0.4
+    assert spent_s() - before >= 0.4, "of those that have ended as well"
