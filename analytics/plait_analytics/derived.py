@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import duckdb
 import pyarrow as pa
 
 from .counts import MERGING
@@ -46,6 +45,8 @@ def derive(
     `history`: counts that incidents are found in, these and those before; without it in these alone. `settled`: the
     counts have each key once, and are of windows as wide as these.
     """
+    import duckdb  # not at the top: Spark's workers import this module and never call it, and start a fifth faster
+
     with duckdb.connect() as connection:
         connection.register("gaps", gaps if gaps is not None else GAPS_SCHEMA.empty_table())
         connection.register("names", names)
@@ -62,6 +63,8 @@ def derive(
 
 def merged(counts: pa.Table, window_us: int) -> pa.Table:
     """Counts of windows as wide or wider, each key once."""
+    import duckdb
+
     with duckdb.connect() as connection:
         connection.register("counts", counts)
         return connection.sql(with_window(MERGING, window_us)).to_arrow_table().cast(COUNTS)
