@@ -113,9 +113,9 @@ image-offline:
 	@grep -qs PROMETHEUS_IMAGE docker/.env || echo PROMETHEUS_IMAGE=plait-prometheus:$(VERSION) >>docker/.env
 
 SECONDS ?= 120
-COMPOSE_PAGE := tests/integration/test_pages.py::test_what_it_says_is_so[docs/how-to/compose.md-docker]
+DOCKER_PAGES := $(foreach page,how-to/compose troubleshooting,"tests/integration/test_pages.py::test_what_it_says_is_so[docs/$(page).md-docker]")
 e2e: .venv/.ready
-	@PLAIT_E2E=1 PLAIT_CHAOS_S=$(SECONDS) $(BIN)/python -m pytest -q -s tests/e2e "$(COMPOSE_PAGE)" $(ARGS)
+	@PLAIT_E2E=1 PLAIT_CHAOS_S=$(SECONDS) $(BIN)/python -m pytest -q -s tests/e2e $(DOCKER_PAGES) $(ARGS)
 
 HOURS ?= 1
 soak: .venv/.ready

@@ -98,3 +98,16 @@ def test_what_is_exported_is_documented(name: str) -> None:
         value = getattr(door, exported)
         if inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value):
             assert inspect.getdoc(value), f"{name}.{exported} says nothing about itself"
+
+
+def test_who_has_the_kernel_needs_no_numpy() -> None:
+    """It is a third of the broker's image, which leaves it out, and of what a broker holds in memory."""
+    if plait_core.index_name() != "native":
+        pytest.skip("the index in Python is made of numpy")
+    code = (
+        "import sys, plait, plait_keyserver, plait_peer.live, plait_broker.face.server, plait.commands.up\n"
+        "from plait_core import new_index\n"
+        "assert new_index() is not None and 'numpy' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

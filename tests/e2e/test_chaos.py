@@ -25,7 +25,7 @@ LOAD = ("load-d1", "load-d2", "load-s1", "load-slow", "load-crowd", "load-p1", "
 POLICY = '[holders.exchange]\npublish = ["true"]\n[holders.agency]\nsubscribe = ["true"]\n'
 HERE = Path(__file__).parent
 
-pytestmark = pytest.mark.timeout(LASTS_S + 900)
+pytestmark = pytest.mark.timeout(LASTS_S + 2400)
 
 
 class Harm(NamedTuple):
