@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from contextlib import AsyncExitStack
 
 import pytest
@@ -124,3 +125,18 @@ async def test_a_live_subscription_takes_another_filter_without_missing_anything
         assert set(both) <= set(got), "what both filters want is never missed"
         assert {x for x in got if x >= before} == {x for x in range(before, before + 80) if x % 8 >= 2}
         assert len(got) == len(set(got)), "nothing twice"
+
+
+async def test_peers_find_each_other_by_multicast_and_only_those_of_their_group() -> None:
+    group = f"found-{secrets.token_hex(4)}"  # others on this machine may be looking, too
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        plait.peer(discover=True, interface="127.0.0.1", group=group, timeout=PATIENCE_S) as one,
+        plait.peer(discover=True, interface="127.0.0.1", group=group, timeout=PATIENCE_S) as two,
+        plait.peer(discover=True, interface="127.0.0.1", group=f"{group}-2", timeout=PATIENCE_S) as stranger,
+        one.subscribe("x >= 0") as events,
+        two.advertise("x >= 0"),
+    ):
+        await two.publish({"x": 1})
+        assert dict(await events.next(timeout=PATIENCE_S)) == {"x": 1}
+        assert not stranger._live.node.links  # type: ignore[attr-defined]
