@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from plait_core import Filter, PlaitError, parse
+from plait_core import Filter, FilterError, PlaitError, parse
 from plait_crypto import KeyInvalid, PublisherKeys, RoutingKeys, Schema, SubscriberKeys
 from plait_crypto.hazmat import ArkworksGroups
 from plait_crypto.keyserver import VaultClosed
@@ -86,6 +86,7 @@ def issue(
     out: Path,
 ) -> None:
     """Ask a key server for keys for FILTER."""
+    asked = _filter(filter)
 
     def ask() -> bytes:
         client = KeyClient([_address(server) for server in servers], ca.read_text())
@@ -94,7 +95,7 @@ def issue(
         else:
             enrolled = asyncio.run(client.enrol(token_file.read_text().strip()))
             write_secret(identity, enrolled.to_pem().encode())
-        return asyncio.run(_issued(client, role, parse(filter), epoch))
+        return asyncio.run(_issued(client, role, asked, epoch))
 
     encoded = _trying(ask)
     write_secret(out, encoded)
@@ -193,6 +194,13 @@ def _description(encoded: bytes) -> dict[str, Any]:
             continue
         return {"kind": kind, "realm": found.realm.hex(), "epoch": found.epoch, "boxes": len(found.boxes)}
     raise KeyInvalid("no keys of this version", hint=f"what `plait keys issue` wrote, or a directory with {VAULT}")
+
+
+def _filter(text: str) -> Filter:
+    try:
+        return parse(text)
+    except FilterError as error:
+        raise click.BadParameter(f"{error}\n{error.caret()}", param_hint="FILTER") from None
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -297,6 +297,8 @@ async def test_keys_are_issued_at_the_prompt(directory: KeyDirectory, tmp_path: 
         assert (await asyncio.to_thread(ask, "area < 4"))[0] == 0
         code, said = await asyncio.to_thread(ask, "area < 40")
         assert (code, "denied" in said) == (1, True)
+        code, said = await asyncio.to_thread(ask, "area <")
+        assert (code, "^" in said) == (2, True), "wrong use, shown where"
     assert stat.S_IMODE(identity.stat().st_mode) == stat.S_IMODE(out.stat().st_mode) == 0o600
     shown = json.loads(CliRunner().invoke(keys, ["show", str(out)]).output)
     assert (shown["kind"], shown["epoch"]) == ("subscriber", 0)
