@@ -70,8 +70,9 @@ def session(
     try:
         spark = builder.getOrCreate()
     except Exception as error:  # Spark's own, Java's, Python's: a wrong URL may be any of them
+        why = _why(error)  # which asks the JVM
         _part(FAREWELL_S)
-        raise SparkFailed(f"Spark does not start with {master}: {_why(error)}") from error
+        raise SparkFailed(f"Spark does not start with {master}: {why}") from error
     try:
         yield spark
     finally:
