@@ -175,6 +175,8 @@ async def test_nothing_but_telemetry_is_given(tmp_path: Path) -> None:
             "segment": segment,
             "records": 1,
         }
+        page = await browser.post("/api/v1/telemetry/commit", params=good, headers={"origin": "https://elsewhere"})
+        assert page.status_code == 403
         back = await browser.post("/api/v1/telemetry/commit", params=good | {"records": "0"})
         assert back.json()["records"] == 1, "a reader never goes back"
         assert (await browser.get("/api/v1/telemetry")).json()["readers"] == {"r": {"segment": segment, "records": 1}}

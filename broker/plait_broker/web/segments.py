@@ -83,6 +83,8 @@ class Segments:
 
     async def commit(self, request: Request) -> Response:
         """A reader says how far it is."""
+        if "origin" in request.headers:  # any page on the web can have a browser send this to who listens on loopback
+            raise HTTPException(403, "this is for programs, not for pages")
         face, asked = self._recording(), request.query_params
         records = number(request, "records", 0, 2**50)
         try:
