@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from plait_core import EventInvalid
+from plait_core.values import REPLY
 
 from .errors import BufferFull, Closed, Timeout
 from .event import Event
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 REPLY_TO: Final = "reply-to"
 REQUEST: Final = "request"
-REPLY: Final = "$reply"
 
 REQUESTS_MAX: Final = 10_000
 """Requests of one client that wait for a reply."""

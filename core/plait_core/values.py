@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from .errors import EventInvalid
 from .limits import EVENT_LIMITS, EventLimits
@@ -21,6 +21,11 @@ Value: TypeAlias = Scalar | list[Scalar]
 Attributes: TypeAlias = dict[str, Value]
 Literal: TypeAlias = int | float | str | bool
 """A value that a filter may be written with."""
+
+REPLY: Final = "$reply"
+"""The attribute of an answer by which it finds who has asked."""
+
+_OF_CLIENTS: Final = frozenset((SEALED, REPLY))
 
 _NAME = re.compile(r"\$?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 
@@ -48,8 +53,8 @@ def is_name(name: str, limits: EventLimits = EVENT_LIMITS) -> bool:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a name is for what the system itself says: `$...`, but for the mark of sealed events."""
-    return name.startswith("$") and name != SEALED
+    """Whether a name is for what brokers say: `$...`, but for what clients' own sides add to events."""
+    return name.startswith("$") and name not in _OF_CLIENTS
 
 
 def is_text(text: str) -> bool:

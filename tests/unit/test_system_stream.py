@@ -159,6 +159,7 @@ def test_rules_say_which_of_it() -> None:
 
 
 def test_a_rule_for_it_allows_nothing_else() -> None:
+    assert not parse("$reply == 'x' or $sealed == 'y'").system, "which clients' own sides say"
     ordinary, own = Rules((parse("$kind is null"), parse("x > 1")), (parse("secret"),)).split()
     assert (ordinary.permit({"x": 1}), ordinary.permit({"x": 2})) == (False, True)
     assert not ordinary.permit({"x": 2, "secret": True})
@@ -189,14 +190,14 @@ def test_clients_say_nothing_in_its_name() -> None:
     watcher.subscribe(2, "true")
     stage.run(0.1)
     forged: Attributes = {"$kind": "drop"}
-    sealed: Attributes = {"$sealed": "ab"}
+    sealed: Attributes = {"$sealed": "ab", "$reply": "cd"}
     publisher.publish(Confirm.BROKER, b"", **forged)
     publisher.publish(Confirm.BROKER, b"$kind", n="$5")
     publisher.publish(Confirm.BROKER, b"", **sealed)
     stage.run(0.2)
     [refusal] = publisher.of(Refusal)
     assert (refusal.sequence, refusal.code, refusal.hint) == (1, "not_allowed", "choose another name")
-    assert heard(watcher, 2) == [{"n": "$5"}, {"$sealed": "ab"}]
+    assert heard(watcher, 2) == [{"n": "$5"}, {"$sealed": "ab", "$reply": "cd"}]
     assert [(said["$sequence"], said["$reason"]) for said in heard(watcher)] == [(1, "not_allowed")]
 
 
