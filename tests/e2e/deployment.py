@@ -102,7 +102,13 @@ class Deployment:
         docker("restart", "--time", "30", self.services[service])
 
     def pause(self, service: str) -> None:
-        docker("pause", self.services[service])
+        """The kernel may say no while something is being started there, as a health check is: then once more."""
+
+        def paused() -> bool:
+            docker("pause", self.services[service], check=False)
+            return bool(json.loads(docker("inspect", self.services[service]))[0]["State"]["Paused"])
+
+        until(paused, f"{service} is paused")
 
     def resume(self, service: str) -> None:
         docker("unpause", self.services[service])
