@@ -67,7 +67,7 @@ class Broker:
         self.id = self._identity.id
         self.log = recovered.log
         self.settings = settings
-        self.counters = Counters()
+        counters = self._counters = Counters()
         self.started_at = now
         self.telemetry: Telemetry | None = None
         self._now = now
@@ -80,32 +80,32 @@ class Broker:
         self.durables = Durables(settings, recovered)
         self.explaining = Explaining(self, lambda frame: self.joining.overlay.tell(frame), now)
         self._deliveries = Deliveries(
-            self.id, settings, self.counters, self.confirmations, self.explaining,
+            self.id, settings, counters, self.confirmations, self.explaining,
             self._close_full, self._drained_subscription,
         )  # fmt: skip
         self._publishing = Publishing(
-            settings, self.counters, self.interest, self._deliveries, self.durables, self.confirmations,
+            settings, counters, self.interest, self._deliveries, self.durables, self.confirmations,
             self.explaining, wall_us - round(now * 1_000_000),
         )  # fmt: skip
         self._requests = Requests(
-            settings, self.counters, self.interest, self._deliveries, self.durables, self.confirmations,
+            settings, counters, self.interest, self._deliveries, self.durables, self.confirmations,
             self._publishing, self.explaining.tracing,
         )  # fmt: skip
         self._receipts = Receipts(
-            self.counters,
+            counters,
             self.interest,
             self.sessions,
             self.confirmations,
             self._publishing,
             lambda outcome: self.joining.settled(outcome, self._now),
         )
-        self._departures = Departures(self.counters, self.interest, self.sessions, self._requests)
+        self._departures = Departures(counters, self.interest, self.sessions, self._requests)
         self.joining = self._joined(randomness, wall_us, index)
         self.neighbourhood = Neighbourhood(
             self.id,
             settings,
             self.joining,
-            self.counters,
+            counters,
             randomness,
             now,
             self._departures.close,
@@ -127,13 +127,13 @@ class Broker:
             self.id,
             overlay_settings(self.settings),
             self._links,
-            self.counters,
+            self._counters,
             self.confirmations,
             self.explaining,
             randomness,
             self._now,
             index,
-            arrive=lambda arrival: self._publishing.arrive(arrival, self._now),
+            arrive=self._publishing.arrive,
             close=lambda link, reason: self._departures.close(self._links[link], Code.TIMEOUT, reason),
             done=self._done,
             interest_changed=self.interest.doubt_all,
@@ -152,7 +152,7 @@ class Broker:
             self.log,
             self.settings,
             gate,
-            self.counters,
+            self._counters,
             self.sessions,
             self._departures,
             self._publishing,
@@ -184,6 +184,12 @@ class Broker:
         """The broker's calendar."""
         return self._publishing.wall_us(now)
 
+    @property
+    def counters(self) -> Counters:
+        """What it counts, up to now."""
+        self._deliveries.count()
+        return self._counters
+
     def serves_http(self, address: str) -> None:
         """Clients are told from now on where the broker's HTTP side is: `http://HOST:PORT`."""
         self._handshakes.http = address
@@ -193,7 +199,7 @@ class Broker:
     def connected(self, link: LinkId, caller: Caller, now: float) -> None:
         """Someone opened a connection; or we did, to another broker."""
         self._now = now
-        self.counters.connections += 1
+        self._counters.connections += 1
         opened = self._links[link] = Link(link, caller, self.settings.capabilities, self._outgoing, now)
         if caller.dialled:
             self.neighbourhood.greet(opened)
@@ -204,24 +210,25 @@ class Broker:
         known = self._links.get(link)
         if known is None or known.closing:
             return
-        self.counters.bytes_in += len(data)
+        self._counters.bytes_in += len(data)
         known.heard_at = now
+        decoder = known.decoder
         try:
-            known.decoder.feed(data)
-            complete = False
-            while frames := known.decoder.take():
-                complete = True
+            frames = decoder.read(data)
+            complete = bool(frames)
+            while frames:
                 self._hear(known, frames, now)
                 if known.closing:
                     return
-            if not known.decoder.held_bytes:
+                frames = decoder.take() if decoder.more else []
+            if not decoder.more:
                 known.frame_since = None
             elif complete or known.frame_since is None:  # what is held began in this read
                 known.frame_since = now
         except FrameError as error:
-            self.counters.faults[error.fault] += 1
+            self._counters.faults[error.fault] += 1
             if error.fault is FrameFault.BODY and known.session is not None:
-                self.counters.dropped[DropReason.INVALID] += 1
+                self._counters.dropped[DropReason.INVALID] += 1
             if known.neighbour:
                 self.neighbourhood.misbehaved(known, now)
             self._departures.close(known, CloseCode.PROTOCOL, str(error))
@@ -280,7 +287,7 @@ class Broker:
         if subscription is None:
             return
         if lost and subscription.session.link is not None:
-            self.counters.dropped[DropReason.RETENTION] += 1
+            self._counters.dropped[DropReason.RETENTION] += 1
             subscription.session.tell(Notice(subscription.id, NoticeKind.GAP, DropReason.RETENTION))
         self._publishing.read(durable, entries, up_to, now)
         self._publishing.pump(durable, now)
@@ -338,34 +345,33 @@ class Broker:
     def take_output(self) -> list[Output]:
         """What the face is to do, in order."""
         self.joining.overlay.settle(self._now)
-        if self.joining.offering.waits:
-            self._publish_held(self._now)
-        if self._publishing.tags.waits:
-            self._publish_tested(self._now)
-        if self.joining.early:
-            self._handshakes.admit_early(self._now)
+        if self.joining.offering.waits or self._publishing.tags.waits or self.joining.early:
+            self._let_go_on(self._now)
         if self.system.wanted is not self.system.live:
             self.system.turn(self._now)
         if self.confirmations.settled:
             self._receipts.send()
-        self._deliveries.count()
-        if self.counters.bytes_in >= self.explaining.memory.shed_at_bytes:
-            self.explaining.memory.shed(self.counters.bytes_in)
-        outputs: list[Output] = []
-        outputs.extend(self.durables.take(self._now))
-        outputs.extend(self._publishing.tags.take_probes())
-        outgoing = self._outgoing.copy()
+        counters, memory = self._counters, self.explaining.memory
+        if counters.bytes_in >= memory.shed_at_bytes:
+            memory.shed(counters.bytes_in)
+        outputs: list[Output] = self.durables.take(self._now)
+        if self._publishing.tags.to_ask:
+            outputs += self._publishing.tags.take_probes()
+        outgoing = list(self._outgoing.values())
         self._outgoing.clear()
-        for link in outgoing.values():
-            if link.overdue:
+        for link in outgoing:
+            if not link.writable and link.overdue:
                 self._departures.close(link, Code.TIMEOUT, "it reads nothing")
             send = link.take()
             if send is not None:
-                self.counters.bytes_out += sum(map(len, send.chunks))
+                for chunk in send.chunks:
+                    counters.bytes_out += len(chunk)
                 outputs.append(send)
-            self._note_more(link)
-        outputs.extend(self._departures.take())
-        outputs.extend(self.neighbourhood.take())
+            session = link.session
+            if session is None or session.backlog or session.durables:
+                self._note_more(link)
+        if self._departures.closes or self.neighbourhood.dials:
+            outputs += [*self._departures.take(), *self.neighbourhood.take()]
         return outputs
 
     # --- operation ----------------------------------------------------------------------------------------------------
@@ -373,7 +379,7 @@ class Broker:
     def drain(self, now: float) -> None:
         """Stop: no one new, everyone told to go elsewhere, what is queued delivered first."""
         self._now = now
-        self._departures.draining = True
+        self._departures.draining = self._publishing.draining = True
         self._watch.due_at = now
         self._departures.end_detached(now)
         self.neighbourhood.gathering.stopped = True
@@ -433,12 +439,16 @@ class Broker:
         if link.neighbour:
             self.neighbourhood.hear_all(link, frames, now)
             return
+        session = link.session
         for frame in frames:
-            session = link.session
-            if session is not None and type(frame) is Publish:
-                self._publish(link, session, frame, now)
+            if type(frame) is Publish and session is not None:
+                try:
+                    self._publishing.publish(session, frame, now)
+                except Refused as refused:
+                    self._refuse(link, frame, refused)
             else:
                 self._handle(link, frame, now)
+                session = link.session
             if link.closing:
                 return
 
@@ -455,13 +465,14 @@ class Broker:
         elif not isinstance(frame, ControlFrame) or not self._requests.handle(session, frame, now):
             raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} is not for a broker to receive")
 
-    def _publish(self, link: Link, session: Session, frame: Publish, now: float) -> None:
-        try:
-            if self._departures.draining:
-                raise Refused(DropReason.DRAINING, Code.DRAINING, "the broker is stopping", retryable=True)
-            self._publishing.publish(session, frame, now)
-        except Refused as refused:
-            self._refuse(link, frame, refused)
+    def _let_go_on(self, now: float) -> None:
+        """What has waited, and need not wait any more."""
+        if self.joining.offering.waits:
+            self._publish_held(now)
+        if self._publishing.tags.waits:
+            self._publish_tested(now)
+        if self.joining.early:
+            self._handshakes.admit_early(now)
 
     def _publish_held(self, now: float) -> None:
         """Events whose kind the other brokers have learned of meanwhile."""
@@ -486,8 +497,8 @@ class Broker:
         self.joining.overlay.settle(now)
 
     def _refuse(self, link: Link | None, frame: Publish, refused: Refused) -> None:
-        self.counters.refused += 1
-        self.counters.dropped[refused.reason] += 1
+        self._counters.refused += 1
+        self._counters.dropped[refused.reason] += 1
         self.explaining.ended(frame, refused.reason, self._now)
         if link is not None and (frame.confirm or not refused.retryable):
             link.send(refusal_of(frame.sequence, refused))

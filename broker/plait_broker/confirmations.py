@@ -51,7 +51,8 @@ class Confirmations:
         self._waiting: dict[tuple[int, int], _Awaited] = {}  # by (publisher, sequence), in order of deadline
         self._by_party: dict[Party, _Awaited] = {}
         self._pending: Counter[int] = Counter()
-        self._ready: list[Outcome] = []
+        self.settled: list[Outcome] = []
+        """Outcomes to take."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -59,7 +60,7 @@ class Confirmations:
     def begin(self, publisher: int, sequence: int, matched: int, parties: set[Party], now: float) -> None:
         """An event wants confirmation by all of these parties; by none, it is confirmed."""
         if not parties:
-            self._ready.append(Outcome(publisher, sequence, matched, ""))
+            self.settled.append(Outcome(publisher, sequence, matched, ""))
             return
         assert (publisher, sequence) not in self._waiting, "an event is admitted once"
         awaited = _Awaited(publisher, sequence, matched, parties, now + self.timeout_s)
@@ -111,15 +112,10 @@ class Confirmations:
             self._finish(awaited, unanswered)
         return silent
 
-    @property
-    def settled(self) -> bool:
-        """Whether there are outcomes to take."""
-        return bool(self._ready)
-
     def take(self) -> list[Outcome]:
         """Outcomes since the last call."""
-        ready, self._ready = self._ready, []
-        return ready
+        settled, self.settled = self.settled, []
+        return settled
 
     def _settle(self, awaited: _Awaited, party: Party) -> None:
         awaited.parties.discard(party)
@@ -132,4 +128,6 @@ class Confirmations:
         if not self._pending[awaited.publisher]:
             del self._pending[awaited.publisher]
         message = awaited.why or (f"{awaited.failed} of those it was for did not get it" if awaited.failed else "")
-        self._ready.append(Outcome(awaited.publisher, awaited.sequence, awaited.matched, awaited.code, message, silent))
+        self.settled.append(
+            Outcome(awaited.publisher, awaited.sequence, awaited.matched, awaited.code, message, silent)
+        )

@@ -17,7 +17,7 @@ from plait_core.wire.session_frames import CONFIRM, LATE, Full, Late, Notice, No
 from .confirmations import Confirmations
 from .counters import Counters
 from .explain.explaining import Explaining
-from .links import Link
+from .links import BURST_BYTES_MAX, Link
 from .outbox import Queued
 from .reasons import DropReason
 from .sessions import Session
@@ -67,7 +67,14 @@ class Deliveries:
             subscription = subscriptions[0]
             session = subscription.session
             link = session.link
-            if link is not None and not session.backlog and link.takes_data:
+            # whether the link takes data: a call less, for what is mostly the only event of a turn
+            if (
+                link is not None
+                and not session.backlog
+                and link.writable
+                and link.data_bytes < BURST_BYTES_MAX
+                and not link.closing
+            ):
                 late = self._timed(subscription, delay_us) if subscription.within_us else 0
                 if late is not None:
                     token = tokens[0] if tokens else 0
@@ -211,7 +218,7 @@ class Deliveries:
 
     def count(self) -> None:
         """Account for what was written. Deliveries in a row are mostly of one publisher and have one delay, so they are
-        counted together: when another delay comes, and before output is taken."""
+        counted together: when another delay comes, and before someone looks."""
         run, self._run = self._run, 0
         if run:
             self._counters.delivered += run

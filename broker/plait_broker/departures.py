@@ -27,7 +27,7 @@ class Departures:
         self._sessions = sessions
         self._requests = requests
         self._detached: dict[Session, None] = {}
-        self._closes: list[CloseLink] = []
+        self.closes: list[CloseLink] = []
         self.draining = False
         """Whether the broker is stopping: nobody is let in any more, and no session is kept for a client."""
 
@@ -47,11 +47,11 @@ class Departures:
         """Close without a word more: the other end knows."""
         if not link.closing:
             link.closing = reason or "closed"
-            self._closes.append(CloseLink(link.id, f"{link.who}: {link.closing}" if link.who else link.closing))
+            self.closes.append(CloseLink(link.id, f"{link.who}: {link.closing}" if link.who else link.closing))
 
     def take(self) -> list[CloseLink]:
         """The connections to be closed since the last call."""
-        closes, self._closes = self._closes, []
+        closes, self.closes = self.closes, []
         return closes
 
     # --- sessions -----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from plait_core.events import EventId
 from plait_core.filters import Filter
 from plait_core.wire import Confirm, EventFrame, Publish
 
-from .outputs import Cursor, Fetch, LogRecord, Memory, Persist, Recovered
+from .outputs import Cursor, Fetch, LogRecord, Memory, Output, Persist, Recovered
 from .settings import BrokerSettings
 from .subscriptions import Subscription
 
@@ -240,9 +240,9 @@ class Durables:
         self._stage.matched.append(matched)
         return position
 
-    def take(self, now: float) -> list[Persist | Fetch]:
+    def take(self, now: float) -> list[Output]:
         """What the face is to store and to read."""
-        asked: list[Persist | Fetch] = []
+        asked: list[Output] = []
         stage = self._stage
         due = self._flush_at is not None and now >= self._flush_at
         if due or stage.waiting or stage.entries or stage.memories:
@@ -256,8 +256,9 @@ class Durables:
             self._pending[self._tickets] = stage
             self._stage = Staged([], [], [], [], [], {})
             asked.append(_persist(self._tickets, stage))
-        asked.extend(self._to_fetch)
-        self._to_fetch = []
+        if self._to_fetch:
+            asked += self._to_fetch
+            self._to_fetch = []
         return asked
 
     def next_deadline(self) -> float | None:

@@ -85,7 +85,7 @@ class Joining:
         now: float,
         index: Callable[[], Index],
         *,
-        arrive: Callable[[Arrival], None],
+        arrive: Callable[[Arrival, float], None],
         close: Callable[[LinkId, str], None],
         done: Callable[[Asked], None],
         interest_changed: Callable[[], None],
@@ -382,7 +382,7 @@ class Joining:
         self._close(link, reason)
 
     def arrived(self, arrival: Arrival) -> None:
-        self._arrive(arrival)
+        self._arrive(arrival, self.overlay.now)
 
     def installed(self, number: int) -> None:
         for asked in self._installing.pop(number, ()):

@@ -7,6 +7,7 @@ connection may have us hold is bounded in both lanes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -168,7 +169,7 @@ class Link:
             self._control_waiting += len(data)
 
     def deliver(self, frame: EventFrame, delay_us: int, path: tuple[int, ...], deliveries: Sequence[Named]) -> None:
-        """Queue an event for these subscriptions of the other end."""
+        """Queue an event for these subscriptions of the other end, which takes data."""
         if not self.data_bytes:
             self._outgoing[self.id] = self
         self.data_bytes = self._data.deliver(frame, delay_us, path, deliveries, self._spoken or self._speak())
@@ -205,8 +206,18 @@ class Link:
 
     def take(self) -> Send | None:
         """Everything queued."""
-        chunks, self._control = self._control, []
-        if self.data_bytes:
-            chunks.append(self._data.take())
-            self.data_bytes = 0
-        return Send(self.id, chunks) if chunks else None
+        chunks = self._control
+        if chunks:
+            self._control = []
+            if self.data_bytes:
+                chunks.append(self._data.take())
+        elif self.data_bytes:
+            chunks = [self._data.take()]
+        else:
+            return None
+        self.data_bytes = 0
+        return _send((self.id, chunks))
+
+
+_send: Final = partial(tuple.__new__, Send)
+"""One from its fields, in half the time of the class's own call: one is made for every event that comes alone."""

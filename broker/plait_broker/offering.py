@@ -35,7 +35,7 @@ class Offering:
 
     def __init__(self, overlay: Overlay, new_index: Callable[[], Index], now: float) -> None:
         self._overlay = overlay
-        self._map = overlay.map
+        self._brokers = overlay.map.known
         self._filters: dict[int, Filter] = {}
         self._said = new_index()
         """All that is offered."""
@@ -90,7 +90,7 @@ class Offering:
         """Whether an event may go out now: all know that it may come, and none of its publisher's waits before it."""
         if self._held and session.id in self._held:
             return False
-        return self._anything or len(self._map) < 2 or self._is_seen(frame)
+        return self._anything or len(self._brokers) < 2 or self._is_seen(frame)
 
     def hold(self, session: Session, frame: Publish, now: float) -> bool:
         """Keep an event until all know that such may come; False when too many wait already."""
@@ -109,7 +109,7 @@ class Offering:
             return []
         free: list[Held] = []
         for id, queue in list(self._held.items()):
-            while queue and (self._anything or len(self._map) < 2 or self._is_seen(queue[0][1])):
+            while queue and (self._anything or len(self._brokers) < 2 or self._is_seen(queue[0][1])):
                 free.append(queue.popleft())
             if not queue:
                 del self._held[id]

@@ -7,14 +7,13 @@ Persist completes before what waits for it goes out: the face answers each with 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 LinkId: TypeAlias = int
 """One connection, numbered by the face; never used again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Write these bytes to a link, in order. Never more than one per link in one taking of output."""
 
     link: LinkId

@@ -108,6 +108,8 @@ class Publishing:
         self._tokens = 0
         self._refusals: OrderedDict[EventId, Refused] = OrderedDict()
         self._joining: Joining | None = None
+        self.draining = False
+        """Whether events are refused because the broker is stopping."""
         self._recovered: dict[int, int] = {}
         """By publisher, the highest sequence number logged before this broker started."""
 
@@ -118,12 +120,17 @@ class Publishing:
 
     def publish(self, session: Session, frame: Publish, now: float) -> None:
         """One event from its publisher; Refused when it goes nowhere."""
+        if self.draining:
+            raise Refused(DropReason.DRAINING, Code.DRAINING, "the broker is stopping", retryable=True)
         if self._joining is not None and not self._joining.offering.has(session, frame):
             if not self._joining.offering.hold(session, frame, now):
                 message = "too many events wait for other brokers to learn what is published here"
                 raise Refused(DropReason.OUTBOX_ITEMS, Code.LIMIT, message, "advertise first", retryable=True)
             return
-        self.publish_offered(session, frame, 0, now)
+        if self._deposits_here or self._deposits_elsewhere or self.tags.waits:
+            self.publish_offered(session, frame, 0, now)
+        else:
+            self.publish_tested(session, frame, 0, now)
 
     def publish_offered(self, session: Session, frame: Publish, waited_us: int, now: float) -> None:
         """The same, of which the other brokers know that it may come."""
@@ -161,9 +168,15 @@ class Publishing:
             record(frame, subscriptions, durables, homes, delay_us, now)
         if marked:
             self._tracing.published(frame, len(subscriptions) + len(durables), homes, delay_us)
+        if durables or marked or frame.confirm or self.log_filter is not None:
+            self._disseminate(frame, subscriptions, durables, homes, delay_us, now)
+        else:  # nothing to log, nobody to hear what becomes of it
+            if homes and self._joining is not None:
+                self._joining.overlay.dissemination.publish(frame, homes, delay_us, 0, now)
+            if subscriptions:
+                self._deliveries.deliver(subscriptions, None, frame, delay_us, now)
         if not subscriptions and not durables and not homes:
             self._counters.dropped[DropReason.UNMATCHED] += 1
-        self._disseminate(frame, subscriptions, durables, homes, delay_us, now)
 
     # --- admit --------------------------------------------------------------------------------------------------------
 
@@ -175,12 +188,13 @@ class Publishing:
         sighting = self.duplicates.see(publisher, frame.sequence)
         if sighting is not NEW:
             return self._seen_before(frame, sighting, session.link_delay_us + waited_us, now)
-        try:
-            self._check(session, frame)
-        except Refused as refused:
-            if frame.confirm:
-                self.remember(frame.id, refused)
-            raise
+        if frame.confirm or frame.lifetime_us or self._recovered or not session.publish_open or _DOLLAR in frame.block:
+            try:
+                self._check(session, frame)
+            except Refused as refused:
+                if frame.confirm:
+                    self.remember(frame.id, refused)
+                raise
         self._counters.admitted += 1
         return True
 
@@ -197,11 +211,11 @@ class Publishing:
             self.duplicates.forget(*forgotten)
 
     def _check(self, session: Session, frame: Publish) -> None:
+        """Of an event that is not plain, or of a publisher who may not publish everything: whether it may go on."""
         if self._recovered and frame.sequence < self._recovered.get(frame.publisher, 0):
             message = "a later event of yours was logged before the broker restarted, and order is kept"
             raise Refused(DropReason.STALE, Code.STALE, message, retryable=True)
-        block = frame.block
-        if _DOLLAR in block and block.find(b"$", BLOCK_BYTES) >= 0 and any(map(is_reserved, frame.attributes())):
+        if frame.block.find(b"$", BLOCK_BYTES) >= 0 and any(map(is_reserved, frame.attributes())):
             message = "names that begin with $ are for what brokers say"
             raise Refused(DropReason.NOT_ALLOWED, Code.NOT_ALLOWED, message, "choose another name")
         if not session.publish_open and not session.principal.publish.permit(frame.attributes()):
@@ -303,7 +317,8 @@ class Publishing:
         marked = flags & MARKED
         if marked:
             self._tracing.follow(frame, arrival.root, now)
-        subscriptions, durables = self._match_here(frame, marked)
+        match = self._match_here if marked or self._deposits_here else self._interest.match
+        subscriptions, durables = match(frame)
         if flags & LOGGED:
             subscriptions = []
         for subscription in subscriptions:
@@ -321,7 +336,7 @@ class Publishing:
             self._log(frame, durables, parties, delay_us, now, subscribers=asked)
             joining.wait_for(arrival, parties, len(subscriptions) + len(durables), now)
         else:
-            joining.in_charge(arrival, now)
+            joining.overlay.dissemination.take(arrival.root, arrival.position, now)
         if subscriptions:
             deliver = self._deliver_marked if self._tracing.live else self._deliveries.deliver
             deliver(subscriptions, tokens, frame, delay_us, now)
@@ -331,9 +346,9 @@ class Publishing:
         asking = self._interest.asking(frame)
         return asking + self._joining.overlay.wanted.asking(frame) if self._joining is not None else asking
 
-    def _match_here(self, frame: EventFrame, marked: int) -> tuple[list[Subscription], list[Durable]]:
-        """Whom an event is for, by its tags as well if it is sealed."""
-        subscriptions, durables = self._tracing.match(frame) if marked else self._interest.match(frame)
+    def _match_here(self, frame: EventFrame) -> tuple[list[Subscription], list[Durable]]:
+        """Whom an event is for that is marked, or may be sealed."""
+        subscriptions, durables = self._tracing.match(frame) if self._tracing.live else self._interest.match(frame)
         verdict = self._judge(frame) if self._deposits_here else None
         if verdict is None:
             return subscriptions, durables

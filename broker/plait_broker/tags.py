@@ -104,7 +104,7 @@ class Tags(Generic[T]):
         """Those that have something to test and may."""
         self._tests: dict[int, tuple[Line, bytes, tuple[bytes, ...]]] = {}
         self._under_test: Counter[tuple[bytes, bytes]] = Counter()
-        self._to_ask: list[Probe] = []
+        self.to_ask: list[Probe] = []
         self._tickets = 0
         self.waits = 0
         """How many events do."""
@@ -184,7 +184,7 @@ class Tags(Generic[T]):
 
     def take_probes(self) -> list[Probe]:
         """What is to be tested."""
-        asked, self._to_ask = self._to_ask, []
+        asked, self.to_ask = self.to_ask, []
         return asked
 
     def probed(self, ticket: int, fits: Sequence[Fit] | None) -> None:
@@ -234,7 +234,7 @@ class Tags(Generic[T]):
         self._tests[self._tickets] = (line, name, deposits)
         self._under_test.update((name, each) for each in deposits)
         queue.running += 1
-        self._to_ask.append(Probe(self._tickets, waiting.opening, deposits))
+        self.to_ask.append(Probe(self._tickets, waiting.opening, deposits))
 
     def _settled(self, waiting: _Waiting[T], now: float) -> bool:
         if not waiting.asked:

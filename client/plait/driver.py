@@ -163,10 +163,10 @@ class Driver:
         """Write what there is at the end of this turn of the loop; a publish that comes alone, now."""
         if not self.flushing:
             self.flushing = True
-            self.loop.call_soon(self._flush)
             lone = None if self._bursts else self.session.take_lone()
             if lone is not None and self._wire is not None and self._wire.transport is not None:
                 self._wire.transport.write(lone)
+            self.loop.call_soon(self._flush)
 
     def pump(self) -> None:
         """Something was done to the session: tell everyone, write, and set the timer."""
@@ -259,7 +259,10 @@ class Driver:
     def wire_read(self, data: bytes) -> None:
         session = self.session
         eventful = session.receive(data, self.now())
-        self._wake(session.take_awake())  # before all else: a reader is waiting
+        signals = session.signals
+        if signals.awake:
+            awake, signals.awake = signals.awake, []
+            self._wake(awake)  # before all else: a reader is waiting
         if eventful:
             self.pump()
 

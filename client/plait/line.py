@@ -71,7 +71,7 @@ _TALKING: Final = (State.GREETING, State.OPEN)
 
 
 class Line:
-    """One client's connection, over all its attempts. Frames for the session come out of `take`."""
+    """One client's connection, over all its attempts. Frames for the session come out of `read`."""
 
     def __init__(
         self,
@@ -92,6 +92,7 @@ class Line:
         """Told the nonce of each ping."""
         self.error: PlaitError | None = None
         """Why the last attempt failed, or the line ended."""
+        self.decoder = FrameDecoder()
         self.paused = False
         """Whether the session has stopped reading: silence then means nothing."""
         self._settings = settings
@@ -99,7 +100,6 @@ class Line:
         self._token = token
         self._backoff = Backoff(addresses, settings.reconnect, randomness)
         self._handshake: Handshake | None = None
-        self._decoder = FrameDecoder()
         self._deadline: float | None = None
         self._without_since = 0.0  # since when there has been no connection
         self._opened_at = self._heard_at = 0.0
@@ -131,7 +131,7 @@ class Line:
             self._lose(failed, now)
             return
         self._handshake = Handshake.initiator(hello)
-        self._decoder = FrameDecoder()
+        self.decoder = FrameDecoder()
         self._control.append(encode_frame(self._handshake.start(), HANDSHAKE_VERSION))
 
     def disconnected(self, now: float, reason: str = "") -> None:
@@ -141,18 +141,23 @@ class Line:
             said = f"{what} {self._backoff.address}" + (f": {reason}" if reason else "")
             self._lose(ConnectionLost(said, hint=diagnosis.hint(self._backoff.address, reason)), now, abort=True)
 
-    def feed(self, data: bytes, now: float) -> None:
-        """Bytes came in; `take` gives the frames in them."""
-        if self.state in _TALKING:
-            self._heard_at = now
-            self._decoder.feed(data)
+    def read(self, data: bytes, now: float) -> list[Frame]:
+        """Bytes came in: frames that are complete now. While the decoder has more, `take` gives it."""
+        if self.state not in _TALKING:
+            return []
+        self._heard_at = now
+        try:
+            return self.decoder.read(data)
+        except FrameError as error:
+            self.break_off(error, now)
+            return []
 
     def take(self, now: float) -> list[Frame]:
-        """Frames that are complete; none once the line is broken."""
+        """Further frames; none once the line is broken."""
         if self.state not in _TALKING:
             return []
         try:
-            return self._decoder.take()
+            return self.decoder.take()
         except FrameError as error:
             self.break_off(error, now)
             return []
@@ -289,7 +294,7 @@ class Line:
         except FrameError as error:
             self.break_off(error, now)
             return
-        self._decoder.establish(self._handshake.version)
+        self.decoder.establish(self._handshake.version)
         again = self.welcome is not None
         other_log = bool(self.log and welcome.log) and welcome.log != self.log
         self._move(State.OPEN)

@@ -49,7 +49,8 @@ class Outbox:
     """Bounded in items and bytes. It never refuses: who publishes asks `full` first."""
 
     def __init__(self, settings: OutboxSettings) -> None:
-        self._settings = settings
+        self._items_max = settings.items
+        self._bytes_max = settings.bytes
         self._waiting: deque[_Item] = deque()
         self._retained: dict[int, Retained] = {}  # by sequence number, ascending
         self._barriers: dict[int, Barrier] = {}  # sent, and not answered
@@ -92,7 +93,10 @@ class Outbox:
     def add(self, frame: bytes) -> None:
         """A publish that is sent once and forgotten."""
         self._waiting.append(frame)
-        self._grow(len(frame))
+        self._items += 1
+        self._bytes += len(frame)
+        if self._items >= self._items_max or self._bytes >= self._bytes_max:
+            self.full = True
 
     def retain(self, retained: Retained) -> None:
         """A publish that is remembered."""
@@ -139,12 +143,16 @@ class Outbox:
 
     def take_lone(self) -> bytes | None:
         """What to write when a publish that is sent once and forgotten waits, and nothing else does."""
-        if len(self._waiting) != 1 or not isinstance(self._waiting[0], bytes):
+        frame = self._waiting[0] if len(self._waiting) == 1 else None
+        if not isinstance(frame, bytes):
             return None
-        frame = self._waiting[0]
         self._waiting.clear()
         self._sent_up_to += 1
-        self._shrink(1, len(frame))
+        if self.full:
+            self._shrink(1, len(frame))
+        else:
+            self._items -= 1
+            self._bytes -= len(frame)
         return frame
 
     def confirmed(self, sequence: int) -> bool:
@@ -239,8 +247,7 @@ class Outbox:
     def _grow(self, size: int) -> None:
         self._items += 1
         self._bytes += size
-        settings = self._settings
-        if self._items >= settings.items or self._bytes >= settings.bytes or len(self._retained) >= UNCONFIRMED_MAX:
+        if self._items >= self._items_max or self._bytes >= self._bytes_max or len(self._retained) >= UNCONFIRMED_MAX:
             self.full = True
 
     def _shrink(self, items: int, size: int) -> None:
@@ -251,9 +258,8 @@ class Outbox:
             self.full = False
 
     def _half_empty(self) -> bool:
-        settings = self._settings
         return (
-            self._items <= settings.items // 2
-            and self._bytes <= settings.bytes // 2
+            self._items <= self._items_max // 2
+            and self._bytes <= self._bytes_max // 2
             and len(self._retained) <= UNCONFIRMED_MAX // 2
         )

@@ -141,18 +141,23 @@ class Session:
 
     def receive(self, data: bytes, now: float) -> bool:
         """Bytes came in; whether there is anything to do but to wake readers."""
-        line, controlled = self.line, False
-        line.feed(data, now)
-        while frames := line.take(now):
+        line, controlled, interests = self.line, False, self.wishes.interests
+        frames = line.read(data, now)
+        while frames:
             half_s = line.round_trip.half_s
             for frame in frames:
                 if type(frame) is Deliver:
-                    self._deliver(frame, half_s)
+                    self._delivered += 1
+                    for subscription, flags, position in frame.deliveries:
+                        interest = interests.get(subscription)
+                        if interest is not None and interest.phase is not _PHASE_ENDED:
+                            interest.arrive(frame, flags, position, half_s)
                 else:
                     controlled = True
                     self._control(frame, now)
                     if line.state is not _OPEN:
                         break
+            frames = line.take(now) if line.decoder.more else []
         if not (controlled or self.signals.overflowing or self.signals.dirty) and line.state is _OPEN:
             return False  # deliveries alone
         self._follow(now)
@@ -308,14 +313,6 @@ class Session:
         return self.line.ping(now)
 
     # --- frames -------------------------------------------------------------------------------------------------------
-
-    def _deliver(self, frame: Deliver, half_s: float) -> None:
-        self._delivered += 1
-        interests = self.wishes.interests
-        for subscription, flags, position in frame.deliveries:
-            interest = interests.get(subscription)
-            if interest is not None and interest.phase is not _PHASE_ENDED:
-                interest.arrive(frame, flags, position, half_s)
 
     def _control(self, frame: Frame, now: float) -> None:
         handler = self._handlers.get(type(frame))

@@ -37,6 +37,7 @@ class BrokerDriver:
 
     def __init__(self, broker: Broker, event_log: EventLog | None) -> None:
         self.broker = broker
+        self._counters = broker.counters
         self._log = event_log
         self._probes = Probes(self._probed_elsewhere)
         self._loop = asyncio.get_running_loop()
@@ -119,7 +120,7 @@ class BrokerDriver:
 
     def received(self, link: LinkId, data: bytes) -> None:
         """Bytes came in."""
-        began, counters = monotonic(), self.broker.counters
+        began, counters = monotonic(), self._counters
         published = counters.published
         try:
             self.broker.receive(link, data, began)
@@ -183,14 +184,15 @@ class BrokerDriver:
     def _write_output(self) -> None:
         self._turn_bytes, self._output_due = 0, False
         for output in self.broker.take_output():
-            self._carry_out(output)
+            if type(output) is Send:
+                connection = self._connections.get(output.link)
+                if connection is not None:
+                    connection.write(output.chunks)
+            else:
+                self._carry_out(output)
 
     def _carry_out(self, output: Output) -> None:
         match output:
-            case Send(link, chunks):
-                connection = self._connections.get(link)
-                if connection is not None:
-                    connection.write(chunks)
             case Close(link, reason):
                 connection = self._connections.get(link)
                 if connection is not None:

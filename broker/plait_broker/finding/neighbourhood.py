@@ -64,7 +64,7 @@ class Neighbourhood:
         """By broker: the connection to it, and who dialled."""
         self._shunned: dict[int, float] = {}
         """Brokers that are not let in, until when."""
-        self._dials: list[Dial] = []
+        self.dials: list[Dial] = []
         overlay = joining.overlay
         self.gathering = Gathering(me, settings.linking, overlay.map, overlay.neighbours, randomness, now)
         if settings.linking.address:
@@ -263,14 +263,14 @@ class Neighbourhood:
         """Decide whom to dial, and whose link to give up."""
         if now < self.gathering.next_deadline():
             return
-        self._dials += map(Dial, self.gathering.dial(now))
+        self.dials += map(Dial, self.gathering.dial(now))
         surplus = self._links.get(self.gathering.shed(now))
         if surplus is not None:
             self._close(surplus[0], Code.LIMIT, "this broker has more links than it keeps, and others reach you")
 
     def take(self) -> list[Dial]:
         """The connections to be made since the last call."""
-        dials, self._dials = self._dials, []
+        dials, self.dials = self.dials, []
         return dials
 
     # --- inside -------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class Dissemination:
         self._trust = trust
         self._sending: dict[int, None] = {}
         """Destinations that have not taken everything."""
-        self._reporting: dict[int, None] = {}
+        self.reporting: dict[int, None] = {}
         """Publishers' brokers that may have to be told what was taken, or is missing."""
         self._detoured: dict[int, None] = {}
         """Destinations that the usual way does not seem to lead to."""
@@ -71,8 +71,11 @@ class Dissemination:
             position = self._keep_one(home, kept_of((frame, flags, delay_us, now, None)), now)
             proof = self._trust.prove_event(home, position, flags, frame.block)
             named = [_destination((home, position, proof))]
-            neighbour = self._next(home, ())
-            if neighbour is not None:
+            neighbour = self.routes.next(home)
+            if neighbour is None:
+                self.counts["no_way"] += 1
+            else:
+                self.outgoing[home].via = neighbour.id
                 self._hand(neighbour, frame, self.me, delay_us, flags, (), named)
             return named
         named = []
@@ -108,8 +111,10 @@ class Dissemination:
                 arrival = arrival_of((path[0], position, frame, frame.flags, frame.delay_us, path, now))
                 self._arrive(arrival, proof, now)
             elif not frame.lifetime_us or frame.delay_us <= frame.lifetime_us:
-                neighbour = self._next(broker, path)
-                if neighbour is not None:
+                neighbour = self.routes.next(broker, path)
+                if neighbour is None:
+                    self.counts["no_way"] += 1
+                else:
                     self._hand(neighbour, frame, frame.tid, frame.delay_us, frame.flags, path, destinations)
             else:
                 self._die(frame, destinations)
@@ -133,7 +138,7 @@ class Dissemination:
         incoming = self.incoming.get(root)
         if incoming is not None:
             incoming.take(position, now)
-            self._reporting[root] = None
+            self.reporting[root] = None
 
     def hear_took(self, took: Took, now: float) -> None:
         """A destination tells what it has charge of, and what it misses."""
@@ -156,7 +161,7 @@ class Dissemination:
         """A publisher's broker tells what will not come."""
         for arrival in self._stream(skip.source).skip(skip.up_to, now):
             self._host.arrived(arrival)
-        self._reporting[skip.source] = None
+        self.reporting[skip.source] = None
 
     def hurry(self, now: float, home: int | None = None, *, lost: int = 0) -> None:
         """A link has gone, or a destination is back: what was on its way may have been lost. What the `lost` neighbour
@@ -176,7 +181,7 @@ class Dissemination:
         self._sending.pop(broker, None)
         self._detoured.pop(broker, None)
         incoming = self.incoming.pop(broker, None)
-        self._reporting.pop(broker, None)
+        self.reporting.pop(broker, None)
         for arrival in incoming.rest() if incoming is not None else ():
             self._host.arrived(arrival)
 
@@ -207,7 +212,7 @@ class Dissemination:
 
     def settle(self, now: float) -> None:
         """After some input: report what was taken of it, where that is enough to report."""
-        for root in list(self._reporting):
+        for root in list(self.reporting):
             self._report(root, now)
 
     def tick(self, now: float) -> None:
@@ -228,7 +233,7 @@ class Dissemination:
     def next_deadline(self) -> float | None:
         """When `tick` is to be called."""
         times = [self.outgoing[home].again_at + self._path_s(home) for home in self._sending]
-        times += [at for root in self._reporting if (at := self.incoming[root].next_deadline()) is not None]
+        times += [at for root in self.reporting if (at := self.incoming[root].next_deadline()) is not None]
         return min(times, default=None)
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -292,13 +297,13 @@ class Dissemination:
         self._host.forward(neighbour.link, frame, tid, delay_us + neighbour.hop_us, flags, passed, destinations)
 
     def _arrive(self, arrival: Arrival, proof: int, now: float) -> None:
-        root, position, frame, flags = arrival[:4]
+        root, position, frame, flags, _, _, _ = arrival
         try:
             self._trust.check_event(root, position, flags, frame.block, proof)
         except Forged:
             self.counts["forged"] += 1
             return
-        self._reporting[root] = None
+        self.reporting[root] = None
         incoming = self.incoming.get(root)
         for ready in (incoming or self._stream(root)).hear(arrival, now):
             self._host.arrived(ready)
@@ -312,7 +317,7 @@ class Dissemination:
         if report is not None:
             self._errands.say(Took(root, self.me, *report), max(0, incoming.vain - USUAL_TRIES))
         if incoming.next_deadline() is None:
-            del self._reporting[root]
+            del self.reporting[root]
 
     def _send_again(
         self, home: int, outgoing: Outgoing, positions: list[int], now: float, *, tell_floor: bool = False

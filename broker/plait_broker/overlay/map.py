@@ -21,7 +21,8 @@ class Map:
     """All sheets, and the distances that follow from them."""
 
     def __init__(self) -> None:
-        self._sheets: dict[int, Sheet] = {}
+        self.known: dict[int, Sheet] = {}
+        """By broker, what it says."""
         self._links: dict[int, dict[int, int]] = {}
         """By broker, its neighbours and the delays that it has measured to them."""
         self._distances: dict[int, dict[int, int]] = {}
@@ -29,33 +30,33 @@ class Map:
         """Counts changes."""
 
     def __len__(self) -> int:
-        return len(self._sheets)
+        return len(self.known)
 
     def __contains__(self, broker: int) -> bool:
-        return broker in self._sheets
+        return broker in self.known
 
     @property
     def sheets(self) -> list[Sheet]:
         """All of them, ordered by broker."""
-        return [self._sheets[broker] for broker in sorted(self._sheets)]
+        return [self.known[broker] for broker in sorted(self.known)]
 
     def put(self, sheet: Sheet) -> bool:
         """What a broker says now; whether it has lost a link."""
         lost = not self._links.get(sheet.origin, {}).keys() <= set(sheet.neighbours)
-        self._sheets[sheet.origin] = sheet
+        self.known[sheet.origin] = sheet
         self._links[sheet.origin] = dict(zip(sheet.neighbours, sheet.delays_us, strict=True))
         self._changed()
         return lost
 
     def remove(self, broker: int) -> None:
         """Forget a broker."""
-        if self._sheets.pop(broker, None) is not None:
+        if self.known.pop(broker, None) is not None:
             del self._links[broker]
             self._changed()
 
     def name(self, broker: int) -> str | None:
         """What a broker calls itself."""
-        sheet = self._sheets.get(broker)
+        sheet = self.known.get(broker)
         return None if sheet is None else sheet.name
 
     def cost_us(self, near: int, far: int) -> int | None:

@@ -107,7 +107,8 @@ class Overlay:
         self._absences = Absences(self)
         self.given_up: frozenset[str] = frozenset()
         """Names of brokers that will not come back."""
-        self._now = now
+        self.now = now
+        """When whatever happens now was heard."""
         self._beat_at = now
         self._bury_at = now
         """No link is to be given up before; looked at anew with each beat."""
@@ -130,7 +131,7 @@ class Overlay:
 
     def link_up(self, link: int, broker: int, name: str, now: float, delay_us: int = 0) -> bool:
         """A link to a broker stands; False when there is one already, or it leads here."""
-        self._now = now
+        self.now = now
         if broker == self.me or broker in self.neighbours:
             return False
         neighbour = self.neighbours[broker] = Neighbour(broker, name, link, now)
@@ -146,7 +147,7 @@ class Overlay:
 
     def link_down(self, broker: int, now: float) -> None:
         """It stands no more: what may have been on it is sent again another way."""
-        self._now = now
+        self.now = now
         if self.neighbours.pop(broker, None) is None:
             return
         self.flooding.link_down(broker)
@@ -156,7 +157,7 @@ class Overlay:
 
     def hear(self, broker: int, frame: ControlFrame | Forward, now: float) -> None:
         """A neighbour says something."""
-        self._now = now
+        self.now = now
         neighbour = self.neighbours.get(broker)
         if neighbour is None:
             return
@@ -171,7 +172,7 @@ class Overlay:
 
     def hear_events(self, broker: int, frames: Sequence[Frame], at: int, now: float) -> int:
         """A neighbour hands on events, from one of these frames on; where they end."""
-        self._now = now
+        self.now = now
         neighbour = self.neighbours.get(broker)
         if neighbour is not None:
             neighbour.heard_at = now
@@ -211,7 +212,7 @@ class Overlay:
     def offer(self, number: int, filter: Filter) -> None:
         """A client advertises: `offered` will say when all know it, and what is wanted of it is known here."""
         self._say_offer(number, filter.text)
-        self._unsettled[number] = (self.offered.revision, self._now + OFFER_TIMES * self.settings.detect_s)
+        self._unsettled[number] = (self.offered.revision, self.now + OFFER_TIMES * self.settings.detect_s)
 
     def withdraw(self, number: int) -> None:
         """It does so no more."""
@@ -236,7 +237,7 @@ class Overlay:
 
     def recall(self, documents: Iterable[Document], now: float) -> None:
         """What an earlier life had its host remember, before there are links."""
-        self._now = now
+        self.now = now
         self.keeping.recall(documents)
         self._look_away()
 
@@ -248,7 +249,7 @@ class Overlay:
 
     def destinations(self, frame: EventFrame, fits: Callable[[bytes], bool] | None = None) -> list[int]:
         """The brokers that an event must reach. `fits`: of a sealed event, whether its tags fit a deposit."""
-        homes = self.wanted.match(frame, fits)
+        homes = self.wanted.match(frame, fits) if self.wanted.home_of else []
         if self.standing.away:
             return list(dict.fromkeys([*homes, *self.standing.match(frame)]))
         return homes
@@ -263,7 +264,7 @@ class Overlay:
 
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
         """Send an event to these brokers; its position for each."""
-        self._now = now
+        self.now = now
         return self.dissemination.publish(frame, homes, delay_us, flags, now)
 
     def take(self, root: int, position: int, now: float) -> None:
@@ -284,7 +285,7 @@ class Overlay:
 
     def settle(self, now: float) -> None:
         """After some input: say what has become of it."""
-        self._now = now
+        self.now = now
         if self.wanting.restless:
             for want in self.wanting.tell(now, self._reaches):
                 self._errands.say_want(want, [self.wanting.tries(root) for root in want.to])
@@ -294,11 +295,12 @@ class Overlay:
             self._look_offered()
         if self._reviewed != (self.wanted.changes, self.offered.revision):
             self._look_away()
-        self.dissemination.settle(now)
+        if self.dissemination.reporting:
+            self.dissemination.settle(now)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        self._now = now
+        self.now = now
         if now >= min(self._bury_at, self._beat_at):
             self._bury(now)
         if now >= self._beat_at:
@@ -312,7 +314,7 @@ class Overlay:
         deadline = min(self._beat_at, self._bury_at)
         wants = self.wanting.next_deadline()
         if wants is not None:
-            deadline = min(deadline, max(wants, self._now))
+            deadline = min(deadline, max(wants, self.now))
         streams = self.dissemination.next_deadline()
         if streams is not None:
             deadline = min(deadline, streams)
@@ -376,12 +378,12 @@ class Overlay:
 
     def _learn_sheet(self, sheet: Sheet) -> None:
         if self.map.put(sheet):
-            self.dissemination.hurry(self._now)
+            self.dissemination.hurry(self.now)
         self.wanting.meet(sheet.origin)
         if sheet.origin != self.me:
             self.ours.begin()
             self.keeping.learn_sheet(sheet)
-        self._absences.look(sheet.log, self._now)
+        self._absences.look(sheet.log, self.now)
 
     def _learn_offer(self, offer: Offer) -> None:
         key = (offer.origin, offer.number)
@@ -410,7 +412,7 @@ class Overlay:
                 home = homes.get(broker)
                 seen = min(seen, -1 if home is None else self.offered.revision_of(home.offers))
         for number, (revision, by) in list(self._unsettled.items()):
-            if revision <= seen or self._now >= by:
+            if revision <= seen or self.now >= by:
                 self.counts["offers_unseen"] += revision > seen
                 del self._unsettled[number]
                 self.host.offered(number)
@@ -468,7 +470,7 @@ class Overlay:
                 version = self.wanted.hear(want, want.versions[at], want.offers[at])
                 heard = Heard(want.source, self.me, version, self.offered.fingerprint(self.me), want.versions[at])
                 if not want.more and version == want.versions[at]:
-                    self.wanted.complete(want.source, self._now)
+                    self.wanted.complete(want.source, self.now)
                     self.keeping.told(want.source)
                 self.keeping.answer(heard, self.wanted.homes[want.source].repeats)
                 self.host.interest_changed()

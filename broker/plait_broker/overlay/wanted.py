@@ -46,7 +46,7 @@ class Wanted:
         """What is wanted of our own records, apart from what is wanted of our clients' events."""
         self.system_revision = 0
         """How often that has changed."""
-        self._home_of: dict[int, int] = {}
+        self.home_of: dict[int, int] = {}
         self._handles = 0
         self.deposits: dict[int, bytes] = {}
         """By handle, the routing keys that came with a filter."""
@@ -55,7 +55,7 @@ class Wanted:
         """Counts what changes who has told us what."""
 
     def __len__(self) -> int:
-        return len(self._home_of)
+        return len(self.home_of)
 
     @property
     def homes(self) -> dict[int, Home]:
@@ -115,14 +115,14 @@ class Wanted:
             found = [handle for handle in found if handle not in self.deposits or fits(self.deposits[handle])]
         if not found:
             return []
-        home_of = self._home_of
+        home_of = self.home_of
         if len(found) == 1:
             return [home_of[found[0]]]
         return list(dict.fromkeys([home_of[handle] for handle in found]))
 
     def match_system(self, attributes: Attributes) -> list[int]:
         """The brokers that want to hear of a record of ours."""
-        return list(dict.fromkeys([self._home_of[handle] for handle in self.system.match(attributes)]))
+        return list(dict.fromkeys([self.home_of[handle] for handle in self.system.match(attributes)]))
 
     def succeed(self, before: int, source: int) -> None:
         """A broker has started anew: until it says what it wants now, it wants what it did before, since its durable
@@ -133,7 +133,7 @@ class Wanted:
         self.changes += 1
         anew = self._homes[source] = Home(handles=home.handles, filters=home.filters, stale=home.stale)
         for handle in [*anew.handles.values(), *anew.stale]:
-            self._home_of[handle] = source
+            self.home_of[handle] = source
         del self._homes[before]
 
     def gone(self, source: int) -> None:
@@ -156,7 +156,7 @@ class Wanted:
         self._handles += 1
         self.system_revision += filter.system
         (self.system if filter.system else self._index).add(self._handles, filter)
-        self._home_of[self._handles] = source
+        self.home_of[self._handles] = source
         if deposit and self._deposits_bytes + len(deposit) <= DEPOSITS_BYTES_MAX:
             self.deposits[self._handles] = deposit
             self._deposits_bytes += len(deposit)
@@ -173,5 +173,5 @@ class Wanted:
         own = handle in self.system
         self.system_revision += own
         (self.system if own else self._index).remove(handle)
-        del self._home_of[handle]
+        del self.home_of[handle]
         self._deposits_bytes -= len(self.deposits.pop(handle, b""))

@@ -31,9 +31,10 @@ class FrameDecoder:
 
     Frames before an error come first; then every call raises that error, and what is fed is dropped. So drive it as
 
-        decoder.feed(data)
-        while frames := decoder.take():
+        frames = decoder.read(data)
+        while frames:
             ...
+            frames = decoder.take() if decoder.more else []
     """
 
     __slots__ = (
@@ -49,12 +50,15 @@ class FrameDecoder:
         "_readers",
         "_take",
         "_version",
+        "more",
     )
 
     def __init__(self, limits: WireLimits = WIRE_LIMITS, version: int | None = None, *, native: bool = True) -> None:
         """With a `version`, a decoder that is past the handshake. `native=False`: without the kernel, to hold it
         against this."""
         self._limits = limits
+        self.more = False
+        """Whether `take` may have something to give or to raise, or the start of a frame is held."""
         self._read = b""  # whole frames, probably: the part from `_at` on is not decoded yet
         self._at = 0
         self._pending = bytearray()  # the start of a frame, or what was fed while `_read` was not used up
@@ -86,8 +90,21 @@ class FrameDecoder:
         """Bytes fed and not yet given back as frames."""
         return len(self._read) - self._at + len(self._pending)
 
+    def read(self, data: bytes) -> list[Frame]:
+        """`feed` and then `take`, in one step where a read is whole events, as it mostly is."""
+        if self._hot is None or self.more:
+            self.feed(data)
+            return self.take()
+        frames: list[Frame] = []
+        at = self._hot.read(data, 0, frames)
+        if at == len(data):
+            return frames
+        self.more, self._read, self._at = True, data, at
+        return self._decode(self._take, frames)
+
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Takes what the network gave."""
+        self.more = True
         if self._error is not None:
             return
         if self._read or len(self._pending) + len(data) < self._need:
@@ -106,7 +123,7 @@ class FrameDecoder:
         if self._hot is not None and self._read and not self._pending:
             self._at = self._hot.read(self._read, self._at, frames)
             if self._at == len(self._read):  # whole events alone, as it mostly is
-                self._read, self._at, self._need = b"", 0, PREFIX_BYTES
+                self._read, self._at, self._need, self.more = b"", 0, PREFIX_BYTES, False
                 return frames
         return self._decode(self._take, frames)
 
@@ -125,6 +142,7 @@ class FrameDecoder:
             self._read, self._at, self._pending = b"", 0, bytearray()
         if self._error is not None and not frames:
             raise self._error.with_traceback(None)
+        self.more = bool(self._read or self._pending or self._error)
         return frames
 
     def _refill(self) -> bool:
