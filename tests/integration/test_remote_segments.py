@@ -158,9 +158,13 @@ async def test_nothing_but_telemetry_is_given(tmp_path: Path) -> None:
         (there / "1111111111111111-000001.seg").symlink_to(there / "secret.txt")
         for name in ("secret.txt", "readers.json", "..%2fsecret", "1111111111111111-000001.seg", "%00.seg", "x" * 3000):
             assert (await browser.get(f"/api/v1/telemetry/{name}")).status_code == 404, name
-        listed = (await browser.get("/api/v1/telemetry")).json()["files"]
+        segments: list[str] = []
+        async with asyncio.timeout(60):  # the writer's thread has its own pace
+            while not segments:
+                listed = (await browser.get("/api/v1/telemetry")).json()["files"]
+                segments = [name for name in listed if parse_segment_name(name) and not name.startswith("1111")]
         assert "schema-1.json" in listed
-        segment = max(filter(parse_segment_name, [name for name in listed if not name.startswith("1111")]))
+        segment = max(segments)
         whole = (await browser.get(f"/api/v1/telemetry/{segment}")).content
         part = (await browser.get(f"/api/v1/telemetry/{segment}", params={"offset": 64, "limit": 64})).content
         assert whole[64:128] == part
