@@ -36,8 +36,10 @@ kernel: .venv/.ready
 
 WITHOUT_KERNEL := tests/unit/test_wire_event_frames.py tests/unit/test_wire_decoder.py tests/unit/test_wire_attributes.py \
   tests/unit/test_broker_outbox.py tests/unit/test_client_session.py tests/fuzz tests/sim/test_faults.py
+# One more than there are cores, for tests of real processes wait for those.
+WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 test: .venv/.ready
-	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS) || { [ $$? = 1 ] && \
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=25 --durations-min=5 $(ARGS) || { [ $$? = 1 ] && \
 	  echo "what failed runs once more, by itself: a busy machine may fail a test once, a defect fails it again" && \
 	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 	@echo "once more without the native kernel: the wire, the protocol, the simulator"
