@@ -9,8 +9,8 @@ from plait_lab.overlay_watch import Absences, Flux, Returns, Ring, Watched
 
 KNOWN = {
     "forget_without_a_trace": 4,
-    "trust_who_was_away": 1,
-    "hand_out_what_came_early": 1,
+    "trust_who_was_away": 24,
+    "hand_out_what_came_early": 30,
     "installed_when_told": 54,
     "never_send_again": 2,
     "take_repeats": 1,
