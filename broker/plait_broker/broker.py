@@ -116,9 +116,8 @@ class Broker:
         )
         self._handshakes = self._opened(gate)
         self.system = SystemStream(self, self._deliveries)
-        self._publishing.system_arrived = self.system.arrived
         self.interest.joining = self.joining
-        self._publishing.join(self.joining)
+        self._publishing.join(self.joining, self.system.arrived)
         recover(recovered, self.interest, self.durables, self._publishing, self.joining, now)
         self.reload(settings, gate, now)
 

@@ -60,10 +60,6 @@ class Refused(Exception):
         return Refused(self.reason, self.code, self.message, self.hint, retryable=self.retryable)
 
 
-def _nowhere(arrival: Arrival, now: float) -> None:
-    raise NotImplementedError("the broker says where")
-
-
 class HeldPublish(NamedTuple):
     """An event of a client here that waits for its tags to be tested, and since when."""
 
@@ -90,8 +86,6 @@ class Publishing:
         self.settings = settings
         self.log_filter: Filter | None = None
         self.telemetry: Telemetry | None = None
-        self.system_arrived: Callable[[Arrival, float], None] = _nowhere
-        """Takes what another broker says itself."""
         self.duplicates = DuplicateWindow(settings.duplicate_window, settings.publishers_max)
         self._counters = counters
         self._interest = interest
@@ -108,14 +102,15 @@ class Publishing:
         self._tokens = 0
         self._refusals: OrderedDict[EventId, Refused] = OrderedDict()
         self._joining: Joining | None = None
+        self._system_arrived: Callable[[Arrival, float], None]
         self.draining = False
         """Whether events are refused because the broker is stopping."""
         self._recovered: dict[int, int] = {}
         """By publisher, the highest sequence number logged before this broker started."""
 
-    def join(self, joining: Joining) -> None:
-        """There are other brokers."""
-        self._joining = joining
+    def join(self, joining: Joining, system_arrived: Callable[[Arrival, float], None]) -> None:
+        """There are other brokers; `system_arrived` takes what they say themselves."""
+        self._joining, self._system_arrived = joining, system_arrived
         self._deposits_elsewhere = joining.overlay.wanted.deposits
 
     def publish(self, session: Session, frame: Publish, now: float) -> None:
@@ -288,7 +283,7 @@ class Publishing:
     def arrive(self, arrival: Arrival, now: float) -> None:
         """One event from another broker's publisher, for whoever it matches here."""
         if arrival.frame.publisher == arrival.root:
-            self.system_arrived(arrival, now)
+            self._system_arrived(arrival, now)
             return
         tags = self.tags
         if self._deposits_here or tags.waits:

@@ -192,6 +192,10 @@ def _report(watched: list[Watched], kept: Kept, out: Path) -> bool:
         print("soak: no plot, for matplotlib is not here (pip install matplotlib)")
     sound = True
     for each in watched:
+        if not each.seen:
+            print(f"{each.name}: nothing was noted: it ran for too short a time")
+            sound = False
+            continue
         third = max(1, len(each.seen) // 3)
         for column in columns:
             values = [_point(row, column)[1] for row in each.seen]

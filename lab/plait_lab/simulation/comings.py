@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 from plait_core.wire import EventFrame
 
 from .overlay_nodes import Node
-from .overlays import SETTLE_S, World, _filter
+from .overlays import World
 
 EVERY_S: Final = 5.0
 TURNS: Final = 24
@@ -53,12 +53,7 @@ class Comings(World):
     def play(self) -> list[str]:
         rng, timeline = self.rng, self.timeline
         for node in self.nodes:
-            for _ in range(rng.randint(1, 2)):
-                node.numbers += 1
-                node.offers[node.numbers] = _filter(rng, wide=True)
-            for _ in range(rng.randint(0, 3)):
-                node.numbers += 1
-                node.wants[node.numbers] = _filter(rng)
+            self.furnish(node, offers_min=1)
             if rng.random() < 0.8 or node.number < ALIVE_MIN:  # the others have never been there
                 timeline.at(rng.uniform(0, 0.2), node.start)
         timeline.run(8.0)
@@ -72,10 +67,7 @@ class Comings(World):
             timeline.at(8.0 + rng.uniform(0, lasts), self._change)
         timeline.run(8.0 + lasts)
         self.joined_at = timeline.now
-        self._heal()
-        timeline.run(8.0 + lasts + SETTLE_S)
-        self.judge()
-        return self.complaints
+        return self.conclude()
 
     def reached(self, node: Node) -> set[Node]:
         """The brokers that are there, and that a broker has a way to over others that are."""

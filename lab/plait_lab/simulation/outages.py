@@ -15,7 +15,7 @@ from plait_broker.overlay import Arrival
 from plait_core.wire import EventFrame
 
 from .overlay_nodes import Node
-from .overlays import SETTLE_S, World, _filter
+from .overlays import World
 
 CALM_S: Final = 8.0
 LASTS_S: Final = 90.0
@@ -85,14 +85,10 @@ class Outages(World):
     def play(self) -> list[str]:
         rng, timeline = self.rng, self.timeline
         for node in self.nodes:
-            for _ in range(rng.randint(1, 2)):
-                node.numbers += 1
-                node.offers[node.numbers] = _filter(rng, wide=True)
-            for durable in (True, *(rng.random() < 0.5 for _ in range(rng.randint(0, 2)))):
-                node.numbers += 1
-                node.wants[node.numbers] = _filter(rng)
-                if durable and node.number != 0:
-                    node.durable.add(node.numbers)
+            self.furnish(node, offers_min=1, wants_min=1)
+            if node.number:
+                first, *others = node.wants
+                node.durable |= {first, *(number for number in others if rng.random() < 0.5)}
             timeline.at(rng.uniform(0, 0.2), node.start)
         timeline.run(CALM_S)
         for _ in range(300):
@@ -102,10 +98,7 @@ class Outages(World):
             kind = rng.choice(KINDS)
             timeline.at(CALM_S + rng.uniform(0, LASTS_S), lambda kind=kind: self._harm(kind))  # type: ignore[misc]
         timeline.run(CALM_S + LASTS_S)
-        self._heal()
-        timeline.run(CALM_S + LASTS_S + SETTLE_S)
-        self.judge()
-        return self.complaints
+        return self.conclude()
 
     def judge(self) -> None:
         super().judge()

@@ -181,12 +181,7 @@ class World:
     def play(self) -> list[str]:
         rng, timeline = self.rng, self.timeline
         for node in self.nodes:
-            for _ in range(rng.randint(0, 2)):
-                node.numbers += 1
-                node.offers[node.numbers] = _filter(rng, wide=True)
-            for _ in range(rng.randint(0, 3)):
-                node.numbers += 1
-                node.wants[node.numbers] = _filter(rng)
+            self.furnish(node, offers_min=0)
             timeline.at(rng.uniform(0, 0.2), node.start)
         timeline.run(8.0)
         begin = timeline.now
@@ -201,8 +196,22 @@ class World:
                 kind = rng.choice(FAULTS)
                 timeline.at(begin + rng.uniform(0, LIFE_S), lambda kind=kind: self.fault(kind))  # type: ignore[misc]
         timeline.run(begin + LIFE_S)
+        return self.conclude()
+
+    def furnish(self, node: Node, *, offers_min: int, wants_min: int = 0) -> None:
+        """Draw what a broker offers and wants from its first start on."""
+        rng = self.rng
+        for _ in range(rng.randint(offers_min, 2)):
+            node.numbers += 1
+            node.offers[node.numbers] = _filter(rng, wide=True)
+        for _ in range(rng.randint(wants_min, 3)):
+            node.numbers += 1
+            node.wants[node.numbers] = _filter(rng)
+
+    def conclude(self) -> list[str]:
+        """Heal everything, wait until all has settled, and judge."""
         self._heal()
-        timeline.run(begin + LIFE_S + SETTLE_S)
+        self.timeline.run(self.timeline.now + SETTLE_S)
         self.judge()
         return self.complaints
 
