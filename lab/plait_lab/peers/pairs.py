@@ -22,6 +22,8 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from ..rivals.publishing import TURNS, sleep_until
+
 EVENT_BYTES: Final = 128
 HOST: Final = "127.0.0.1"
 QUIET_S: Final = 15.0
@@ -80,8 +82,7 @@ def due(count: int, rate: float) -> Iterator[bytes]:
         at = time.monotonic_ns()
         if rate:
             at = begin + int(number * 1e9 / rate)
-            while (early := at - time.monotonic_ns()) > 0:
-                time.sleep(early / 1e9)
+            sleep_until(at)
         yield at.to_bytes(8, "little") + rest
 
 
@@ -106,15 +107,11 @@ class PlaitPeers:
         async with plait.peer() as client, client.advertise("true"):
             print("at", client.address, flush=True)
             await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-            rest, begin = bytes(EVENT_BYTES - 8), time.monotonic_ns()
-            for number in range(count):
-                at = time.monotonic_ns()
-                if rate:
-                    at = begin + int(number * 1e9 / rate)
-                    await asyncio.sleep(max(0.0, (at - time.monotonic_ns()) / 1e9))
-                elif number % BATCH == 0:
-                    await asyncio.sleep(0)
-                await client.publish({"kind": 1}, at.to_bytes(8, "little") + rest)
+            for number, data in enumerate(due(count, rate)):
+                await client.publish({"kind": 1}, data)
+                if rate or number % BATCH == 0:
+                    for _ in range(TURNS):
+                        await asyncio.sleep(0)
             await client.flush(QUIET_S)
             await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 

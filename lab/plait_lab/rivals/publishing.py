@@ -145,7 +145,7 @@ async def _flood(
 
 async def _pace(stream: Stream, publish: Callable[..., Awaitable[object]], number: int, phase: Phase) -> None:
     for due_ns, arguments in stream.schedule(number, phase):
-        _sleep_until(due_ns)
+        sleep_until(due_ns)
         await publish(*arguments)
         for _ in range(TURNS):
             await asyncio.sleep(0)
@@ -162,7 +162,7 @@ def publish_all_blocking(stream: Stream, publish: Callable[..., object]) -> None
             _flood_blocking(batches, stream.window(number), publish, phase.seconds)
         else:
             for due_ns, arguments in stream.schedule(number, phase):
-                _sleep_until(due_ns)
+                sleep_until(due_ns)
                 publish(*arguments)
                 stream.note_lag(due_ns)
         stream.finish(number)
@@ -181,7 +181,8 @@ def _flood_blocking(
             time.sleep(POLL_S)
 
 
-def _sleep_until(due_ns: int) -> None:
+def sleep_until(due_ns: int) -> None:
+    """Blocks; to the microsecond."""
     wait_ns = due_ns - time.monotonic_ns() - SPIN_NS
     if wait_ns > 0:
         time.sleep(wait_ns / 1e9)
