@@ -369,8 +369,8 @@ class Broker:
             session = link.session
             if session is None or session.backlog or session.durables:
                 self._note_more(link)
-        if self._departures.closes or self.neighbourhood.dials:
-            outputs += [*self._departures.take(), *self.neighbourhood.take()]
+        if self._departures.closes or self.neighbourhood.dials or self.joining.remarks:
+            outputs += [*self._departures.take(), *self.neighbourhood.take(), *self.joining.take_remarks()]
         return outputs
 
     # --- operation ----------------------------------------------------------------------------------------------------

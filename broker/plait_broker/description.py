@@ -218,7 +218,8 @@ def neighbour_facts(link: Link, broker: Broker, now: float) -> Json:
         "told_ms": neighbour.told_us / 1000,
         "jitter_ms": round(neighbour.jitter_us / 1000, 3),
         "loss": round(link_loss(neighbour, now), 3),
-        "state": "silent" if neighbour.unanswered(now) > 1 else "up",
+        "state": "silent" if neighbour.unanswered(now) > 1 else "disputed" if neighbour.disputed else "up",
+        **({"claims_ms": neighbour.claimed_us / 1000} if neighbour.disputed else {}),
         "events": neighbour.sent,
     }
 

@@ -35,7 +35,7 @@ from .counters import Counters
 from .explain.explaining import Explaining
 from .links import Link
 from .offering import Offering
-from .outputs import LinkId
+from .outputs import LinkId, Remark
 from .overlay import Arrival, Overlay, OverlaySettings
 from .overlay.flooding import Document, Key
 from .overlay.identity import Identity
@@ -126,6 +126,7 @@ class Joining:
         self._handles = 0
         self._arrivals: dict[int, Arrival] = {}
         """Events from elsewhere that are waited for here: to confirmations, each is a publisher of its own."""
+        self.remarks: list[Remark] = []
         self.overlay = Overlay(me, settings, self, randomness, now, index, log=log, born=born, identity=identity)
         self.offering = Offering(self.overlay, index, now)
         self._advertising: dict[int, list[Asked]] = {}
@@ -363,8 +364,7 @@ class Joining:
         known = self._links.get(link)
         if known is None:
             return
-        if type(frame) is Forward:
-            self._counters.forwarded += 1
+        self._counters.forwarded += 1
         if link not in self._held and known.forward(frame, tid, delay_us, flags, path, destinations):
             if self.telemetry is not None and frame.publisher != tid:  # what brokers say is not recorded
                 self._record(known, frame, delay_us, path, destinations)
@@ -380,6 +380,14 @@ class Joining:
 
     def close(self, link: int, reason: str) -> None:
         self._close(link, reason)
+
+    def remark(self, text: str) -> None:
+        self.remarks.append(Remark(text))
+
+    def take_remarks(self) -> list[Remark]:
+        """What whoever runs this broker should read."""
+        taken, self.remarks = self.remarks, []
+        return taken
 
     def arrived(self, arrival: Arrival) -> None:
         self._arrive(arrival, self.overlay.now)

@@ -105,7 +105,14 @@ class Probe:
     deposits: tuple[bytes, ...]
 
 
-Output: TypeAlias = Send | Close | Persist | Fetch | Dial | Probe
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something that whoever runs this broker should read."""
+
+    text: str
+
+
+Output: TypeAlias = Send | Close | Persist | Fetch | Dial | Probe | Remark
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,8 @@ def floyd_warshall(said: list[Sheet]) -> dict[tuple[int, int], int]:
     }
     brokers = [sheet.origin for sheet in said]
     best = {(a, b): 0 if a == b else INFINITE for a in brokers for b in brokers}
-    best |= {(a, b): us + HOP_US for (a, b), us in delays.items() if (b, a) in delays and (a, b) in best}
+    both = {pair: max(us, delays[pair[::-1]]) for pair, us in delays.items() if pair[::-1] in delays and pair in best}
+    best |= {pair: us + HOP_US for pair, us in both.items()}
     for via in brokers:
         for a in brokers:
             for b in brokers:

@@ -23,6 +23,21 @@ def test_honest_brokers_get_all_that_is_theirs_and_nothing_else(attack: str) -> 
     assert owed > 20 * SEEDS, "something was to be delivered"
 
 
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_neighbour_that_lies_about_the_delay_of_its_links_is_named_and_no_other_is(attack: str) -> None:
+    named = 0
+    for seed in range(SEEDS):
+        world = play(seed, attack)
+        for node in world.nodes:
+            assert node.overlay is not None
+            disputed = {one.name for one in node.overlay.neighbours.values() if one.disputed}
+            assert disputed <= {world.enemy.name}, f"play({seed}, {attack!r})"
+            if node is not world.enemy:
+                assert disputed <= set("".join(node.remarks).split()), "who runs it is told"
+                named += bool(disputed)
+    assert bool(named) == (attack == "sinkhole")
+
+
 def complaints(attack: str, seeds: int = 4) -> list[str]:
     return [complaint for seed in range(seeds) for complaint in play(seed, attack).complaints]
 

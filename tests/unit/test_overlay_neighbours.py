@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from plait_broker.overlay.neighbours import PINGS_MAX, Neighbour
+from plait_broker.overlay.neighbours import DISPUTED_S, PINGS_MAX, Neighbour
 
 BEAT_S, DETECT_S = 0.5, 3.0
 
@@ -110,3 +110,24 @@ def test_events_have_the_measured_delay_added_in_whole_microseconds() -> None:
     for round_trip_s in (0.0021, 0.0034, 0.0047):
         neighbour.sample(round_trip_s)
         assert neighbour.hop_us == round(neighbour.delay_us) > 0
+
+
+def test_a_claim_far_below_what_is_measured_is_disputed_and_not_at_once() -> None:
+    neighbour = settled(0.040)
+    neighbour.tell(0.0)
+    assert [now for now in range(12) if neighbour.compare(1, float(now))] == [DISPUTED_S], "once"
+    assert neighbour.disputed
+    assert not neighbour.compare(neighbour.told_us, 13.0)
+    assert not neighbour.disputed, "whoever tells the truth is believed again"
+
+
+def test_claims_that_are_late_longer_or_within_noise_are_not_disputed() -> None:
+    neighbour = settled(0.040)
+    neighbour.tell(0.0)
+    for claimed_us in (None, neighbour.told_us * 10, neighbour.told_us, neighbour.told_us // 3):
+        assert not any(neighbour.compare(claimed_us, float(now)) for now in range(100)), claimed_us
+    for now in range(100):
+        assert not neighbour.compare(1 if now % 5 else neighbour.told_us, float(now)), "until it had heard of the rise"
+    near = settled(0.002)
+    near.tell(0.0)
+    assert not any(near.compare(1, float(now)) for now in range(100)), "a millisecond is nothing to dispute about"

@@ -68,6 +68,7 @@ def step(chance: Random) -> tuple[str, tuple[Any, ...]]:
             ("arrived", (frame, broker, range(many), range(chance.randrange(9)), delay_us, now)),
             ("forwarded", (frame, broker, delay_us, chance.choice([1, 255, 300]), many, now)),
             ("delivered", (many, delay_us, frame, delay_us // 2, chance.choice([0, LATE, LATE | DURABLE]), now)),
+            ("passed", (frame, many, delay_us, delay_us // 2, chance.choice([0, LATE, LATE | DURABLE]), now)),
             ("weigh", (1 << chance.randrange(4),)),
             ("put", (-5, 2**62, 2**64 - 1, 4, 5, 6, 7, 8, 9, 10, 11, int(Kind.LINK), 13, 14, 15)),
         ]

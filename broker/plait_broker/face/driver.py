@@ -19,7 +19,7 @@ from plait_core.wire.session_frames import Code
 from ..access import Caller
 from ..broker import Broker
 from ..log.event_log import EventLog
-from ..outputs import Close, Dial, Fetch, LinkId, LogRecord, Output, Persist, Probe, Send
+from ..outputs import Close, Dial, Fetch, LinkId, LogRecord, Output, Persist, Probe, Remark, Send
 from .connection import Connection
 from .probes import Probes
 
@@ -208,6 +208,8 @@ class BrokerDriver:
                 self._fetch(output)
             case Probe():
                 self._probes.test(output)
+            case Remark(text):
+                log.warning("%s", text)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """The map of the overlay: which brokers there are, which links, how long each takes. Every broker has the same one.
 
-A link counts when both its ends speak of it. Distances are sums of delays, computed towards one destination for all
+A link counts when both its ends speak of it, and takes as long as the slower of them says: who claims to be near draws
+nothing, and who claims to be far is left alone. Distances are sums of delays, computed towards one destination for all
 brokers at once, so that a broker knows not only its own distance but those of its neighbours: whoever is strictly
 closer than itself may be handed an event, and cannot hand it back.
 """
@@ -60,11 +61,13 @@ class Map:
         return None if sheet is None else sheet.name
 
     def cost_us(self, near: int, far: int) -> int | None:
-        """What a link adds to a path, in this direction; None when it is no link."""
-        delay_us = self._links.get(near, {}).get(far)
-        if delay_us is None or near not in self._links.get(far, {}):
-            return None
-        return delay_us + HOP_US
+        """What a link adds to a path, in either direction; None when it is no link."""
+        there, back = self.claim_us(near, far), self.claim_us(far, near)
+        return None if there is None or back is None else max(there, back) + HOP_US
+
+    def claim_us(self, near: int, far: int) -> int | None:
+        """How long a link takes, as one of its ends says."""
+        return self._links.get(near, {}).get(far)
 
     def distances(self, to: int) -> dict[int, int]:
         """For each broker from which `to` can be reached, how far it is, in microseconds."""

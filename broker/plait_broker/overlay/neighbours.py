@@ -23,6 +23,14 @@ TOLD_AGAIN_S: Final = 0.5
 PATIENCE_S: Final = 0.25
 """Beyond its path's own delay, what an answer may take before it counts as missing: half a heartbeat."""
 
+DISPUTED_RATIO: Final = 4
+DISPUTED_US: Final = 5_000
+"""Both ends measure the same round trip. A claim that is shorter than ours by so much, and by more than what a process
+that was held up adds to its own, ..."""
+
+DISPUTED_S: Final = 5.0
+"""... for so long, is not what was measured: what is told follows within a second."""
+
 PINGS_MAX: Final = 64
 """Unanswered pings that are remembered; the link is declared dead long before."""
 
@@ -48,6 +56,11 @@ class Neighbour:
     """Pings that it has answered."""
     sent: int = 0
     """Events handed to it."""
+    claimed_us: int = 0
+    """The delay of this link as it tells others."""
+    disputed: bool = False
+    """Whether it tells others of a far shorter one than is measured here."""
+    disputable_since: float | None = None
 
     def sample(self, round_trip_s: float) -> None:
         """A ping was answered."""
@@ -72,6 +85,19 @@ class Neighbour:
         """Others hear of it now."""
         self.told_us = max(1, round(self.delay_us))
         self.told_at = now
+
+    def compare(self, claimed_us: int | None, now: float) -> bool:
+        """What it tells of this link, against what is measured; whether it is disputed from now on."""
+        self.claimed_us = claimed_us or 0
+        told_us = self.told_us
+        if claimed_us is None or told_us - claimed_us <= DISPUTED_US or told_us <= DISPUTED_RATIO * claimed_us:
+            self.disputable_since, self.disputed = None, False
+            return False
+        if self.disputable_since is None:
+            self.disputable_since = now
+        newly = not self.disputed and now - self.disputable_since >= DISPUTED_S
+        self.disputed = self.disputed or newly
+        return newly
 
     def ping(self, nonce: int, now: float) -> None:
         """A ping goes out."""

@@ -336,6 +336,13 @@ class Overlay:
         for neighbour in list(self.neighbours.values()):
             self._ping(neighbour, now)
         self._delays(now)
+        for neighbour in self.neighbours.values():
+            if neighbour.compare(self.map.claim_us(neighbour.id, self.me), now):
+                self.counts["disputed"] += 1
+                self.host.remark(
+                    f"{neighbour.name} tells others that the link to it takes {neighbour.claimed_us / 1000:g} ms; it "
+                    f"takes {neighbour.told_us / 1000:g}, and that counts"
+                )
         self._absences.expire(now)
         self.flooding.forget_withdrawn(now, TOMBSTONES * self.settings.gone_s)
         self.dissemination.expire(now)

@@ -63,6 +63,10 @@ class Records(Protocol):
     ) -> None:
         """One delivery was written, to the subscription of this number and bound."""
 
+    def passed(self, frame: EventFrame, number: int, within_us: int, delay_us: int, flags: int, now: float, /) -> None:
+        """An event of a publisher of this broker was admitted, and written to its one subscription at once: `published`
+        and `delivered` in one call, for that is what most events are."""
+
     def put(self, *fields: int) -> None:
         """Any other record, as `plait_core.telemetry.pack_into` takes it."""
 
@@ -126,6 +130,10 @@ class Recorder(Ring):
         expected = self._expected if self._expected_of == (frame.publisher, frame.sequence) else 0
         bound_us = within_us if within_us < U32_MAX else U32_MAX
         self._record(_DELIVERY, frame, number, delay_us, bound_us, 1, expected, _hops(frame), flags, now)
+
+    def passed(self, frame: EventFrame, number: int, within_us: int, delay_us: int, flags: int, now: float, /) -> None:
+        self._event(_PUBLISH, frame, 0, 1, 0, delay_us, now)
+        self.delivered(number, within_us, frame, delay_us, flags, now)
 
     def _record(
         self,

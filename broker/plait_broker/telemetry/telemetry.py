@@ -55,6 +55,7 @@ class Telemetry:
         self.arrived: Final = ring.arrived
         self.forwarded: Final = ring.forwarded
         self.delivered: Final = ring.delivered
+        self.passed: Final = ring.passed
         """The steps that every event takes go there at once."""
         self.names: deque[dict[str, Any]] = deque()
         """What ids in the records mean; the writer takes them."""

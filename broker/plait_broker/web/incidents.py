@@ -76,7 +76,7 @@ class Incidents:
             near, far = (brokers.get(link[end], {}).get("name", link[end]) for end in ("from", "to"))
             gone = [id for id in (link["from"], link["to"]) if brokers.get(id, {}).get("status") == "gone"]
             if state != was and not gone and (was is not None or self._states) and link["from"] < link["to"]:
-                kind = "link up" if state == "up" else "link down"
+                kind = {"up": "link up", "disputed": "security"}.get(state, "link down")
                 self._tell(wall_s, kind, key, f"{near} – {far} is {state}", again_s=0)
         self._states = {key: link["state"] for key, link in links.items()}
 

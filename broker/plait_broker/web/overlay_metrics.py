@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 INCIDENTS: Final = {
     "bad_filters": "a broker offers or wants something by a filter that cannot be read here",
     "detours": "something was sent around the usual way, which lost it",
+    "disputed": "a neighbour tells others that its link here is far faster than it is",
     "errands_lost": "a message for one other broker found no way",
     "expired": "a copy passed its event's lifetime on the way",
     "forged": "something failed its proof or its signature",
@@ -42,7 +43,7 @@ def overlay_metrics(broker: Broker, now: float) -> Iterator[Metric]:
     counts = overlay.counts
     distances = overlay.map.distances(broker.id)
     streams = overlay.dissemination.outgoing.values()
-    yield counter("plait_events_forwarded", "Copies of events handed on for other brokers.", told.forwarded)
+    yield counter("plait_events_forwarded", "Copies of events handed to neighbours.", told.forwarded)
     yield counter("plait_events_arrived", "Events from other brokers for subscribers here.", told.arrived)
     yield counter("plait_events_resent", "Copies of events sent again because nobody reported them.", counts["again"])
     yield gauge("plait_brokers_known", "Brokers on the map, this one included.", len(overlay.map.sheets))

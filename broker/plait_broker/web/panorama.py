@@ -222,7 +222,7 @@ class Panorama:
             "delay_ms": number_or_none(said.get("delay_ms")),
             "jitter_ms": number_or_none(said.get("jitter_ms")),
             "loss": number(said.get("loss")),
-            "state": "silent" if said.get("state") == "silent" else "up",
+            "state": said["state"] if said.get("state") in ("silent", "disputed") else "up",
             "events": number(said.get("events")),
             "pending_bytes": number(said.get("pending_bytes")),
         }

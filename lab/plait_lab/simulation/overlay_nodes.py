@@ -95,6 +95,7 @@ class Node:
         """Some have a log, by which the others know them again in their next life."""
         self.secret = world.rng.getrandbits(256).to_bytes(32, "big") if world.signed else b""
         self.decoder = FrameDecoder(version=VERSION_MAX)
+        self.remarks: list[str] = []
 
     @property
     def name(self) -> str:
@@ -131,6 +132,9 @@ class Node:
 
     def close(self, link: int, reason: str) -> None:
         self.world.broken(self.world.pipes[link], by=self)
+
+    def remark(self, text: str) -> None:
+        self.remarks.append(text)
 
     def arrived_(self, arrival: Arrival) -> None:
         frame = arrival.frame
@@ -372,6 +376,7 @@ class _Face:
         self.send = node.send
         self.forward = node.forward
         self.close = node.close
+        self.remark = node.remark
         self.arrived = node.arrived_
         self.installed = node.installed_
         self.offered = node.offered_

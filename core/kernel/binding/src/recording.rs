@@ -194,6 +194,29 @@ impl Recorder {
         Ok(())
     }
 
+    /// An event of a publisher of this broker was admitted, and written to its one subscription at once.
+    #[pyo3(signature = (frame, number, within_us, delay_us, flags, now, /))]
+    fn passed(
+        &self,
+        frame: &Bound<'_, EventFrame>,
+        number: i64,
+        within_us: i64,
+        delay_us: i64,
+        flags: u8,
+        now: f64,
+    ) -> PyResult<()> {
+        let seen = seen(frame);
+        let subject = u64::try_from(number).map_err(|_| negative())?;
+        let (delay_us, hops, expected) = (clipped(delay_us)?, hops(&seen)?, 1);
+        self.expect(&seen, expected);
+        let (published, delivered) = (clipped(seen.lifetime_us)?, clipped(within_us)?);
+        let (kind, bound_us) = (PUBLISH, published);
+        self.record(&seen, &Said { kind, subject: 0, delay_us, bound_us, count: 0, expected, hops, flags: 0 }, now);
+        let (kind, bound_us, flags) = (DELIVERY, delivered, flags.into());
+        self.record(&seen, &Said { kind, subject, delay_us, bound_us, count: 1, expected, hops, flags }, now);
+        Ok(())
+    }
+
     /// Any other record, as `plait_core.telemetry.pack_into` takes it.
     #[pyo3(signature = (*fields))]
     fn put(&self, fields: &Bound<'_, PyTuple>) -> PyResult<()> {
@@ -280,14 +303,20 @@ impl Recorder {
     ) -> PyResult<()> {
         let seen = seen(frame);
         let expected = (matched as u64).min(u64::from(u16::MAX));
-        self.publisher.store(seen.publisher, Ordering::Relaxed);
-        self.sequence.store(seen.sequence, Ordering::Relaxed);
-        self.expected.store(expected, Ordering::Relaxed);
+        self.expect(&seen, expected);
         let (delay_us, bound_us, count) =
             (clipped(delay_us)?, clipped(seen.lifetime_us)?, (count as u64).min(u64::from(u32::MAX)));
         let (hops, flags) = (hops(&seen)?, 0);
         self.record(&seen, &Said { kind, subject, delay_us, bound_us, count, expected, hops, flags }, now);
         Ok(())
+    }
+
+    /// What deliveries of an event are told of it.
+    #[inline]
+    fn expect(&self, seen: &Seen, expected: u64) {
+        self.publisher.store(seen.publisher, Ordering::Relaxed);
+        self.sequence.store(seen.sequence, Ordering::Relaxed);
+        self.expected.store(expected, Ordering::Relaxed);
     }
 
     /// Puts in a record, unless its event is one that is left out.
