@@ -31,7 +31,7 @@ if TYPE_CHECKING:
               help="Seconds that one row covers.")  # fmt: skip
 @click.option("--late", "late_s", type=click.IntRange(0, 3600), default=10, show_default=True, metavar="S",
               help="How long a window waits for records that come late.")  # fmt: skip
-@click.option("--records-max", type=click.IntRange(1), default=2_000_000, show_default=True, metavar="N",
+@click.option("--records-max", type=click.IntRange(1), default=4_000_000, show_default=True, metavar="N",
               help="Of one batch, while there is a backlog.")  # fmt: skip
 @click.option("--master", metavar="URL", help="Spark's: local[2,4] unless told otherwise, spark://..., k8s://...")
 @cache_option
