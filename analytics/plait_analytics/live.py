@@ -51,7 +51,7 @@ class LiveSettings:
     every_s: float = 1.0
     """Between two batches: less than a third of a second is beyond Spark's own cost of one."""
     records_max: int = 4_000_000
-    """Of a batch, while there is a backlog. Whatever is in it, a batch costs half a second; that of this takes under two."""
+    """Of a batch, while there is a backlog. Each costs half a second, whatever is in it; so many take under two."""
     parts: int = 2
 
 
