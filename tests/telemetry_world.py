@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from plait_broker.telemetry.writer import SegmentLimits, SegmentWriter
 from plait_core.telemetry import LATE, RECORD_BYTES, TO_BROKER, Kind, reason_code
 from plait_core.telemetry.records import RECORD
+from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
 START_US = 1_790_000_040_000_000  # ten seconds before a minute ends
 MINUTE_US = 60_000_000

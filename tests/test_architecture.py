@@ -15,10 +15,11 @@ ROOT = Path(__file__).parent.parent
 MAY_IMPORT: dict[str, set[str]] = {
     "plait_core": set(),
     "plait_kernel": {"plait_core"},
+    "plait_telemetry": {"plait_core"},
     "plait_crypto": {"plait_core"},
     "plait_keyserver": {"plait_core", "plait_crypto"},
-    "plait_broker": {"plait_core", "plait_crypto"},
-    "plait_peer": {"plait_core", "plait_crypto"},
+    "plait_broker": {"plait_core", "plait_crypto", "plait_telemetry"},
+    "plait_peer": {"plait_core", "plait_crypto", "plait_telemetry"},
     "plait": {"plait_core", "plait_crypto"},
     "plait_analytics": {"plait_core", "plait"},
 }
@@ -76,6 +77,15 @@ def protocols() -> list[Path]:
     """The broker's own rooms without I/O: what lies about, and three beside it."""
     about = [path for path in sorted(BROKER.glob("*.py")) if path.name not in FACES]
     return about + [path for room in ("overlay", "finding", "explain") for path in modules(BROKER / room)]
+
+
+TELEMETRY = ROOT / "core" / "plait_telemetry"
+WRITES = {"face.py", "readers.py", "writer.py"}
+
+
+@pytest.mark.parametrize("path", [path for path in modules(TELEMETRY) if path.name not in WRITES], ids=by_path)
+def test_what_makes_records_does_no_io(path: Path) -> None:
+    assert not set(imports(path)) & NO_IO
 
 
 @pytest.mark.parametrize("path", protocols(), ids=by_path)

@@ -18,6 +18,8 @@ from plait_core.matching import Index, new_index
 from plait_core.sealed import Fit
 from plait_core.wire import Close, CloseCode, ControlFrame, EventFrame, Frame, Ping, Pong, Publish
 from plait_core.wire.session_frames import Code, Done, Failed, Notice, NoticeKind
+from plait_telemetry.ring import RING_RECORDS
+from plait_telemetry.telemetry import TelemetrySettings
 
 from .access import Caller, Gate
 from .confirmations import Confirmations
@@ -43,9 +45,8 @@ from .requests import Requests
 from .sessions import Session, Sessions
 from .settings import BrokerSettings
 from .subscriptions import Subscription
-from .telemetry.ring import RING_RECORDS
+from .telemetry.pipeline import BrokerTelemetry
 from .telemetry.system import SystemStream
-from .telemetry.telemetry import Telemetry, TelemetrySettings
 from .watch import Watch
 
 
@@ -69,7 +70,7 @@ class Broker:
         self.settings = settings
         counters = self._counters = Counters()
         self.started_at = now
-        self.telemetry: Telemetry | None = None
+        self.telemetry: BrokerTelemetry | None = None
         self._now = now
         self._links: dict[LinkId, Link] = {}
         self._outgoing: dict[LinkId, Link] = {}
@@ -163,9 +164,9 @@ class Broker:
             self._go_on,
         )
 
-    def observe(self, settings: TelemetrySettings, records: int = RING_RECORDS) -> Telemetry:
+    def observe(self, settings: TelemetrySettings, records: int = RING_RECORDS) -> BrokerTelemetry:
         """Record what happens from now on; whoever asks for it takes the records before there are so many."""
-        telemetry = Telemetry(settings, self.wall_us(0.0), records)
+        telemetry = BrokerTelemetry(settings, self.wall_us(0.0), records)
         self._tell_recorder(telemetry)
         for party in self.interest.parties:
             telemetry.subscribed(party)
@@ -175,7 +176,7 @@ class Broker:
         """Record nothing any more."""
         self._tell_recorder(None)
 
-    def _tell_recorder(self, telemetry: Telemetry | None) -> None:
+    def _tell_recorder(self, telemetry: BrokerTelemetry | None) -> None:
         self.telemetry = self.interest.telemetry = self.joining.telemetry = telemetry
         self._publishing.telemetry = self._deliveries.telemetry = self.explaining.telemetry = telemetry
 

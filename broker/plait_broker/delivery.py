@@ -23,7 +23,7 @@ from .reasons import DropReason
 from .sessions import Session
 from .settings import BrokerSettings
 from .subscriptions import Subscription
-from .telemetry.telemetry import Telemetry
+from .telemetry.pipeline import BrokerTelemetry
 
 NOTICE_DELAY_S: Final = 0.05
 """Drops are told of together: at most this long after the first."""
@@ -44,7 +44,7 @@ class Deliveries:
     ) -> None:
         """`close` ends a subscription whose policy says so; `ended` hears of one that has delivered its last."""
         self.settings = settings
-        self.telemetry: Telemetry | None = None
+        self.telemetry: BrokerTelemetry | None = None
         self._path = (broker,)
         self._passed: tuple[int, ...] = ()
         self._passed_here: tuple[int, ...] = self._path

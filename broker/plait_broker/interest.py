@@ -21,7 +21,7 @@ from .outbox import Waiting
 from .sessions import Advertisement
 from .subscriptions import Subscription
 from .tags import Verdict
-from .telemetry.telemetry import Telemetry
+from .telemetry.pipeline import BrokerTelemetry
 
 P = TypeVar("P", Subscription, Durable)
 
@@ -43,7 +43,7 @@ class Interest:
         self._advertisements: dict[int, Advertisement] = {}
         self._doubtful: dict[int, Advertisement] = {}
         self._numbers = 0
-        self.telemetry: Telemetry | None = None
+        self.telemetry: BrokerTelemetry | None = None
         self.joining: Joining | None = None
         """The way to other brokers' publishers, which are told of what is wanted here."""
         self.waiting = Waiting()

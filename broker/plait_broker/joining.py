@@ -41,7 +41,7 @@ from .overlay.flooding import Document, Key
 from .overlay.identity import Identity
 from .reasons import DropReason
 from .settings import BrokerSettings
-from .telemetry.telemetry import Telemetry
+from .telemetry.pipeline import BrokerTelemetry
 
 _STORED: Final = 0
 _ANSWERED: Final = 1
@@ -110,7 +110,7 @@ class Joining:
         self._interest_changed = interest_changed
         self._now = clock
         self._remember = remember
-        self.telemetry: Telemetry | None = None
+        self.telemetry: BrokerTelemetry | None = None
         self._held: dict[int, Held] = {}
         """By connection to another broker, copies that it does not take now."""
         self._numbers: dict[int, int] = {}

@@ -34,7 +34,7 @@ from .sessions import Session
 from .settings import BrokerSettings
 from .subscriptions import Subscription
 from .tags import Tags, Verdict
-from .telemetry.telemetry import Telemetry
+from .telemetry.pipeline import BrokerTelemetry
 
 REFUSALS_MAX: Final = 65_536
 """Refused events that are remembered, of all publishers: what sixteen of them may have unconfirmed at once."""
@@ -85,7 +85,7 @@ class Publishing:
     ) -> None:
         self.settings = settings
         self.log_filter: Filter | None = None
-        self.telemetry: Telemetry | None = None
+        self.telemetry: BrokerTelemetry | None = None
         self.duplicates = DuplicateWindow(settings.duplicate_window, settings.publishers_max)
         self._counters = counters
         self._interest = interest

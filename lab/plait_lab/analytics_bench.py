@@ -32,9 +32,9 @@ import pyarrow as pa
 from plait_analytics import Inventory, duckdb_engine, take_inventory
 from plait_analytics.batches import read_counts, read_slices, slices_of
 from plait_analytics.compaction import compact
-from plait_broker.telemetry.ring import RING_RECORDS
-from plait_broker.telemetry.writer import SegmentLimits, SegmentWriter
 from plait_core.telemetry import Kind, record_dtype
+from plait_telemetry.ring import RING_RECORDS
+from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
 from .baselines import WrongAnswer
 from .groups import Group, Session

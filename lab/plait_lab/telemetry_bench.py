@@ -19,10 +19,6 @@ from time import perf_counter
 from typing import Final
 
 from plait_broker import Broker, BrokerSettings, Caller, OpenGate
-from plait_broker.telemetry.recorder import Recorder, Records, new_recorder
-from plait_broker.telemetry.ring import RING_RECORDS
-from plait_broker.telemetry.telemetry import TelemetrySettings
-from plait_broker.telemetry.writer import SegmentLimits, SegmentWriter, TelemetryWriter
 from plait_core import Event
 from plait_core.matching import index_name
 from plait_core.telemetry import RECORD_BYTES
@@ -38,6 +34,10 @@ from plait_core.wire import (
     encode_publish,
 )
 from plait_core.wire.session_frames import Subscribe
+from plait_telemetry.recorder import Recorder, Records, new_recorder
+from plait_telemetry.ring import RING_RECORDS
+from plait_telemetry.telemetry import TelemetrySettings
+from plait_telemetry.writer import SegmentLimits, SegmentWriter, TelemetryWriter
 
 from .baselines import WrongAnswer
 from .groups import Group, Session

@@ -28,9 +28,9 @@ from plait_analytics.names import read_names
 from plait_analytics.pages import page_document
 from plait_analytics.shards import Shards
 from plait_analytics.summary import SUMMARY, WINDOWS
-from plait_broker.telemetry.writer import SegmentLimits, SegmentWriter
 from plait_core.telemetry import RECORD_BYTES, Kind
 from plait_core.telemetry.records import RECORD
+from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
 WINDOW_US = 10_000_000
 LATER_US = START_US + 3_600_000_000_000

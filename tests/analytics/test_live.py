@@ -27,9 +27,9 @@ from plait_analytics.derived import COUNTED, derive
 from plait_analytics.java import JavaMissing, find_java
 from plait_analytics.lake import presented
 from plait_analytics.names import read_names
-from plait_broker.telemetry.writer import SegmentLimits, SegmentWriter
 from plait_core.telemetry import Kind
 from plait_core.telemetry.records import RECORD
+from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
 PATIENCE_S = 240
 """For a JVM on a machine that does other things as well."""

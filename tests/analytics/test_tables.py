@@ -25,10 +25,10 @@ from plait_analytics.java import JavaMissing, find_java
 from plait_analytics.journeys import AUDITS, pieced
 from plait_analytics.lake import presented
 from plait_analytics.portable import with_window
-from plait_broker.telemetry.telemetry import sampled_out
-from plait_broker.telemetry.writer import SegmentLimits, SegmentWriter
 from plait_core.telemetry import Kind, bucket_bounds_us, bucket_of
 from plait_core.telemetry.records import RECORD
+from plait_telemetry.telemetry import sampled_out
+from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
 EVENTS = 1500
 SPARK_S = 280

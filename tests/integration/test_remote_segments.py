@@ -22,11 +22,11 @@ from plait_broker.access import Keyring, Principal
 from plait_broker.face.configuration import Access, Configuration
 from plait_broker.face.endpoints import Endpoint
 from plait_broker.face.server import BrokerServer
-from plait_broker.face.telemetry_section import TelemetryPlace
 from plait_broker.settings import BrokerSettings
-from plait_broker.telemetry.readers import AWAY_S_MAX, READERS_MAX, ReaderError, Readers
-from plait_broker.telemetry.writer import SegmentLimits, SegmentWriter
 from plait_core.telemetry import RECORD_BYTES, parse_segment_name
+from plait_telemetry.face import TelemetryPlace
+from plait_telemetry.readers import AWAY_S_MAX, READERS_MAX, ReaderError, Readers
+from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
 ANY = Endpoint("127.0.0.1", 0)
 EVENTS = 200

@@ -18,10 +18,9 @@ from plait_broker.face.configuration import Configuration
 from plait_broker.face.endpoints import Endpoint
 from plait_broker.face.overlay_section import OverlayPlace
 from plait_broker.face.server import BrokerServer
-from plait_broker.face.telemetry_section import TelemetryPlace
 from plait_broker.settings import BrokerSettings, LinkSettings
-from plait_broker.telemetry.face import TelemetryError
 from plait_core.telemetry import RECORD_BYTES, Kind, SegmentHeader, parse_seal, record_dtype
+from plait_telemetry.face import TelemetryError, TelemetryPlace
 
 EVENTS = 40
 ANY = Endpoint("127.0.0.1", 0)

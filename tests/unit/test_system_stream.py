@@ -10,8 +10,6 @@ import pytest
 from plait_broker import BrokerSettings, DropReason
 from plait_broker.access import ALL, NONE, Caller, OpenGate, Principal, Rules
 from plait_broker.telemetry import system
-from plait_broker.telemetry.recorder import new_recorder
-from plait_broker.telemetry.telemetry import Telemetry, TelemetrySettings
 from plait_core.filters import EVERYTHING, parse
 from plait_core.native import kernel
 from plait_core.telemetry import KIND, RECORD, Kind, record_attributes, record_dtype
@@ -20,6 +18,8 @@ from plait_core.wire import Confirm, Deliver, Hello
 from plait_core.wire.session_frames import Advertise, Failed, Refusal
 from plait_lab.simulation.raw_clients import RawClient
 from plait_lab.simulation.stage import Stage
+from plait_telemetry.recorder import new_recorder
+from plait_telemetry.telemetry import Telemetry, TelemetrySettings
 
 
 class Everyone:

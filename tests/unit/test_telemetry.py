@@ -12,9 +12,6 @@ import numpy as np
 import pytest
 
 from plait_broker.reasons import DropReason
-from plait_broker.telemetry.ring import Ring
-from plait_broker.telemetry.telemetry import Telemetry, TelemetrySettings, sampled_out
-from plait_broker.telemetry.writer import SegmentLimits, SegmentWriter, TelemetryWriter
 from plait_core.events import Event
 from plait_core.telemetry import (
     BUCKETS,
@@ -38,6 +35,9 @@ from plait_core.telemetry import (
 )
 from plait_core.telemetry.records import RECORD
 from plait_core.wire import EventFrame, encode_block, session_frames
+from plait_telemetry.ring import Ring
+from plait_telemetry.telemetry import Telemetry, TelemetrySettings, sampled_out
+from plait_telemetry.writer import SegmentLimits, SegmentWriter, TelemetryWriter
 
 SMALL = SegmentLimits(bytes_max=10 * RECORD_BYTES, age_s_max=5.0, budget_bytes=100 * RECORD_BYTES)
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from plait_broker.telemetry.recorder import Recorder, Records, new_recorder
 from plait_core.events import Event
 from plait_core.native import kernel
 from plait_core.telemetry import DURABLE, LATE, RECORD_BYTES, Kind, record_dtype
 from plait_core.wire import EventFrame, Forward, encode_block
+from plait_telemetry.recorder import Recorder, Records, new_recorder
 
 NATIVE: Final = pytest.mark.skipif(kernel is None, reason="the native kernel is not built (make kernel)")
 BOTH: Final = pytest.mark.parametrize("native", [False, pytest.param(True, marks=NATIVE)])

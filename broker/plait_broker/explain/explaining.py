@@ -14,7 +14,7 @@ from plait_core.telemetry import TO_BROKER
 from plait_core.wire import Destination, EventFrame, Forward
 from plait_core.wire.explaining_frames import MARKED, Finding, Inquiry, Step, Telling
 
-from ..telemetry.telemetry import Telemetry
+from ..telemetry.pipeline import BrokerTelemetry
 from .digest import Resources, describe_digest
 from .inquiries import Inquiries
 from .memory import Memory
@@ -51,7 +51,7 @@ class Explaining:
         self.tracing = Tracing(broker.id, broker.interest, tell, self._tell_client, now)
         self.inquiries = Inquiries(broker.id, tell, self._answer, now)
         self._broker = broker
-        self.telemetry: Telemetry | None = None
+        self.telemetry: BrokerTelemetry | None = None
         self.resources: Resources = dict
         """What the process takes of its machine: the face knows."""
 

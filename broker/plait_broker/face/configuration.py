@@ -77,6 +77,7 @@ from typing import Any, Final, TypeAlias
 
 from plait_core.errors import FilterError
 from plait_core.filters import Filter, parse
+from plait_telemetry.face import TelemetryPlace
 
 from ..access import ALL, Keyring, Principal, Rules, digest
 from ..log.writer import Retention
@@ -85,7 +86,7 @@ from .admission import DoorLimits
 from .endpoints import Endpoint
 from .overlay_section import OverlayPlace, read_overlay
 from .sections import ConfigurationError, KeyPath, Origin, Section, Table, override, remove
-from .telemetry_section import TelemetryPlace, read_telemetry
+from .telemetry_section import read_telemetry
 
 __all__ = ["Access", "Configuration", "ConfigurationError", "TlsFiles", "parse_configuration", "read_configuration"]
 

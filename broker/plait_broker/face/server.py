@@ -25,6 +25,7 @@ from typing import Any, Final
 from plait_core.limits import CLOSE_TEXT_MAX
 from plait_core.wire import HANDSHAKE_VERSION, Close, encode_frame
 from plait_core.wire.session_frames import Code
+from plait_telemetry.face import TelemetryFace
 
 from ..broker import Broker
 from ..description import describe_clients, describe_links
@@ -32,7 +33,7 @@ from ..finding.discovery import Discovery, Found
 from ..log.event_log import EventLog, LogStats
 from ..outputs import NOTHING_RECOVERED, Recovered
 from ..settings import LinkSettings
-from ..telemetry.face import TelemetryFace
+from ..telemetry.sampling import Sampler
 from ..web.http import Pages, application, broker_facts
 from ..web.http_server import HTTP_DOOR, HttpServer
 from ..web.metrics import BrokerCollector, LoopLag, new_registry
@@ -141,7 +142,9 @@ class BrokerServer:
     async def _start_telemetry(self, started: AsyncExitStack, broker: Broker) -> None:
         place = self.configuration.telemetry
         if place is not None:
-            self._telemetry = TelemetryFace(broker, place, time.time_ns() // 1000)
+            telemetry = broker.observe(place.settings)
+            sampler, home = Sampler(broker, telemetry), f"broker-{broker.settings.name}"
+            self._telemetry = TelemetryFace(broker.id, home, telemetry, sampler, place, time.time_ns() // 1000)
             await self._telemetry.start()
             started.push_async_callback(self._telemetry.stop)
 

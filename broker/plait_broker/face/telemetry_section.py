@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from plait_telemetry.face import TelemetryPlace
+from plait_telemetry.telemetry import TelemetrySettings
+from plait_telemetry.writer import SegmentLimits
 
-from ..telemetry.telemetry import TelemetrySettings
-from ..telemetry.writer import SegmentLimits
 from .sections import Section
-
-
-@dataclass(frozen=True, slots=True)
-class TelemetryPlace:
-    """Where a broker's records go."""
-
-    directory: Path
-    settings: TelemetrySettings = field(default_factory=TelemetrySettings)
-    limits: SegmentLimits = field(default_factory=SegmentLimits)
 
 
 def read_telemetry(section: Section | None) -> TelemetryPlace | None:

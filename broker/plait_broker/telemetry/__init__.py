@@ -1,1 +1,1 @@
-"""Records of what happens, for analysis later: from a bounded ring to segments on disk, by one thread."""
+"""What a broker records of its pipeline, samples of itself, and publishes as its system stream."""

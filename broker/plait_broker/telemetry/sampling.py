@@ -5,17 +5,13 @@ Links and queues are samples; membership and routing are recorded when they have
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from plait_core.telemetry import PROBED, RETURNED, Kind
-
-from .telemetry import Telemetry
+from plait_telemetry.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from ..broker import Broker
-
-SAMPLE_S: Final = 1.0
-"""Between two samples: twice the heartbeat that measures links."""
 
 
 class Sampler:

@@ -17,11 +17,11 @@ from plait_core.filters import F, Filter
 from plait_core.telemetry import KIND, RECORD, RECORD_BYTES, Kind, record_attributes
 from plait_core.values import Attributes
 from plait_core.wire import Confirm, EventFrame, Publish, encode_block
+from plait_telemetry.recorder import sampled_out
+from plait_telemetry.telemetry import SAMPLE_S, SAMPLING_BITS_MAX, Telemetry, TelemetrySettings
 
 from ..reasons import DropReason
-from .recorder import sampled_out
-from .sampling import SAMPLE_S, Sampler
-from .telemetry import SAMPLING_BITS_MAX, Telemetry, TelemetrySettings
+from .sampling import Sampler
 
 if TYPE_CHECKING:
     from ..broker import Broker

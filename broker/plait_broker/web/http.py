@@ -25,6 +25,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait_core.errors import PlaitError
+from plait_telemetry.face import TelemetryFace
 
 from ..broker import Broker
 from ..description import (
@@ -35,7 +36,6 @@ from ..description import (
     describe_topology,
 )
 from ..pace import Pace
-from ..telemetry.face import TelemetryFace
 from . import pages
 from .analyses import Analyses
 from .arguments import number

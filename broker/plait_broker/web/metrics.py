@@ -24,9 +24,10 @@ from .families import counter, counters, gauge, histogram
 from .overlay_metrics import overlay_metrics
 
 if TYPE_CHECKING:
+    from plait_telemetry.face import TelemetryFace
+
     from ..broker import Broker
     from ..log.event_log import LogStats
-    from ..telemetry.face import TelemetryFace
 
 LAG_INTERVAL_S: Final = 0.1
 """Between two looks at how late the loop runs: a stall of one interval is always seen, at ten wake-ups a second."""

@@ -20,12 +20,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from plait_core.ids import id_text
+from plait_telemetry.readers import ReaderError
 
-from ..telemetry.readers import ReaderError
 from .arguments import number
 
 if TYPE_CHECKING:
-    from ..telemetry.face import TelemetryFace
+    from plait_telemetry.face import TelemetryFace
 
 Json: TypeAlias = dict[str, Any]
 

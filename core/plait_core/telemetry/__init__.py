@@ -1,8 +1,8 @@
-"""Telemetry: what brokers record of every event, link and decision, as fixed records in files. No I/O.
+"""Telemetry: what brokers and peers record of every event, link and decision, as fixed records in files. No I/O.
 
 `schema.py` is the registry of versions, `records.py` writes single records, `events.py` says them as events,
-`segments.py` knows how files of them begin and end, `buckets.py` is how delays are counted. Brokers write them
-(`plait_broker.telemetry`), analytics reads them.
+`segments.py` knows how files of them begin and end, `buckets.py` is how delays are counted. `plait_telemetry` writes
+them, analytics reads them.
 """
 
 from .buckets import BUCKETS, bucket_bounds_us, bucket_of

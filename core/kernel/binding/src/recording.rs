@@ -1,4 +1,4 @@
-//! Records of telemetry, made where events pass: what `plait_broker.telemetry.recorder` says in Python, to the same bytes.
+//! Records of telemetry, made where events pass: what `plait_telemetry.recorder` says in Python, to the same bytes.
 //!
 //! One thread records and one takes what was recorded. Each has a count that only it moves, so neither waits.
 

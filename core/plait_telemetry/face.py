@@ -1,40 +1,62 @@
-"""Telemetry in a running broker: what samples on the loop and writes in a thread, from start to stop."""
+"""Telemetry in a process that runs: what samples on the loop and writes in a thread, from start to stop."""
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Protocol
 
 from plait_core.errors import PlaitError
 
-from ..broker import Broker
-from ..face.telemetry_section import TelemetryPlace
 from .readers import Readers
-from .sampling import SAMPLE_S, Sampler
-from .writer import SegmentWriter, TelemetryWriter
-
-DIRECTORY_PREFIX: Final = "broker-"
-"""Before a broker's name, which may be two dots."""
+from .telemetry import SAMPLE_S, Telemetry, TelemetrySettings
+from .writer import SegmentLimits, SegmentWriter, TelemetryWriter
 
 
 class TelemetryError(PlaitError):
     """Records cannot be written where they are to go."""
 
 
-class TelemetryFace:
-    """One broker's telemetry, while it runs."""
+@dataclass(frozen=True, slots=True)
+class TelemetryPlace:
+    """Where records go, how many, and how long they stay."""
 
-    def __init__(self, broker: Broker, place: TelemetryPlace, started_us: int) -> None:
-        self._broker = broker
-        self._telemetry = broker.observe(place.settings)
-        self.broker = broker.id
-        self.directory = place.directory / f"{DIRECTORY_PREFIX}{broker.settings.name}"
+    directory: Path
+    settings: TelemetrySettings = field(default_factory=TelemetrySettings)
+    limits: SegmentLimits = field(default_factory=SegmentLimits)
+
+
+class Sampling(Protocol):
+    """What is recorded once a second, not with events."""
+
+    def sample(self, now: float, elapsed_s: float, lost: int) -> None:
+        """Record how everything is. `lost`: records that were made, and never written, so far."""
+
+
+class TelemetryFace:
+    """The telemetry of a broker or of a process of peers, while it runs."""
+
+    def __init__(
+        self,
+        broker: int,
+        home: str,
+        telemetry: Telemetry,
+        sampler: Sampling,
+        place: TelemetryPlace,
+        started_us: int,
+    ) -> None:
+        """`broker` is whose records they are; `home` is the folder for them in the place's directory, with a prefix
+        before a name, for that may be two dots."""
+        self.broker = broker
+        self.directory = place.directory / home
         self.readers = Readers(self.directory)
-        self._segments = SegmentWriter(self.directory, broker.id, started_us, place.limits, self.readers)
-        self._writer = TelemetryWriter(self._telemetry, self._segments)
-        self._sampler = Sampler(broker, self._telemetry)
+        self._telemetry = telemetry
+        self._segments = SegmentWriter(self.directory, broker, started_us, place.limits, self.readers)
+        self._writer = TelemetryWriter(telemetry, self._segments)
+        self._sampler = sampler
         self._sampled_at = monotonic()
         self._timer: asyncio.TimerHandle | None = None
 

@@ -1,32 +1,30 @@
-"""What a broker records of its events: called by the steps of the pipeline, one record a call, nothing but memory.
+"""What a broker or a peer records of its events: one record a call, nothing but memory.
 
-A broker without telemetry has none of this: its hooks compare one attribute with None. Above the configured rate only
+Whoever is without telemetry has none of this: its hooks compare one attribute with None. Above the configured rate only
 every second, fourth, ... event is recorded, with that weight; which ones is decided by the event's number alone, so
-that all records of an event are kept or none, at every broker that samples alike.
+that all records of an event are kept or none, by all who sample alike.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from plait_core.ids import id_text
-from plait_core.telemetry import DURABLE, LATE, REPLAYED, Kind, reason_code
+from plait_core.telemetry import Kind, reason_code
 from plait_core.wire import EventFrame, Forward
 
 from .recorder import U16_MAX, U32_MAX, new_recorder, sampled_out
 from .ring import RING_RECORDS
 
-if TYPE_CHECKING:
-    from ..durables import Durable
-    from ..outbox import Queued
-    from ..subscriptions import Subscription
-
 U64_MAX: Final = 0xFFFFFFFFFFFFFFFF
 
 SAMPLING_BITS_MAX: Final = 15
 """One event of 32,768: above a thousand million events a second."""
+
+SAMPLE_S: Final = 1.0
+"""Between two samples: twice the heartbeat that measures links."""
 
 NAMES_MAX: Final = 1_000_000
 """Names that wait for the writer: as many as a broker may have subscriptions."""
@@ -43,10 +41,11 @@ class TelemetrySettings:
 
 
 class Telemetry:
-    """One broker's records. Methods are of the hot path: they trust their callers, and clip what has no bound."""
+    """The records of one broker, or of one process of peers. Methods are of the hot path: they trust their callers, and
+    clip what has no bound."""
 
     def __init__(self, settings: TelemetrySettings, wall_offset_us: int, records: int = RING_RECORDS) -> None:
-        """`wall_offset_us`: what makes the broker's clock its calendar, as events are dated; `records`: how many may
+        """`wall_offset_us`: what makes its clock its calendar, as events are dated; `records`: how many may
         wait to be taken."""
         self.settings = settings
         self.records: Final = records
@@ -74,13 +73,6 @@ class Telemetry:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def delivered_durably(
-        self, subscription: Subscription, frame: EventFrame, delay_us: int, *, late: bool, replayed: bool, now: float
-    ) -> None:
-        """One delivery of a durable subscription, perhaps not the first of its event."""
-        flags = DURABLE | (LATE if late else 0) | (REPLAYED if replayed else 0)
-        self.delivered(subscription.number, subscription.within_us, frame, delay_us, flags, now)
-
     def dropped(
         self,
         frame: EventFrame,
@@ -102,12 +94,6 @@ class Telemetry:
             min(max(delay_us, 0), U32_MAX), min(bound_us, U32_MAX), len(frame.block), 1, 0, self._weight,
             int(Kind.EXPIRY if expired else Kind.DROP), reason_code(reason), _hops(frame), flags,
         )  # fmt: skip
-
-    def dropped_delivery(self, subscription: Subscription, entry: Queued, reason: str, now: float) -> None:
-        """One delivery, that may have waited, will not be."""
-        delay_us = entry.delay_us + round((now - entry.arrived) * 1_000_000)
-        number, within_us = subscription.number, subscription.within_us
-        self.dropped(entry.frame, reason, delay_us, now, subject=number, bound_us=within_us)
 
     def matched(self, events: int, elapsed_us: int, now: float) -> None:
         """One read was matched: so many events in so long."""
@@ -151,17 +137,6 @@ class Telemetry:
 
     # --- names --------------------------------------------------------------------------------------------------------
 
-    def subscribed(self, party: Subscription | Durable) -> None:
-        """A subscription is there, or has another filter."""
-        session = getattr(party, "session", None)
-        self.name(
-            "subscription",
-            party.number,
-            filter=party.filter.text,
-            client=session.name if session is not None else getattr(party, "owner", ""),
-            within_us=getattr(party, "within_us", 0),
-        )
-
     def name(self, kind: str, id: int, **facts: object) -> None:
         """What an id means. What is said last holds."""
         if len(self.names) >= NAMES_MAX:
@@ -177,7 +152,7 @@ class Telemetry:
             self.name(kind, id, **facts)
 
     def wall_us(self, now: float) -> int:
-        """The broker's calendar."""
+        """By the calendar that events are dated by."""
         return round(now * 1_000_000) + self._wall_offset_us
 
 

@@ -46,12 +46,12 @@ class Records(Protocol):
     def published(
         self, frame: EventFrame, subscriptions: Sized, durables: Sized, homes: Sized, delay_us: int, now: float, /
     ) -> None:
-        """An event of a publisher of this broker was admitted, and matched these."""
+        """An event of a publisher of this process was admitted, and matched these."""
 
     def arrived(
         self, frame: EventFrame, root: int, subscriptions: Sized, durables: Sized, delay_us: int, now: float, /
     ) -> None:
-        """An event of another broker's publisher matched these."""
+        """An event of another process' publisher matched these."""
 
     def forwarded(
         self, frame: EventFrame, neighbour: int, delay_us: int, hops: int, destinations: int, now: float, /
@@ -64,8 +64,8 @@ class Records(Protocol):
         """One delivery was written, to the subscription of this number and bound."""
 
     def passed(self, frame: EventFrame, number: int, within_us: int, delay_us: int, flags: int, now: float, /) -> None:
-        """An event of a publisher of this broker was admitted, and written to its one subscription at once: `published`
-        and `delivered` in one call, for that is what most events are."""
+        """An event of a publisher of this process was admitted, and written to its one subscription at once:
+        `published` and `delivered` in one call, for that is what most events are."""
 
     def put(self, *fields: int) -> None:
         """Any other record, as `plait_core.telemetry.pack_into` takes it."""
@@ -176,7 +176,7 @@ def sampled_out(sequence: int, mask: int) -> bool:
 
 
 def new_recorder(wall_offset_us: int, records: int = RING_RECORDS, *, native: bool | None = None) -> Records:
-    """The fastest there is, for so many records; `wall_offset_us` is what makes a broker's clock its calendar."""
+    """The fastest there is, for so many records; `wall_offset_us` is what makes its clock its calendar."""
     if native is False or kernel is None:
         return Recorder(records, wall_offset_us)
     made: Any = kernel.Recorder(records, wall_offset_us)
