@@ -133,7 +133,7 @@ REST: Final = """
     cap_drop: [ALL]
     security_opt: ["no-new-privileges:true"]
     restart: unless-stopped
-    healthcheck: {{test: [CMD, promtool, check, healthy], interval: 10s, timeout: 10s, start_period: 180s}}
+    healthcheck: {{test: [CMD, promtool, query, instant, "http://127.0.0.1:9090", vector(1)], interval: 10s, timeout: 10s, start_period: 180s}}
     depends_on:
       init: {{condition: service_completed_successfully}}
     ports: ["${{PLAIT_BIND:-127.0.0.1}}:9090:9090"]
