@@ -46,6 +46,7 @@ def settings(master: str, parts: int) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.log.level": "ERROR",
+        "spark.shuffle.mapStatus.compression.codec": "lz4",  # zstd's needs a /tmp from which libraries may be loaded
         **({"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if local else {}),
     }
 
