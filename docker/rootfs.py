@@ -25,7 +25,7 @@ LEFT_OUT = {
 }
 WITHOUT_KERNEL = re.compile(r"numpy(\.libs|-.*)?")
 """What the index in Python is made of, a third of the image: the native kernel does without."""
-LEFT_OUT_NAMES = re.compile(r"(pip.*|[Aa]ctivate.*|config-3\.\d+.*|_tkinter.*|.*\.pyi|.*\.a|.*\.exe)")
+LEFT_OUT_NAMES = re.compile(r"(pip([\d.-].*)?|[Aa]ctivate.*|config-3\.\d+.*|_tkinter.*|.*\.pyi|.*\.a|.*\.exe)")
 DIRECTORIES = {
     "data": USER,
     "telemetry": USER,
