@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.metadata import entry_points
+from os import PathLike
 from typing import Any, Final, Protocol, TypeAlias
 
 from .addresses import Address, parse_addresses
@@ -81,6 +82,7 @@ def peer(
     children: int | None = None,
     events_per_s: float | None = None,
     name: str | None = None,
+    telemetry: str | PathLike[str] | None = None,
     timeout: float = _TIMEOUT_S,
     outbox: Outbox | None = None,
 ) -> Opening[PeerClient]:
@@ -91,7 +93,8 @@ def peer(
     for peers behind address translation. `group`, `secret` and `space` are the same for all: `space`, a
     `plait_core.space.Schema`, lets events go only to those whose part of it they are in; without one everyone receives
     everything and filters. `children` and `events_per_s` declare what this peer will send on, and receive. `timeout`:
-    how long a subscription may take to open; a group finds itself within a few seconds.
+    how long a subscription may take to open; a group finds itself within a few seconds. `telemetry`: a directory to
+    record in what happens, for `plait analyze`.
     """
     joined = [join] if isinstance(join, str) else list(join)
     for address in (listen, *joined):
@@ -113,6 +116,7 @@ def peer(
             children=children,
             events_per_s=events_per_s,
             name=known_as,
+            telemetry=telemetry,
         )
         settings = SessionSettings(known_as, NEVER, timeout_s=timeout, outbox=outbox or _OUTBOX)
         try:

@@ -6,7 +6,7 @@ bytes, which a test compares. Methods trust their callers, and clip what has no 
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Iterable, Sized
 from struct import Struct
 from typing import Any, Final, Protocol
 
@@ -66,6 +66,23 @@ class Records(Protocol):
     def passed(self, frame: EventFrame, number: int, within_us: int, delay_us: int, flags: int, now: float, /) -> None:
         """An event of a publisher of this process was admitted, and written to its one subscription at once:
         `published` and `delivered` in one call, for that is what most events are."""
+
+    def each(
+        self,
+        kind: int,
+        frames: Iterable[EventFrame],
+        subject: int,
+        bound_us: int | None,
+        added_us: int,
+        count: int,
+        expected: int,
+        hops: int,
+        flags: int,
+        now: float,
+        /,
+    ) -> None:
+        """A record of the same kind, and reason times 256, of each of these events. Without a bound that is its
+        lifetime; `added_us` comes to the delay that it came with."""
 
     def put(self, *fields: int) -> None:
         """Any other record, as `plait_core.telemetry.pack_into` takes it."""
@@ -134,6 +151,25 @@ class Recorder(Ring):
     def passed(self, frame: EventFrame, number: int, within_us: int, delay_us: int, flags: int, now: float, /) -> None:
         self._event(_PUBLISH, frame, 0, 1, 0, delay_us, now)
         self.delivered(number, within_us, frame, delay_us, flags, now)
+
+    def each(
+        self,
+        kind: int,
+        frames: Iterable[EventFrame],
+        subject: int,
+        bound_us: int | None,
+        added_us: int,
+        count: int,
+        expected: int,
+        hops: int,
+        flags: int,
+        now: float,
+        /,
+    ) -> None:
+        for frame in frames:
+            delay_us = added_us + (frame.delay_us if type(frame) is Forward else 0)
+            bound = min(frame.lifetime_us if bound_us is None else bound_us, U32_MAX)
+            self._record(kind, frame, subject, delay_us, bound, count, expected, min(hops, 255), flags, now)
 
     def _record(
         self,

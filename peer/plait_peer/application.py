@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 
 from plait_core.space import Schema
+from plait_telemetry.face import TelemetryError, TelemetryPlace
 
 from .group import Group
 from .live import LIVE, LivePeer
@@ -24,11 +27,12 @@ async def open_peer(
     children: int | None,
     events_per_s: float | None,
     name: str,
+    telemetry: str | PathLike[str] | None = None,
 ) -> LivePeer:
     """A live peer that has begun to look for others. Its `dial` is the way in for a client; `close` ends it.
 
     `children`: to how many others it sends any one event, at most; `events_per_s`: how many it is willing to receive.
-    Both declare its bandwidth.
+    Both declare its bandwidth. `telemetry`: the directory to record in what happens; TelemetryError when it cannot.
     """
     schema = space if space is None or isinstance(space, Schema) else Schema.from_dict(dict(space))
     settings = LIVE
@@ -36,6 +40,13 @@ async def open_peer(
         settings = replace(settings, children_max=children)
     if events_per_s is not None:
         settings = replace(settings, events_per_s_max=events_per_s)
-    live = LivePeer(Group(group, schema, secret), name=name, settings=settings)
-    await live.start(listen=listen, advertise=advertise, join=join, discover=discover, interface=interface)
+    place = TelemetryPlace(Path(telemetry)) if telemetry is not None else None
+    if place is not None and "/" in name:
+        raise TelemetryError(f"records of {name!r} are to be in a folder of that name", hint="a name without a slash")
+    live = LivePeer(Group(group, schema, secret), name=name, settings=settings, telemetry=place)
+    try:
+        await live.start(listen=listen, advertise=advertise, join=join, discover=discover, interface=interface)
+    except TelemetryError:
+        await live.close()
+        raise
     return live

@@ -26,6 +26,7 @@ from .application import open_peer
 from .home import BOUND_S
 from .live import LivePeer
 from .outputs import Deliver, Output
+from .records import course_of
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -61,6 +62,7 @@ def _schema(context: click.Context, parameter: click.Parameter, path: Path | Non
 )
 @click.option("--children", type=click.IntRange(1, 256), help="To how many it sends any one event on.")
 @click.option("--events-per-s", type=click.FloatRange(0, min_open=True), help="How many it is willing to receive.")
+@click.option("--telemetry", metavar="DIR", help="Where to record what happens, for `plait analyze`.")
 @click.option("--subscribe", callback=_filter, metavar="FILTER", help="Print the events that match.")
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_default=True)
 def peer(
@@ -74,6 +76,7 @@ def peer(
     space: Schema | None,
     children: int | None,
     events_per_s: float | None,
+    telemetry: str | None,
     subscribe: Filter | None,
     log_level: str,
 ) -> None:
@@ -97,9 +100,10 @@ def peer(
             children=children,
             events_per_s=events_per_s,
             name=name,
+            telemetry=telemetry,
         )
         if subscribe is not None:
-            _print_events(live, subscribe)
+            _print_events(live, subscribe, name)
         print(f"ready name={name} listen={live.address} group={group}", flush=True)
         try:
             await _asked_to_stop()
@@ -128,13 +132,20 @@ async def _asked_to_stop() -> None:
     await stop.wait()
 
 
-def _print_events(live: LivePeer, wanted: Filter) -> None:
+def _print_events(live: LivePeer, wanted: Filter, name: str) -> None:
     """A subscription of the process itself."""
+    node, number, telemetry = live.node, live.node.new_number(), live.node.telemetry
+    if telemetry is not None:
+        telemetry.name("subscription", number, filter=wanted.text, client=name, within_us=0)
 
     def arrives(output: Output) -> None:
         assert isinstance(output, Deliver), "subscribers publish nothing"
         event = Publish(Confirm.NONE, output.block)
-        if wanted.matches(event.attributes()):
+        matches = wanted.matches(event.attributes())
+        if telemetry is not None:
+            came = course_of(output, node.now, node.origin(output.publisher))
+            telemetry.heard((event,), came, number, 0, "" if matches else "unmatched")
+        if matches:
             print(json.dumps(event.attributes(), default=str), flush=True)
         subscriber.dealt_with(output.publisher, output.number)
 

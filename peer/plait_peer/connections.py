@@ -25,6 +25,8 @@ class Parent:
     """The publishers whose events it passes on, and how long they take to it."""
     link_s: float | None = None
     """Half of a round trip, measured."""
+    jitter_s: float = 0.0
+    """By how much one differs from those before, on the whole."""
     asked: tuple[int, float] = (0, 0.0)
     """The pulse that is not answered yet, and when it was sent."""
     told_version: int = 0
@@ -32,6 +34,8 @@ class Parent:
     def measured(self, round_trip_s: float) -> None:
         """One more round trip."""
         one_way = round_trip_s / 2
+        if self.link_s is not None:
+            self.jitter_s += SMOOTHING * (abs(one_way - self.link_s) - self.jitter_s)
         self.link_s = one_way if self.link_s is None else self.link_s + SMOOTHING * (one_way - self.link_s)
 
 

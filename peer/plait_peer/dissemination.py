@@ -175,6 +175,7 @@ class Dissemination:
         brought = event.round > 1 and sender == event.publisher and self._custody.knows(sender)
         if me.publisher or (parent is None and not from_child and not brought) or member is None:
             me.counters.outside += 1
+            self._dropped(event, "not_allowed")
             if parent is None and not from_child and sender not in self._incoming.requests:
                 self._conduct.blame(sender, Fault.OUTSIDE)
             return
@@ -210,7 +211,9 @@ class Dissemination:
 
     def _first_time(self, event: Happening) -> bool:
         new = self._new(event.publisher, event.number)
-        self._me.counters.duplicates += not new and event.round < 2
+        if not new and event.round < 2:
+            self._me.counters.duplicates += 1
+            self._dropped(event, "duplicate")
         return new
 
     def _new(self, publisher: PeerId, number: int) -> bool:
@@ -250,12 +253,17 @@ class Dissemination:
         counters = self._me.counters
         if not wanted:
             counters.false_positives += 1
+            self._dropped(event, "unmatched")
             return
         counters.delivered += 1
         counters.late += event.delay > self._me.bound
         self._me.out.append(
             Deliver(event.publisher, event.number, event.dz, event.delay, event.hops, event.block, event.round)
         )
+
+    def _dropped(self, event: Happening, reason: str) -> None:
+        if self._me.dropped is not None:
+            self._me.dropped(event, reason)
 
     def _judge(self, sender: PeerId, event: Happening) -> None:
         """An event that is later than our bound parts us (2.4.4); later than its parent said, is held against that."""

@@ -55,7 +55,9 @@ from plait_core.wire.session_frames import (
 from .node import PEERS_MAX, Node
 from .offers import Offers, asked_of
 from .outputs import Confirmed, Deliver, Output, PeerId
+from .passage import hops_of
 from .peer import Peer
+from .records import Came, course_of
 
 BOUND_S: Final = 10.0
 """The delay that a subscription without a bound tolerates: far more than any tree of live peers makes."""
@@ -85,6 +87,8 @@ class Wish:
     terms: Subscribe
     filter: Filter
     peer: Peer | None
+    number: int
+    """What records call it."""
     opened: bool = False
     since: int = 0
     before: Peer | None = None
@@ -131,8 +135,14 @@ class Home:
         """Whether all that the application has asked for is open."""
         return all(wish.opened for wish in self._wishes.values()) and (self._publisher is None or self._begun)
 
+    @property
+    def subscriptions(self) -> int:
+        """That the application has."""
+        return len(self._wishes)
+
     def receive(self, data: bytes, now: float) -> None:
         """Bytes from the application."""
+        self.node.now = now
         self._decoder.feed(data)
         try:
             while not self.ended and (frames := self._decoder.take()):
@@ -155,6 +165,7 @@ class Home:
     def tick(self, now: float) -> None:
         """Once a period of the peers: look whether what is to be opened is open."""
         self._period += 1
+        self.node.now = now
         for id, wish in self._wishes.items():
             if not wish.opened:
                 self._look(id, wish, now)
@@ -262,7 +273,11 @@ class Home:
                 wanted, bound, lambda output: self._arrives(id, output), now, hearer=partial(self._hear, id)
             )
         old = self._wishes.get(id)
-        wish = Wish(terms, filter, peer, since=self._period)
+        wish = Wish(terms, filter, peer, old.number if old is not None else self.node.new_number(), since=self._period)
+        if self.node.telemetry is not None:
+            self.node.telemetry.name(
+                "subscription", wish.number, filter=filter.text, client=self._name, within_us=terms.within_us
+            )
         if old is not None:
             wish.before, wish.position, wish.waited_for = old.peer, old.position, old.waited_for
             if old.before is not None:
@@ -305,22 +320,27 @@ class Home:
             return
         peer = wish.peer
         frame = Publish(Confirm.NONE, output.block)
-        if not self._matches(wish, frame):
-            self._dealt_with(wish, output)
-            return
         flags, position = 0, 0
         delay_us = int(output.delay * 1_000_000)
+        unwanted = self._unwanted(wish, frame)
+        if unwanted:
+            self._record(wish, frame, output, unwanted)
+            self._dealt_with(wish, output)
+            return
         if wish.terms.within_us and delay_us > wish.terms.within_us:
             self.counts["late"] += 1
             if wish.terms.late is Late.DROP:
+                self._record(wish, frame, output, "late")
                 self._say(Notice(id, NoticeKind.GAP, "late", 1, output.publisher, output.number, output.number))
                 self._dealt_with(wish, output)
                 return
             flags = LATE
         if self.client_bytes > CLIENT_BYTES_MAX:
             self.counts["full"] += 1
+            self._record(wish, frame, output, "outbox_bytes")
             self._say(Notice(id, NoticeKind.GAP, "queue_full", 1, output.publisher, output.number, output.number))
             return
+        self._record(wish, frame, output, flags=flags)
         if output.round and peer is not None and len(wish.waited_for) < UNACKNOWLEDGED_MAX:
             wish.position += 1
             position, flags = wish.position, flags | CONFIRM
@@ -333,35 +353,45 @@ class Home:
         wish = self._wishes.get(id)
         if wish is None or wish.terms.within_us or self.client_bytes > CLIENT_BYTES_MAX:
             for frame in frames:
-                delay = (frame.delay_us + link_us) / 1_000_000
-                self._arrives(id, Deliver(frame.publisher, frame.sequence, "", delay, 0, frame.block))
+                delay, hops = (frame.delay_us + link_us) / 1_000_000, hops_of(frame) - 1
+                self._arrives(id, Deliver(frame.publisher, frame.sequence, "", delay, hops, frame.block))
             return
         matches, deliver = wish.filter.matches, self._writer.deliver
         places, version = ((id, 0, 0),), self._handshake.version
-        delivered = malformed = 0
+        wanted: list[Forward] = []
+        malformed: list[Forward] = []
         for frame in frames:
             try:
-                wanted = matches(frame.attributes())
-            except FrameError:  # as in `_matches`
-                malformed += 1
-                continue
-            if wanted:
-                delivered += 1
-                self.size = deliver(frame, frame.delay_us + link_us, (), places, version)
-        self.counts["delivered"] += delivered
-        self.counts["filtered"] += len(frames) - delivered - malformed
+                if matches(frame.attributes()):
+                    wanted.append(frame)
+                    self.size = deliver(frame, frame.delay_us + link_us, (), places, version)
+            except FrameError:  # as in `_unwanted`
+                malformed.append(frame)
+        self.counts["delivered"] += len(wanted)
+        self.counts["filtered"] += len(frames) - len(wanted) - len(malformed)
         if malformed:
-            self.counts["malformed"] += malformed
+            self.counts["malformed"] += len(malformed)
+        telemetry = self.node.telemetry
+        if telemetry is not None and frames:
+            came = Came(self.node.origin(frames[0].publisher), link_us, hops_of(frames[0]), self.node.now)
+            telemetry.sifted(frames, wanted, malformed, came, wish.number)
 
-    def _matches(self, wish: Wish, frame: EventFrame) -> bool:
+    def _unwanted(self, wish: Wish, frame: EventFrame) -> str:
+        """Why a subscription does not want an event; nothing when it does."""
         try:
             if wish.filter.matches(frame.attributes()):
-                return True
+                return ""
         except FrameError:  # its publisher is to blame, and whoever passed it on need not look inside
             self.counts["malformed"] += 1
-            return False
+            return "invalid"
         self.counts["filtered"] += 1
-        return False
+        return "unmatched"
+
+    def _record(self, wish: Wish, frame: EventFrame, output: Deliver, reason: str = "", flags: int = 0) -> None:
+        """What became of an event here."""
+        if self.node.telemetry is not None:
+            came = course_of(output, self.node.now, self.node.origin(output.publisher))
+            self.node.telemetry.heard((frame,), came, wish.number, wish.terms.within_us, reason, flags)
 
     def _dealt_with(self, wish: Wish, output: Deliver) -> None:
         if output.round:
@@ -458,7 +488,7 @@ class Home:
         if not confirm:
             self.node.publish(publisher, dz, [frame])
         else:
-            publisher.publish(dz, frame.block, now, number=frame.sequence, confirm=True)
+            self.node.entrust(publisher, dz, frame, now)
         if frame.confirm is Confirm.BROKER:
             self._say(Receipt((frame.sequence,), (len(publisher.outgoing.children),)))
 

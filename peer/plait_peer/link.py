@@ -64,7 +64,9 @@ class Link:
         """Bytes that wait to be written."""
         self.paused = False
         """Whether the other end takes nothing now."""
-        self.used_at = 0.0
+        self.made_at = self.used_at = 0.0
+        self.met_after_s = 0.0
+        """From the connection to the other end's meeting: one round trip, from either end."""
         self.sender = self.receiver = 0
         """Who speaks to whom at the other end, by its last word on that."""
         self.goodbye = False

@@ -11,16 +11,19 @@ import logging
 import random
 import socket
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, time_ns
 from typing import Any, Final, cast
 
 from plait_core.errors import PlaitError
+from plait_telemetry.face import TelemetryFace, TelemetryPlace
 
 from .discovery import Discovery
 from .group import Group
 from .home import Home
 from .multicast import Multicast
 from .node import Node
+from .records import PeerTelemetry
+from .samples import Sampler
 from .settings import DelayUnit, PeerSettings, Strategies
 
 log: Final = logging.getLogger(__name__)
@@ -63,12 +66,22 @@ class ListenFailed(PlaitError):
 class LivePeer:
     """All peers of one process, and its applications' homes."""
 
-    def __init__(self, group: Group, *, name: str = "peer", settings: PeerSettings = LIVE) -> None:
+    def __init__(
+        self,
+        group: Group,
+        *,
+        name: str = "peer",
+        settings: PeerSettings = LIVE,
+        telemetry: TelemetryPlace | None = None,
+    ) -> None:
+        """`telemetry`: where to record what happens."""
         self.group = group
         self.node: Node
         self.address = ""
         self._name = name
         self._settings = settings
+        self._place = telemetry
+        self._recording: TelemetryFace | None = None
         self._loop = asyncio.get_running_loop()
         self._rng = random.SystemRandom()
         self._passages: list[Passage] = []
@@ -92,13 +105,25 @@ class LivePeer:
         bound = self._server.sockets[0].getsockname()[1]
         self.address = advertise or f"{host}:{bound}"
         now = monotonic()
-        self.node = Node(self.group, self.address, self._rng, self._settings, now=now)
+        recorder = self._recorder(now)
+        self.node = Node(self.group, self.address, self._rng, self._settings, now=now, telemetry=recorder)
         self._seeds = [seed for seed in join if seed != self.address]
         if discover:
             found = Discovery(self.group, self.node.id, self.address, self._rng, now)
             self._multicast = Multicast(found, interface, self._found)
             self._multicast.start()
         self._ring()
+        if recorder is not None and self._place is not None:
+            sampler, home = Sampler(self.node, self._name, recorder, lambda: self.homes), f"peer-{self._name}"
+            recording = TelemetryFace(self.node.id, home, recorder, sampler, self._place, recorder.wall_us(now))
+            await recording.start()
+            self._recording = recording
+
+    def _recorder(self, now: float) -> PeerTelemetry | None:
+        """What records events by the calendar that its applications date them by; None where nobody wants that."""
+        if self._place is None:
+            return None
+        return PeerTelemetry(self._place.settings, time_ns() // 1000 - round(now * 1_000_000))
 
     async def close(self) -> None:
         """Say goodbye, and let what was said go out."""
@@ -111,6 +136,8 @@ class LivePeer:
             self._multicast.close()
         for passage in self._passages:
             passage.home.gone(monotonic())
+        if self._recording is not None:
+            await self._recording.stop()  # while all the others are there
         self.node.leave(monotonic())
         self._write()
         for task in self._dials:
@@ -151,7 +178,11 @@ class LivePeer:
 
     def read(self, link: int, data: bytes) -> None:
         """Bytes came from another process."""
-        self.node.received(link, data, monotonic())
+        began, telemetry = monotonic(), self.node.telemetry
+        arrivals = telemetry.arrivals if telemetry is not None else 0
+        self.node.received(link, data, began)
+        if telemetry is not None and telemetry.arrivals > arrivals:
+            telemetry.matched(telemetry.arrivals - arrivals, int((monotonic() - began) * 1_000_000), began)
         for passage in self._passages:
             if passage.home.size:
                 passage.flush()

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from plait_core.ids import Randomness
-from plait_core.wire.peer_frames import UNREACHED, PeerFrame, Profile
+from plait_core.wire.peer_frames import UNREACHED, Happening, PeerFrame, Profile
 
 from .outputs import Output, PeerId, Send
 from .settings import DelayMetric, DelayUnit, PeerSettings
@@ -40,6 +41,7 @@ class Myself:
         "address",
         "bound",
         "counters",
+        "dropped",
         "dz",
         "id",
         "out",
@@ -66,6 +68,8 @@ class Myself:
         self.strategies = settings.strategies
         self.rng = rng
         self.out: list[Output] = []
+        self.dropped: Callable[[Happening, str], None] | None = None
+        """Is told of events that end here, and why, if somebody records that."""
         self.period = 0
         self.counters = Counters()
         delay = 0.0 if bound == 0.0 else float("inf")

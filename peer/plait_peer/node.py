@@ -26,8 +26,9 @@ from plait_core.wire.session_frames import Code
 from .group import Group
 from .link import Link, LinkRefused, Stage
 from .outputs import Confirmed, Deliver, PeerId, Send
-from .passage import event_of, first_of, plain_dz, runs_of
+from .passage import event_of, first_of, hops_of, plain_dz, runs_of
 from .peer import Peer
+from .records import Came, PeerTelemetry, course_of, frames_of
 from .settings import PeerSettings
 
 LinkId: TypeAlias = int
@@ -60,9 +61,20 @@ class Node:
     """All peers of one process."""
 
     def __init__(
-        self, group: Group, address: str, randomness: Randomness, settings: PeerSettings, *, now: float
+        self,
+        group: Group,
+        address: str,
+        randomness: Randomness,
+        settings: PeerSettings,
+        *,
+        now: float,
+        telemetry: PeerTelemetry | None = None,
     ) -> None:
         self.group = group
+        self.now = now
+        """When what is being done was begun."""
+        self.telemetry = telemetry
+        """Records what happens, if that is wanted."""
         self.id = new_id(randomness)
         self.address = address
         self.settings = settings
@@ -72,6 +84,9 @@ class Node:
         """What was dropped or refused, by reason."""
         self.refusal: LinkRefused | None = None
         """Why the last link was refused."""
+        self.nodes: dict[str, int] = {}
+        """Of processes that were met, by address, which they are."""
+        self._subscriptions = 0
         self._rng = randomness
         self._consumers: dict[PeerId, Consumer] = {}
         self._hearers: dict[PeerId, Hearer] = {}
@@ -111,6 +126,8 @@ class Node:
             address=self.address,
             now=now,
         )
+        if self.telemetry is not None:
+            peer.me.dropped = self._dropped
         known = self.acquaintances()
         self.peers[peer.id] = peer
         if consumer is not None:
@@ -143,10 +160,18 @@ class Node:
                 found |= {id: profile for id, (profile, _) in seen.items() if id not in found}
         return list(found.values())[:PEER_SAMPLE_MAX]
 
+    def new_number(self) -> int:
+        """For one more subscription: what records call it."""
+        self._subscriptions += 1
+        return self._subscriptions
+
     def publish(self, peer: Peer, dz: str, frames: Sequence[EventFrame]) -> None:
         """Events of a publisher that lives here, which nobody need confirm, to all of its children."""
         between = first_of(dz)
-        for to in peer.says([frame.sequence for frame in frames], dz):
+        lane = peer.says([frame.sequence for frame in frames], dz)
+        if self.telemetry is not None:
+            self.telemetry.said(frames, len(lane), self.now)
+        for to in lane:
             id = self._routes.get(to)
             link = self.links.get(id) if id is not None else None
             if id is None or link is None or link.stage is not Stage.OPEN:
@@ -158,6 +183,25 @@ class Node:
                 dropped = link.pass_on(peer.id, to, frames, between, WAITING_BYTES_MAX)
                 if dropped:
                     self.counts["slow_link"] += dropped
+                if self.telemetry is not None:
+                    self.telemetry.written(frames, dropped, link.node, self.now)
+
+    def entrust(self, peer: Peer, dz: str, frame: EventFrame, now: float) -> None:
+        """An event of a publisher that lives here, which all of its subscribers are to confirm."""
+        if self.telemetry is not None:
+            self.telemetry.said((frame,), len(peer.lane(dz)), now)
+        peer.publish(dz, frame.block, now, number=frame.sequence, confirm=True)
+
+    def origin(self, publisher: PeerId) -> int:
+        """The process that a publisher lives in; 0 when it was never met."""
+        if publisher in self.peers:
+            return self.id
+        link = self.link_to(publisher)
+        return link.node if link is not None else self.nodes.get(self._book.get(publisher, ""), 0)
+
+    def link_to(self, peer: PeerId) -> Link | None:
+        """Over which a peer was first heard."""
+        return self.links.get(self._routes.get(peer, 0))
 
     def pump(self, peer: Peer, now: float) -> None:
         """Something was done to a peer from outside."""
@@ -176,7 +220,7 @@ class Node:
         nonce = self._rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES)
         profiles = tuple(self.acquaintances())
         link = self.links[id] = Link(self.group, self.id, self.address, nonce, profiles, dials=bool(dialled))
-        link.used_at = now
+        link.made_at = link.used_at = now
         self._touched[id] = None
         if dialled:
             self._by_address[dialled] = id
@@ -185,10 +229,12 @@ class Node:
 
     def unreachable(self, address: str, now: float) -> None:
         """Nobody can be reached there."""
+        self.now = now
         self.counts["unreachable"] += 1
         waiting = self._dialling.pop(address, [])
         senders = self._senders.pop(address, [])
         for send, sender in zip([each for each in waiting if each is not None], senders, strict=True):
+            self._not_brought(send, "unreachable")
             self._lose(send.to, now, by=sender)
         self._settle(now)
 
@@ -197,7 +243,7 @@ class Node:
         link = self.links.get(id)
         if link is None:
             return
-        link.used_at = now
+        link.used_at = self.now = now
         try:
             met, frames = link.receive(data)
             if met is not None:
@@ -215,6 +261,7 @@ class Node:
 
     def disconnected(self, id: LinkId, now: float) -> None:
         """A connection is gone."""
+        self.now = now
         link = self.links.pop(id, None)
         if link is None:
             return
@@ -236,6 +283,7 @@ class Node:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
+        self.now = now
         for peer in list(self.peers.values()):
             if peer.next_deadline() <= now:
                 peer.tick(now)
@@ -271,7 +319,12 @@ class Node:
     # --- what comes ---------------------------------------------------------------------------------------------------
 
     def _met(self, id: LinkId, link: Link, meeting: Meeting, now: float) -> None:
+        link.met_after_s = now - link.made_at
         self._by_address.setdefault(link.address, id)
+        self.nodes.pop(link.address, None)
+        self.nodes[link.address] = link.node
+        if len(self.nodes) > BOOK_MAX:
+            del self.nodes[next(iter(self.nodes))]
         for address in {link.address, *[known for known, other in self._by_address.items() if other == id]}:
             waiting = self._dialling.pop(address, [])
             senders = iter(self._senders.pop(address, []))
@@ -325,15 +378,34 @@ class Node:
         """Events for one of ours, in their order."""
         peer = self.peers.get(link.receiver)
         if peer is None:
+            if self.telemetry is not None:
+                self.telemetry.not_passed_on(frames, self.id, "gone", Came(0, 0, 1, now))
             return
         hearer = self._hearers.get(peer.id)
         for run in runs_of(frames):
             if peer.id in spoken:
                 self._pump(spoken.pop(peer.id), now)  # what came before is handed on before
-            if hearer is None or not _takes(link, peer, hearer, run):
+            if hearer is None or not self._takes(link, peer, hearer, run):
                 for frame in run:
                     peer.receive(link.sender, event_of(frame), now)
                 spoken[peer.id] = peer
+
+    def _takes(self, link: Link, peer: Peer, hearer: Hearer, run: list[Forward]) -> bool:
+        """The short way: events from a parent that are for one of ours, and for nobody else."""
+        dz = plain_dz(run[0])
+        if dz is None:
+            return False
+        latest_s = max([frame.delay_us for frame in run]) / 1_000_000
+        arrived = peer.arrive(link.sender, run[0].publisher, [frame.sequence for frame in run], dz, latest_s)
+        if arrived is None:
+            return False
+        link_s, new = arrived
+        link_us = int(link_s * 1_000_000)
+        hearer(run if new is None else list(compress(run, new)), link_us)
+        if new is not None and self.telemetry is not None:
+            known = [frame for frame, is_new in zip(run, new, strict=True) if not is_new]
+            self.telemetry.dropped_copies(known, "duplicate", Came(0, link_us, hops_of(run[0]), self.now))
+        return True
 
     def _claim(self, id: LinkId, link: Link, sender: PeerId) -> None:
         """A peer is heard over another link than before: of the same process, or it is somebody else's."""
@@ -399,6 +471,7 @@ class Node:
             address = self._book.get(to, "") or send.address
             id = self._by_address.get(address)
             if id is None and (not address or address == self.address):
+                self._not_brought(send, "unreachable")
                 self._lose(to, now, by=sender)
                 return event
             if id is None or self.links[id].stage is not Stage.OPEN:
@@ -410,11 +483,15 @@ class Node:
         link = self.links[id]
         if link.stage is not Stage.OPEN:
             self.counts["closed"] += 1
+            self._not_brought(send, "unreachable", link.node)
             return event
         if link.size > WAITING_BYTES_MAX and type(send.frame) is Happening:
             self.counts["slow_link"] += 1
+            self._not_brought(send, "overlay_full", link.node)
             return event
         self._touched[id] = None
+        if self.telemetry is not None and type(send.frame) is Happening:
+            self.telemetry.passed_on(frames_of(send.frame), link.node, course_of(send.frame, self.now))
         return link.say(sender, send.to, send.frame, event)
 
     def _dial(self, address: str, send: Send | None, sender: PeerId = 0) -> None:
@@ -427,6 +504,24 @@ class Node:
             waiting.append(send)
             if send is not None:
                 self._senders.setdefault(address, []).append(sender)
+        elif send is not None:
+            self._not_brought(send, "unreachable")
+
+    # --- what is recorded ---------------------------------------------------------------------------------------------
+
+    def _not_brought(self, send: Send, reason: str, neighbour: int = 0) -> None:
+        """A frame does not go to where it is for; of events that is recorded."""
+        if self.telemetry is not None and type(send.frame) is Happening:
+            self.telemetry.not_passed_on(frames_of(send.frame), neighbour, reason, course_of(send.frame, self.now))
+
+    def _dropped(self, event: Happening, reason: str) -> None:
+        """One of ours takes no notice of an event."""
+        assert self.telemetry is not None, "it is asked to say so only where it is recorded"
+        came = course_of(event, self.now, self.origin(event.publisher))
+        if reason == "unmatched":
+            self.telemetry.heard(frames_of(event), came, 0, 0, reason)
+        else:
+            self.telemetry.dropped_copies(frames_of(event), reason, came)
 
     def _lose(self, peer: PeerId, now: float, *, by: PeerId | None = None) -> None:
         """It cannot be reached: by any of ours, or by one."""
@@ -445,17 +540,3 @@ class Node:
                 link.close(Code.BYE)
                 self._touched[id] = None
                 self._cuts.append(id)
-
-
-def _takes(link: Link, peer: Peer, hearer: Hearer, run: list[Forward]) -> bool:
-    """The short way: events from a parent that are for one of ours, and for nobody else."""
-    dz = plain_dz(run[0])
-    if dz is None:
-        return False
-    latest_s = max([frame.delay_us for frame in run]) / 1_000_000
-    arrived = peer.arrive(link.sender, run[0].publisher, [frame.sequence for frame in run], dz, latest_s)
-    if arrived is None:
-        return False
-    link_s, new = arrived
-    hearer(run if new is None else list(compress(run, new)), int(link_s * 1_000_000))
-    return True

@@ -47,6 +47,12 @@ def plain_dz(frame: Forward) -> str | None:
     return _dz_of(high, low) if between <= CHASE_HOPS_MAX and frame.publisher else None
 
 
+def hops_of(frame: Forward) -> int:
+    """Peers that an event has passed when it has come in this frame, which is as it should be: the last included."""
+    ((_, between, _),) = frame.destinations
+    return (between & (1 << _HOPS_BITS) - 1) + 2
+
+
 @lru_cache(maxsize=8192)
 def _code_of(dz: str) -> tuple[int, int]:
     code = int("1" + dz, 2)

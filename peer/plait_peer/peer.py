@@ -192,9 +192,13 @@ class Peer:
         assert all(map(lt, numbers, numbers[1:])), "numbers rise"
         self._published = numbers[-1]
         self._recent.extend([(number, dz) for number in numbers[-PEER_RECENT_MAX:]])
-        lane = self.dissemination.lane(dz)
+        lane = self.lane(dz)
         self.dissemination.said(dz, len(numbers), lane)
         return lane
+
+    def lane(self, dz: str) -> tuple[PeerId, ...]:
+        """The children to whom a publisher's events in a sub-space go."""
+        return self.dissemination.lane(dz)
 
     def lost(self, peer: PeerId, now: float) -> None:
         """The face cannot reach a peer, or its connection broke."""

@@ -62,6 +62,7 @@ def step(chance: Random) -> tuple[str, tuple[Any, ...]]:
     frame, now = frame_of(chance), chance.choice([0.0, 1.5, 17.0000005, chance.random() * 1e6])
     delay_us, many = chance.choice([0, 1234, 2**32 - 1, 2**32, 2**40]), chance.choice([0, 3, 2**16 - 1, 2**16, 10**6])
     broker = chance.choice([1, 2**63, 2**64 - 1])
+    kind, frames = chance.choice([int(Kind.PUBLISH), int(Kind.DROP) | 17 << 8]), [frame_of(chance) for _ in range(3)]
     return chance.choice(
         [
             ("published", (frame, range(many), range(chance.randrange(9)), range(chance.randrange(99)), delay_us, now)),
@@ -69,6 +70,21 @@ def step(chance: Random) -> tuple[str, tuple[Any, ...]]:
             ("forwarded", (frame, broker, delay_us, chance.choice([1, 255, 300]), many, now)),
             ("delivered", (many, delay_us, frame, delay_us // 2, chance.choice([0, LATE, LATE | DURABLE]), now)),
             ("passed", (frame, many, delay_us, delay_us // 2, chance.choice([0, LATE, LATE | DURABLE]), now)),
+            (
+                "each",
+                (
+                    kind,
+                    frames,
+                    broker,
+                    chance.choice([None, 0, delay_us]),
+                    55,
+                    3,
+                    2,
+                    chance.choice([1, 300]),
+                    LATE,
+                    now,
+                ),
+            ),
             ("weigh", (1 << chance.randrange(4),)),
             ("put", (-5, 2**62, 2**64 - 1, 4, 5, 6, 7, 8, 9, 10, 11, int(Kind.LINK), 13, 14, 15)),
         ]

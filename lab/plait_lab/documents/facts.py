@@ -69,6 +69,25 @@ def metrics_page(families: Sequence[MetricFamily]) -> str:
     )
 
 
+_OF_PEERS: Final = (
+    ("publish", "count: the peers that it goes to at once, in this process and others. Who gets it from these is not "
+     "known, so expected is 0"),
+    ("arrival", "one for each subscription that an event is brought to. subject: the publisher's process, which may be "
+     "this one, 0 if it was never met; expected: 1 if the filter matches"),
+    ("forward", "one for each copy to a peer of another process; hops count peers"),
+    ("drop", "`unmatched`: it came for its sub-space and no filter matched, or nobody is there; `late`; "
+     "`outbox_bytes`: the application reads too slowly; `overlay_full`: the link does; `unreachable`, `gone`: the peer "
+     "that it was for; `duplicate`; `not_allowed`: brought by a peer that was not asked; `invalid`"),
+    ("link", "delay and jitter as subscriptions measure them by their parents over the link, else its first round "
+     "trip; expected: parents that are overdue"),
+    ("queue", "size: bytes that wait for applications; expected: applications that do not read"),
+    ("match", "one read from a link was dealt with: decoded, matched and handed over"),
+    ("membership", "a process that was met, while it is linked or heard of by gossip"),
+    ("routing", "the process of a publisher, and the neighbour by which its events come"),
+)  # fmt: skip
+"""What records mean where there is no broker."""
+
+
 def telemetry_page() -> str:
     """The records."""
     path = path_of(schema)
@@ -81,10 +100,11 @@ def telemetry_page() -> str:
         "# Telemetry records",
         f"`plait broker --telemetry DIR` writes segments of {schema.RECORD_BYTES}-byte records, little-endian, version "
         f"{schema.SCHEMA_VERSION}, with a copy of this\nschema as JSON beside them, and names (filters, brokers, "
-        "clients) in a dictionary.\n[`plait analyze`](../how-to/analyse.md) makes tables of them. The same records "
-        "are events for whoever\nlistens: [as events](../how-to/monitor.md#as-events). There a field has a `$` before "
-        "its name, `$kind` and `$reason` are\nwords, ids are text, each flag is true or false where it means "
-        "something, and `$broker` is who recorded it.",
+        "clients) in a dictionary; `plait peer --telemetry DIR` does the\nsame ([of peers](#of-peers)). "
+        "[`plait analyze`](../how-to/analyse.md) makes tables of them. A broker's records are events\nfor whoever "
+        "listens: [as events](../how-to/monitor.md#as-events). There a field has a `$` before its name, `$kind` and\n"
+        "`$reason` are words, ids are text, each flag is true or false where it means something, and `$broker` is who "
+        "recorded it.",
         "## Fields",
         table(("field", "type", ""), fields),
         "## Kinds",
@@ -95,6 +115,10 @@ def telemetry_page() -> str:
         ),
         "## Reasons",
         f"{reasons_said}.\nWhat they mean: [errors](errors.md#drops).",
+        "## Of peers",
+        "A process of peers stands where a broker does: its id is in the header, `broker` in tables, `subject` of "
+        "links. Each of its\nsubscriptions is a peer of its own, numbered from 1.",
+        table(("kind", ""), [(f"`{kind}`", says) for kind, says in _OF_PEERS]),
     )
 
 

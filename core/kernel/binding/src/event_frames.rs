@@ -234,7 +234,7 @@ pub(crate) struct Forward {
     #[pyo3(get)]
     tid: u64,
     #[pyo3(get)]
-    delay_us: u64,
+    pub(crate) delay_us: u64,
     #[pyo3(get)]
     flags: u8,
     #[pyo3(get)]

@@ -217,6 +217,42 @@ impl Recorder {
         Ok(())
     }
 
+    /// A record of the same kind, and reason times 256, of each of these events; without a bound that is its lifetime.
+    #[expect(clippy::too_many_arguments, reason = "as many as a record says that its event does not")]
+    #[pyo3(signature = (kind, frames, subject, bound_us, added_us, count, expected, hops, flags, now, /))]
+    fn each(
+        &self,
+        kind: u16,
+        frames: &Bound<'_, PyAny>,
+        subject: u64,
+        bound_us: Option<i64>,
+        added_us: i64,
+        count: i64,
+        expected: u16,
+        hops: i64,
+        flags: u8,
+        now: f64,
+    ) -> PyResult<()> {
+        let (count, hops) = (within_u32(count)?, clipped(hops)?.min(255));
+        for frame in frames.try_iter()? {
+            let frame = frame?;
+            let come_us = frame.cast_exact::<Forward>().map_or(0, |forward| forward.get().delay_us);
+            let seen = seen(frame.cast::<EventFrame>()?);
+            let said = Said {
+                kind: kind.into(),
+                subject,
+                delay_us: clipped(added_us)?.saturating_add(come_us).min(u64::from(u32::MAX)),
+                bound_us: clipped(bound_us.unwrap_or(seen.lifetime_us))?,
+                count,
+                expected: expected.into(),
+                hops,
+                flags: flags.into(),
+            };
+            self.record(&seen, &said, now);
+        }
+        Ok(())
+    }
+
     /// Any other record, as `plait_core.telemetry.pack_into` takes it.
     #[pyo3(signature = (*fields))]
     fn put(&self, fields: &Bound<'_, PyTuple>) -> PyResult<()> {

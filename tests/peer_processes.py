@@ -1,0 +1,185 @@
+"""Processes of peers on virtual time, with links that take five milliseconds: nodes, homes and what they record."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from random import Random
+
+import numpy as np
+
+from plait_core.events import Event
+from plait_core.telemetry import Kind, record_dtype
+from plait_core.wire import (
+    VERSION_MAX,
+    VERSION_MIN,
+    Confirm,
+    ControlFrame,
+    Deliver,
+    FrameDecoder,
+    Hello,
+    Role,
+    encode_block,
+    encode_frame,
+    encode_publish,
+)
+from plait_core.wire.session_frames import Advertise, Late, Subscribe
+from plait_peer.group import Group
+from plait_peer.home import Home
+from plait_peer.live import LIVE
+from plait_peer.node import Node
+from plait_peer.records import PeerTelemetry
+from plait_peer.samples import Sampler
+from plait_telemetry.telemetry import TelemetrySettings
+
+WALL_US = 1_790_000_000_000_000
+LINK_S = 0.005
+
+
+@dataclass
+class Process:
+    """One, with an application."""
+
+    name: str
+    node: Node
+    home: Home
+    telemetry: PeerTelemetry
+    sampler: Sampler
+    publisher: int
+    decoder: FrameDecoder = field(default_factory=FrameDecoder)
+    heard: dict[int, list[int]] = field(default_factory=dict)
+    """By subscription, the number n of each event that the application has heard."""
+    sequence: int = 0
+
+    def say(self, frame: ControlFrame, now: float) -> None:
+        self.home.receive(encode_frame(frame, VERSION_MAX), now)
+
+    def listen(self) -> None:
+        """The application takes what there is for it."""
+        self.decoder.feed(self.home.take())
+        while frames := self.decoder.take():
+            for frame in frames:
+                if isinstance(frame, Deliver):
+                    n = frame.attributes()["n"]
+                    assert isinstance(n, int)
+                    for subscription, _, _ in frame.deliveries:
+                        self.heard.setdefault(subscription, []).append(n)
+
+    def records(self, *kinds: Kind) -> np.ndarray:
+        """What is recorded, of some kinds or of all."""
+        ring = self.telemetry.ring
+        found = np.frombuffer(ring.copy(0, ring.written), record_dtype())
+        return found[np.isin(found["kind"], kinds)] if kinds else found
+
+
+class Processes:
+    """Some, of one group; the first is where the others join."""
+
+    def __init__(self, *names: str) -> None:
+        self.now = 100.0
+        self._rng = Random(7)
+        self._wires: dict[tuple[int, int], tuple[int, int]] = {}
+        self._on_the_way: deque[tuple[float, int, int, bytes]] = deque()
+        self._made = 0
+        self.silent: set[str] = set()
+        """Whose links take nothing."""
+        self.dead: set[str] = set()
+        self.all = [self._process(name, 1 + at) for at, name in enumerate(names)]
+        for process in self.all[1:]:
+            process.node.meet(self.all[0].node.address)
+
+    def _process(self, name: str, publisher: int) -> Process:
+        telemetry = PeerTelemetry(TelemetrySettings(), WALL_US)
+        node = Node(Group(), f"{name}:1", self._rng, LIVE, now=self.now, telemetry=telemetry)
+        home = Home(node, name)
+        process = Process(name, node, home, telemetry, Sampler(node, name, telemetry, lambda: [home]), publisher)
+        home.receive(
+            encode_frame(Hello(VERSION_MIN, VERSION_MAX, Role.CLIENT, name, publisher), 0),
+            self.now,
+        )
+        process.decoder.feed(home.take())
+        process.decoder.take()
+        process.decoder.establish(VERSION_MAX)
+        return process
+
+    def subscribe(
+        self, process: Process, subscription: int, filter: str, within_us: int = 0, late: Late = Late.DROP
+    ) -> None:
+        process.say(Subscribe(subscription, subscription, filter, within_us, late), self.now)
+
+    def advertise(self, process: Process) -> None:
+        process.say(Advertise(900, 1, "true"), self.now)
+
+    def event_of(self, process: Process, n: int) -> Event:
+        """The next event of a process."""
+        process.sequence += 1
+        published_us = int(self.now * 1e6) + WALL_US
+        return Event({"n": n}, publisher=process.publisher, sequence=process.sequence, published_us=published_us)
+
+    def block_of(self, process: Process, n: int) -> bytes:
+        """The same as peers pass it on."""
+        return encode_block(self.event_of(process, n))
+
+    def publish(self, process: Process, *ns: int) -> None:
+        """Events that are read at once."""
+        events = [self.event_of(process, n) for n in ns]
+        process.home.receive(b"".join(encode_publish(event, Confirm.NONE) for event in events), self.now)
+
+    def run(self, seconds: float) -> None:
+        """Let time go by."""
+        end = self.now + seconds
+        looks = 0.0
+        while self.now < end:
+            self._carry()
+            self.now += LINK_S / 2
+            while self._on_the_way and self._on_the_way[0][0] <= self.now:
+                _, at, link, data = self._on_the_way.popleft()
+                self.all[at].node.received(link, data, self.now)
+            for process in self.alive:
+                if process.node.next_deadline() <= self.now:
+                    process.node.tick(self.now)
+                if self.now >= looks:
+                    process.home.tick(self.now)
+                process.listen()
+            if self.now >= looks:
+                looks = self.now + LIVE.period_s
+
+    @property
+    def alive(self) -> list[Process]:
+        return [process for process in self.all if process.name not in self.dead]
+
+    def kill(self, process: Process) -> None:
+        """It says nothing any more, and its connections break."""
+        self.dead.add(process.name)
+        for link in list(process.node.links):
+            self.cut(self.all.index(process), link)
+
+    def sample(self) -> None:
+        """A second is over."""
+        for process in self.alive:
+            process.sampler.sample(self.now, 1.0, 0)
+
+    def _carry(self) -> None:
+        for at, process in enumerate(self.all):
+            for dial in process.node.take_dials():
+                other = next(at for at, each in enumerate(self.all) if each.node.address == dial.address)
+                if self.all[other].name in self.dead:
+                    process.node.unreachable(dial.address, self.now)
+                    continue
+                self._made += 1
+                self._wires[at, self._made] = other, self._made
+                self._wires[other, self._made] = at, self._made
+                process.node.connected(self._made, dial.address, self.now)
+                self.all[other].node.connected(self._made, "", self.now)
+            process.node.take_touched()
+            for id, link in process.node.links.items():
+                if link.size and process.name not in self.silent:
+                    self._on_the_way.append((self.now + LINK_S, *self._wires[at, id], link.take()))
+            for id in process.node.take_cuts():
+                self.cut(at, id)
+
+    def cut(self, at: int, link: int) -> None:
+        """A connection is gone at both ends."""
+        other, same = self._wires.pop((at, link))
+        self.all[at].node.disconnected(link, self.now)
+        self.all[other].node.disconnected(same, self.now)
