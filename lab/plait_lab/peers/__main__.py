@@ -14,6 +14,7 @@ from typing import Final
 
 from .drawing import RESULTS, Row, draw, read_table, write_table
 from .figures import FIGURES, Sizes
+from .trial import VARIANTS
 
 LIMIT_S: Final = 600.0
 LIMIT_MIB: Final = 8 << 10
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("figure", choices=FIGURES)
     parser.add_argument("--peers", type=int, help="of our variant")
     parser.add_argument("--thesis-peers", type=int, help="of the thesis' variant")
+    parser.add_argument("--only", choices=VARIANTS, help="play this variant; the other's rows stay as they are")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--into", type=Path, default=RESULTS, help="a folder")
     parser.add_argument("--draw", action="store_true", help="only draw the table that is there")
@@ -39,7 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows.extend(read_table(table))
     else:
         begin = time.monotonic()
-        for row in figure.rows(Sizes(ours, theirs, options.seed)):
+        if options.only and table.is_file():
+            rows.extend(row for row in read_table(table) if row["variant"] != options.only)
+        variants = (options.only,) if options.only else tuple(VARIANTS)
+        for row in figure.rows(Sizes(ours, theirs, options.seed, variants)):
             rows.append(row)
             shown = " ".join(f"{k}={v:.3f}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items())
             print(f"{time.monotonic() - begin:6.1f} s  {shown}", flush=True)

@@ -29,6 +29,7 @@ class Sizes:
     plait: int = 1000
     thesis: int = 1000
     seed: int = 1
+    variants: tuple[str, ...] = tuple(VARIANTS)
 
     def of(self, variant: str) -> int:
         """Peers for one variant."""
@@ -60,7 +61,7 @@ def lines(rows: Iterable[Row], by: tuple[str, ...], x: str, y: str, scale: float
 def convergence(sizes: Sizes) -> Iterator[Row]:
     """Converged and notified over time, and the requests that it took."""
     for name, workload in WORKLOADS.items():
-        for variant in VARIANTS:
+        for variant in sizes.variants:
             peers = sizes.of(variant)
             trial = Trial(Terms(peers, workload=workload, variant=variant, seed=sizes.seed, events_per_period=3))
             for period, standing in enumerate(trial.periods(PERIODS_MAX), 1):
@@ -94,7 +95,7 @@ def convergence_panels(rows: list[Row]) -> Panels:
 
 def churn(sizes: Sizes) -> Iterator[Row]:
     """A share of the group replaced in every period, or at once."""
-    for variant in VARIANTS:
+    for variant in sizes.variants:
         for name, workload in WORKLOADS.items():
             for share in (0.005, 0.01, 0.025):
                 yield _continuous(sizes, variant, name, workload, share)
@@ -161,7 +162,7 @@ def churn_panels(rows: list[Row]) -> Panels:
 
 def scaling(sizes: Sizes) -> Iterator[Row]:
     """Construction time over the number of peers; in-degree over the number of sub-spaces."""
-    for variant in VARIANTS:
+    for variant in sizes.variants:
         for name, workload in WORKLOADS.items():
             for part in (8, 4, 2, 1):
                 peers = sizes.of(variant) // part
@@ -211,7 +212,7 @@ def constraints(sizes: Sizes) -> Iterator[Row]:
     """Notified peers and false positives, over what is allowed of them, for two out-degrees and two kinds of bounds."""
     for scenario, bounds in (("S1", MODERATE), ("S2", TIGHT)):
         workload = Workload(grid_bits=4, side_bits=(1, 2, 3, 4), aligned=True, bounds=bounds)
-        for variant in VARIANTS:
+        for variant in sizes.variants:
             for m in (6, 12):
                 for share in FALSE_SHARES:
                     terms = Terms(
