@@ -94,5 +94,6 @@ def test_readme_is_enough(machine: str) -> None:
     typed(machine, ". .venv/bin/activate && python tests/pages.py README.md")  # its three terminals, its first program
     assert image() == "plait-broker:0.1.0", "the images are here, as by make image"
     typed(machine, "docker-compose -f docker/compose.yaml up -d")
-    shown = typed(machine, "docker-compose -f docker/compose.yaml exec -T broker-1 plait ls brokers")
-    assert all(f"{broker} " in shown for broker in BROKERS)
+    listing = "docker-compose -f docker/compose.yaml exec -T broker-1 plait ls brokers"
+    typed(machine, f"until [ $({listing} | grep -c '^broker-[1-5] ') = {len(BROKERS)} ]; do sleep 1; done")  # a minute
+    assert all(f"{broker} " in typed(machine, listing) for broker in BROKERS)
