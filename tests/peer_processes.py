@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 
 from plait_core.events import Event
+from plait_core.space import Schema
 from plait_core.telemetry import Kind, record_dtype
 from plait_core.wire import (
     VERSION_MAX,
@@ -75,7 +76,7 @@ class Process:
 class Processes:
     """Some, of one group; the first is where the others join."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, space: Schema | None = None) -> None:
         self.now = 100.0
         self._rng = Random(7)
         self._wires: dict[tuple[int, int], tuple[int, int]] = {}
@@ -84,13 +85,14 @@ class Processes:
         self.silent: set[str] = set()
         """Whose links take nothing."""
         self.dead: set[str] = set()
+        self._group = Group(space=space)
         self.all = [self._process(name, 1 + at) for at, name in enumerate(names)]
         for process in self.all[1:]:
             process.node.meet(self.all[0].node.address)
 
     def _process(self, name: str, publisher: int) -> Process:
         telemetry = PeerTelemetry(TelemetrySettings(), WALL_US)
-        node = Node(Group(), f"{name}:1", self._rng, LIVE, now=self.now, telemetry=telemetry)
+        node = Node(self._group, f"{name}:1", self._rng, LIVE, now=self.now, telemetry=telemetry)
         home = Home(node, name)
         process = Process(name, node, home, telemetry, Sampler(node, name, telemetry, lambda: [home]), publisher)
         home.receive(

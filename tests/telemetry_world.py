@@ -42,6 +42,8 @@ class Truth:
     published: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     """By window and publisher: sequence and time."""
     flows: dict[tuple[int, int, int], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    content: dict[tuple[int, int, int, str], list[int]] = field(default_factory=lambda: defaultdict(list))
+    """By window, broker, publisher and dz-expression: lifetimes, 0 for none."""
     missing: dict[tuple[int, int], str] = field(default_factory=dict)
     """By event: what is wrong with it."""
 
@@ -51,6 +53,7 @@ class World:
 
     def __init__(self, seed: int, *, faults: bool = True, start_us: int = START_US) -> None:
         self.chance = Random(seed)
+        self._about = Random(seed + 1)
         self.faults = faults
         self.truth = Truth()
         self.records: dict[int, list[bytes]] = {broker: [] for broker in BROKERS}
@@ -105,7 +108,9 @@ class World:
         home, event, now, chance = PUBLISHERS[publisher], (publisher, sequence), self._now, self.chance
         wanted = {broker: [n for n in (1, 2, 3) if chance.random() < 0.4] for broker in BROKERS}
         others = [broker for broker in BROKERS if broker != home and wanted[broker]]
-        self._put(home, Kind.PUBLISH, now, event=event, size=100, count=len(others), expected=len(wanted[home]))
+        cell, lifetime_us = self._content(home, publisher)
+        self._put(home, Kind.PUBLISH, now, event=event, subject=cell, bound_us=lifetime_us, size=100, count=len(others),
+                  expected=len(wanted[home]))  # fmt: skip
         self.truth.published[window(now), publisher].append((sequence, now))
         if wanted[home]:
             self._flow(home, home, now, len(wanted[home]))
@@ -126,6 +131,16 @@ class World:
             self._flow(home, other, ts_us, len(wanted[other]))
             for number in wanted[other]:
                 self._delivery(other, number, event, ts_us, ts_us - now)
+
+    def _content(self, home: int, publisher: int) -> tuple[int, int]:
+        """Where an event lies, and how long it lives. One publisher has no space."""
+        about, spaced = self._about, publisher != 7
+        dz = about.choice(["", "0", "0110", "111111111111", "000000000000"]) if about.random() < 0.9 else None
+        lifetime_us = about.choice([0, 0, 5_000, about.randrange(1, 2**32)])
+        if not spaced or dz is None:
+            return 0, lifetime_us
+        self.truth.content[window(self._now), home, publisher, dz].append(lifetime_us)
+        return int(f"1{dz}", 2), lifetime_us
 
     def _flow(self, source: int, destination: int, ts_us: int, matched: int) -> None:
         facts = self.truth.flows[window(ts_us), source, destination]

@@ -26,7 +26,7 @@ _TIMED: Final = np.isin(np.arange(256), _BUCKETED)
 _MATCHED: Final = (int(Kind.PUBLISH), int(Kind.ARRIVAL))
 _MARKS: Final = LATE | TO_BROKER
 
-KEY: Final = ("window_us", "broker", "kind", "entity", "reason", "marks", "bucket")
+KEY: Final = ("window_us", "broker", "kind", "entity", "reason", "marks", "bucket", "cell")
 SUMS: Final = ("records", "weight", "bytes", "items", "expected", "delay_us", "bound_us", "busy", "bounded")
 LEAST: Final = ("delay_min", "bound_min")
 MOST: Final = (
@@ -38,6 +38,7 @@ COLUMNS: Final = {
     "reason": "of a drop",
     "marks": "those flags that tell late from not, and copies from deliveries",
     "bucket": "of the delay, where delays are counted; of an event 1 if it matched here, plus 2 if it went elsewhere",
+    "cell": "of a publish that of its event, where an event space is known; else 0",
     "records": "how many",
     "weight": "how many they stand for",
     "bytes": "of all that they stand for; so the next two",
@@ -104,14 +105,15 @@ select ts_us - ts_us % {POSTPONED} as window_us, broker, kind,
   case when {_IN[_BUCKETED]} then bucket
     when {_IN[_MATCHED]} then (case when expected > 0 then 1 else 0 end) + (case when items > 0 then 2 else 0 end)
     else 0 end as bucket,
+  case when kind = {int(Kind.PUBLISH)} then subject else 0 end as cell,
   {_aggregates(_SOURCES_SAMPLED)}
-from records group by 1, 2, 3, 4, 5, 6, 7"""
+from records group by 1, 2, 3, 4, 5, 6, 7, 8"""
 """Of the view `records`, whatever has it."""
 
 MERGING: Final = f"""
 select window_us - window_us % {POSTPONED} as window_us, {", ".join(KEY[1:])},
   {_aggregates({name: name for name in (*SUMS, *LEAST, *MOST)})}
-from counts group by 1, 2, 3, 4, 5, 6, 7"""
+from counts group by 1, 2, 3, 4, 5, 6, 7, 8"""
 """Of `counts`, to counts of windows that are as wide or wider, and each key once."""
 
 
@@ -144,7 +146,7 @@ def _counted(records: Columns, broker: int, window_us: int) -> pa.RecordBatch:
         "window_us": time // window_us * window_us if _spread(time, window_us) else time[:1] - time[:1] % window_us,
         "broker": np.full(1, np.uint64(broker).astype(np.int64)), "kind": kind,
         "entity": _entity(kind, records), "reason": wide(_settled(records["reason"])), "marks": flags & _MARKS,
-        "bucket": _places(kind, expected, items, delay),
+        "bucket": _places(kind, expected, items, delay), "cell": _cells(kind, records),
     }  # fmt: skip
     return _summed(key, values, length(records))
 
@@ -158,6 +160,11 @@ def _entity(kind: np.ndarray, records: Columns) -> np.ndarray:
     whose = np.where(published, wide(records["publisher"]), wide(records["subject"]))
     of_none = (kind == int(Kind.MATCH)) | (kind == int(Kind.QUEUE))
     return np.where(of_none, 0, whose) if of_none.any() else whose
+
+
+def _cells(kind: np.ndarray, records: Columns) -> np.ndarray:
+    published = kind == int(Kind.PUBLISH)
+    return np.where(published, wide(records["subject"]), 0) if published.any() else _NOUGHT
 
 
 def _places(kind: np.ndarray, expected: np.ndarray, items: np.ndarray, delay: np.ndarray) -> np.ndarray:

@@ -30,8 +30,8 @@ from .summary import SUMMARY, summary_bytes
 from .tables import TABLES
 
 MANIFEST: Final = "manifest.json"
-FORMAT: Final = 1
-"""Of the manifest."""
+FORMAT: Final = 2
+"""Of the manifest, and of what a live analysis goes on with."""
 
 _IDS: Final = frozenset({"broker", "publisher", "neighbour", "source", "destination", "other_broker"})
 """Columns of ids: in files they are texts, as people see them everywhere else."""

@@ -216,7 +216,7 @@ def _newest(windows: Windows, most: int) -> Windows:
 def _coarse(counts: pa.Table) -> pa.Table:
     """The same for all that incidents go by: brokers as a whole, and links one by one. A few rows of thousands."""
     link = counts["kind"].to_numpy() == int(Kind.LINK)
-    for name in ("entity", "reason", "marks", "bucket"):
+    for name in ("entity", "reason", "marks", "bucket", "cell"):
         place, column = counts.schema.get_field_index(name), counts[name].to_numpy()
         kept = link if name == "entity" else np.zeros(len(link), bool)
         counts = counts.set_column(place, name, pa.array(np.where(kept, column, 0).astype(column.dtype)))

@@ -16,6 +16,7 @@ KEYS: Final = {
     "subscription": ("subscription", "its number at its broker"),
     "publisher": ("publisher", "id"),
     "sequence": ("sequence", "with the publisher the event's name"),
+    "cell": ("cell", "a dz-expression: the part of the event space, halved once for each bit"),
     "source": ("source", "id of the publishers' broker"),
     "destination": ("destination", "id of the subscribers' broker"),
     "other_broker": ("other_broker", "id of the other subscription's broker"),

@@ -212,6 +212,28 @@ left join gaps g on g.whose = 'publisher' and g.window_us = c.window_us and g.en
     },
 )
 
+CONTENT: Final = Table(
+    "content",
+    "What a publisher's events are about, and how long they live (C_p): by cells of the event space, if it is known.",
+    ("window_us", "broker", "publisher", "cell"),
+    f"""
+with located as (
+  select window_us, broker, entity as publisher, substr(bin(cell), 2) as cell, {total("weight")} as events,
+    {total("bytes")} as bytes, {total("bounded")} as with_lifetime,
+    min(nullif(bound_min, {NONE})) as lifetime_min_us, nullif(max(bound_max), 0) as lifetime_max_us
+  from counts where kind = {_PUBLISH} and cell <> 0 group by window_us, broker, entity, counts.cell)
+select *, cast(events as double) / sum(events) over (partition by window_us, broker, publisher) as share
+from located""",
+    {
+        "events": "that lie there",
+        "bytes": "of their blocks",
+        "with_lifetime": "events that had a lifetime",
+        "lifetime_min_us": "the shortest",
+        "lifetime_max_us": "the longest",
+        "share": "of the publisher's events there that lie in the space",
+    },
+)
+
 DELAYS: Final = Table(
     "delays",
     "How many took how long, in buckets of 9%: of deliveries, links and matching. These add up over any rows.",
@@ -293,7 +315,7 @@ TABLES: Final = MappingProxyType(
         table.name: table
         for table in (
             *(SUBSCRIPTIONS, LINKS, BROKERS, PUBLISHERS, JOURNEYS, UNACCOUNTED),
-            *(FLOWS, SELECTIVITY, SIMILARITY, INCIDENTS, DELAYS, COUNTS),
+            *(CONTENT, FLOWS, SELECTIVITY, SIMILARITY, INCIDENTS, DELAYS, COUNTS),
         )
     }
 )

@@ -43,6 +43,9 @@ class Records(Protocol):
     def weigh(self, weight: int) -> None:
         """From now on record one event in so many, a power of two, and say so in the records."""
 
+    def locate(self, cell: int, /) -> None:
+        """The event that is published next lies in this cell."""
+
     def published(
         self, frame: EventFrame, subscriptions: Sized, durables: Sized, homes: Sized, delay_us: int, now: float, /
     ) -> None:
@@ -101,7 +104,7 @@ class Recorder(Ring):
     """In Python. The hottest records are packed where they are made, without a tuple of arguments between, and look at
     the calendar once a read: half of what they would cost."""
 
-    __slots__ = ("_expected", "_expected_of", "_now", "_now_us", "_sampling", "_wall_offset_us", "_weight")
+    __slots__ = ("_cell", "_expected", "_expected_of", "_now", "_now_us", "_sampling", "_wall_offset_us", "_weight")
 
     def __init__(self, records: int, wall_offset_us: int) -> None:
         super().__init__(records)
@@ -109,6 +112,7 @@ class Recorder(Ring):
         self._now = 0.0
         self._sampling = 0
         self._weight = 1
+        self._cell = 0
         self._expected = 0
         self._expected_of = (0, 0)
 
@@ -116,10 +120,14 @@ class Recorder(Ring):
         """As `Records` says, like everything here."""
         self._weight, self._sampling = weight, weight - 1
 
+    def locate(self, cell: int, /) -> None:
+        self._cell = cell
+
     def published(
         self, frame: EventFrame, subscriptions: Sized, durables: Sized, homes: Sized, delay_us: int, now: float, /
     ) -> None:
-        self._event(_PUBLISH, frame, 0, len(subscriptions) + len(durables), len(homes), delay_us, now)
+        cell, self._cell = self._cell, 0
+        self._event(_PUBLISH, frame, cell, len(subscriptions) + len(durables), len(homes), delay_us, now)
 
     def arrived(
         self, frame: EventFrame, root: int, subscriptions: Sized, durables: Sized, delay_us: int, now: float, /
@@ -149,7 +157,8 @@ class Recorder(Ring):
         self._record(_DELIVERY, frame, number, delay_us, bound_us, 1, expected, _hops(frame), flags, now)
 
     def passed(self, frame: EventFrame, number: int, within_us: int, delay_us: int, flags: int, now: float, /) -> None:
-        self._event(_PUBLISH, frame, 0, 1, 0, delay_us, now)
+        cell, self._cell = self._cell, 0
+        self._event(_PUBLISH, frame, cell, 1, 0, delay_us, now)
         self.delivered(number, within_us, frame, delay_us, flags, now)
 
     def each(

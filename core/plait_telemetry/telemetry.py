@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plait_core.ids import id_text
 from plait_core.telemetry import Kind, reason_code
@@ -17,6 +17,9 @@ from plait_core.wire import EventFrame, Forward
 
 from .recorder import U16_MAX, U32_MAX, new_recorder, sampled_out
 from .ring import RING_RECORDS
+
+if TYPE_CHECKING:
+    from plait_core.space import Schema
 
 U64_MAX: Final = 0xFFFFFFFFFFFFFFFF
 
@@ -38,6 +41,8 @@ class TelemetrySettings:
 
     records_per_s_max: int = 200_000
     """Above it events are sampled: 200,000 are a tenth of a core and 13 MB/s."""
+    space: Schema | None = None
+    """Of a broker: the event space in which its publishers' events are located, some microseconds each."""
 
 
 class Telemetry:
@@ -50,11 +55,11 @@ class Telemetry:
         self.settings = settings
         self.records: Final = records
         ring = self.ring = new_recorder(wall_offset_us, records)
-        self.published: Final = ring.published
+        self.published = ring.published
         self.arrived: Final = ring.arrived
         self.forwarded: Final = ring.forwarded
         self.delivered: Final = ring.delivered
-        self.passed: Final = ring.passed
+        self.passed = ring.passed
         """The steps that every event takes go there at once."""
         self.names: deque[dict[str, Any]] = deque()
         """What ids in the records mean; the writer takes them."""

@@ -14,6 +14,7 @@ from typing import Final
 from plait_core.errors import EventInvalid, SpaceInvalid
 from plait_core.filters import Filter
 from plait_core.space import DzSet, Region, Schema, boxes_of
+from plait_core.telemetry import cell_of
 
 DEPTH_MAX: Final = 64
 """Bits by which events are located: enough for one event in 10**19 to be told apart, and they fit one hot frame."""
@@ -61,6 +62,10 @@ class Group:
             return self.space.locate(attributes, self.depth).text
         except SpaceInvalid as error:
             raise EventInvalid(f"not an event of the group's space: {error.message}", hint=error.hint) from None
+
+    def cell(self, dz: str) -> int:
+        """Where the events of a sub-space lie, as telemetry says it; 0 where there is no space."""
+        return 0 if self.space is None else cell_of(dz)
 
     def proof(self, said: bytes) -> bytes:
         """That somebody who says this knows the secret; empty where there is none."""

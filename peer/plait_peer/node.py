@@ -170,7 +170,7 @@ class Node:
         between = first_of(dz)
         lane = peer.says([frame.sequence for frame in frames], dz)
         if self.telemetry is not None:
-            self.telemetry.said(frames, len(lane), self.now)
+            self.telemetry.said(frames, self.group.cell(dz), len(lane), self.now)
         for to in lane:
             id = self._routes.get(to)
             link = self.links.get(id) if id is not None else None
@@ -189,7 +189,7 @@ class Node:
     def entrust(self, peer: Peer, dz: str, frame: EventFrame, now: float) -> None:
         """An event of a publisher that lives here, which all of its subscribers are to confirm."""
         if self.telemetry is not None:
-            self.telemetry.said((frame,), len(peer.lane(dz)), now)
+            self.telemetry.said((frame,), self.group.cell(dz), len(peer.lane(dz)), now)
         peer.publish(dz, frame.block, now, number=frame.sequence, confirm=True)
 
     def origin(self, publisher: PeerId) -> int:

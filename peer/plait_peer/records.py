@@ -49,10 +49,10 @@ class PeerTelemetry(Telemetry):
         """Events handed to each neighbour since somebody has last looked."""
         self._each: Final = self.ring.each
 
-    def said(self, frames: Sequence[EventFrame], copies: int, now: float) -> None:
-        """Events of a publisher that lives here go to so many other peers at once; who gets them from these, these
-        know."""
-        self._each(_PUBLISH, frames, 0, None, 0, copies, 0, 1, 0, now)
+    def said(self, frames: Sequence[EventFrame], cell: int, copies: int, now: float) -> None:
+        """Events of a publisher that lives here, which lie in one cell, go to so many other peers at once; who gets
+        them from these, these know."""
+        self._each(_PUBLISH, frames, cell, None, 0, copies, 0, 1, 0, now)
         if not copies:
             self._drop(frames, "unmatched", 0, Came(0, 0, 1, now))
 

@@ -166,6 +166,22 @@ def test_publishers_rate_and_regularity(world: World, tables: Tables) -> None:
         assert row["gap_variation"] == pytest.approx(variance / mean**2)
 
 
+def test_content_by_cells_of_the_space(world: World, tables: Tables) -> None:
+    found, truth = rows(tables, "content"), world.truth.content
+    assert set(found) == set(truth)
+    for key, row in found.items():
+        bounded = [lifetime_us for lifetime_us in truth[key] if lifetime_us]
+        located = sum(len(truth[other]) for other in truth if other[:3] == key[:3])
+        assert (row["events"], row["bytes"], row["with_lifetime"]) == (
+            len(truth[key]),
+            100 * row["events"],
+            len(bounded),
+        )
+        ends = (min(bounded), max(bounded)) if bounded else (None, None)
+        assert (row["lifetime_min_us"], row["lifetime_max_us"]) == ends
+        assert row["share"] == pytest.approx(len(truth[key]) / located)
+
+
 def test_journeys_account_for_every_event_or_list_it(world: World, tables: Tables) -> None:
     listed = {(row["publisher"], row["sequence"]) for row in rows(tables, "unaccounted").values()}
     assert listed == set(world.truth.missing)

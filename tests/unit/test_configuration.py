@@ -19,6 +19,7 @@ from plait_broker.face.configuration import (
 )
 from plait_broker.face.endpoints import Endpoint
 from plait_broker.face.entrance import draw_token, entrance, needs_token
+from plait_core.space import IntRange, Schema
 from plait_core.wire import Hello, Role
 
 CANARY = "canary-0123456789-secret"
@@ -431,6 +432,19 @@ def test_telemetry_has_a_place_or_is_off(tmp_path: Path) -> None:
     assert (found.directory, found.settings.records_per_s_max, found.limits.budget_bytes) == (tmp_path, 7, 2_000_000)
     with pytest.raises(ConfigurationError, match="directory: is missing"):
         parse_configuration(b"[telemetry]\nrecords_per_s_max = 7")
+
+
+def test_telemetry_may_have_an_event_space(tmp_path: Path) -> None:
+    options = {"telemetry.directory": ("--telemetry", str(tmp_path))}
+    space, path = Schema.of({"kind": IntRange(0, 7)}), tmp_path / "space.json"
+    path.write_text(space.to_json())
+    found = parse_configuration(f"[telemetry]\nspace = '{path}'".encode(), options=options).telemetry
+    assert found is not None
+    assert found.settings.space == space
+    for wrong in (b"{}", b"\xff"):
+        path.write_bytes(wrong)
+        with pytest.raises(ConfigurationError, match="no event space"):
+            parse_configuration(f"[telemetry]\nspace = '{path}'".encode(), options=options)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from peer_processes import LINK_S, WALL_US, Processes
 
+from plait_core.space import IntRange, Schema
 from plait_core.telemetry import LATE, PROBED, RETURNED, TO_BROKER, Kind, reason_code
 from plait_core.wire.peer_frames import Happening
 from plait_core.wire.session_frames import Late
@@ -94,6 +95,21 @@ def test_copies_for_a_link_that_takes_nothing_are_dropped_with_a_reason(monkeypa
     assert set(dropped["flags"].tolist()) == {TO_BROKER}
     assert set(dropped["subject"].tolist()) <= {process.node.id for process in group.all[1:]}
     assert says.records(Kind.PUBLISH)["count"].sum() == len(dropped) + len(written)
+
+
+def test_events_of_a_group_with_a_space_have_their_cell() -> None:
+    group = Processes("says", "hears", space=Schema.of({"n": IntRange(0, 7)}))
+    says, hears = group.all
+    group.subscribe(hears, 1, "n >= 4")
+    group.advertise(says)
+    group.run(6.0)
+    group.publish(says, 4, 5, 0, 7)
+    group.run(1.0)
+    published = says.records(Kind.PUBLISH)
+    assert published["subject"].tolist() == [0b1100, 0b1101, 0b1000, 0b1111]
+    assert published["count"].tolist() == [1, 1, 0, 1]
+    assert hears.heard == {1: [4, 5, 7]}
+    assert len(hears.records(Kind.ARRIVAL)) == 3
 
 
 @pytest.mark.parametrize("late", [Late.DROP, Late.FLAG])

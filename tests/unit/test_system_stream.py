@@ -12,6 +12,7 @@ from plait_broker.access import ALL, NONE, Caller, OpenGate, Principal, Rules
 from plait_broker.telemetry import system
 from plait_core.filters import EVERYTHING, parse
 from plait_core.native import kernel
+from plait_core.space import IntRange, Schema
 from plait_core.telemetry import KIND, RECORD, Kind, record_attributes, record_dtype
 from plait_core.values import Attributes
 from plait_core.wire import Confirm, Deliver, Hello
@@ -301,3 +302,22 @@ def test_it_goes_beside_telemetry_that_is_written_anyway() -> None:
     leave(watcher)
     stage.run(120)
     assert stage.broker.telemetry is telemetry
+
+
+@pytest.mark.parametrize("filters", [(), ("n >= 0",), ("n >= 0", "has(n)")])
+def test_events_are_located_in_an_event_space_that_telemetry_is_given(filters: tuple[str, ...]) -> None:
+    stage = Stage()
+    space = Schema.of({"n": IntRange(0, 7), "m": IntRange(0, 2**20 - 1)})
+    telemetry = stage.broker.observe(TelemetrySettings(space=space))
+    publisher, watcher = stage.raw("publisher"), stage.raw("watcher")
+    for number, filter in enumerate(filters):
+        watcher.subscribe(1 + number, filter)
+    for outside in ({"n": 8, "m": 0}, {"n": 1}, {"n": "seven", "m": 0}):
+        publisher.publish(**outside)
+    publisher.publish(n=7, m=0)
+    publisher.publish(n=1, m=2**19)
+    publisher.publish(n=2)
+    stage.run(0.1)
+    records = np.frombuffer(telemetry.ring.copy(0, telemetry.ring.written), record_dtype())
+    published = records[records["kind"] == Kind.PUBLISH]
+    assert published["subject"].tolist() == [0, 0, 0, 0b1_101010000000, 0b1_010010000000, 0]

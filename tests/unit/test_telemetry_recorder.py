@@ -85,6 +85,7 @@ def step(chance: Random) -> tuple[str, tuple[Any, ...]]:
                     now,
                 ),
             ),
+            ("locate", (broker,)),
             ("weigh", (1 << chance.randrange(4),)),
             ("put", (-5, 2**62, 2**64 - 1, 4, 5, 6, 7, 8, 9, 10, 11, int(Kind.LINK), 13, 14, 15)),
         ]

@@ -35,6 +35,7 @@
     directory = "/var/lib/plait-telemetry"          # or --telemetry DIR
     bytes_max = 4_294_967_296                       # of all that is kept
     records_per_s_max = 200_000                     # above it, every second, fourth, ... event is recorded
+    space = "space.json"                            # an event space, to count where in it events lie; none by default
     segment_bytes_max = 67_108_864                  # a file ends there,
     segment_s_max = 60.0                            # or then
 

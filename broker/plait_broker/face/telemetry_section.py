@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from plait_core.errors import SpaceInvalid
+from plait_core.space import Schema
 from plait_telemetry.face import TelemetryPlace
 from plait_telemetry.telemetry import TelemetrySettings
 from plait_telemetry.writer import SegmentLimits
@@ -19,7 +21,9 @@ def read_telemetry(section: Section | None) -> TelemetryPlace | None:
     base = SegmentLimits()
     place = TelemetryPlace(
         directory,
-        TelemetrySettings(section.whole("records_per_s_max", 1, 10**9) or TelemetrySettings().records_per_s_max),
+        TelemetrySettings(
+            section.whole("records_per_s_max", 1, 10**9) or TelemetrySettings().records_per_s_max, _read_space(section)
+        ),
         SegmentLimits(
             bytes_max=section.whole("segment_bytes_max", 1 << 16, 1 << 30) or base.bytes_max,
             age_s_max=section.number("segment_s_max", 0.1, 86_400) or base.age_s_max,
@@ -28,3 +32,11 @@ def read_telemetry(section: Section | None) -> TelemetryPlace | None:
     )
     section.finish()
     return place
+
+
+def _read_space(section: Section) -> Schema | None:
+    path = section.file("space")
+    try:
+        return None if path is None else Schema.from_json(path.read_text(encoding="utf-8"))
+    except (SpaceInvalid, UnicodeDecodeError) as error:
+        raise section.error("space", f"{path} is no event space: {error}") from None

@@ -1,11 +1,12 @@
 """Telemetry: what brokers and peers record of every event, link and decision, as fixed records in files. No I/O.
 
 `schema.py` is the registry of versions, `records.py` writes single records, `events.py` says them as events,
-`segments.py` knows how files of them begin and end, `buckets.py` is how delays are counted. `plait_telemetry` writes
-them, analytics reads them.
+`segments.py` knows how files of them begin and end, `buckets.py` is how delays are counted, `cells.py` where events
+lie. `plait_telemetry` writes them, analytics reads them.
 """
 
 from .buckets import BUCKETS, bucket_bounds_us, bucket_of
+from .cells import CELL_BITS, cell_of
 from .events import KIND, record_attributes
 from .records import RECORD, pack_into
 from .schema import (
@@ -38,6 +39,7 @@ from .segments import (
 
 __all__ = [
     "BUCKETS",
+    "CELL_BITS",
     "DURABLE",
     "KIND",
     "LATE",
@@ -58,6 +60,7 @@ __all__ = [
     "SegmentHeader",
     "bucket_bounds_us",
     "bucket_of",
+    "cell_of",
     "pack_into",
     "parse_seal",
     "parse_segment_name",

@@ -23,8 +23,9 @@ _FLAGS: Final = MappingProxyType(
 )
 """The flags that mean something of a kind."""
 
-_COUNTED: Final = frozenset((Kind.DELIVERY, Kind.DROP, Kind.EXPIRY, Kind.QUEUE))
-"""Kinds whose subject is a number, of a subscription or of how many there are; that of others is a broker's id."""
+_COUNTED: Final = frozenset((Kind.PUBLISH, Kind.DELIVERY, Kind.DROP, Kind.EXPIRY, Kind.QUEUE))
+"""Kinds whose subject is a number, of a cell, of a subscription or of how many there are; that of others is a broker's
+id."""
 
 
 def record_attributes(record: Sequence[int], broker: str) -> Attributes:

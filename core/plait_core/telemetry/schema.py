@@ -23,7 +23,8 @@ SCHEMA_VERSION: Final = 1
 class Kind(IntEnum):
     """What a record is of. `subject` is what it is about, see the comments."""
 
-    PUBLISH = 1  # an event was admitted here. expected: subscriptions that it matched here; count: brokers it goes to
+    PUBLISH = 1  # an event was admitted here. expected: subscriptions that it matched here; count: brokers it goes to;
+    #              subject: its cell of the event space (a 1, then bits of its dz-expression), 0: no space is known
     ARRIVAL = 2  # an event of another broker's publisher came. subject: that broker; expected: subscriptions matched
     FORWARD = 3  # a copy went to a neighbour. subject: the neighbour; count: the brokers it is for; hops: passed so far
     DELIVERY = 4  # subject: the subscription; bound_us: what it tolerates; expected: as in the event's record here

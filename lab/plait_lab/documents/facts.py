@@ -71,7 +71,7 @@ def metrics_page(families: Sequence[MetricFamily]) -> str:
 
 _OF_PEERS: Final = (
     ("publish", "count: the peers that it goes to at once, in this process and others. Who gets it from these is not "
-     "known, so expected is 0"),
+     "known, so expected is 0. subject: its cell, if the group has an event space"),
     ("arrival", "one for each subscription that an event is brought to. subject: the publisher's process, which may be "
      "this one, 0 if it was never met; expected: 1 if the filter matches"),
     ("forward", "one for each copy to a peer of another process; hops count peers"),

@@ -37,6 +37,8 @@ pub(crate) struct Recorder {
     /// The time of the last record, as it was given and by the calendar.
     now: AtomicU64,
     now_us: AtomicU64,
+    /// Where the event lies that is published next.
+    cell: AtomicU64,
     /// The event matched last, and how many subscriptions it did.
     publisher: AtomicU64,
     sequence: AtomicU64,
@@ -84,6 +86,7 @@ impl Recorder {
             weight: AtomicU64::new(1),
             now: zero(),
             now_us: AtomicU64::new(wall_offset_us as u64),
+            cell: zero(),
             publisher: zero(),
             sequence: zero(),
             expected: zero(),
@@ -117,7 +120,13 @@ impl Recorder {
         Ok(())
     }
 
-    /// An event of a publisher of this broker was admitted, and matched these.
+    /// The event that is published next lies in this cell.
+    #[pyo3(signature = (cell, /))]
+    fn locate(&self, cell: u64) {
+        self.cell.store(cell, Ordering::Relaxed);
+    }
+
+    /// An event of a publisher of this process was admitted, and matched these.
     #[pyo3(signature = (frame, subscriptions, durables, homes, delay_us, now, /))]
     fn published(
         &self,
@@ -129,10 +138,10 @@ impl Recorder {
         now: f64,
     ) -> PyResult<()> {
         let matched = subscriptions.len()? + durables.len()?;
-        self.event(frame, (PUBLISH, 0, matched, homes.len()?), delay_us, now)
+        self.event(frame, (PUBLISH, self.take_cell(), matched, homes.len()?), delay_us, now)
     }
 
-    /// An event of another broker's publisher matched these.
+    /// An event of another process' publisher matched these.
     #[pyo3(signature = (frame, root, subscriptions, durables, delay_us, now, /))]
     fn arrived(
         &self,
@@ -194,7 +203,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// An event of a publisher of this broker was admitted, and written to its one subscription at once.
+    /// An event of a publisher of this process was admitted, and written to its one subscription at once.
     #[pyo3(signature = (frame, number, within_us, delay_us, flags, now, /))]
     fn passed(
         &self,
@@ -210,8 +219,8 @@ impl Recorder {
         let (delay_us, hops, expected) = (clipped(delay_us)?, hops(&seen)?, 1);
         self.expect(&seen, expected);
         let (published, delivered) = (clipped(seen.lifetime_us)?, clipped(within_us)?);
-        let (kind, bound_us) = (PUBLISH, published);
-        self.record(&seen, &Said { kind, subject: 0, delay_us, bound_us, count: 0, expected, hops, flags: 0 }, now);
+        let (kind, bound_us, cell) = (PUBLISH, published, self.take_cell());
+        self.record(&seen, &Said { kind, subject: cell, delay_us, bound_us, count: 0, expected, hops, flags: 0 }, now);
         let (kind, bound_us, flags) = (DELIVERY, delivered, flags.into());
         self.record(&seen, &Said { kind, subject, delay_us, bound_us, count: 1, expected, hops, flags }, now);
         Ok(())
@@ -345,6 +354,16 @@ impl Recorder {
         let (hops, flags) = (hops(&seen)?, 0);
         self.record(&seen, &Said { kind, subject, delay_us, bound_us, count, expected, hops, flags }, now);
         Ok(())
+    }
+
+    /// Where the event lies that is published now.
+    #[inline]
+    fn take_cell(&self) -> u64 {
+        let cell = self.cell.load(Ordering::Relaxed);
+        if cell != 0 {
+            self.cell.store(0, Ordering::Relaxed);
+        }
+        cell
     }
 
     /// What deliveries of an event are told of it.
