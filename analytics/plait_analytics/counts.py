@@ -163,8 +163,9 @@ def _entity(kind: np.ndarray, records: Columns) -> np.ndarray:
 
 
 def _cells(kind: np.ndarray, records: Columns) -> np.ndarray:
-    published = kind == int(Kind.PUBLISH)
-    return np.where(published, wide(records["subject"]), 0) if published.any() else _NOUGHT
+    subject = wide(records["subject"])
+    located = (kind == int(Kind.PUBLISH)) & (subject != 0)
+    return np.where(located, subject, 0) if located.any() else _NOUGHT
 
 
 def _places(kind: np.ndarray, expected: np.ndarray, items: np.ndarray, delay: np.ndarray) -> np.ndarray:
