@@ -13,11 +13,15 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 MEMBERS = ("core", "crypto", "client", "broker", "peer", "analytics", "lab", "core/kernel")
+PORTABLE = {"MATURIN_PEP517_ARGS": "--compatibility pypi"}
+"""So that the kernel's wheel is tagged by the oldest C library that it runs on, and not by this machine alone."""
 INSTALLED = ("plait_core", "plait_crypto", "plait", "plait_broker", "plait_peer", "plait_kernel")
 TOOLS = ("twine==7.0.0", "cyclonedx-bom==7.5.0")
 READY = re.compile(r"ready name=\S+ listen=(\S+) http=\S+\n")
@@ -39,12 +43,14 @@ def _build() -> None:
         sys.exit("dist: cargo is not here, and a release has the kernel")
     for member in MEMBERS:
         _say(f"wheel of {member}")
-        _run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", DIST, f"./{member}")
+        build = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", DIST, f"./{member}")
+        _run(*build, also=PORTABLE)
 
 
 def _check(version: str) -> None:
     wheels = sorted(DIST.glob("*.whl"))
     assert len(wheels) == len(MEMBERS), wheels
+    assert not any("-linux_" in wheel.name for wheel in wheels), "a wheel runs on other machines, too"
     with tempfile.TemporaryDirectory(prefix="plait-dist-") as scratch:
         tools, empty = Path(scratch, "tools"), Path(scratch, "empty")
         for environment in (tools, empty):
@@ -121,10 +127,11 @@ def _bare() -> dict[str, str]:
     }
 
 
-def _run(*command: str | Path, cwd: Path = ROOT) -> str:
+def _run(*command: str | Path, cwd: Path = ROOT, also: Mapping[str, str] = MappingProxyType({})) -> str:
     done = subprocess.run(
-        [str(word) for word in command], cwd=cwd, env=_bare(), capture_output=True, text=True, timeout=900, check=False
-    )
+        [str(word) for word in command], cwd=cwd, env={**_bare(), **also}, capture_output=True, text=True, timeout=900,
+        check=False,
+    )  # fmt: skip
     if done.returncode:
         sys.exit(f"dist: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
     return done.stdout
