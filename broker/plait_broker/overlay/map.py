@@ -9,7 +9,7 @@ closer than itself may be handed an event, and cannot hand it back.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Final
 
 from plait_core.wire.overlay_frames import Sheet
@@ -26,6 +26,8 @@ class Map:
         """By broker, what it says."""
         self._links: dict[int, dict[int, int]] = {}
         """By broker, its neighbours and the delays that it has measured to them."""
+        self._costs: dict[int, dict[int, int]] = {}
+        """By broker, whom it has a link to, and what that adds to a path; the same from both ends."""
         self._distances: dict[int, dict[int, int]] = {}
         self.revision = 0
         """Counts changes."""
@@ -46,6 +48,7 @@ class Map:
         lost = not self._links.get(sheet.origin, {}).keys() <= set(sheet.neighbours)
         self.known[sheet.origin] = sheet
         self._links[sheet.origin] = dict(zip(sheet.neighbours, sheet.delays_us, strict=True))
+        self._price(sheet.origin)
         self._changed()
         return lost
 
@@ -53,6 +56,8 @@ class Map:
         """Forget a broker."""
         if self.known.pop(broker, None) is not None:
             del self._links[broker]
+            self._price(broker)
+            del self._costs[broker]
             self._changed()
 
     def name(self, broker: int) -> str | None:
@@ -62,8 +67,7 @@ class Map:
 
     def cost_us(self, near: int, far: int) -> int | None:
         """What a link adds to a path, in either direction; None when it is no link."""
-        there, back = self.claim_us(near, far), self.claim_us(far, near)
-        return None if there is None or back is None else max(there, back) + HOP_US
+        return self._costs.get(near, {}).get(far)
 
     def claim_us(self, near: int, far: int) -> int | None:
         """How long a link takes, as one of its ends says."""
@@ -86,7 +90,8 @@ class Map:
         here = distances.get(broker)
         if here is None or broker == root:
             return None
-        nearer = ((cost + distances[far], far) for far, cost in self._out(broker) if far in distances)
+        links = self._costs[broker].items()
+        nearer = ((cost + distances[far], far) for far, cost in links if far in distances)
         return min(nearer)[1]
 
     def path(self, near: int, far: int, without: Collection[int] = ()) -> tuple[int, ...] | None:
@@ -94,17 +99,22 @@ class Map:
         distances = self._walk(far, without) if without else self.distances(far)
         path = [near]
         while path[-1] != far:
-            nearer = [(cost + distances[broker], broker) for broker, cost in self._out(path[-1]) if broker in distances]
+            links = self._costs.get(path[-1], {}).items()
+            nearer = [(cost + distances[broker], broker) for broker, cost in links if broker in distances]
             if path[-1] not in distances or not nearer:
                 return None
             path.append(min(nearer)[1])
         return tuple(path)
 
-    def _out(self, broker: int) -> Iterator[tuple[int, int]]:
-        for far in self._links.get(broker, {}):
-            cost = self.cost_us(broker, far)
-            if cost is not None:
-                yield far, cost
+    def _price(self, broker: int) -> None:
+        """What the links of a broker cost, now that it or one of its neighbours says something else."""
+        for far in self._costs.pop(broker, ()):
+            del self._costs[far][broker]
+        costs = self._costs[broker] = {}
+        for far, there_us in self._links.get(broker, {}).items():
+            back_us = self.claim_us(far, broker)
+            if back_us is not None and far != broker:
+                costs[far] = self._costs[far][broker] = max(there_us, back_us) + HOP_US
 
     def _walk(self, to: int, without: Collection[int] = ()) -> dict[int, int]:
         """Dijkstra's algorithm, against the direction of the links."""
@@ -115,9 +125,8 @@ class Map:
             if broker in found or broker in without:
                 continue
             found[broker] = distance
-            for near in self._links[broker]:
-                cost = self.cost_us(near, broker)
-                if cost is not None and near not in found:
+            for near, cost in self._costs[broker].items():
+                if near not in found:
                     heapq.heappush(heap, (distance + cost, near))
         return found
 
