@@ -41,10 +41,10 @@ class Three:
             capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout if code == 0 else done.stderr
+        return done.stdout if code == 0 else done.stdout + done.stderr
 
-    async def objects(self, *arguments: str, at: str = "a") -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (await self.shell(*arguments, "--json", at=at)).splitlines()]
+    async def objects(self, *arguments: str, at: str = "a", code: int = 0) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (await self.shell(*arguments, "--json", at=at, code=code)).splitlines()]
 
     @asynccontextmanager
     async def client(self, name: str) -> AsyncIterator[plait.Client]:
@@ -150,8 +150,9 @@ async def _verdicts_are_told(overlay: Three, publisher: plait.Client, prices: pl
     assert said.startswith("not matched: ")
     assert "no event id" in await overlay.shell("why", "x", "c/1", code=2)
     assert "no subscription" in await overlay.shell("why", str(right.id), "x", code=2)
-    (verdict,) = await overlay.objects("why", str(right.id), "c/99")
+    (verdict,) = await overlay.objects("why", str(right.id), "c/99", code=1)
     assert verdict["verdict"] == "no_subscription"
+    assert (await overlay.shell("why", "9b2f0c6a1d3e4f57-12", "c/1", code=1)).startswith("never seen: ")
 
 
 async def _all_brokers_are_listed(overlay: Three) -> None:
@@ -175,5 +176,5 @@ async def test_brokers_that_are_gone_are_told_apart() -> None:
                 found = {item["name"]: item["status"] for item in await overlay.objects("ls", "brokers")}
                 if found == {"a": "ready", "b": "ready", "c": "out of reach"}:
                     break
-        unanswered = json.loads(await overlay.shell("why", f"{1:016x}-1", "c/1", "--json"))
+        unanswered = json.loads(await overlay.shell("why", f"{1:016x}-1", "c/1", "--json", code=1))
         assert unanswered["verdict"] == "unanswered"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import click
@@ -12,6 +12,9 @@ from .addressing import find_target, url_option
 from .http_api import get_object
 from .http_side import http_option, http_side
 from .output import json_option, print_json, printable
+
+UNTOLD: Final = frozenset(("unanswered", "no_subscription", "never_seen", "too_long_ago", "unknown"))
+"""Verdicts that do not say what became of the event."""
 
 
 @click.command(epilog="\b\nExample: plait why 9b2f0c6a1d3e4f57-12 north/3")
@@ -25,7 +28,7 @@ def why(event: str, subscription: str, http: str | None, url: str | None, as_jso
 
     EVENT is an id as `plait sub --json` and `plait pub --json` print it, SUBSCRIPTION as `plait ls subs` does:
     BROKER/NUMBER. Any broker of the overlay may be asked. Brokers remember their last 2,048 events; of what is
-    older nothing can be told.
+    older nothing can be told. Exits with 1 where nothing can be told.
     """
     from plait_core.events import EventId
 
@@ -34,8 +37,10 @@ def why(event: str, subscription: str, http: str | None, url: str | None, as_jso
     answer = get_object(http_side(target, http), path, target, "verdict")
     if as_json:
         print_json(answer)
-        return
-    click.echo("\n".join(map(printable, _told(answer))))
+    else:
+        click.echo("\n".join(map(printable, _told(answer))))
+    if answer["verdict"] in UNTOLD:
+        click.get_current_context().exit(1)
 
 
 def _told(answer: Mapping[str, Any]) -> Iterator[str]:
