@@ -58,6 +58,8 @@ class Members:
     async def _read(self) -> None:
         assert self.process.stdout is not None
         async for line in self.process.stdout:
+            if not line.endswith(b"\n"):
+                break  # killed in the middle of a word
             word, *numbers = line.decode().split()
             async with self.changed:
                 if word == "open":
