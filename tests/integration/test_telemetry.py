@@ -102,6 +102,7 @@ async def test_two_brokers_write_both_ends_of_a_link(tmp_path: Path) -> None:
                 async with asyncio.timeout(5):
                     for n in range(EVENTS):
                         assert (await anext(aiter(quotes)))["n"] == n
+            await _sampled(tmp_path, ids)
     at = {name: recorded(tmp_path / f"broker-{name}", sealed=True) for name in ids}
     assert of(at["north"], Kind.PUBLISH)["count"].tolist() == [1] * EVENTS, "each went to one other broker"
     forwarded = of(at["north"], Kind.FORWARD)
@@ -118,6 +119,18 @@ async def test_two_brokers_write_both_ends_of_a_link(tmp_path: Path) -> None:
         assert ids[other] in of(at[name], Kind.MEMBERSHIP)["subject"].tolist()
         ways = of(at[name], Kind.ROUTING)
         assert (ids[other], ids[other]) in zip(ways["subject"].tolist(), ways["publisher"].tolist(), strict=True)
+
+
+async def _sampled(place: Path, ids: dict[str, int]) -> None:
+    """Until each has looked at its link to the other, which the one that stops last has no more."""
+
+    def seen(name: str, other: str) -> bool:
+        records = recorded(place / f"broker-{name}", sealed=False)
+        return all(ids[other] in of(records, kind)["subject"] for kind in (Kind.LINK, Kind.MEMBERSHIP, Kind.ROUTING))
+
+    async with asyncio.timeout(30):
+        while not (seen("north", "south") and seen("south", "north")):  # noqa: ASYNC110 - files tell nobody
+            await asyncio.sleep(0.05)
 
 
 async def test_a_place_that_cannot_be_written_stops_the_start(tmp_path: Path) -> None:
