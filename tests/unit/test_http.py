@@ -22,6 +22,7 @@ from plait_broker.face.endpoints import Endpoint
 from plait_broker.face.server import BrokerServer
 from plait_broker.web import http_server, stream
 from plait_broker.web.stream import Sample, difference
+from plait_broker.web.watching import Watching
 from plait_core.ids import id_text
 from plait_core.wire import Close
 from plait_core.wire.session_frames import Advertise, Done, Matching
@@ -374,3 +375,24 @@ async def test_a_request_that_does_not_end_is_hung_up_on(monkeypatch: pytest.Mon
 async def test_http_can_be_off() -> None:
     async with running(replace(WITH_HTTP, http=None)) as server:
         assert (server.http, server.http_port) == ("", 0)
+
+
+async def test_a_question_that_nobody_has_answered_ends_with_the_broker(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = asyncio.Event()
+
+    async def unanswered(self: Watching, question: dict[str, Any]) -> dict[str, Any]:
+        asked.set()
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(Watching, "_tail", unanswered)
+    async with running(WITH_HTTP) as server:
+        url = f"http://127.0.0.1:{server.http_port}/api/v1/events"
+        async with httpx.AsyncClient(trust_env=False) as browser:
+            waiting = asyncio.create_task(browser.get(url, timeout=30))
+            await asked.wait()
+            await server.stop()
+            answer = await waiting
+    assert (answer.status_code, answer.json()) == (503, {"error": "the broker is stopping"})
+    assert "Traceback" not in caplog.text

@@ -8,6 +8,7 @@ whose name was rebound to 127.0.0.1 reads nothing.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -224,13 +225,20 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "there is neither lifespan nor websocket here"
 
+        answered = False
+
         async def send_guarded(message: Message) -> None:
+            nonlocal answered
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS]
+                answered, message["headers"] = True, [*message["headers"], *_HEADERS]
             await send(message)
 
         refusal = self._refusal(scope)
-        await (refusal or self._app)(scope, receive, send_guarded)
+        try:
+            await (refusal or self._app)(scope, receive, send_guarded)
+        except asyncio.CancelledError:  # the server stops, and has waited long enough
+            if not answered:
+                await _error(503, "the broker is stopping", close=True)(scope, receive, send_guarded)
 
     def _in_pace(self, address: str) -> bool:
         """Whether someone may ask once more, now."""
