@@ -65,7 +65,7 @@ class Deliveries:
         frame: EventFrame,
         delay_us: int,
         now: float,
-        alone: bool = False,  # noqa: FBT
+        alone: bool = False,
     ) -> None:
         """Hand an event to the subscriptions that it matched: one frame for each session that takes it now. `tokens`
         are what each is to acknowledge it by. `alone`: it was published here, and has nowhere else to go; that it was

@@ -125,7 +125,7 @@ def test_a_broker_that_says_nothing_does_not_keep_others_from_publishing(chain: 
     subscriber.subscribe("level >= 0")
     chain.run(0.2)
     mute = chain.brokers[2].broker.joining.overlay
-    mute._errands.say_want = lambda want, tries: None  # type: ignore[method-assign]
+    mute.errands.say_want = lambda want, tries: None  # type: ignore[method-assign]
     publisher.publish({"level": 1})
     chain.run(1.0)
     assert subscriber.delivered == []

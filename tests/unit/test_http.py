@@ -384,7 +384,8 @@ async def test_a_question_that_nobody_has_answered_ends_with_the_broker(
 
     async def unanswered(self: Watching, question: dict[str, Any]) -> dict[str, Any]:
         asked.set()
-        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+        await asyncio.Event().wait()
+        return {}
 
     monkeypatch.setattr(Watching, "_tail", unanswered)
     async with running(WITH_HTTP) as server:

@@ -95,6 +95,7 @@ class Absences:
         overlay.flooding.forget(broker, dead=dead)
         overlay.map.remove(broker)
         overlay.routes.forget(broker)
+        overlay.errands.forget(broker)
         overlay.offered.forget(broker)
         overlay.trust.forget(broker)
         overlay.wanting.gone(broker)

@@ -1,8 +1,9 @@
 """Ways around brokers that lose what passes through them.
 
 Nothing on the map tells such a broker from an honest one: it answers pings and says what it should. What betrays it is
-that nobody at the far end answers. So what was sent again in vain goes another way the next time: along a route that is
-given in full, around all brokers of the usual path, or around one of them, each in turn.
+that nobody at the far end answers. So what was sent again in vain goes another way the next time, along a route that is
+given in full: around all brokers of the usual path, or around one of them, each in turn. Whatever way it then comes by,
+the far end knows that one to be good, and answers by it.
 """
 
 from __future__ import annotations
@@ -14,18 +15,23 @@ from plait_core.wire.prefix import VERSION_MAX
 from .map import Map
 
 
-def way_around(map: Map, near: int, far: int, tries: int) -> tuple[int, ...] | None:
-    """A route from one broker to another that leaves out some of the usual one; another with every try."""
+def ways_around(map: Map, near: int, far: int, taken: int | None) -> list[tuple[int, ...]]:
+    """Routes from one broker to another such that no third one is on all of them, unless there is no way without it.
+
+    `taken`: the neighbour by which it goes now. Brokers keep to a way though another is hardly faster, here or further
+    on: so the fastest path itself, in full, is a way around someone, too, wherever there is more than one.
+    """
     usual = map.path(near, far)
-    if usual is None or len(usual) < 3:  # nobody is in between
-        return None
+    if usual is None:
+        return []
     between = usual[1:-1]
-    choices = [between, *((one,) for one in between)] if len(between) > 1 else [between]
-    for at in range(len(choices)):
-        route = map.path(near, far, without=choices[(tries + at) % len(choices)])
-        if route is not None:
-            return route
-    return None
+    around = [map.path(near, far, without=some) for some in (between, *((one,) for one in between)) if some]
+    routes = [route for route in around if route is not None]
+    if taken is not None and taken not in usual:
+        routes.insert(0, usual)
+    elif routes:
+        routes.append(usual)
+    return list(dict.fromkeys(routes))
 
 
 def wrap(route: tuple[int, ...], frame: ControlFrame | Forward, delay_us: int = 0) -> Detour:

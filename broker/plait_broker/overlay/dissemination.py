@@ -337,7 +337,10 @@ class Dissemination:
             delay_us, destination = kept.delay_now_us(now), self._named(home, position, kept)
             self._forward(kept.frame, self.me, delay_us, kept.flags, (), [destination])
             if tries:
-                self._around(kept.frame, delay_us, kept.flags, destination, tries)
+                copy = self._copy(kept.frame, delay_us, kept.flags, destination)
+                outgoing.tried = self._errands.around(home, copy, tries)
+            elif home in self._detoured:
+                self._errands.by(outgoing.detour, self._copy(kept.frame, delay_us, kept.flags, destination))
 
     def _named(self, home: int, position: int, kept: Kept) -> Destination:
         return Destination(home, position, self._trust.prove_event(home, position, kept.flags, kept.frame.block))
@@ -351,15 +354,15 @@ class Dissemination:
             home = destination[0]
             if home in self._detoured and self.outgoing[home].detour_until <= now:
                 del self._detoured[home]
-            if home not in self._detoured or not self._around(
-                frame, delay_us, flags, destination, self.outgoing[home].detour
+            if home not in self._detoured or not self._errands.by(
+                self.outgoing[home].detour, self._copy(frame, delay_us, flags, destination)
             ):
                 usual.append(destination)
         return usual
 
-    def _around(self, frame: EventFrame, delay_us: int, flags: int, destination: Destination, tries: int) -> bool:
-        copy = Forward(self.me, delay_us, flags, (self.me,), (destination,), frame.block)
-        return self._errands.around(destination[0], copy, tries)
+    def _copy(self, frame: EventFrame, delay_us: int, flags: int, destination: Destination) -> Forward:
+        """An event for one destination, as its publisher's broker sends it on a way that is given."""
+        return Forward(self.me, delay_us, flags, (self.me,), (destination,), frame.block)
 
     def _give_up(self, home: int, outgoing: Outgoing, position: int, reason: str) -> None:
         kept = outgoing.give_up(position)

@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from plait_core.wire import ControlFrame, Forward
 from plait_core.wire.explaining_frames import Telling
 from plait_core.wire.overlay_frames import Detour, Errand, Want
 
-from .detours import way_around, wrap
+from .detours import ways_around, wrap
 from .map import Map
 from .neighbours import Neighbour
 from .routes import Routes
 from .trust import Trust
+
+BACK_S: Final = 30.0
+"""A broker from which something came around is told everything by that way, too, for so long."""
 
 HOPS_MAX: Final = 64
 """What goes from one broker to one other is dropped after so many: maps that differ may send it in circles."""
@@ -36,8 +40,9 @@ class Errands:
         trust: Trust,
         counts: Counter[str],
         send: Callable[[int, ControlFrame], None],
+        clock: Callable[[], float],
     ) -> None:
-        """`send` takes a neighbour and a frame."""
+        """`send` takes a neighbour and a frame; `clock` says when whatever happens now was heard."""
         self._me = me
         self._map = map
         self._routes = routes
@@ -45,13 +50,15 @@ class Errands:
         self._trust = trust
         self._counts = counts
         self._send = send
+        self._clock = clock
+        self._back: dict[int, tuple[tuple[int, ...], float]] = {}
+        """By broker from which something came around, the same way back, and until when it is taken."""
 
     def say(self, frame: Errand | Telling, tries: int = 0) -> None:
         """Send a frame of our own to the broker that it is for; `tries`: how often that was in vain."""
         proved = self._trust.prove(frame)
         self.pass_on(proved)
-        if tries:
-            self.around(proved.to, proved, tries)
+        self._also(proved.to, proved, tries)
 
     def pass_on(self, frame: Errand | Telling) -> None:
         """Send a frame one step towards the broker that it is for."""
@@ -66,8 +73,7 @@ class Errands:
         want = self._trust.prove_want(want)
         self.spread(want, range(len(want.to)))
         for at, count in enumerate(tries):
-            if count:
-                self.around(want.to[at], _part(want, [at]), count)
+            self._also(want.to[at], _part(want, [at]), count)
 
     def spread(self, want: Want, among: Sequence[int]) -> None:
         """Send interest on to some of the brokers that it is for: one frame a neighbour."""
@@ -82,14 +88,53 @@ class Errands:
         for broker, group in by.items():
             self._send(broker, _part(want, group))
 
-    def around(self, to: int, frame: ControlFrame | Forward, tries: int) -> bool:
-        """Send a frame on a way that the usual one has little part in; False when there is none."""
-        route = way_around(self._map, self._me, to, tries - 1)
-        if route is None:
-            return False
+    def around(self, to: int, frame: ControlFrame | Forward, tries: int) -> tuple[int, ...]:
+        """Send a frame on a way that the usual one has little part in, another with every try; which, if there is one.
+
+        The way by which its receiver has come to us is the first.
+        """
+        back, others = self._back_to(to), self._others(to)
+        ways = [back, *(way for way in others if way != back)] if back else others
+        return self.by(ways[(tries - 1) % len(ways)], frame) if ways else ()
+
+    def by(self, route: tuple[int, ...], frame: ControlFrame | Forward) -> tuple[int, ...]:
+        """Send a frame on a way, if all its links are there; that way."""
+        if not self._stands(route):
+            return ()
         self._counts["detours"] += 1
         self.pass_detour(wrap(route, frame))
-        return True
+        return route
+
+    def came_around(self, route: tuple[int, ...]) -> None:
+        """Something has come by a way that was given: so its sender can be reached by it.
+
+        Whoever handed it to us may have made up that way, so it is one more to try, and never the only one.
+        """
+        if self._stands(route):
+            self._back[route[0]] = (route[::-1], self._clock() + BACK_S)
+
+    def forget(self, broker: int) -> None:
+        """It is no more."""
+        self._back.pop(broker, None)
+
+    def _also(self, to: int, frame: ControlFrame, tries: int) -> None:
+        """Send a frame around as well, as far as there is reason to: its receiver did so, or it was in vain."""
+        back = self._back_to(to)
+        if back:
+            self.by(back, frame)
+        if tries and (ways := [way for way in self._others(to) if way != back]):
+            self.by(ways[(tries - 1) % len(ways)], frame)
+
+    def _back_to(self, to: int) -> tuple[int, ...]:
+        back, until = self._back.get(to, ((), 0.0))
+        return back if until > self._clock() and self._stands(back) else ()
+
+    def _others(self, to: int) -> list[tuple[int, ...]]:
+        taken = self._routes().next(to)
+        return ways_around(self._map, self._me, to, None if taken is None else taken.id)
+
+    def _stands(self, route: tuple[int, ...]) -> bool:
+        return len(route) > 1 and all(self._map.cost_us(near, far) is not None for near, far in pairwise(route))
 
     def pass_detour(self, detour: Detour) -> None:
         """Send it to the next on its way."""

@@ -92,16 +92,25 @@ class Overlay:
         self.wanted = Wanted(index)
         self.wanting = Wanting(me, index)
         self.trust = Trust(me, identity)
-        self._errands = Errands(me, self.map, lambda: self.routes, self.neighbours, self.trust, self.counts, self._send)
+        self.errands = Errands(
+            me,
+            self.map,
+            lambda: self.routes,
+            self.neighbours,
+            self.trust,
+            self.counts,
+            self._send,
+            lambda: self.now,
+        )
         self.dissemination = Dissemination(
-            me, settings, host, self.map, self.routes, self.counts, self._errands, self.trust
+            me, settings, host, self.map, self.routes, self.counts, self.errands, self.trust
         )
         self.host = host
         self._randomness = randomness
         self.flooding = Flooding(me, self._send, self._learned, self.trust)
         self.standing = Theirs(index)
         self.ours = Ours(me, self.flooding, index)
-        self.keeping = Keeping(me, host, self.flooding, self.standing, self._errands)
+        self.keeping = Keeping(me, host, self.flooding, self.standing, self.errands)
         self._reviewed = (0, 0)
         """How far what others have told, and what we offer, had changed when it was last looked at who is away."""
         self._absences = Absences(self)
@@ -273,13 +282,13 @@ class Overlay:
 
     def tell_outcome(self, root: int, position: int, matched: int, code: str) -> None:
         """What became of an event that is to be confirmed."""
-        self._errands.say(Outcome(root, self.me, position, matched, code))
+        self.errands.say(Outcome(root, self.me, position, matched, code))
 
     # --- explanations -------------------------------------------------------------------------------------------------
 
     def tell(self, frame: Telling) -> None:
         """Tell another broker of a marked event, ask it, or answer it."""
-        self._errands.say(frame)
+        self.errands.say(frame)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -288,7 +297,7 @@ class Overlay:
         self.now = now
         if self.wanting.restless:
             for want in self.wanting.tell(now, self._reaches):
-                self._errands.say_want(want, [self.wanting.tries(root) for root in want.to])
+                self.errands.say_want(want, [self.wanting.tries(root) for root in want.to])
         while self.wanting.installed:
             self.host.installed(self.wanting.installed.pop(0))
         if self._unsettled:
@@ -442,7 +451,7 @@ class Overlay:
             self.counts["loops"] += 1
             return
         if frame.to != self.me:
-            self._errands.pass_on(frame)
+            self.errands.pass_on(frame)
             return
         self.trust.check_errand(frame)
         match frame:
@@ -461,8 +470,9 @@ class Overlay:
         if detour.route[detour.at] != self.me:
             self.counts["unexpected"] += 1
         elif detour.at + 1 < len(detour.route):
-            self._errands.pass_detour(detour)
+            self.errands.pass_detour(detour)
         elif (frame := unwrap(detour)) is not None:
+            self.errands.came_around(detour.route)
             self._hear(neighbour, frame, now)
 
     def _hear_want(self, want: Want) -> None:
@@ -484,4 +494,4 @@ class Overlay:
             except PlaitError:
                 self.counts["bad_filters"] += 1
         if others:
-            self._errands.spread(want, others)
+            self.errands.spread(want, others)

@@ -87,6 +87,7 @@ class Outgoing:
         "opened",
         "resent",
         "silent_since",
+        "tried",
         "tries",
         "via",
     )
@@ -105,8 +106,10 @@ class Outgoing:
         self.resent = 0
         self.tries = 0
         """How often in a row something was sent again, and nothing was heard of it."""
-        self.detour = 0
-        """Which way around the usual one its events go, if they do."""
+        self.tried: tuple[int, ...] = ()
+        """The way around the usual one by which something was sent last."""
+        self.detour: tuple[int, ...] = ()
+        """The way around the usual one that its events go, if they do."""
         self.detour_until = 0.0
         self.via = 0
         """The neighbour that was handed the last event."""
@@ -140,7 +143,7 @@ class Outgoing:
         self.acked = up_to
         self.opened = True
         if self.tries > USUAL_TRIES:
-            self.detour, self.detour_until = self.tries - USUAL_TRIES, now + DETOUR_S
+            self.detour, self.detour_until = self.tried, now + DETOUR_S
         self.tries = 0
         self._again_s = AGAIN_S
         self.silent_since = now

@@ -229,7 +229,8 @@ class Announcement(ControlFrame):
 @control(0x4A)
 @dataclass(frozen=True, slots=True)
 class Detour(ControlFrame):
-    """A frame from one broker to another by a way that is given in full: around one that seems to lose what it gets."""
+    """A frame from one broker to another by a way that is given in full: around one that seems to lose what it gets.
+    What it says is answered by the same way, too."""
 
     route: Annotated[tuple[U64, ...], AtMost(ROUTE_MAX)]
     at: Annotated[int, Between(0, ROUTE_MAX)]
