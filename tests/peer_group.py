@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from processes import put_away
+
 import plait
 from plait_core.space import IntRange, Schema
 
@@ -89,7 +91,7 @@ class Members:
 
     async def __aexit__(self, *_: object) -> None:
         await self.kill()
-        self.process._transport.close()  # type: ignore[attr-defined]  # or its pipes wait for the garbage collector
+        await put_away(self.process)
 
 
 @asynccontextmanager

@@ -107,6 +107,14 @@ class BrokerProcess:
         return self.process.returncode, out.decode(), err.decode()
 
 
+async def put_away(process: asyncio.subprocess.Process) -> None:
+    """Kill it unless it has ended, and close its pipes, which would wait for the garbage collector."""
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
+    process._transport.close()  # type: ignore[attr-defined]
+
+
 @asynccontextmanager
 async def broker_process(
     *arguments: str | Path, environment: Mapping[str, str] | None = None, prelude: str = ""
@@ -126,7 +134,4 @@ async def broker_process(
     try:
         yield BrokerProcess(process)
     finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-        process._transport.close()  # type: ignore[attr-defined]  # or its pipes wait for the garbage collector
+        await put_away(process)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from beside import is_served_as_before
-from processes import broker_process
+from processes import broker_process, put_away
 
 import plait
 from plait_broker import BrokerSettings
@@ -183,9 +183,7 @@ async def crowd_at(port: int) -> AsyncIterator[Crowd]:
     try:
         yield Crowd(process)
     finally:
-        process.kill()
-        await process.communicate()
-        process._transport.close()  # type: ignore[attr-defined]  # or its pipes wait for the garbage collector
+        await put_away(process)
 
 
 async def test_the_honest_are_served_as_before_beside_a_hundred_slow_ones() -> None:

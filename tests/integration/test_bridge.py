@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from processes import put_away
+
 import plait
 from plait.bridge import Bridging, Crossing
 from plait.bridge_interest import CELLS, cells_of
@@ -28,10 +30,7 @@ async def process(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Pro
     try:
         yield running, (await running.stdout.readline()).decode()
     finally:
-        if running.returncode is None:
-            running.kill()
-        await running.wait()
-        running._transport.close()  # type: ignore[attr-defined]  # or its pipes wait for the garbage collector
+        await put_away(running)
 
 
 class Ear:

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from processes import put_away
 
 import plait
 from plait_analytics import take_inventory
@@ -60,10 +61,7 @@ async def peer_process(name: str, telemetry: Path, filter: str, *more: str) -> A
         await made.ready()
         yield made
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        process._transport.close()  # type: ignore[attr-defined]  # or its pipes wait for the garbage collector
+        await put_away(process)
 
 
 async def published(client: plait.PeerClient) -> None:

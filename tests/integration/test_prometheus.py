@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from processes import BrokerProcess, broker_process, port_to_keep
+from processes import BrokerProcess, broker_process, port_to_keep, put_away
 
 import plait
 from plait.commands.gen.dashboards import DASHBOARDS
@@ -80,7 +80,7 @@ async def prometheus(directory: Path) -> AsyncIterator[str]:
     finally:
         process.terminate()
         await process.wait()
-        process._transport.close()  # type: ignore[attr-defined]
+        await put_away(process)
 
 
 def asked(address: str, path: str, **parameters: str) -> list[dict[str, object]]:
