@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,9 +15,10 @@ from plait_lab import overlay_bench, overlay_healing
 from plait_lab.chains.catalogue import OURS, RIVALS, MosquittoChain, NatsChain, PlaitChain, ZenohChain
 from plait_lab.chains.chain import LONG, Chain
 from plait_lab.chains.trials import flood, paced, standing
-from plait_lab.groups import find_groups
-from plait_lab.overlay_healing import _longest_gap, _most_within
+from plait_lab.groups import Session, find_groups
+from plait_lab.overlay_healing import Fault, _longest_gap, _most_within
 from plait_lab.overlay_running import Seen, Traffic
+from plait_lab.standstill import Standstill
 
 PORTS = (5001, 5003, 5005)
 
@@ -65,6 +69,26 @@ def seen(*times: float) -> list[Seen]:
 def test_the_longest_gap_begins_with_the_last_event_before() -> None:
     assert _longest_gap(seen(0.0, 5.0, 5.1, 5.3, 5.4), 5.2) == pytest.approx(0.2)
     assert _longest_gap(seen(0.0, 5.0, 5.1, 5.3, 5.9), 5.2) == pytest.approx(0.6)
+
+
+def test_a_machine_that_stands_still_is_noticed() -> None:
+    with Standstill() as machine:
+        machine._watcher.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, machine._watcher.pid, os.WSTOPPED)
+        time.sleep(0.2)
+        machine._watcher.send_signal(signal.SIGCONT)
+    assert machine.longest_ms > 190
+
+
+def test_a_fault_is_tried_again_when_the_machine_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = iter((overlay_bench.STILL_MS + 1, 1.0, 99.0, 99.0, 99.0, 99.0))
+    monkeypatch.setattr(Standstill, "longest_ms", property(lambda _: next(late), lambda *_: None))
+    told: list[str] = []
+    session = Session(1, quick=True, tell=told.append)
+    gaps = iter((104.0, 7.0, 101.0, 102.0, 103.0))
+    assert overlay_bench._undisturbed(session, lambda: Fault(next(gaps), 0)).longest_ms == 7.0
+    assert len(told) == 1
+    assert overlay_bench._undisturbed(session, lambda: Fault(next(gaps), 0)).longest_ms == 103.0
 
 
 def test_changes_are_counted_in_the_worst_stretch() -> None:
