@@ -23,12 +23,15 @@ from plait_broker.overlay.wanting import Desk, Wanting
 from plait_core.wire import Destination, EventFrame
 from plait_core.wire.overlay_frames import Offer, Sheet
 
-from .overlay_watch import Absences, Flux, Returns, Ring, Watched
+from .overlay_watch import Absences, Flux, Returns, Ring, Straight, Watched
 from .planted import Planted
 from .simulation.outages import Outages
 from .simulation.overlays import World
 
 Right = Callable[..., Any]
+
+MANY_CHANGES: Final = 30
+"""Of a map: by then something has gone wrong."""
 
 
 def _all_in_every_copy(right: Right) -> Right:
@@ -135,6 +138,31 @@ def _nobody(right: Right) -> Right:
     return lambda self, frame: []
 
 
+def _nobody_once_a_link_is_gone(right: Right) -> Right:
+    def link_down(self: Overlay, broker: int, now: float) -> None:
+        right(self, broker, now)
+        self.destinations = lambda *_: []  # type: ignore[method-assign]
+
+    return link_down
+
+
+def _one_in_a_few_misses_one(right: Right) -> Right:
+    def destinations(self: Overlay, frame: EventFrame, *how: Any) -> list[int]:
+        homes: list[int] = right(self, frame, *how)
+        return homes[1:] if self.map.revision > MANY_CHANGES and frame.sequence % 5 == 0 else homes
+
+    return destinations
+
+
+def _delays_are_as_they_were(right: Right) -> Right:
+    def learn(self: Overlay, sheet: Sheet) -> None:
+        known = self.map.known.get(sheet.origin)
+        if known is None or sheet.origin == self.me or known.neighbours != sheet.neighbours:
+            right(self, sheet)
+
+    return learn
+
+
 def _blank_desk(right: Right) -> Right:
     return lambda self, root: Desk()
 
@@ -150,7 +178,7 @@ def _forget_without_a_trace(right: Right) -> Right:
 
 PLANTED: Final[dict[str, Planted]] = {
     "forget_the_partition": Planted(Dissemination, "_forward", _all_in_every_copy, "calm"),
-    "infeasible_neighbour": Planted(Routes, "feasible", _anyone_will_do),
+    "infeasible_neighbour": Planted(Routes, "feasible", _anyone_will_do, "straight"),
     "ignore_who_passed": Planted(Routes, "next", _who_cares_who_passed, "flux"),
     "skip_uncovering": Planted(Exports, "remove", _whatever_it_covered),
     "reuse_a_sheets_version": Planted(Flooding, "say", _as_last_time(Sheet)),
@@ -166,12 +194,16 @@ PLANTED: Final[dict[str, Planted]] = {
     "forget_what_was_told": Planted(Wanting, "_open_desk", _blank_desk, "absences"),
     "remember_nothing": Planted(Keeping, "recall", _nothing, "outages"),
     "forget_who_is_away": Planted(Theirs, "match", _nobody, "outages"),
+    "forget_interest_with_a_link": Planted(Overlay, "link_down", _nobody_once_a_link_is_gone),
+    "forget_one_now_and_then": Planted(Overlay, "destinations", _one_in_a_few_misses_one),
+    "ignore_new_delays": Planted(Overlay, "_learn_sheet", _delays_are_as_they_were),
     "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
 }
 """Every bug, by name."""
 
 SCENARIOS: Final[dict[str, type[World]]] = {
     "any": Watched,
+    "straight": Straight,
     "calm": Watched,
     "ring": Ring,
     "flux": Flux,

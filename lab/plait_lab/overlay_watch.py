@@ -20,7 +20,7 @@ from plait_core.wire import Destination, EventFrame
 
 from .simulation.overlay_nodes import Node, Pipe
 from .simulation.overlay_oracle import judge
-from .simulation.overlays import World
+from .simulation.overlays import World, _both
 from .simulation.overlays import _filter as draw_filter
 
 if TYPE_CHECKING:
@@ -87,6 +87,21 @@ class Watched(World):
     NODE: ClassVar[type[Node]] = Careful
 
 
+class Blunt(Careful):
+    """One that goes no other way when the usual one is of no use, and so does not make up for its mistakes."""
+
+    def start(self) -> None:
+        super().start()
+        assert self.overlay is not None
+        self.overlay.errands.by = lambda *_, **__: False  # type: ignore[method-assign]
+
+
+class Straight(World):
+    """One history, with such brokers."""
+
+    NODE: ClassVar[type[Node]] = Blunt
+
+
 class Timed(Careful):
     """A broker that knows when an event is late; on the way, it may have no room for one."""
 
@@ -142,7 +157,7 @@ class Ring(World):
         if self.faults:
             at = 11.0
             while at < 22.0:
-                self.timeline.at(at, lambda: self._cut(self.pipes[1], 0.5, silent=False))
+                self.timeline.at(at, lambda: self._cut(self.pipes[1], 0.5))
                 at += self.rng.uniform(2.0, 4.0)
         self.timeline.run(35.0)
         if len(self.said) < 1500:
@@ -183,6 +198,8 @@ class Flux(Watched):
 class Returns(World):
     """A chain, whose last broker is cut off again and again for as long as it takes to be forgotten, give or take."""
 
+    FORGETS = True
+
     def __init__(self, seed: int, *, faults: bool = True) -> None:
         super().__init__(seed, faults=faults, brokers=4)
         ends = zip(self.nodes, self.nodes[1:], strict=False)
@@ -196,9 +213,8 @@ class Returns(World):
             node.advertise(draw_filter(self.rng, wide=True))
             node.subscribe(draw_filter(self.rng))
         self.timeline.run(6.0)
-        self.disturbed = self.faults
         for _ in range(4 if self.faults else 0):
-            self._cut(self.pipes[-1], GONE_S - 0.3 + self.rng.uniform(0.0, 1.0), silent=False)
+            self._cut(self.pipes[-1], GONE_S - 0.3 + self.rng.uniform(0.0, 1.0))
             self.timeline.run(self.timeline.now + GONE_S + 10.0)
         judge(self)
         return self.complaints
@@ -208,6 +224,7 @@ class Absences(World):
     """Events; a minute and a half in which brokers are away for long, and interest changes; events again."""
 
     NODE: ClassVar[type[Node]] = Careful
+    FORGETS = True
 
     def play(self) -> list[str]:
         for node in self.nodes:
@@ -221,7 +238,6 @@ class Absences(World):
         self._wait(8.0)
         self._events()
         self._wait(5.0)
-        self.disturbed = True
         for _ in range(self.rng.randint(1, 4)):
             self.timeline.after(self.rng.uniform(0.0, 60.0), self._absence)
         for _ in range(self.rng.randint(0, 10)):
@@ -229,7 +245,6 @@ class Absences(World):
         self._wait(115.0)
         self._heal()
         self._wait(40.0)
-        self.disturbed = False
         self._events()
         self._wait(20.0)
         judge(self)
@@ -256,6 +271,7 @@ class Absences(World):
             side = set(self.rng.sample(self.nodes, self.rng.randint(1, len(self.nodes) - 1)))
             for pipe in self.pipes:
                 if (pipe.ends[0] in side) != (pipe.ends[1] in side):
-                    self._cut(pipe, lasts + self.rng.uniform(0.0, 1.0), silent=False)
+                    self._cut(pipe, lasts + self.rng.uniform(0.0, 1.0))
         elif kind == "cut":
-            self._cut(self.rng.choice(self.pipes), lasts, silent=self.rng.random() < 0.5)
+            pipe = self.rng.choice(self.pipes)
+            self._cut(pipe, lasts, silent=_both(pipe) if self.rng.random() < 0.5 else None)

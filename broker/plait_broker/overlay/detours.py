@@ -2,7 +2,7 @@
 
 Nothing on the map tells such a broker from an honest one: it answers pings and says what it should. What betrays it is
 that nobody at the far end answers. So what was sent again in vain goes another way the next time, along a route that is
-given in full: around all brokers of the usual path, or around one of them, each in turn. Whatever way it then comes by,
+given in full: around as many of the usual path as can be, or one of them, each in turn. Whatever way it then comes by,
 the far end knows that one to be good, and answers by it.
 """
 
@@ -19,17 +19,19 @@ def ways_around(map: Map, near: int, far: int, taken: int | None) -> list[tuple[
     """Routes from one broker to another such that no third one is on all of them, unless there is no way without it.
 
     `taken`: the neighbour by which it goes now. Brokers keep to a way though another is hardly faster, here or further
-    on: so the fastest path itself, in full, is a way around someone, too, wherever there is more than one.
+    on, and their maps may differ: so the fastest path itself, in full, is a way around someone, too.
     """
     usual = map.path(near, far)
     if usual is None:
         return []
     between = usual[1:-1]
-    around = [map.path(near, far, without=some) for some in (between, *((one,) for one in between)) if some]
-    routes = [route for route in around if route is not None]
+    if not between:
+        return [usual] if taken is not None and taken not in usual else []
+    around = [map.path(near, far, shy=between), *(map.path(near, far, without=(one,)) for one in between)]
+    routes = [route for route in around if route is not None and route != usual]
     if taken is not None and taken not in usual:
         routes.insert(0, usual)
-    elif routes:
+    else:
         routes.append(usual)
     return list(dict.fromkeys(routes))
 

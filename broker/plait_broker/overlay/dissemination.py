@@ -323,6 +323,8 @@ class Dissemination:
         self, home: int, outgoing: Outgoing, positions: list[int], now: float, *, tell_floor: bool = False
     ) -> None:
         tries = max(0, outgoing.tries - USUAL_TRIES)
+        if tries and positions:
+            outgoing.tried = self._errands.way(home, tries, outgoing.detour)
         for position in positions:  # before it is told what will not come any more
             waiting = outgoing.kept.get(position)
             if waiting is not None and waiting.expired(now):
@@ -338,7 +340,7 @@ class Dissemination:
             self._forward(kept.frame, self.me, delay_us, kept.flags, (), [destination])
             if tries:
                 copy = self._copy(kept.frame, delay_us, kept.flags, destination)
-                outgoing.tried = self._errands.around(home, copy, tries)
+                self._errands.by(outgoing.tried, copy)
             elif home in self._detoured:
                 self._errands.by(outgoing.detour, self._copy(kept.frame, delay_us, kept.flags, destination))
 

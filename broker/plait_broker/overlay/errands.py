@@ -13,7 +13,7 @@ from typing import Final
 
 from plait_core.wire import ControlFrame, Forward
 from plait_core.wire.explaining_frames import Telling
-from plait_core.wire.overlay_frames import Detour, Errand, Want
+from plait_core.wire.overlay_frames import ROUTE_MAX, Detour, Errand, Want
 
 from .detours import ways_around, wrap
 from .map import Map
@@ -53,6 +53,9 @@ class Errands:
         self._clock = clock
         self._back: dict[int, tuple[tuple[int, ...], float]] = {}
         """By broker from which something came around, the same way back, and until when it is taken."""
+        self._heard: dict[int, int] = {}
+        """By such a broker, the number of the last that came around: what is played again says nothing."""
+        self._number = 0
 
     def say(self, frame: Errand | Telling, tries: int = 0) -> None:
         """Send a frame of our own to the broker that it is for; `tries`: how often that was in vain."""
@@ -88,40 +91,41 @@ class Errands:
         for broker, group in by.items():
             self._send(broker, _part(want, group))
 
-    def around(self, to: int, frame: ControlFrame | Forward, tries: int) -> tuple[int, ...]:
-        """Send a frame on a way that the usual one has little part in, another with every try; which, if there is one.
+    def way(self, to: int, tries: int, last: tuple[int, ...]) -> tuple[int, ...]:
+        """A way that the usual one has little part in, another with every try: first the one by which its receiver has
+        come to us, then the last that helped. Empty when there is none."""
+        found = [self._back_to(to), last if self._stands(last) else (), *self._others(to)]
+        ways = [way for way in dict.fromkeys(found) if way]
+        return ways[(tries - 1) % len(ways)] if ways else ()
 
-        The way by which its receiver has come to us is the first.
-        """
-        back, others = self._back_to(to), self._others(to)
-        ways = [back, *(way for way in others if way != back)] if back else others
-        return self.by(ways[(tries - 1) % len(ways)], frame) if ways else ()
-
-    def by(self, route: tuple[int, ...], frame: ControlFrame | Forward) -> tuple[int, ...]:
-        """Send a frame on a way, if all its links are there; that way."""
+    def by(self, route: tuple[int, ...], frame: ControlFrame | Forward, *, back: bool = False) -> bool:
+        """Send a frame on a way, if all its links are there; whether they are. What only goes `back` by the way that
+        something came is not answered by it in turn, or two brokers would never end."""
         if not self._stands(route):
-            return ()
+            return False
         self._counts["detours"] += 1
-        self.pass_detour(wrap(route, frame))
-        return route
+        self._number = max(self._number + 1, round(self._clock() * 1_000_000))
+        detour = replace(wrap(route, frame), number=0 if back else self._number)
+        self.pass_detour(self._trust.prove_detour(detour))
+        return True
 
-    def came_around(self, route: tuple[int, ...]) -> None:
-        """Something has come by a way that was given: so its sender can be reached by it.
-
-        Whoever handed it to us may have made up that way, so it is one more to try, and never the only one.
-        """
-        if self._stands(route):
+    def came_around(self, detour: Detour) -> None:
+        """Something has come by a way that its sender chose: by it the sender can be reached."""
+        route = detour.route
+        if detour.number > self._heard.get(route[0], 0) and self._stands(route) and self._trust.led(detour):
+            self._heard[route[0]] = detour.number
             self._back[route[0]] = (route[::-1], self._clock() + BACK_S)
 
     def forget(self, broker: int) -> None:
         """It is no more."""
         self._back.pop(broker, None)
+        self._heard.pop(broker, None)
 
     def _also(self, to: int, frame: ControlFrame, tries: int) -> None:
         """Send a frame around as well, as far as there is reason to: its receiver did so, or it was in vain."""
         back = self._back_to(to)
         if back:
-            self.by(back, frame)
+            self.by(back, frame, back=True)
         if tries and (ways := [way for way in self._others(to) if way != back]):
             self.by(ways[(tries - 1) % len(ways)], frame)
 
@@ -134,7 +138,8 @@ class Errands:
         return ways_around(self._map, self._me, to, None if taken is None else taken.id)
 
     def _stands(self, route: tuple[int, ...]) -> bool:
-        return len(route) > 1 and all(self._map.cost_us(near, far) is not None for near, far in pairwise(route))
+        links = pairwise(route)
+        return 1 < len(route) <= ROUTE_MAX and all(self._map.cost_us(near, far) is not None for near, far in links)
 
     def pass_detour(self, detour: Detour) -> None:
         """Send it to the next on its way."""

@@ -17,6 +17,9 @@ from plait_core.wire.overlay_frames import Sheet
 HOP_US: Final = 50
 """Added to each link's delay: what a broker takes to pass an event on. Of two paths as fast, the shorter wins."""
 
+SHY_US: Final = 1 << 44
+"""More than all that is on any path."""
+
 
 class Map:
     """All sheets, and the distances that follow from them."""
@@ -94,9 +97,12 @@ class Map:
         nearer = ((cost + distances[far], far) for far, cost in links if far in distances)
         return min(nearer)[1]
 
-    def path(self, near: int, far: int, without: Collection[int] = ()) -> tuple[int, ...] | None:
-        """The brokers on the cheapest path from one to another, both included, that passes none of some others."""
-        distances = self._walk(far, without) if without else self.distances(far)
+    def path(
+        self, near: int, far: int, without: Collection[int] = (), shy: Collection[int] = ()
+    ) -> tuple[int, ...] | None:
+        """The brokers on the cheapest path from one to another, both included, that passes none of some others, and as
+        few as can be of those that it is `shy` of."""
+        distances = self._walk(far, without, shy) if without or shy else self.distances(far)
         path = [near]
         while path[-1] != far:
             links = self._costs.get(path[-1], {}).items()
@@ -116,7 +122,7 @@ class Map:
             if back_us is not None and far != broker:
                 costs[far] = self._costs[far][broker] = max(there_us, back_us) + HOP_US
 
-    def _walk(self, to: int, without: Collection[int] = ()) -> dict[int, int]:
+    def _walk(self, to: int, without: Collection[int] = (), shy: Collection[int] = ()) -> dict[int, int]:
         """Dijkstra's algorithm, against the direction of the links."""
         found: dict[int, int] = {}
         heap = [(0, to)] if to in self._links else []
@@ -127,7 +133,7 @@ class Map:
             found[broker] = distance
             for near, cost in self._costs[broker].items():
                 if near not in found:
-                    heapq.heappush(heap, (distance + cost, near))
+                    heapq.heappush(heap, (distance + cost + (SHY_US if near in shy else 0), near))
         return found
 
     def _changed(self) -> None:

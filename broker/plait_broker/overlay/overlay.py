@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from plait_core import PlaitError
+from plait_core.errors import FrameError
 from plait_core.filters import Filter
 from plait_core.ids import Randomness, new_id
 from plait_core.matching import Index, new_index
@@ -393,8 +394,11 @@ class Overlay:
             self._learn_offer(document)
 
     def _learn_sheet(self, sheet: Sheet) -> None:
+        before = self.map.known.get(sheet.origin)
         if self.map.put(sheet):
             self.dissemination.hurry(self.now)
+        if before is None or before.neighbours != sheet.neighbours:
+            self.wanting.hurry(self.now)
         self.wanting.meet(sheet.origin)
         if sheet.origin != self.me:
             self.ours.begin()
@@ -467,31 +471,41 @@ class Overlay:
                 self.host.told(frame)
 
     def _hear_detour(self, neighbour: Neighbour, detour: Detour, now: float) -> None:
-        if detour.route[detour.at] != self.me:
+        at = detour.at
+        if not at or detour.route[at] != self.me or detour.route[at - 1] != neighbour.id:
             self.counts["unexpected"] += 1
-        elif detour.at + 1 < len(detour.route):
+        elif at + 1 < len(detour.route):
             self.errands.pass_detour(detour)
-        elif (frame := unwrap(detour)) is not None:
-            self.errands.came_around(detour.route)
-            self._hear(neighbour, frame, now)
+        else:
+            try:
+                frame = unwrap(detour)
+            except FrameError:  # who handed it on could not know
+                self.counts["unexpected"] += 1
+                return
+            if frame is not None:
+                self.errands.came_around(detour)
+                self._hear(neighbour, frame, now)
 
     def _hear_want(self, want: Want) -> None:
         if want.source == self.me:
             self.counts["loops"] += 1
             return
+        for at, to in enumerate(want.to):
+            if to == self.me:  # more than once, when changes are equal
+                self._learn_want(want, at)
         others = [at for at, to in enumerate(want.to) if to != self.me]
-        if len(others) < len(want.to):
-            at = want.to.index(self.me)
-            self.trust.check_want(want, at)
-            try:
-                version = self.wanted.hear(want, want.versions[at], want.offers[at])
-                heard = Heard(want.source, self.me, version, self.offered.fingerprint(self.me), want.versions[at])
-                if not want.more and version == want.versions[at]:
-                    self.wanted.complete(want.source, self.now)
-                    self.keeping.told(want.source)
-                self.keeping.answer(heard, self.wanted.homes[want.source].repeats)
-                self.host.interest_changed()
-            except PlaitError:
-                self.counts["bad_filters"] += 1
         if others:
             self.errands.spread(want, others)
+
+    def _learn_want(self, want: Want, at: int) -> None:
+        self.trust.check_want(want, at)
+        try:
+            version = self.wanted.hear(want, want.versions[at], want.offers[at])
+            heard = Heard(want.source, self.me, version, self.offered.fingerprint(self.me), want.versions[at])
+            if not want.more and version == want.versions[at]:
+                self.wanted.complete(want.source, self.now)
+                self.keeping.told(want.source)
+            self.keeping.answer(heard, self.wanted.homes[want.source].repeats)
+            self.host.interest_changed()
+        except PlaitError:
+            self.counts["bad_filters"] += 1

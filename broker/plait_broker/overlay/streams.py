@@ -89,6 +89,7 @@ class Outgoing:
         "silent_since",
         "tried",
         "tries",
+        "vain",
         "via",
     )
 
@@ -111,6 +112,8 @@ class Outgoing:
         self.detour: tuple[int, ...] = ()
         """The way around the usual one that its events go, if they do."""
         self.detour_until = 0.0
+        self.vain = 0
+        """Up to here it was sent when something was sent again for the first time."""
         self.via = 0
         """The neighbour that was handed the last event."""
         self._again_s = AGAIN_S
@@ -144,7 +147,8 @@ class Outgoing:
         self.opened = True
         if self.tries > USUAL_TRIES:
             self.detour, self.detour_until = self.tried, now + DETOUR_S
-        self.tries = 0
+        if up_to >= self.vain:  # whoever lets one pass now and then gets around nobody
+            self.tries = 0
         self._again_s = AGAIN_S
         self.silent_since = now
         if up_to + 1 >= self._doubtful:
@@ -171,6 +175,8 @@ class Outgoing:
         self._again_s = min(2 * self._again_s, AGAIN_MAX_S)
         self._rest(now)
         self.resent += 1
+        if not self.tries:
+            self.vain = self.next - 1
         self.tries += 1
         return list(self.kept)[:AGAIN_EVENTS]
 

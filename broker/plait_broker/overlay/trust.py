@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from plait_core.limits import BROKERS_MAX
 from plait_core.wire.explaining_frames import Telling
-from plait_core.wire.overlay_frames import Errand, Offer, Sheet, Standing, Want
+from plait_core.wire.overlay_frames import Detour, Errand, Offer, Sheet, Standing, Want
 from plait_core.wire.packing import pack
 from plait_core.wire.proving import EventProver
 
@@ -120,6 +120,21 @@ class Trust:
             numbers = _numbers(want.to[at], want.versions[at], want.offers[at])
             check_proof(self._need(want.source), _wanted(want) + numbers, proof)
 
+    def prove_detour(self, detour: Detour) -> Detour:
+        """A frame of ours on its way, which its receiver may come back by."""
+        key = self.key(detour.route[-1]) if self._identity is not None else None
+        return detour if key is None else replace(detour, proof=prove(key, _led(detour)))
+
+    def led(self, detour: Detour) -> bool:
+        """Whether the one at the beginning of a way has chosen it."""
+        if self._identity is None:
+            return True
+        try:
+            check_proof(self._need(detour.route[0]), _led(detour), detour.proof)
+        except Forged:
+            return False
+        return True
+
     # --- events -------------------------------------------------------------------------------------------------------
 
     def prove_event(self, home: int, position: int, flags: int, block: bytes) -> int:
@@ -175,6 +190,10 @@ def _succession(sheet: Sheet) -> bytes:
 def _told(errand: Errand | Telling) -> bytes:
     """What a proof covers: all but itself, and the hops, which change on the way."""
     return _packed(type(errand).__name__, errand, but="proof")
+
+
+def _led(detour: Detour) -> bytes:
+    return bytes(pack(("Detour", detour.route, detour.number, detour.frame)))
 
 
 def _wanted(want: Want) -> bytes:

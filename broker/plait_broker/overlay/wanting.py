@@ -225,6 +225,11 @@ class Wanting:
             wants.append(Want(to, self._me, versions, offers, *what[:-1], routing=what[-1]))
         return wants
 
+    def hurry(self, now: float) -> None:
+        """A link has come or gone: what was told in vain may be heard now."""
+        for desk in self._desks.values():
+            desk.again_s, desk.again_at = AGAIN_S, min(desk.again_at, now + AGAIN_S)
+
     def tries(self, root: int) -> int:
         """How often it was told in vain what it is told now, beyond the first time."""
         return max(0, self._desks[root].tries - 1)

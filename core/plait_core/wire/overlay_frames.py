@@ -238,6 +238,9 @@ class Detour(ControlFrame):
     delay_us: Annotated[int, Between(0, 2**32 - 1)]
     """What its way has taken so far."""
     frame: Annotated[bytes, AtMost(FRAME_BYTES_MAX)]
+    number: U64 = 0
+    """Rises with every one from the same broker to the same one; 0 for an answer, which is not to be answered so."""
+    proof: Proof = b""
 
     def problem(self) -> str:
         if len(set(self.route)) != len(self.route) or self.at >= len(self.route):

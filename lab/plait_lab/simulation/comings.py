@@ -31,7 +31,7 @@ class Parted(Node):
         world, other = self.world, self.world.ids[home]
         assert isinstance(world, Comings)
         settled = self.now - world.joined_at > NEWS_S
-        if settled and world.lives[home] == other.lives and other in world.reached(self):
+        if settled and world.lives[home] == other.lives and other in world.truth.reached(self):
             world.complain(f"I1: {self.name} gives up an event for {other.name}, which it can reach: {reason}")
         id = (frame.publisher, frame.sequence)
         said = world.said[id]
@@ -42,6 +42,7 @@ class Comings(World):
     """One history of them."""
 
     NODE: ClassVar[type[Node]] = Parted
+    FORGETS = True
 
     def __init__(self, seed: int, *, brokers: int | None = None) -> None:
         super().__init__(seed, brokers=brokers)
@@ -57,7 +58,6 @@ class Comings(World):
             if rng.random() < 0.8 or node.number < ALIVE_MIN:  # the others have never been there
                 timeline.at(rng.uniform(0, 0.2), node.start)
         timeline.run(8.0)
-        self.disturbed = True
         lasts = TURNS * EVERY_S
         for turn in range(TURNS):
             timeline.at(8.0 + turn * EVERY_S, self._turn)
@@ -68,19 +68,6 @@ class Comings(World):
         timeline.run(8.0 + lasts)
         self.joined_at = timeline.now
         return self.conclude()
-
-    def reached(self, node: Node) -> set[Node]:
-        """The brokers that are there, and that a broker has a way to over others that are."""
-        found, ahead = {node}, [node]
-        while ahead:
-            near = ahead.pop()
-            for pipe in self.pipes:
-                if near in pipe.ends:
-                    far = pipe.ends[near is pipe.ends[0]]
-                    if far.overlay is not None and far not in found:
-                        found.add(far)
-                        ahead.append(far)
-        return found
 
     def _publish(self) -> None:
         self.rng.choice(self.nodes).publish({"x": self.rng.randrange(100), "y": self.rng.randrange(10)})

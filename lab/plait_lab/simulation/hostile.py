@@ -197,7 +197,6 @@ class HostileWorld(World):
         self.enemy = self.rng.choice(self.nodes)
         self.memory: list[Frame] = []
         self.forge_at = 0.0
-        self.disturbed = True
 
     def carry(self, node: Node, link: int, data: bytes | Frame) -> None:
         if node is not self.enemy or node.overlay is None or isinstance(data, bytes):
@@ -205,6 +204,17 @@ class HostileWorld(World):
             return
         for frame in self.attack(self, node, data):
             super().carry(node, link, frame)
+
+    def owes(self, root: Node, home: Node, offers: list[int], wants: list[int]) -> bool:
+        """The hostile one may keep anybody's interest from others until there is a way around it: until all is healed
+        and settled, what a broker knows is what it owes."""
+        assert root.overlay is not None
+        assert home.overlay is not None
+        enemy = self.enemy in (root, home) or self._friends()[root.number] != self._friends()[home.number]
+        return not enemy and (self.settled or home.overlay.me in root.overlay.wanted.homes)
+
+    def look(self) -> None:
+        """It may keep them from being right for a while."""
 
     def check_arrival(self, node: Node, arrival: Arrival) -> None:
         """I3: whatever comes to an honest broker in an honest one's name was published there, to the bit."""

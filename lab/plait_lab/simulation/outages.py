@@ -73,10 +73,10 @@ class Outages(World):
     """One history of them."""
 
     NODE: ClassVar[type[Node]] = Lasting
+    FORGETS = True
 
     def __init__(self, seed: int, *, faults: bool = True, brokers: int | None = None) -> None:
         super().__init__(seed, faults=faults, brokers=brokers or Random(f"outages/{seed}").choice((3, 4, 5, 6)))
-        self.disturbed = True
         self.away_s = 0.0
         """For how long brokers were away, in all."""
         self.due = 0

@@ -44,8 +44,10 @@ class Pipe:
     ends: tuple[Node, Node]
     delay_s: float
     number: int
-    silent: bool = False
-    """Whether everything on it vanishes, unnoticed."""
+    silent: frozenset[int] = frozenset()
+    """By broker at one of its ends: what it says vanishes, unnoticed."""
+    jitter_s: float = 0.0
+    """What anything on it may take longer, at random."""
     up: bool = True
     last: dict[int, float] = field(default_factory=dict)
     carried: dict[tuple[tuple[int, int], int, int], int] = field(default_factory=dict)
@@ -101,6 +103,11 @@ class Node:
     def name(self) -> str:
         return f"b{self.number}"
 
+    @property
+    def runs(self) -> bool:
+        """Whether it is there, and does something."""
+        return self.overlay is not None and not self.paused
+
     # --- the host of the overlay --------------------------------------------------------------------------------------
 
     def send(self, link: int, frame: ControlFrame) -> None:
@@ -145,7 +152,7 @@ class Node:
         if frame.sequence <= self.latest.get(frame.publisher, 0):
             self.world.complain(f"I6: {self.name} got {id} after {self.latest[frame.publisher]}")
         self.latest[frame.publisher] = max(frame.sequence, self.latest.get(frame.publisher, 0))
-        if len(arrival.path) > len(self.world.nodes):
+        if len(arrival.path) >= len(self.world.nodes):
             self.world.complain(f"I5: {len(arrival.path)} hops")
         assert self.overlay is not None
         self.overlay.take(arrival.root, arrival.position, self.world.timeline.now)
@@ -193,6 +200,7 @@ class Node:
 
     def start(self) -> None:
         world = self.world
+        world.truth.change()
         self.lives += 1
         self.due = 0.0
         self.paused = False
@@ -234,6 +242,7 @@ class Node:
         assert self.overlay is not None
         world = self.world
         overlay, self.overlay = self.overlay, None
+        world.truth.change()
         self.paused = False
         self.held.clear()
         for pipe in world.pipes:
@@ -295,6 +304,7 @@ class Node:
         self.wake()
 
     def resume(self) -> None:
+        self.world.truth.change()
         self.paused = False
         held, self.held = self.held, []
         for happen in held:
@@ -338,7 +348,8 @@ class Node:
         overlay = self.overlay
         if overlay is None or self.paused:
             return
-        if not any(n in self.offered and f.matches(attributes) for n, f in self.offers.items()):
+        offers = [n for n, f in self.offers.items() if n in self.offered and f.matches(attributes)]
+        if not offers:
             return
         world = self.world
         self.sequence += 1
@@ -346,20 +357,18 @@ class Node:
         frame = Publish(Confirm.NONE, encode_block(event))
         owed = []
         for node in world.nodes:
-            if node is self or node.overlay is None:
-                continue
-            knows = node.overlay.me in overlay.wanted.homes
-            if knows and any(n in node.installed and f.matches(attributes) for n, f in node.wants.items()):
+            wants = [n for n, f in node.wants.items() if n in node.installed and f.matches(attributes)]
+            if node is not self and node.overlay is not None and wants and world.owes(self, node, offers, wants):
                 owed.append((node, node.lives))
         homes = overlay.destinations(frame)
         named = overlay.publish(frame, homes, 0, 0, self.now) if homes else []
         self.published(frame, [(home, position) for home, position, _ in named])
         allowed = frozenset((world.ids[home], world.lives[home]) for home in homes)
         missing = [node.name for node, life in owed if (node, life) not in allowed]
-        if missing and not world.disturbed:
+        if missing:
             world.complain(f"I1: {self.name} does not know the interest of {missing} in {attributes}")
         world.said[self.publisher, self.sequence] = Said(
-            attributes, frame.block, self.now, self, self.lives, tuple(one for one in owed if one in allowed), allowed
+            attributes, frame.block, self.now, self, self.lives, tuple(owed), allowed
         )
         self.settle()
 

@@ -24,7 +24,8 @@ def judge(world: World) -> None:
         for node, life in said.owed:
             if node.lives == life and not node.arrived.get(id):
                 world.complain(f"I1: {node.name} never got {id} of {said.root.name}, published at {said.at:.3f}")
-    _judge_tables(world)
+    judge_tables(world)
+    _judge_delays(world)
     if not world.faults:
         for pipe in world.pipes:
             twice = [key for key, count in pipe.carried.items() if count > 1]
@@ -32,7 +33,8 @@ def judge(world: World) -> None:
                 world.complain(f"wire: {len(twice)} events went twice over a link without any fault")
 
 
-def _judge_tables(world: World) -> None:
+def judge_tables(world: World) -> None:
+    """I7: all brokers have a map of what there is, and know each other's offers and interest."""
     alive = {node.overlay.me: node for node in world.nodes if node.overlay is not None}
     links = {frozenset((pipe.ends[0].number, pipe.ends[1].number)) for pipe in world.pipes}
     for node in world.nodes:
@@ -52,6 +54,18 @@ def _judge_tables(world: World) -> None:
         if drawn != links:
             world.complain(f"I7: {node.name}'s map has {len(drawn)} links of {len(links)}")
         _judge_interest(world, node, overlay, alive)
+
+
+def _judge_delays(world: World) -> None:
+    """I7: the map of each has the same delays, since all choose by them."""
+    first = None
+    for node in world.nodes:
+        assert node.overlay is not None
+        alive = node.overlay.map.distances(node.overlay.me)
+        sheets = {(one.origin, one.version, one.delays_us) for one in node.overlay.map.sheets if one.origin in alive}
+        first = sheets if first is None else first
+        if sheets != first:
+            world.complain(f"I7: {node.name}'s map has other delays than {world.nodes[0].name}'s")
 
 
 def _judge_interest(world: World, node: Node, overlay: Overlay, alive: dict[int, Node]) -> None:

@@ -15,8 +15,9 @@ from plait_core.filters import Filter, parse
 from plait_core.wire import Frame
 
 from .overlay_nodes import Node, Pipe, Said
-from .overlay_oracle import judge
+from .overlay_oracle import judge, judge_tables
 from .timeline import Timeline
+from .truth import Truth
 
 SETTLE_S: Final = 30.0
 BROKERS: Final = (3, 4, 5, 6, 8, 12)
@@ -29,7 +30,14 @@ ON_WIRE: Final = 8
 SIGNED: Final = 16
 """In one of so many, brokers sign and check what they say to each other."""
 
-FAULTS: Final = ("cut", "silence", "crash", "slow", "partition", "pause")
+FAULTS: Final = ("cut", "silence", "one_way", "crash", "slow", "jitter", "partition", "pause")
+
+LARGE: Final = 250
+"""In one of so many histories there are more brokers: up to sixty."""
+
+MORE: Final = 40
+MORE_S: Final = 5.0
+"""Events at the end, when all has healed, and what they may take."""
 
 
 class World:
@@ -37,6 +45,8 @@ class World:
 
     NODE: ClassVar[type[Node]] = Node
     """What its brokers are: a subclass may watch more closely."""
+    FORGETS: ClassVar[bool] = False
+    """Whether brokers are away for so long that others may forget them."""
 
     def __init__(self, seed: int, *, faults: bool = True, brokers: int | None = None) -> None:
         self.seed = seed
@@ -48,14 +58,15 @@ class World:
         self.lives: dict[int, int] = {}
         """By a broker's id, which of its node's lives it was."""
         self.given_up = 0
-        self.disturbed = False
-        """Whether interest may be on its way to brokers that have just come, or come back."""
+        self.truth = Truth(self, forgets=self.FORGETS)
+        self.settled = False
+        """Whether all has healed, long ago."""
         self.faults = faults
         self.on_wire = seed % ON_WIRE == 0
         """Whether frames are written and read on their way."""
         self.signed = seed % SIGNED == 1
         """Whether they sign, and check, what they say."""
-        count = brokers or self.rng.choice(BROKERS)
+        count = brokers or (self.rng.randint(13, 60) if seed % LARGE == LARGE - 1 else self.rng.choice(BROKERS))
         self.nodes = [self.NODE(number, self) for number in range(count)]
         self.pipes: list[Pipe] = []
         for near, far in _edges(count, self.rng):
@@ -72,15 +83,16 @@ class World:
     def carry(self, node: Node, link: int, data: bytes | Frame) -> None:
         pipe = self.pipes[link]
         other = pipe.ends[node is pipe.ends[0]]
-        if not pipe.up or pipe.silent or other.overlay is None:
+        if not pipe.up or node.number in pipe.silent or other.overlay is None:
             return
         life = other.lives
-        at = max(self.timeline.now + pipe.delay_s, pipe.last.get(node.number, 0.0))
+        delay_s = pipe.delay_s + (self.rng.random() * pipe.jitter_s if pipe.jitter_s else 0.0)
+        at = max(self.timeline.now + delay_s, pipe.last.get(node.number, 0.0))
         pipe.last[node.number] = at
         generation = self.spoken.get((link, node.number))
 
         def deliver() -> None:
-            if pipe.up and not pipe.silent and self.spoken.get((link, node.number)) == generation:
+            if pipe.up and node.number not in pipe.silent and self.spoken.get((link, node.number)) == generation:
                 other.hear(pipe, data, life)
 
         self.timeline.at(at, deliver)
@@ -97,7 +109,8 @@ class World:
         if near.paused or far.paused:
             self.timeline.after(0.5, lambda: self._dial(pipe))
             return
-        pipe.silent = False
+        pipe.silent = frozenset()
+        self.truth.change()
         for node, other in ((near, far), (far, near)):
             assert node.overlay is not None
             assert other.overlay is not None
@@ -110,6 +123,7 @@ class World:
 
     def broken(self, pipe: Pipe, by: Node) -> None:
         """One end gave a link up: so does the other, and both dial anew."""
+        self.truth.change()
         other = pipe.ends[by is pipe.ends[0]]
         me = self.spoken.get((pipe.number, by.number))
         its = self.spoken.get((pipe.number, other.number))
@@ -133,18 +147,23 @@ class World:
         pipe = rng.choice(self.pipes)
         node = rng.choice(self.nodes)
         lasts = rng.uniform(0.2, 8.0)
-        self.disturbed = True
+        self.truth.change()
         if kind == "slow":
             pipe.delay_s *= rng.choice((0.1, 3.0, 10.0))
             pipe.delay_s = min(max(pipe.delay_s, 0.0002), 0.4)
+        elif kind == "jitter":
+            pipe.jitter_s = rng.choice((0.001, 0.02, 0.2))
+            timeline.after(lasts, lambda: setattr(pipe, "jitter_s", 0.0))
+        elif kind == "one_way":
+            self._cut(pipe, lasts, silent=frozenset({rng.choice(pipe.ends).number}))
         elif kind in ("cut", "silence"):
-            self._cut(pipe, lasts, silent=kind == "silence")
+            self._cut(pipe, lasts, silent=_both(pipe) if kind == "silence" else None)
         elif kind == "partition":
             side = set(rng.sample(self.nodes, rng.randint(1, len(self.nodes) - 1)))
             silent = rng.random() < 0.5
             for one in self.pipes:
                 if (one.ends[0] in side) != (one.ends[1] in side):
-                    self._cut(one, lasts, silent=silent)
+                    self._cut(one, lasts, silent=_both(one) if silent else None)
         elif kind == "crash" and node.overlay is not None:
             node.stop()
             timeline.after(lasts, node.start_again)
@@ -152,12 +171,14 @@ class World:
             node.paused = True
             timeline.after(lasts, node.resume)
 
-    def _cut(self, pipe: Pipe, lasts: float, *, silent: bool) -> None:
+    def _cut(self, pipe: Pipe, lasts: float, *, silent: frozenset[int] | None = None) -> None:
+        """For a while: what those at its ends say vanishes, or, when it is nobody's, the link breaks."""
         if not pipe.up or pipe.silent:
             return
+        self.truth.change()
         near, far = pipe.ends
         if silent:
-            pipe.silent = True
+            pipe.silent = silent
         else:
             pipe.up = False
             for node, other in ((near, far), (far, near)):
@@ -173,7 +194,8 @@ class World:
                 me = self.spoken.get((pipe.number, other.number))
                 if me is not None:
                     end.down(me)
-        pipe.up, pipe.silent = True, False
+        pipe.up, pipe.silent = True, frozenset()
+        self.truth.change()
         self.timeline.after(0.3, lambda: self._dial(pipe))
 
     # --- a history ----------------------------------------------------------------------------------------------------
@@ -187,7 +209,7 @@ class World:
         begin = timeline.now
         for _ in range(rng.randint(60, 200)):
             node = rng.choice(self.nodes)
-            attributes: Attributes = {"x": rng.randrange(100), "y": rng.randrange(10)}
+            attributes = draw_attributes(rng)
             timeline.at(begin + rng.uniform(0, LIFE_S), lambda node=node, a=attributes: node.publish(a))  # type: ignore[misc]
         for _ in range(rng.randint(0, 25)):
             timeline.at(begin + rng.uniform(0, LIFE_S), self._change)
@@ -209,11 +231,28 @@ class World:
             node.wants[node.numbers] = _filter(rng)
 
     def conclude(self) -> list[str]:
-        """Heal everything, wait until all has settled, and judge."""
+        """Heal everything, look whether tables are right soon, wait until all has settled, publish more, and judge."""
+        healed = self.timeline.now
         self._heal()
-        self.timeline.run(self.timeline.now + SETTLE_S)
+        self.timeline.run(healed + 1.0)
+        while self.timeline.now < min(self.truth.settled_at, healed + SETTLE_S):
+            self.timeline.run(self.truth.settled_at)
+        self.look()
+        self.timeline.run(healed + SETTLE_S)
+        self.settled = True
+        for _ in range(MORE):
+            self.rng.choice(self.nodes).publish(draw_attributes(self.rng))
+        self.timeline.run(healed + SETTLE_S + MORE_S)
         self.judge()
         return self.complaints
+
+    def owes(self, root: Node, home: Node, offers: list[int], wants: list[int]) -> bool:
+        """Whether an event of a broker is owed to another, by some offers of the one and some wants of the other."""
+        return self.truth.owes(root, home, offers, wants)
+
+    def look(self) -> None:
+        """Whether all tables are right, as soon as they have to be."""
+        judge_tables(self)
 
     def judge(self) -> None:
         """Whether all is as it must be."""
@@ -240,10 +279,20 @@ class World:
             if node.paused:
                 node.resume()
         for pipe in self.pipes:
+            pipe.jitter_s = 0.0
             if not pipe.up or pipe.silent:
                 self._mend(pipe)
             self.timeline.after(1.0, lambda pipe=pipe: self._dial(pipe))  # type: ignore[misc]
             self.timeline.after(6.0, lambda pipe=pipe: self._dial(pipe))  # type: ignore[misc]
+
+
+def _both(pipe: Pipe) -> frozenset[int]:
+    return frozenset(end.number for end in pipe.ends)
+
+
+def draw_attributes(rng: Random) -> Attributes:
+    """Of some event."""
+    return {"x": rng.randrange(100), "y": rng.randrange(10)}
 
 
 def _edges(count: int, rng: Random) -> list[tuple[int, int]]:
