@@ -21,7 +21,7 @@ from plait_broker.overlay.standing import Theirs
 from plait_broker.overlay.streams import Arrival, Incoming, Outgoing
 from plait_broker.overlay.wanting import Desk, Wanting
 from plait_core.wire import Destination, EventFrame
-from plait_core.wire.overlay_frames import Offer, Sheet
+from plait_core.wire.overlay_frames import Offer, Sheet, Want
 
 from .overlay_watch import Absences, Flux, Returns, Ring, Straight, Watched
 from .planted import Planted
@@ -163,6 +163,18 @@ def _delays_are_as_they_were(right: Right) -> Right:
     return learn
 
 
+def _one_of_equals(right: Right) -> Right:
+    def learn(self: Overlay, want: Want, at: int) -> None:
+        if at == want.to.index(self.me):
+            right(self, want, at)
+
+    return learn
+
+
+def _in_its_own_time(right: Right) -> Right:
+    return lambda self, now: None
+
+
 def _blank_desk(right: Right) -> Right:
     return lambda self, root: Desk()
 
@@ -197,6 +209,8 @@ PLANTED: Final[dict[str, Planted]] = {
     "forget_interest_with_a_link": Planted(Overlay, "link_down", _nobody_once_a_link_is_gone),
     "forget_one_now_and_then": Planted(Overlay, "destinations", _one_in_a_few_misses_one),
     "ignore_new_delays": Planted(Overlay, "_learn_sheet", _delays_are_as_they_were),
+    "hear_one_of_equal_changes": Planted(Overlay, "_learn_want", _one_of_equals),
+    "tell_in_its_own_time": Planted(Wanting, "hurry", _in_its_own_time),
     "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
 }
 """Every bug, by name."""

@@ -38,7 +38,7 @@ def test_a_neighbour_that_lies_about_the_delay_of_its_links_is_named_and_no_othe
             if node is not world.enemy:
                 assert disputed <= set("".join(node.remarks).split()), "who runs it is told"
                 named += bool(disputed)
-    assert bool(named) == (attack == "sinkhole")
+    assert bool(named) == (attack in ("sinkhole", "equivocate"))
 
 
 def complaints(attack: str, seeds: int = 4) -> list[str]:
@@ -70,15 +70,6 @@ def test_without_detours_a_broker_that_loses_everything_would_cut_others_off(
 @pytest.mark.parametrize("seed", [12, 67, 111, 124])
 def test_a_broker_is_gone_around_that_is_kept_though_another_way_is_faster(seed: int) -> None:
     assert not play(seed, "drop").complaints
-
-
-def test_without_answers_by_the_way_that_something_came_both_sides_would_have_to_find_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seeds = (550, 704)
-    assert not any(play(seed, "drop").complaints for seed in seeds)
-    monkeypatch.setattr(Errands, "came_around", lambda *_: None)
-    assert any(play(seed, "drop").complaints for seed in seeds)
 
 
 def drawn(links: dict[tuple[int, int], int]) -> Map:

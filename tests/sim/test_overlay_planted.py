@@ -8,12 +8,16 @@ from plait_lab.overlay_planted import PLANTED, caught, search
 from plait_lab.overlay_watch import Absences, Flux, Returns, Ring, Watched
 
 KNOWN = {
+    "forget_one_now_and_then": 3,
+    "forget_what_was_told": 24,
     "forget_without_a_trace": 4,
+    "hand_out_what_came_early": 5,
+    "hear_one_of_equal_changes": 187,
+    "installed_when_told": 58,
+    "never_send_again": 10,
+    "skip_uncovering": 39,
+    "tell_in_its_own_time": 21,
     "trust_who_was_away": 24,
-    "hand_out_what_came_early": 30,
-    "installed_when_told": 54,
-    "never_send_again": 2,
-    "take_repeats": 1,
 }
 """Seeds that caught a bug; the others were caught by the first. A change of the simulation may move them a little."""
 

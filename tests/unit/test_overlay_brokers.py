@@ -41,7 +41,7 @@ def test_an_offer_costs_two_messages_a_link_and_a_want_one_a_hop(seed: int, brok
 def test_a_silent_link_is_dead_within_the_bound(phase: int) -> None:
     world = chain(2)
     world.run(0.07 * phase)
-    world.pipes[0].silent = True
+    world.pipes[0].silent = frozenset({0, 1})
     world.run(DETECT_S + 0.05)
     for node in world.nodes:
         assert node.overlay is not None

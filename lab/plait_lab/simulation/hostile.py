@@ -7,14 +7,15 @@ there: all that is published arrives, once, in order, unchanged, and nothing els
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import ClassVar, Final, TypeAlias
 
 from plait_broker.overlay import Arrival
+from plait_broker.overlay.detours import unwrap
 from plait_core.events import Event
-from plait_core.wire import Destination, Forward, Frame, encode_block
+from plait_core.wire import Destination, Forward, Frame, Ping, encode_block, encode_frame
 from plait_core.wire.explaining_frames import Finding, Inquiry, Step, Telling
 from plait_core.wire.overlay_frames import STANDING, Detour, Heard, Offer, Outcome, Sheet, Skip, Standing, Took, Want
 
@@ -26,6 +27,12 @@ AGAIN_SHARE: Final = 0.1
 
 GRUDGE_S: Final = 0.3
 """Between two frames that it makes up."""
+
+MISDIRECT_S: Final = 0.1
+"""Between two times that it makes up ways."""
+
+TEASE_S: Final = 0.5
+"""Between two events that it lets pass."""
 
 Attack: TypeAlias = Callable[["HostileWorld", Node, Frame], Iterator[Frame]]
 """A frame that leaves the hostile broker; what leaves it instead."""
@@ -57,6 +64,41 @@ def drop_events(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame
     """It loses events, and is otherwise as one would wish."""
     if not isinstance(frame, Forward | Detour) or not _passes_through(node, frame):
         yield frame
+
+
+def drop_answers(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It loses what says that something has come, and nothing else."""
+    inner = unwrap(frame) if isinstance(frame, Detour) else frame
+    if not isinstance(inner, Heard | Took) or not _passes_through(node, frame):
+        yield frame
+
+
+def one_by_one(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It loses events, but for the next in order, now and then: something is always heard of them."""
+    inner = unwrap(frame) if isinstance(frame, Detour) else frame
+    if not isinstance(inner, Forward) or not _passes_through(node, frame):
+        yield frame
+        return
+    let = [one for one in inner.destinations if world.may_pass((inner.path[0], one.broker), one.position)]
+    if let:
+        yield frame if isinstance(frame, Detour) else _for_some(inner, let)
+
+
+def equivocate(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It tells each neighbour of other delays, in one version, and loses what comes: no two maps are equal."""
+    assert node.overlay is not None
+    if isinstance(frame, Sheet) and frame.origin == node.overlay.me:
+        delays = tuple(world.rng.choice((1, delay, 30 * delay)) for delay in frame.delays_us)
+        frame = node.overlay.trust.sign(replace(frame, delays_us=delays, signature=b""))
+    yield from drop(world, node, frame)
+
+
+def misdirect(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It makes up ways on which it is, as if something had come by them, and loses what is sent there."""
+    yield from drop(world, node, frame)
+    if world.timeline.now >= world.forge_at and isinstance(frame, Ping):
+        world.forge_at = world.timeline.now + MISDIRECT_S
+        yield from _made_up_ways(world, node)
 
 
 def sinkhole(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
@@ -110,7 +152,10 @@ def forge(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
 
 ATTACKS: Final[dict[str, Attack]] = {
     attack.__name__: attack
-    for attack in (drop, drop_some, drop_events, sinkhole, tamper, tamper_events, replay, reorder, forge)
+    for attack in (
+        *(drop, drop_some, drop_events, drop_answers, one_by_one, sinkhole, equivocate, misdirect),
+        *(tamper, tamper_events, replay, reorder, forge),
+    )
 }
 
 
@@ -137,6 +182,23 @@ def _changed(frame: Frame, rng: Random) -> Frame:
             block[rng.randrange(len(block) - 20, len(block))] ^= 1
             return Forward(frame.tid, frame.delay_us, frame.flags, frame.path, frame.destinations, bytes(block))
     return frame
+
+
+def _made_up_ways(world: HostileWorld, node: Node) -> Iterator[Frame]:
+    """To whoever this neighbour is: from all honest ones over here."""
+    overlay = node.overlay
+    assert overlay is not None
+    nonsense = encode_frame(Ping(1))
+    for origin in overlay.map.distances(overlay.me):
+        for neighbour in overlay.neighbours:
+            here = overlay.map.path(origin, overlay.me, without=(neighbour,))
+            if origin not in (overlay.me, neighbour) and here is not None:
+                yield Detour((*here, neighbour), len(here), 0, nonsense)
+
+
+def _for_some(frame: Forward, destinations: Sequence[Destination]) -> Forward:
+    """The same for fewer."""
+    return Forward(frame.tid, frame.delay_us, frame.flags, frame.path, tuple(destinations), frame.block)
 
 
 def _forgery(world: HostileWorld, node: Node) -> Frame:
@@ -187,8 +249,8 @@ class HostileWorld(World):
 
     NODE: ClassVar[type[Node]] = HostileNode
 
-    def __init__(self, seed: int, attack: str) -> None:
-        super().__init__(seed, faults=False)
+    def __init__(self, seed: int, attack: str, *, brokers: int | None = None) -> None:
+        super().__init__(seed, faults=False, brokers=brokers)
         self.on_wire = False
         self.signed = True
         for node in self.nodes:
@@ -197,6 +259,7 @@ class HostileWorld(World):
         self.enemy = self.rng.choice(self.nodes)
         self.memory: list[Frame] = []
         self.forge_at = 0.0
+        self._let: dict[tuple[int, int], tuple[int, float]] = {}
 
     def carry(self, node: Node, link: int, data: bytes | Frame) -> None:
         if node is not self.enemy or node.overlay is None or isinstance(data, bytes):
@@ -215,6 +278,13 @@ class HostileWorld(World):
 
     def look(self) -> None:
         """It may keep them from being right for a while."""
+
+    def may_pass(self, stream: tuple[int, int], position: int) -> bool:
+        """Whether the hostile one lets this event of a stream pass: the next one, when some time is over."""
+        due, since = self._let.get(stream, (position, self.timeline.now))
+        passes = position == due and self.timeline.now >= since + TEASE_S
+        self._let[stream] = (due + passes, self.timeline.now if passes else since)
+        return passes or position < due
 
     def check_arrival(self, node: Node, arrival: Arrival) -> None:
         """I3: whatever comes to an honest broker in an honest one's name was published there, to the bit."""

@@ -1,0 +1,112 @@
+"""Ways around whoever loses things, over long histories: how long events take, and that nothing is sent for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from plait_broker.overlay.errands import Errands
+from plait_core.wire import Ping, encode_frame
+from plait_core.wire.overlay_frames import ROUTE_MAX, Detour, Took
+from plait_lab.simulation.hostile import ATTACKS
+from plait_lab.simulation.joined import Joined
+from plait_lab.simulation.sieges import DIAMOND, FORK, LADDER, Links, Siege, beads
+
+PATIENCE_S = 8.0
+"""What the longest round of tries takes; what is kept from arriving once is kept no longer."""
+
+
+def besieged(links: Links, enemy: int, attack: str, first_s: float = 8.0, lasts_s: float = 40.0) -> Siege:
+    world = Siege(links, enemy, attack, first_s=first_s, lasts_s=lasts_s)
+    assert world.play() == []
+    assert len(world.said) > 0.9 * lasts_s / 0.1, "the publisher published"
+    return world
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_events_are_not_kept_for_long(attack: str) -> None:
+    assert besieged(DIAMOND, 1, attack).worst_s < PATIENCE_S
+    assert besieged(LADDER, 2, attack).worst_s < PATIENCE_S
+
+
+@pytest.mark.parametrize("attack", ["drop", "drop_events", "one_by_one"])
+def test_someone_further_on_may_choose_the_hostile_one(attack: str) -> None:
+    world = Siege(FORK, 2, attack)
+    straight = next(pipe for pipe in world.pipes if {end.number for end in pipe.ends} == {1, 3})
+    world.timeline.at(2.0, lambda: setattr(straight, "delay_s", 0.009))
+    assert world.play() == []
+    publisher, choosing, *_, subscriber = (node.overlay for node in world.nodes)
+    assert publisher is not None
+    assert choosing is not None
+    assert subscriber is not None
+    assert publisher.map.path(publisher.me, subscriber.me) == (publisher.me, choosing.me, subscriber.me)
+    assert 0.1 < world.worst_s < PATIENCE_S
+
+
+def test_without_answers_by_the_way_that_something_came_nobody_would_hear_of_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Errands, "came_around", lambda *_: None)
+    assert any(" I1: " in complaint for complaint in Siege(DIAMOND, 1, "drop").play())
+
+
+def test_a_long_way_is_not_tried_broker_by_broker() -> None:
+    assert besieged(beads(8), 22, "drop", first_s=50.0).worst_s < PATIENCE_S
+
+
+def test_what_came_around_is_not_answered_around_for_ever() -> None:
+    """A pause makes both sides try other ways; once it is over they end with that, though both go on speaking."""
+    world = Siege(DIAMOND, 1, "replay", lasts_s=150.0)
+    world.attack = lambda world, node, frame: iter([frame])  # it is honest
+    last = world.nodes[-1]
+    world.timeline.at(12.0, lambda: setattr(last, "paused", True))
+    world.timeline.at(14.9, last.resume)
+    counts: list[int] = []
+
+    def count() -> None:
+        counts.append(sum(node.overlay.counts["detours"] for node in world.nodes if node.overlay))
+
+    for at in (90.0, 150.0):
+        world.timeline.at(at, count)
+    assert world.play(both=True) == []
+    assert counts[0] == counts[1] > 0
+
+
+def test_who_hands_on_nonsense_that_it_cannot_read_is_not_shunned() -> None:
+    world = Joined({(0, 1): 0.010, (1, 2): 0.020})
+    world.run()
+    liar, between, last = (one.broker.joining.overlay for one in world.brokers)
+    liar._send(between.me, Detour((liar.me, between.me, last.me), 1, 0, b"garbage!"))
+    world.brokers[0].act()
+    world.run(1.0)
+    assert last.counts["unexpected"] == 1
+    assert between.me in last.neighbours
+
+
+def test_a_way_is_believed_that_its_first_broker_has_chosen_and_no_other() -> None:
+    world = Joined({(0, 1): 0.010, (1, 2): 0.020, (0, 2): 0.050})
+    world.run()
+    liar, between, last = (one.broker.joining.overlay for one in world.brokers)
+    made_up = Detour((between.me, liar.me, last.me), 2, 0, encode_frame(Ping(1)))
+    last.hear(liar.me, made_up, last.now)
+    assert not last.errands._back_to(between.me)
+    between.errands.by(made_up.route, Took(last.me, between.me, 0))
+    for one in world.brokers:
+        one.act()
+    world.run(1.0)
+    assert last.errands._back_to(between.me) == made_up.route[::-1]
+
+
+def test_a_way_that_no_frame_can_name_is_not_taken() -> None:
+    count = ROUTE_MAX + 6
+    ring = {(near, near + 1): 0.001 for near in range(count - 1)} | {(0, count - 1): 0.001}
+    world = Siege(ring, 1, "replay")
+    ends = world.nodes[0], world.nodes[2]
+    for node in world.nodes:
+        node.start()
+    world.timeline.run(5.0)
+    near, far = (node.overlay for node in ends)
+    assert near is not None
+    assert far is not None
+    (long,) = [way for way in near.errands._others(far.me) if len(way) > 3]
+    assert len(long) > ROUTE_MAX
+    assert not near.errands.by(long, Ping(1))
