@@ -99,6 +99,7 @@ class Broker:
             self.confirmations,
             self._publishing,
             lambda outcome: self.joining.settled(outcome, self._now),
+            lambda party: self.joining.silent_broker(party),
         )
         self._departures = Departures(counters, self.interest, self.sessions, self._requests)
         self.joining = self._joined(randomness, wall_us, index)

@@ -12,7 +12,8 @@ from typing import NamedTuple, TypeAlias
 from plait_core.wire.session_frames import Code
 
 Party: TypeAlias = tuple[int, int]
-"""A subscription's number (LOG for the log) and the position or token that it answers by."""
+"""A subscription's number (LOG for the log, of another broker its id, negative) and the position or token that it
+answers by."""
 
 LOG = -1
 
@@ -28,6 +29,19 @@ class Outcome(NamedTuple):
     message: str = ""
     silent: tuple[Party, ...] = ()
     """Who had not answered when time was up, ascending."""
+
+
+class SilentBroker(NamedTuple):
+    """Another broker that an event is for, and that has not answered for it."""
+
+    name: str
+    in_charge: bool
+    """Whether it has the event, and what is missing are its subscribers' answers."""
+    reachable: bool
+    """As far as this broker knows."""
+
+    def __str__(self) -> str:
+        return f"{self.name}{'' if self.reachable else ' (which is out of reach)'}"
 
 
 class _Awaited:

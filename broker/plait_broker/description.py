@@ -188,7 +188,7 @@ def describe_topology(broker: Broker) -> Json:
                 "name": sheet.name,
                 "id": id_text(sheet.origin),
                 "reachable": sheet.origin in distances,
-                "distance_ms": distances.get(sheet.origin, 0) / 1000,
+                "distance_ms": distances[sheet.origin] / 1000 if sheet.origin in distances else None,
                 "neighbours": len(sheet.neighbours),
                 "address": sheet.address,
                 "listen": sheet.address or None,

@@ -30,7 +30,7 @@ from plait_core.wire.explaining_frames import MARKED, Telling
 from plait_core.wire.overlay_frames import CONFIRM, Sheet, Standing
 from plait_core.wire.session_frames import Brokers, Code
 
-from .confirmations import LOG, Confirmations, Outcome, Party
+from .confirmations import LOG, Confirmations, Outcome, Party, SilentBroker
 from .counters import Counters
 from .explain.explaining import Explaining
 from .links import Link
@@ -298,6 +298,21 @@ class Joining:
         self._arrivals[self._handles] = arrival
         self._confirmations.begin(-self._handles, what, matched, parties, now)
 
+    def silent_broker(self, party: Party) -> SilentBroker:
+        """The broker whose answer this is that did not come in time."""
+        home, position = -party[0], party[1]
+        streams = self.overlay.dissemination.outgoing
+        if home in streams:
+            return self._silent(home, in_charge=position not in streams[home].kept)
+        for broker, outgoing in streams.items():
+            first = next(iter(outgoing.kept.values()), None)
+            if first is not None and first.party is not None and first.party[0] == home:  # it has started anew since
+                return self._silent(broker, in_charge=False)
+        return self._silent(home, in_charge=False)
+
+    def _silent(self, home: int, *, in_charge: bool) -> SilentBroker:
+        return SilentBroker(self._name(home), in_charge, self.overlay.map.reaches(self.overlay.me, home))
+
     def forget(self, party: Party) -> None:
         """Nobody waits any more for what another broker has to say of an event."""
         self._awaited.pop(party, None)
@@ -365,6 +380,8 @@ class Joining:
         if known is None:
             return
         self._counters.forwarded += 1
+        if flags & MARKED:
+            self._tracing.came(frame, self._now())
         if link not in self._held and known.forward(frame, tid, delay_us, flags, path, destinations):
             if self.telemetry is not None and frame.publisher != tid:  # what brokers say is not recorded
                 self._record(known, frame, delay_us, path, destinations)

@@ -46,6 +46,21 @@ def parse_address(url: str) -> Address:
     return Address(parts.hostname, PORT if port is None else port, _SCHEMES[parts.scheme], token)
 
 
+def parse_place(text: str, *, any_port: bool = False) -> Address:
+    """Where a HOST:PORT is, or AddressInvalid; `any_port`: 0 is a port too, whichever is free."""
+    invalid = AddressInvalid(f"{text[:200]!r} is no HOST:PORT", hint=f"like 127.0.0.1:{PORT}")
+    try:
+        place = parse_address(f"plait://{text}")
+    except AddressInvalid:
+        raise invalid from None
+    written = text.rpartition(":")[2]
+    if "@" in text or not text.isprintable() or " " in text or written != str(place.port):
+        raise invalid
+    if not place.port and not any_port:
+        raise AddressInvalid(f"{text[:200]!r} names no port: 0 is whichever is free", hint=f"like 127.0.0.1:{PORT}")
+    return place
+
+
 def parse_addresses(urls: str | Sequence[str]) -> tuple[Address, ...]:
     """The addresses to try in turn, at least one."""
     given = [urls] if isinstance(urls, str) else list(urls)

@@ -20,7 +20,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
-from .addresses import parse_address
+from .addresses import parse_place
 from .relay_lane import Flow, Lane, Shape
 from .relay_passage import Passage, reset
 
@@ -42,7 +42,8 @@ class Relay:
         back: Shape | None = None,
         seed: int = 0,
     ) -> None:
-        """`to` and `listen` are HOST:PORT. Jitter and loss are drawn from the seed."""
+        """`to` and `listen` are HOST:PORT, or AddressInvalid. Jitter and loss are drawn from the seed."""
+        self._to, self._listen = parse_place(to), parse_place(listen, any_port=True)
         self.to = to
         self.listen = listen
         """Where it listens: with its real port once it is started."""
@@ -69,7 +70,7 @@ class Relay:
     async def start(self) -> None:
         """Listen."""
         assert self._server is None, "it is started once"
-        place = parse_address(f"plait://{self.listen}")
+        place = self._listen
         self._server = await asyncio.get_running_loop().create_server(self._accept, place.host, place.port)
         host = f"[{place.host}]" if ":" in place.host else place.host
         self.listen = f"{host}:{self._server.sockets[0].getsockname()[1]}"
@@ -140,8 +141,7 @@ class Relay:
             return _Refusal()
         passage = Passage(self._shapes["forth"], self._shapes["back"], self._draw, self._over)
         self._passages[passage] = None
-        place = parse_address(f"plait://{self.to}")
-        passage.dial(place.host, place.port)
+        passage.dial(self._to.host, self._to.port)
         return passage.near
 
     def _over(self, passage: Passage) -> None:

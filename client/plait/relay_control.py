@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, get_args
 
-from .addresses import parse_address
+from .addresses import parse_place
 from .errors import ConnectionLost, Refused
 from .relay import Direction, Relay
 
@@ -20,6 +20,9 @@ LINE_BYTES_MAX: Final = 4096
 
 ANSWER_S: Final = 5.0
 """A relay answers at once; one that does not is no relay."""
+
+STATE: Final = frozenset(("listen", "to", "cut", "connections", "forth", "back"))
+"""What an answer has at least."""
 
 
 @asynccontextmanager
@@ -36,29 +39,45 @@ async def serve_control(relay: Relay, place: str) -> AsyncIterator[str]:
         finally:
             writer.close()
 
-    address = parse_address(f"plait://{place}")
+    address = parse_place(place, any_port=True)
     server = await asyncio.start_server(converse, address.host, address.port, limit=LINE_BYTES_MAX)
     async with server:
-        yield f"{address.host}:{server.sockets[0].getsockname()[1]}"
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        yield f"{host}:{server.sockets[0].getsockname()[1]}"
 
 
 async def ask_control(place: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Ask the relay whose control port this is; its state, or Refused, or ConnectionLost."""
-    address = parse_address(f"plait://{place}")
+    """Ask the relay whose control port this is; its state. AddressInvalid when that is no place, ConnectionLost when no
+    relay answers there, Refused when it does not take the request."""
+    address = parse_place(place)
     try:
         async with asyncio.timeout(ANSWER_S):
             reader, writer = await asyncio.open_connection(address.host, address.port)
             try:
                 writer.write(json.dumps(request).encode() + b"\n")
-                answer = json.loads(await reader.readline())
+                line = await reader.readline()
             finally:
                 writer.close()
-    except (OSError, ValueError) as error:
-        raise ConnectionLost(f"no relay answers at {place}: {error}", hint="plait chaos relay --control") from None
-    if "error" in answer:
+    except TimeoutError:
+        raise _silent(place, f"nothing came within {ANSWER_S:g} s") from None
+    except OSError as error:
+        raise _silent(place, error.strerror or type(error).__name__) from None
+    except ValueError:  # a line without an end
+        line = b"?"
+    try:
+        answer = json.loads(line.decode())
+    except ValueError:
+        answer = None
+    if isinstance(answer, dict) and isinstance(answer.get("error"), str):
         raise Refused(answer["error"])
-    assert isinstance(answer, dict)
+    if not isinstance(answer, dict) or not answer.keys() >= STATE:
+        raise _silent(place, "something else answers" if line else "it hung up")
     return answer
+
+
+def _silent(place: str, why: str) -> ConnectionLost:
+    hint = "`plait chaos relay` prints control=HOST:PORT when it serves"
+    return ConnectionLost(f"no relay answers at {place}: {why}", hint=hint)
 
 
 def _answer(relay: Relay, line: bytes) -> dict[str, Any]:

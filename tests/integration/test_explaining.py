@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import pytest
 from processes import BrokerProcess, broker_process, port_to_keep
 
 import plait
@@ -26,8 +29,9 @@ SLOW_S = 0.060
 class Three:
     """The brokers, and the prompt of whoever looks at them."""
 
-    def __init__(self, brokers: dict[str, BrokerProcess]) -> None:
+    def __init__(self, brokers: dict[str, BrokerProcess], slow: Relay) -> None:
         self.brokers = brokers
+        self.slow = slow
 
     async def shell(self, *arguments: str, at: str = "a", code: int = 0) -> str:
         """What a command prints, run with a broker's URL and HTTP side."""
@@ -61,7 +65,7 @@ class Three:
 
 
 @asynccontextmanager
-async def three() -> AsyncIterator[Three]:
+async def three(home: Path) -> AsyncIterator[Three]:
     chance = random.SystemRandom()
     ports = {name: port_to_keep(chance) for name in "abc"}
     async with AsyncExitStack() as running:
@@ -73,17 +77,19 @@ async def three() -> AsyncIterator[Three]:
             brokers[name] = await running.enter_async_context(
                 broker_process(
                     "--name", name, "--listen", f"127.0.0.1:{ports[name]}", "--http", "127.0.0.1:0",
+                    "--data", home / name,
                     *(part for link in links[name] for part in ("--link", link)),
+                    environment={"PLAIT_BROKER__LIMITS__CONFIRM_TIMEOUT_S": "12"},
                 )
             )  # fmt: skip
             await brokers[name].ready()
-        found = Three(brokers)
+        found = Three(brokers, relay)
         await found.whole()
         yield found
 
 
-async def test_an_overlay_explains_itself() -> None:
-    async with three() as overlay, overlay.client("c") as subscriber, overlay.client("a") as publisher:
+async def test_an_overlay_explains_itself(tmp_path: Path) -> None:
+    async with three(tmp_path) as overlay, overlay.client("c") as subscriber, overlay.client("a") as publisher:
         prices = await subscriber.subscribe("price > 10")
         await publisher.advertise("price >= 0")
         await _routes_are_told(overlay)
@@ -115,6 +121,7 @@ async def _steps_are_told(overlay: Three, prices: plait.Subscription[plait.Event
     assert [(step["broker"], step["kind"], step["peer"]) for step in steps] == [
         ("a", "published", None),
         ("a", "sent", "b"),
+        ("b", "came", "a"),
         ("b", "sent", "c"),
         ("c", "arrived", "b"),
         ("c", "delivered", None),
@@ -127,7 +134,7 @@ async def _steps_are_told(overlay: Three, prices: plait.Subscription[plait.Event
     assert event["label"] == "traced", "it is a real event"
     assert event.path == ("a", "b", "c")
     lines = (await overlay.shell("trace", "price=12")).splitlines()
-    assert [len(line) - len(line.lstrip()) for line in lines] == [0, 0, 2, 4, 4, 0]
+    assert [len(line) - len(line.lstrip()) for line in lines] == [0, 0, 2, 2, 4, 4, 0]
     await prices.next(5)
     nobody = await overlay.objects("trace", "price=1")
     assert [item["kind"] for item in nobody] == ["published", "end"]
@@ -168,8 +175,8 @@ async def _all_brokers_are_listed(overlay: Three) -> None:
         assert link["jitter_ms"] >= 0
 
 
-async def test_brokers_that_are_gone_are_told_apart() -> None:
-    async with three() as overlay:
+async def test_brokers_that_are_gone_are_told_apart(tmp_path: Path) -> None:
+    async with three(tmp_path) as overlay:
         await overlay.brokers["c"].kill()
         async with asyncio.timeout(PATIENCE_S):
             while True:
@@ -178,3 +185,44 @@ async def test_brokers_that_are_gone_are_told_apart() -> None:
                     break
         unanswered = json.loads(await overlay.shell("why", f"{1:016x}-1", "c/1", "--json", code=1))
         assert unanswered["verdict"] == "unanswered"
+
+
+async def test_what_waits_for_a_broker_that_is_stopped_is_told(tmp_path: Path) -> None:
+    """In a line, a durable subscription at its end: by the confirmation, `trace`, `why` and `ls`."""
+    async with three(tmp_path) as overlay, overlay.client("c") as subscriber, overlay.client("a") as publisher:
+        overlay.slow.cut()  # the way from a to c is by b alone
+        await subscriber.subscribe("price > 10", durable="ledger")
+        await publisher.publish({"price": 20}, confirm="broker")
+        overlay.brokers["c"].signal(signal.SIGSTOP)
+        try:
+            *steps, end = await overlay.objects("trace", "price=11", "--wait", "3s", code=1)
+            assert end["silent"] == 1
+            told = [(step["broker"], step["kind"], step["again"]) for step in steps]
+            assert told[:4] == [
+                ("a", "published", False),
+                ("a", "sent", False),
+                ("b", "came", False),
+                ("b", "sent", False),
+            ]
+            assert ("a", "sent", True) in told, "it was sent again meanwhile"
+            sure = asyncio.create_task(publisher.publish({"price": 12}, confirm="broker"))
+            event = await publisher.publish({"price": 13})
+            async with asyncio.timeout(PATIENCE_S):
+                while (far := await _listed(overlay, "c"))["status"] != "out of reach":
+                    pass
+            assert far["distance_ms"] is None
+            (verdict,) = await overlay.objects("why", str(event.id), "c/1")
+            assert verdict["verdict"] == "on_its_way"
+            assert "in a's stream to c" in verdict["text"]
+            assert "a cannot reach c now" in verdict["text"]
+            with pytest.raises(
+                plait.Refused, match=r"c \(which is out of reach\) has not taken charge of it"
+            ) as refused:
+                await sure
+            assert "plait topo" in refused.value.hint
+        finally:
+            overlay.brokers["c"].signal(signal.SIGCONT)
+
+
+async def _listed(overlay: Three, name: str) -> dict[str, Any]:
+    return next(item for item in await overlay.objects("ls", "brokers") if item["name"] == name)

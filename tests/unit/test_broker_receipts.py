@@ -9,6 +9,7 @@ from plait_core.limits import CLOSE_TEXT_MAX, NAME_BYTES_MAX
 from plait_core.wire import Confirm
 from plait_core.wire.session_frames import Code, Refusal
 from plait_lab.simulation.disks import DiskTerms
+from plait_lab.simulation.joined import Joined
 from plait_lab.simulation.raw_clients import RawClient
 from plait_lab.simulation.stage import Stage
 
@@ -100,3 +101,73 @@ def test_a_log_that_is_not_done_is_what_is_waited_for(level: Confirm) -> None:
     (refusal,) = publisher.of(Refusal)
     assert refusal.message == "not confirmed within 30 s: the log has not stored it yet"
     assert "/readyz" in refusal.hint
+
+
+KEPT = "`plait topo` shows who is out of reach, `[overlay] forget` lets go of a broker that never returns"
+
+
+def refusal_elsewhere(world: Joined, level: Confirm, *, count: int = 1, settle_s: float = 5.0) -> Refusal:
+    """Of an event that other brokers do not answer for: the links beyond b1 are cut first if `settle_s` is given."""
+    publisher = world.client(0, "publisher")
+    publisher.advertise("n >= 0")
+    for home in range(2, 2 + count):
+        reader = world.client(home, f"reader {home}")
+        reader.subscribe("n > 0", durable=f"ledger {home}")
+        world.run(1.0)
+        assert reader.done(1)
+    if settle_s:
+        for home in range(2, 2 + count):
+            world.hang_up(world.wire(1, home))
+        world.run(settle_s)
+    publisher.publish({"n": 1}, level)
+    world.run(WAIT_S + 1.0)
+    (refusal,) = publisher.heard(Refusal)
+    assert refusal.code == Code.TIMEOUT
+    return refusal
+
+
+def test_a_broker_that_cannot_be_reached_is_named_and_not_a_subscription() -> None:
+    world = Joined({(0, 1): 0.001, (1, 2): 0.001})
+    world.run()
+    refusal = refusal_elsewhere(world, Confirm.BROKER)
+    assert refusal.message == "not confirmed within 30 s: b2 (which is out of reach) has not taken charge of it"
+    assert refusal.hint == f"this broker keeps it for b2 and sends it again; {KEPT}"
+
+
+def test_of_many_brokers_three_are_named() -> None:
+    world = Joined({(0, 1): 0.001} | {(1, home): 0.001 for home in range(2, 6)})
+    world.run()
+    refusal = refusal_elsewhere(world, Confirm.BROKER, count=4)
+    assert refusal.message.count(" (which is out of reach)") == 3
+    assert refusal.message.endswith(" and 1 more have not taken charge of it")
+    assert refusal.hint == f"this broker keeps it for each of them and sends it again; {KEPT}"
+
+
+def test_subscriptions_here_are_counted_apart_from_brokers() -> None:
+    world = Joined({(0, 1): 0.001, (1, 2): 0.001})
+    world.run()
+    here = world.client(0, "here")
+    here.subscribe("n > 0")
+    refusal = refusal_elsewhere(world, Confirm.SUBSCRIBERS)
+    assert refusal.message == (
+        "not confirmed within 30 s: 1 of 1 has not acknowledged it: a subscription of client 'here'; "
+        "b2 (which is out of reach) has not taken charge of it"
+    )
+
+
+def test_a_broker_that_has_it_and_whose_subscribers_are_silent() -> None:
+    world = Joined({(0, 1): 0.001, (1, 2): 0.001})
+    world.run()
+    refusal = refusal_elsewhere(world, Confirm.SUBSCRIBERS, settle_s=0.0)
+    assert refusal.message == (
+        "not confirmed within 30 s: b2 has it, and not all subscribers there have acknowledged it"
+    )
+    assert "confirm='broker'" in refusal.hint
+
+
+def test_a_broker_that_has_waited_in_vain_itself_is_named() -> None:
+    world = Joined({(0, 1): 0.001, (1, 2): 0.001})
+    world.run()
+    world.brokers[2].broker.confirmations.timeout_s = 5.0
+    refusal = refusal_elsewhere(world, Confirm.SUBSCRIBERS, settle_s=0.0)
+    assert refusal.message == "at b2: not all of those it was for have it"

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -97,6 +98,75 @@ def test_a_relay_is_started_changed_and_shown() -> None:
                     assert "Mbit" not in told
         assert "nothing to change" in ran("set", control, code=2)
         assert "no relay answers" in ran("show", control, code=1)
+
+
+@pytest.mark.parametrize(
+    "place", ["", "nowhere", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", "a b:1", "me@a:1", ":1"]
+)
+@pytest.mark.parametrize("option", ["--to", "--listen", "--control"])
+def test_what_is_no_place_is_said_before_anything_listens(option: str, place: str) -> None:
+    options = {"--to": "127.0.0.1:4680"} | {option: place}
+    shown = CliRunner().invoke(plait, ["chaos", "relay", *(part for pair in options.items() for part in pair)])
+    assert shown.exit_code == 2
+    assert shown.stdout == ""
+    assert shown.stderr == f"Error: {place!r} is no HOST:PORT\nHint: like 127.0.0.1:4680\n"
+
+
+def test_port_zero_is_for_who_listens() -> None:
+    for arguments in (["relay", "--to", "127.0.0.1:0"], ["show", "127.0.0.1:0"]):
+        shown = CliRunner().invoke(plait, ["chaos", *arguments])
+        assert shown.exit_code == 2
+        assert "names no port" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"\x00\x00\x00^\x00\x12\x00\x00\x83\xa4code", "something else answers"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "something else answers"),
+        (b"\xff" * 100_000, "something else answers"),
+        (b"[]\n", "something else answers"),
+        (b'{"listen": 1}\n', "something else answers"),
+        (b"", "it hung up"),
+    ],
+)
+@pytest.mark.parametrize("command", [["show"], ["set", "--cut"]])
+def test_what_is_no_relay_is_said_in_one_line(command: list[str], answer: bytes, why: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def serve() -> None:
+            near, _ = server.accept()
+            with near:
+                near.recv(100)
+                near.sendall(answer)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        shown = CliRunner().invoke(plait, ["chaos", command[0], place, *command[1:]])
+        serving.join()
+    assert shown.exit_code == 1
+    assert shown.stdout == ""
+    message, hint = shown.stderr.splitlines()
+    assert message == f"Error: no relay answers at {place}: {why}"
+    assert hint.startswith("Hint: ")
+
+
+def test_the_http_side_of_something_else_is_said_in_one_line() -> None:
+    """A broker's port for clients answers a request with a frame."""
+    command = [sys.executable, "-m", "plait", "broker", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            ready = re.search(r"listen=(\S+) ", process.stdout.readline())
+            assert ready is not None
+            shown = CliRunner().invoke(plait, ["topo", "--http", ready[1]])
+        finally:
+            process.kill()
+    assert shown.exit_code == 1
+    message, hint = shown.stderr.splitlines()
+    assert message == f"Error: what answers at http://{ready[1]} does not speak HTTP"
+    assert hint == "Hint: a broker's HTTP side is another port than its clients', mostly one above it"
 
 
 def test_a_broker_is_found_by_its_name_and_by_its_id() -> None:

@@ -24,6 +24,7 @@ from plait_broker.description import (
     describe_topology,
 )
 from plait_core.wire.session_frames import Advertise
+from plait_lab.simulation.joined import Joined
 from plait_lab.simulation.stage import Stage
 
 ADDRESS = "127.0.0.1:44276"
@@ -113,6 +114,18 @@ def test_columns_read_what_brokers_say(items: dict[str, list[dict[str, Any]]]) -
     silent = {what: {column.title for column in LISTINGS[what]} - said[what] for what in LISTINGS}
     of_brokers = {"JITTER", "LOSS", "STATE"}  # a link to a client has none
     assert silent == {"brokers": set(), "links": of_brokers, "clients": {"STATE"}, "subs": {"STATE"}, "advs": set()}
+
+
+def test_of_a_broker_that_is_out_of_reach_nothing_is_counted() -> None:
+    world = Joined({(0, 1): 0.001})
+    world.run()
+    world.hang_up(world.wire(0, 1))
+    world.run(1.0)
+    near, far = describe_topology(world.brokers[0].broker)["brokers"]
+    assert (near["distance_ms"], far["distance_ms"], far["reachable"]) == (0.0, None, False)
+    cells = {column.title: column.cell(far) for column in LISTINGS["brokers"]}
+    told = {"NAME": "b1", "STATUS": "out of reach"}
+    assert cells == dict.fromkeys(cells, "") | told
 
 
 def test_states_in_a_word() -> None:

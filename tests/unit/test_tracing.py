@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -68,7 +69,16 @@ def test_every_hop_tells_what_it_did() -> None:
     subscribers = [subscribed(world, broker) for broker in (0, 2, 3)]
     steps = traced.publish({"price": 11})
     assert sorted(traced.story(steps)) == sorted(
-        [(0, "published"), (0, "arrived"), (0, "sent"), (0, "delivered"), (1, "sent"), (1, "sent"), (2, "arrived")]
+        [
+            (0, "published"),
+            (0, "arrived"),
+            (0, "sent"),
+            (0, "delivered"),
+            (1, "came"),
+            (1, "sent"),
+            (1, "sent"),
+            (2, "arrived"),
+        ]
         + [(2, "delivered"), (3, "arrived"), (3, "delivered")]
     )
     sent = {traced.names[step.peer]: step for step in steps if step.kind == StepKind.SENT}
@@ -80,11 +90,80 @@ def test_every_hop_tells_what_it_did() -> None:
     arrived = {traced.names[step.source]: step for step in steps if step.kind == StepKind.ARRIVED}
     assert arrived[3].delay_us == pytest.approx(40_000, rel=0.05)
     assert traced.names[arrived[3].peer] == 1
+    (came,) = [step for step in steps if step.kind == StepKind.CAME]
+    assert came.delay_us == pytest.approx(10_000, rel=0.05)
+    assert traced.names[came.peer] == 0
+    assert {traced.names[home] for home in came.parties} == {2, 3}, "one copy for both"
     assert traced.judge(steps).complete
     assert not traced.judge(steps[:-1]).complete
     for subscriber in subscribers:
         assert subscriber.delivered == [{"price": 11}], "it is a real event"
     assert Done(traced.client.sequence) in traced.client.frames
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_in_whatever_order_steps_are_told_causes_are_shown_first(seed: int) -> None:
+    world = Joined(FORK)
+    world.run()
+    traced = Traced(world)
+    for broker in (0, 2, 3):
+        subscribed(world, broker)
+    told = traced.publish({"price": 11})
+    Random(seed).shuffle(told)
+    steps = Steps()
+    list(steps.take(traced.client.heard(Brokers)[-1]))
+    shown = [facts for step in told for facts, _ in steps.take(step)]
+    assert steps.done
+    assert list(steps.rest()) == []
+    assert len(shown) == len(told)
+    assert not any(facts["again"] for facts in shown)
+    places = {(facts["broker"], facts["kind"], facts["peer"]): at for at, facts in enumerate(shown)}
+    for chain in (
+        [("b0", "published", None), ("b0", "sent", "b1"), ("b1", "came", "b0"), ("b1", "sent", "b2")],
+        [("b1", "sent", "b2"), ("b2", "arrived", "b1"), ("b2", "delivered", None)],
+        [("b1", "came", "b0"), ("b1", "sent", "b3"), ("b3", "arrived", "b1"), ("b3", "delivered", None)],
+    ):
+        assert [places[one] for one in chain] == sorted(places[one] for one in chain)
+
+
+def test_what_nothing_told_led_to_is_shown_at_the_end() -> None:
+    world = Joined(CHAIN)
+    world.run()
+    traced = Traced(world)
+    subscribed(world, 2)
+    told = [step for step in traced.publish({"price": 11}) if traced.names[step.source] != 1]
+    steps = Steps()
+    list(steps.take(traced.client.heard(Brokers)[-1]))
+    shown = [facts["kind"] for step in told for facts, _ in steps.take(step)]
+    assert shown == ["published", "sent"]
+    assert steps.complete
+    assert not steps.done, "what b1 did is told yet, perhaps"
+    assert [facts["kind"] for facts, _ in steps.rest()] == ["arrived", "delivered"]
+    assert steps.done
+
+
+def test_a_copy_that_is_sent_again_is_told_as_such() -> None:
+    world = Joined(CHAIN)
+    world.run()
+    traced = Traced(world)
+    subscribed(world, 2)
+    home = world.brokers[2].broker
+    receive = home.receive
+    home.receive = lambda *_: None  # type: ignore[method-assign]  # as one that was stopped
+    traced.publish({"price": 11}, for_s=1.0)
+    home.receive = receive  # type: ignore[method-assign]
+    world.run(3.0)
+    told = traced.steps(traced.client.sequence)
+    steps = Steps()
+    list(steps.take(traced.client.heard(Brokers)[-1]))
+    lines = [line.strip() for step in told for _, line in steps.take(step)]
+    assert len(set(lines)) == len(lines), "no line is printed twice"
+    assert sum(line.startswith("b0: -> b1") for line in lines) == 1
+    assert any(line.startswith("b0: again -> b1 for b2 after ") for line in lines)
+    assert sum(line.startswith("b1: in after 10") for line in lines) == 1
+    assert any(line.startswith("b1: again in after ") for line in lines)
+    assert sum("b2: delivered" in line for line in lines) == 1
+    assert steps.end()[0]["delivered"] == 1
 
 
 def test_what_nobody_wants_is_told_of_at_once() -> None:

@@ -138,12 +138,50 @@ def test_what_is_still_on_its_way_is_in_a_stream() -> None:
 def test_a_broker_that_does_not_answer_is_named() -> None:
     world = Overlay()
     world.subscribe()
-    event = world.publish()
+    taken, unwanted = world.publish(), world.publish(5)
     world.hang_up(world.wire(1, 2))
     world.run(1.0)
-    verdict = world.why(event)
-    assert verdict["verdict"] == "unanswered"
-    assert "b2" in verdict["text"]
+    for event, said in ((taken, "it has taken charge of the event, says b0"), (EventId(4711, 1), "no other broker")):
+        verdict = world.why(event)
+        assert verdict["verdict"] == "unanswered"
+        assert "b2, where the subscription lives, does not answer" in verdict["text"]
+        assert said in verdict["text"]
+    assert "b0 knew of nobody there who wanted the event" in world.why(unwanted)["text"]
+
+
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("at", [0, 1])
+def test_what_is_kept_for_a_broker_that_does_not_answer_is_on_its_way(at: int, cut: bool) -> None:
+    world = Overlay()
+    world.subscribe(durable="ledger")
+    home = world.brokers[2]
+    if cut:
+        world.hang_up(world.wire(1, 2))
+    else:
+        home.broker.receive = lambda *_: None  # type: ignore[method-assign]  # as one that was stopped
+    world.run(0.5)
+    event = world.publish(for_s=0.5)
+    verdict = world.why(event, at=at)
+    assert verdict["verdict"] == "on_its_way"
+    assert "in b0's stream to b2, at position" in verdict["text"]
+    assert verdict["text"].endswith("; b0 cannot reach b2 now"), "a link is given up while it is waited for an answer"
+    assert "b2, where the subscription lives, does not answer" in verdict["hint"]
+    assert not verdict["why"], "nobody who answers knows the filter"
+    assert verdict["testimonies"]["b2"] is None
+
+
+def test_what_died_on_its_way_to_a_broker_that_does_not_answer() -> None:
+    world = Overlay()
+    world.subscribe()
+    world.hang_up(world.wire(1, 2))
+    world.run(0.5)
+    client = world.publisher
+    client.sequence += 1
+    parts = {"publisher": client.publisher, "sequence": client.sequence, "lifetime_us": 5_000}
+    world.carry(client.wire, client, encode_publish(Event.checked({"price": 11}, **parts)))  # type: ignore[arg-type]
+    world.run(5.0)
+    verdict = world.why(EventId(client.publisher, client.sequence))
+    assert (verdict["verdict"], verdict["facts"]["reason"]) == ("dropped", "expired")
 
 
 def test_durable_subscriptions() -> None:

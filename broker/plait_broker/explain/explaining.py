@@ -103,8 +103,9 @@ class Explaining:
         self.memory.drop(frame, reason, now)
         if self.telemetry is not None:
             self.telemetry.dropped(frame, reason, 0, now)
+        self._came(frame, now)
         if self.tracing.live:
-            self.tracing.dropped(frame, reason, 0)
+            self.tracing.dropped(frame, reason, frame.delay_us if isinstance(frame, Forward) else 0)
 
     def lost(
         self, frame: EventFrame, reason: str, delay_us: int, homes: Sequence[Destination | int], now: float
@@ -117,12 +118,15 @@ class Explaining:
             self.memory.drop(frame, reason, now, broker=home)
             if telemetry is not None:
                 telemetry.dropped(frame, reason, delay_us, now, subject=home, flags=TO_BROKER)
-        if isinstance(frame, Forward) and frame.flags & MARKED and frame.path:
-            self.tracing.follow(frame, frame.path[0], now)
+        self._came(frame, now)
         if self.tracing.live:
             self.tracing.lost(frame, reason, delay_us, *brokers)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _came(self, frame: EventFrame, now: float) -> None:
+        if isinstance(frame, Forward) and frame.flags & MARKED:
+            self.tracing.came(frame, now)
 
     def _tell_client(self, session: int, step: Step) -> None:
         known = self._broker.sessions.get(session)

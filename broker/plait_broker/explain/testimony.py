@@ -1,7 +1,8 @@
 """What one broker knows of an event and of a subscription: its part of the answer to `plait why`. `verdict.py` joins
 the parts of all brokers.
 
-The question: `event`, and either `number` (a subscription of this broker) or `filter` and `home` (of one elsewhere).
+The question: `event`, and either `number` (a subscription of this broker) or `filter` and `home` (of one elsewhere; no
+`filter` when nobody answers who knows it).
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ def testify(broker: Broker, question: Json, now: float) -> Json:
             if said["matches"]["result"] is True:
                 said["fate"] = fate_of(broker, party, known, now)
     elif known is not None:
-        home = str(question.get("home", ""))
-        said["matches"] = _matches(parse(str(question.get("filter", ""))), known.frame)
+        home, filter = str(question.get("home", "")), question.get("filter")
+        if filter is not None:
+            said["matches"] = _matches(parse(str(filter)), known.frame)
         said["sent"] = _sent(broker, known, home, now)
     return said
 

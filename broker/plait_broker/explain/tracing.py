@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from plait_core.events import EventId
-from plait_core.wire import Destination, EventFrame
+from plait_core.wire import Destination, EventFrame, Forward
 from plait_core.wire.explaining_frames import PARTIES_MAX, Step, StepKind
 
 from ..pace import Pace
@@ -56,6 +56,8 @@ class Trail:
     """There: the session to be told."""
     told: int = 0
     match_us: int = 0
+    came: EventFrame | None = None
+    """The copy of which it was told last that it came."""
 
 
 class Tracing:
@@ -128,8 +130,21 @@ class Tracing:
         """At a broker that it is for, and matched there."""
         trail = self.live.get(arrival.frame.id)
         if trail is not None:
+            trail.came = arrival.frame
             came_from = arrival.path[-1] if arrival.path else 0
             self._say(trail, StepKind.ARRIVED, delay_us, (), local, took_us=trail.match_us, peer=came_from)
+
+    def came(self, frame: EventFrame, now: float) -> None:
+        """A copy from another broker goes on from here, or ends here without having been matched. Told once of each
+        copy, to however many neighbours it goes."""
+        if not isinstance(frame, Forward) or not frame.path:
+            return
+        self.follow(frame, frame.path[0], now)
+        trail = self.live.get(frame.id)
+        if trail is not None and trail.came is not frame:
+            trail.came = frame
+            beyond = [home for home, _, _ in frame.destinations if home != self._me]
+            self._say(trail, StepKind.CAME, frame.delay_us, beyond, len(beyond), peer=frame.path[-1])
 
     def sent(
         self,

@@ -37,7 +37,7 @@ def decide(home: Json | None, others: Mapping[str, Json], names: tuple[str, str]
     broker said; `names`: the event's, and the subscription's broker's."""
     event, broker = names
     if home is None:
-        return _verdict("unanswered", f"{broker}, where the subscription lives, does not answer")
+        return _unanswered(others, broker)
     if home.get("subscription") is None:
         return _verdict("no_subscription", f"{broker} has no such subscription", hint="see `plait ls subs`")
     if _part(home, "event"):
@@ -88,10 +88,38 @@ def _on_the_way(name: str, said: Json, home: Json, broker: str) -> dict[str, Any
         by_s = ago - since if isinstance(since, float) and isinstance(ago, float) and ago > since else None
         return _not_yet(by_s, name, matches)
     if sent.get("waiting"):
-        where = f"in {name}'s stream to {broker}, at position {sent.get('position')}, since {_seconds(sent['since_s'])}"
-        state = "" if sent.get("reachable") else f"; {name} cannot reach {broker} now"
-        return _verdict("on_its_way", f"it has not arrived: {where}{state}", matches, sent)
+        return _verdict("on_its_way", f"it has not arrived: {_stream(sent, name, broker)}", matches, sent)
     return _verdict("too_long_ago", f"{broker} took charge of it; {_window(home, broker)}", matches, sent)
+
+
+def _unanswered(others: Mapping[str, Json], broker: str) -> dict[str, Any]:
+    """The subscription's broker does not answer; what others know is of the event and that broker alone."""
+    silent = f"{broker}, where the subscription lives, does not answer"
+    published = next(((name, said) for name, said in others.items() if _saw(said) == "published"), None)
+    sent = {} if published is None else _part(published[1], "sent")
+    if published is not None and sent.get("waiting"):
+        text = f"there is no word that it arrived: {_stream(sent, published[0], broker)}"
+        hint = f"{silent}; whether the subscription's filter is true of the event is known there"
+        return _verdict("on_its_way", text, facts=sent, hint=hint)
+    for name, said in others.items():
+        drop = next((drop for drop in _list(said, "drops") if drop.get("for") == broker), None)
+        if drop is not None:
+            return _dropped(drop, name)
+    if published is None:
+        return _verdict("unanswered", f"{silent}, and no other broker that does remembers publishing the event")
+    name = published[0]
+    if sent.get("for_it"):
+        return _verdict("unanswered", f"{silent}; it has taken charge of the event, says {name}", facts=sent)
+    if sent:
+        return _verdict("unanswered", f"{silent}; {name} knew of nobody there who wanted the event", facts=sent)
+    return _verdict("unanswered", silent)
+
+
+def _stream(sent: Json, name: str, broker: str) -> str:
+    """Where an event waits that its publisher's broker has sent, and that has not been taken."""
+    since = _seconds(sent.get("since_s"))
+    state = "" if sent.get("reachable") else f"; {name} cannot reach {broker} now"
+    return f"in {name}'s stream to {broker}, at position {sent.get('position')}, since {since}{state}"
 
 
 def _nobody(home: Json, others: Mapping[str, Json], event: str, broker: str) -> dict[str, Any]:

@@ -94,15 +94,17 @@ class Explanations:
         return JSONResponse(await self.judge(event, home, number))
 
     async def judge(self, event: EventId, home: int, number: int) -> Json:
-        """What became of an event for a subscription: first its broker is asked, and if that has not seen the event,
-        all others."""
+        """What became of an event for a subscription: first its broker is asked, and if that does not answer, or has
+        not seen the event, all others."""
         broker = self._present()
-        testimony = (await self._ask([home], "why", {"event": str(event), "number": number})).get(home)
+        reached = reached_from(broker)
+        mine = {"event": str(event), "number": number}
+        testimony = (await self._ask([home], "why", mine)).get(home) if home in reached else None
         others: dict[int, Json] = {}
-        subscription = (testimony or {}).get("subscription")
-        if testimony is not None and subscription and not testimony.get("event"):
+        subscription = {} if testimony is None else testimony.get("subscription")
+        if subscription is not None and not (testimony or {}).get("event"):
             question = {"event": str(event), "home": id_text(home), "filter": subscription.get("filter")}
-            others = await self._ask([b for b in reached_from(broker) if b != home], "why", question)
+            others = await self._ask([b for b in reached if b != home], "why", question)
         named = {name_of(broker, other): said for other, said in others.items()}
         verdict = decide(testimony, named, (str(event), name_of(broker, home)))
         about = {"event": str(event), "subscription": f"{name_of(broker, home)}/{number}", **verdict}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 from .chaos_shapes import changes_asked, shape_options
 from .durations import shown
 from .failures import WrongUse
-from .output import json_option, print_json
+from .output import json_option, print_json, printable
 
 
 @click.group(epilog="\b\nExample: plait chaos relay --listen 127.0.0.1:4690 --to 127.0.0.1:4680 --delay 20ms")
@@ -100,7 +101,9 @@ async def _relay(listen: str, to: str, control: str, seed: int, changes: Mapping
             click.echo(f"ready listen={shaped.listen} to={to} control={steered}")
             await asyncio.Event().wait()
     except OSError as error:
-        raise Failure(f"cannot listen: {error.strerror or error}", hint="is the port taken?") from None
+        taken = error.errno == errno.EADDRINUSE
+        hint = "is the port taken?" if taken else "--listen and --control take addresses of this machine"
+        raise Failure(f"cannot listen: {error.strerror or error}", hint=hint) from None
 
 
 def _ask(control: str, request: dict[str, Any], as_json: bool) -> None:
@@ -111,7 +114,7 @@ def _ask(control: str, request: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(state)
     else:
-        click.echo("\n".join(_drawn(state)))
+        click.echo("\n".join(map(printable, _drawn(state))))
 
 
 def _drawn(state: Mapping[str, Any]) -> list[str]:

@@ -19,6 +19,7 @@ TIMEOUT_S: Final = 5.0
 REASON_MAX: Final = 200
 """Characters of what went wrong: something else than a broker may answer, with anything."""
 
+_OTHER_PORT: Final = "a broker's HTTP side is another port than its clients', mostly one above it"
 _UNKNOWN: Final = "give its token: --url plait://TOKEN@HOST"
 _RESTRICTED: Final = "it takes a token that may subscribe to everything, or the broker's access.http_token"
 ERROR_BYTES_MAX: Final = 64 << 10
@@ -54,8 +55,13 @@ def fetch(address: str, path: str, token: str | None = None, trust: Trust = SYST
             if error.code in (400, 404, 504) and (told := _told(error.read(ERROR_BYTES_MAX))):
                 raise (Failure if error.code == 504 else WrongUse)(told) from None
             hint = "" if error.code not in (401, 403) else _UNKNOWN if not token else _RESTRICTED
-            raise Failure(f"{address}{path} answered {error.code} {error.reason}", hint=hint) from None
-    except (OSError, http.client.HTTPException) as error:
+            reason = printable(str(error.reason)[:REASON_MAX])
+            raise Failure(f"{address}{path} answered {error.code} {reason}", hint=hint) from None
+    except http.client.RemoteDisconnected:
+        raise Failure(f"no answer from {address}: it hung up", hint=_OTHER_PORT) from None
+    except http.client.HTTPException:  # what came instead is nothing to be shown
+        raise Failure(f"what answers at {address} does not speak HTTP", hint=_OTHER_PORT) from None
+    except OSError as error:
         cause = getattr(error, "reason", error)
         reason = printable(str(getattr(cause, "strerror", None) or cause)[:REASON_MAX])
         hint = _hint(address, str(cause))

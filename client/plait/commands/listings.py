@@ -137,7 +137,8 @@ def short(value: object) -> str:
 
 
 def _sum(value: object) -> object:
-    return sum(part for part in _mapping(value).values() if isinstance(part, int))
+    """Of counts by reason; of what did not tell any, nothing."""
+    return sum(part for part in value.values() if isinstance(part, int)) if isinstance(value, Mapping) else None
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

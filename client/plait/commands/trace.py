@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -36,8 +37,9 @@ def trace(
     """Publish a marked event and show every step that it takes.
 
     It is a real event, and is delivered. Each broker tells when it came, how long matching took, for whom it is, to
-    which neighbour it was handed over which link, and whether it was delivered, waits or was dropped, and why. Exit
-    code 1 when someone has not told in time.
+    which neighbour it was handed over which link, and whether it was delivered, waits or was dropped, and why. A step
+    comes below the one that led to it; what happens once more, as when a copy is sent again, says "again". Exit code 1
+    when someone has not told in time.
     """
     from plait_core import Event
 
@@ -50,18 +52,18 @@ def trace(
     event = Event.checked(attributes, os.fsencode(payload), lifetime_us=lifetime_us, priority=priority)
     steps = Steps()
 
+    def show(facts: dict[str, Any], line: str) -> None:
+        if as_json:
+            print_json(facts)
+        else:
+            click.echo(printable(line))
+
     def tell(traced: Traced) -> None:
-        for facts, line in steps.take(traced):
-            if as_json:
-                print_json(facts)
-            else:
-                click.echo(printable(line))
+        for told in steps.take(traced):
+            show(*told)
 
     run(follow(target, event, wait_s, steps, tell))
-    facts, line = steps.end()
-    if as_json:
-        print_json(facts)
-    else:
-        click.echo(printable(line))
+    for told in (*steps.rest(), steps.end()):
+        show(*told)
     if not steps.complete:
         ctx.exit(FAILED)

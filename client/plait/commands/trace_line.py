@@ -41,16 +41,21 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 1 << 16
 WELCOME_S: Final = 5.0
+CATCH_UP_S: Final = 0.5
+"""For steps that led to others which are told already, once it is known what became of the event."""
 
 Traced: TypeAlias = Step | Brokers
 """What is told of an event: its steps, and what the brokers in them are called."""
 
 
 class Following(Protocol):
-    """Who decides when all is told."""
+    """Who decides when all is told, and when all that led to it is."""
 
     @property
     def complete(self) -> bool: ...
+
+    @property
+    def done(self) -> bool: ...
 
 
 async def follow(
@@ -64,8 +69,11 @@ async def follow(
         tell(Brokers((welcome.broker,), (welcome.broker_name,)))
         await line.send(line.trace(event))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                while not following.complete:
+            async with asyncio.timeout(wait_s) as limit:
+                while not following.done:
+                    if following.complete:
+                        caught_up_at = asyncio.get_running_loop().time() + CATCH_UP_S
+                        limit.reschedule(min(limit.when() or caught_up_at, caught_up_at))
                     for frame in await line.frames():
                         if isinstance(frame, Step | Brokers):
                             tell(frame)

@@ -1,4 +1,8 @@
-"""The steps of a traced event, as they come: a line for each, indented by how far it has gone; and whether all is told.
+"""The steps of a traced event: a line for each, indented by how far it has gone; and whether all is told.
+
+Brokers tell of their steps each by itself, and what a later one tells may be here first. So a step is shown once the
+one that led to it is: a copy comes after it was sent, and what becomes of it after it came. What was told before is
+marked as told again.
 
 All is told when each broker that the event is for has said of as many subscriptions as it matched there what became of
 it; or when the event, or its copy for that broker, was dropped. No I/O.
@@ -6,6 +10,7 @@ it; or when the event, or its copy for that broker, was dropped. No I/O.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
@@ -22,8 +27,14 @@ Told: TypeAlias = tuple[dict[str, Any], str]
 SETTLED: Final = (StepKind.DELIVERED, StepKind.STORED, StepKind.DROPPED)
 """Kinds after which no more is to be told of the subscriptions that they speak of."""
 
-OF_BROKERS: Final = (StepKind.PUBLISHED, StepKind.SENT, StepKind.LOST)
+OF_BROKERS: Final = (StepKind.PUBLISHED, StepKind.SENT, StepKind.CAME, StepKind.LOST)
 """Kinds whose parties are brokers."""
+
+COMING: Final = (StepKind.CAME, StepKind.ARRIVED)
+"""Kinds by which a broker tells that it has a copy."""
+
+ENDING: Final = (StepKind.DROPPED, StepKind.LOST)
+"""Kinds that a broker may tell of a copy without having told that it came."""
 
 INDENT: Final = "  "
 DEPTH_MAX: Final = 64
@@ -44,14 +55,31 @@ class Steps:
         """Brokers whose copy was dropped on its way."""
         self._ended = False
         self._delivered = self._dropped = 0
+        self._told: dict[tuple[int, str, str], set[int]] = {}
+        """By broker, kind and reason, the parties that were told of."""
+        self._held: list[tuple[Step, bool]] = []
+        """Steps that wait for those that led to them, and whether each was told before."""
+        self._shown: dict[int, None] = {}
+        """Brokers of which it was shown that they have a copy."""
+        self._links: Counter[tuple[str, int, int]] = Counter()
+        """By kind of step, and both brokers: copies shown to have been sent, and to have come."""
 
     def take(self, traced: Step | Brokers) -> Iterator[Told]:
-        """Something more is told."""
+        """Something more is told; the steps that can be shown now."""
         if isinstance(traced, Brokers):
             self._names |= dict(zip(traced.ids, traced.names, strict=True))
             return
-        self._note(traced)
-        yield self._facts(traced), self._line(traced)
+        again = self._again(traced)
+        self._note(traced, again=again)
+        self._held.append((traced, again))
+        while (at := next((at for at, (step, _) in enumerate(self._held) if self._follows(step)), None)) is not None:
+            yield self._show(*self._held.pop(at))
+
+    def rest(self) -> Iterator[Told]:
+        """Steps that nothing told led to, by how long the event had been under way."""
+        held, self._held = self._held, []
+        for step, again in sorted(held, key=lambda one: (one[0].delay_us, one[0].kind not in COMING)):
+            yield self._show(step, again)
 
     @property
     def complete(self) -> bool:
@@ -60,6 +88,11 @@ class Steps:
             return True
         elsewhere = sum(home != self._root for home in self._matched.keys() | self._lost.keys())
         return 0 <= self._homes <= elsewhere and all(left <= 0 for left in self._matched.values())
+
+    @property
+    def done(self) -> bool:
+        """Whether all is told and shown."""
+        return self.complete and not self._held
 
     def end(self) -> Told:
         """What it comes to."""
@@ -80,26 +113,54 @@ class Steps:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _note(self, step: Step) -> None:
+    def _again(self, step: Step) -> bool:
+        """Whether this was told before, of all of its parties."""
+        key = (step.source, step.kind, step.reason)
+        before, parties = self._told.get(key), set(step.parties)
+        self._told[key] = parties | (before or set())
+        return before is not None and parties <= before
+
+    def _follows(self, step: Step) -> bool:
+        """Whether the step that led to this one is shown."""
+        if step.source == step.to:  # where it was published
+            return step.kind == StepKind.PUBLISHED or step.kind in ENDING or step.source in self._shown
+        if step.kind in COMING:
+            sent = self._links[StepKind.SENT, step.peer, step.source]
+            return self._links[step.kind, step.peer, step.source] < sent
+        if step.kind in ENDING:
+            return step.source in self._depths
+        return step.source in self._shown
+
+    def _show(self, step: Step, again: bool) -> Told:
+        match step.kind:
+            case StepKind.PUBLISHED:
+                self._depths[step.source] = 0
+                self._shown[step.source] = None
+            case StepKind.SENT:
+                self._depths.setdefault(step.peer, min(DEPTH_MAX, self._depths.get(step.source, 0) + 1))
+                self._links[step.kind, step.source, step.peer] += 1
+            case StepKind.CAME | StepKind.ARRIVED:
+                self._depths.setdefault(step.source, min(DEPTH_MAX, self._depths.get(step.peer, 0) + 1))
+                self._links[step.kind, step.peer, step.source] += 1
+                self._shown[step.source] = None
+        return self._facts(step, again), self._line(step, again)
+
+    def _note(self, step: Step, *, again: bool) -> None:
         match step.kind:
             case StepKind.PUBLISHED:
                 self._root, self._homes = step.source, step.count
-                self._depths[step.source] = 0
-            case StepKind.SENT:
-                self._depths.setdefault(step.peer, min(DEPTH_MAX, self._depths.get(step.source, 0) + 1))
-            case StepKind.ARRIVED:
+            case StepKind.ARRIVED if not again:
                 self._matched[step.source] = self._matched.get(step.source, 0) + step.count
-                self._depths.setdefault(step.source, min(DEPTH_MAX, self._depths.get(step.peer, 0) + 1))
             case StepKind.LOST:
                 self._lost |= dict.fromkeys(step.parties)
             case StepKind.DROPPED if not step.parties and step.source == self._root and self._homes < 0:
                 self._ended = True
-        if step.kind in SETTLED:
+        if step.kind in SETTLED and not again:
             self._matched[step.source] = self._matched.get(step.source, 0) - step.count
             self._delivered += step.count * (step.kind == StepKind.DELIVERED)
             self._dropped += step.count * (step.kind == StepKind.DROPPED)
 
-    def _facts(self, step: Step) -> dict[str, Any]:
+    def _facts(self, step: Step, again: bool) -> dict[str, Any]:
         return {
             "event": str(EventId(step.publisher, step.sequence)),
             "broker": self._name(step.source),
@@ -111,9 +172,10 @@ class Steps:
             "count": step.count,
             "parties": self._parties(step),
             "reason": step.reason or None,
+            "again": again,
         }
 
-    def _line(self, step: Step) -> str:
+    def _line(self, step: Step, again: bool) -> str:
         at = INDENT * self._depths.get(step.source, 1) + self._name(step.source)
         took, after = shown(step.took_us / 1e6), shown(step.delay_us / 1e6)
         whom = self._whom(step)
@@ -122,9 +184,12 @@ class Steps:
                 said = f"published {EventId(step.publisher, step.sequence)}, matched in {took}; for {whom}"
             case StepKind.SENT:
                 queued = f", queued {took}" if step.took_us else ""
-                said = f"-> {self._name(step.peer)} for {whom}{queued}, link {shown(step.link_us / 1e6)}"
+                at_last = f" after {after}" if again else ""
+                said = f"-> {self._name(step.peer)} for {whom}{at_last}{queued}, link {shown(step.link_us / 1e6)}"
+            case StepKind.CAME:
+                said = f"in after {after} from {self._name(step.peer)}"
             case StepKind.ARRIVED:
-                came = f"arrived from {self._name(step.peer)} after {after}, " if step.peer else ""
+                came = f"in after {after} from {self._name(step.peer)}, " if step.peer else ""
                 said = f"{came}matched {step.count} here in {took}"
             case StepKind.DELIVERED:
                 waited = f", having waited {took}" if step.took_us else ""
@@ -137,7 +202,7 @@ class Steps:
                 said = f"dropped{f' for {whom}' if step.count else ''} after {after}: {step.reason}"
             case _:
                 said = f"{step.kind} {step.reason}".rstrip()
-        return f"{at}: {said}"
+        return f"{at}: {'again ' if again else ''}{said}"
 
     def _whom(self, step: Step) -> str:
         """The parties of a step, for people."""

@@ -33,6 +33,7 @@ class StepKind(StrEnum):
 
     PUBLISHED = "published"  # its publisher's broker has matched it; parties: brokers that it is for
     SENT = "sent"  # handed to a neighbour; parties: brokers that this copy is for
+    CAME = "came"  # a broker on its way has it, or one that it is for and where it ends; parties: brokers beyond
     ARRIVED = "arrived"  # a broker that it is for has matched it
     DELIVERED = "delivered"  # written to a client; parties: subscriptions
     QUEUED = "queued"  # it waits there for a client that does not take it now
