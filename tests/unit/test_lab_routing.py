@@ -1,16 +1,17 @@
-"""The benchmark of routing in simulated overlays: found, and run once in small."""
+"""The benchmark of routing in simulated overlays: found, written down, and run once in small."""
 
 from __future__ import annotations
 
 import pytest
 
-from plait_lab import routing_bench
+from plait_lab import bench, routing_bench
 from plait_lab.adaptive import EXPECTED, Row
 from plait_lab.groups import Session, find_groups
 
 
-def test_the_group_is_found() -> None:
+def test_the_group_is_found_and_written_down() -> None:
     assert routing_bench.GROUP in find_groups(lambda step: None)
+    assert "<!-- bench:routing -->" in bench.DOCUMENT.read_text(encoding="utf-8")
 
 
 def test_small_overlays_keep_what_is_promised() -> None:
