@@ -32,6 +32,26 @@ def test_what_a_broker_held_while_it_stood_still_says_so_and_nothing_after_it(se
         assert journey.claimed_s == pytest.approx(journey.true_s, abs=FEW_S), journey
 
 
+def test_what_goes_a_way_that_is_given_says_it_as_well() -> None:
+    world = Stalls(lasts_s=6.0)
+
+    def go_around() -> None:
+        first, *_, last = route = [node.overlay.me for node in world.nodes if node.overlay is not None]
+        dissemination = world.ids[first].overlay.dissemination  # type: ignore[union-attr]
+        outgoing = dissemination.outgoing[last]
+        outgoing.detour, outgoing.detour_until = tuple(route), 1e9
+        dissemination._detoured[last] = None
+
+    world.plan(0.5, go_around)
+    world.pause(3.0, 1.5)
+    played(world)
+    first = world.nodes[0].overlay
+    assert first is not None
+    assert first.counts["detours"] >= 50
+    for journey in world.journeys:
+        assert journey.claimed_s == pytest.approx(journey.true_s, abs=FEW_S), journey
+
+
 def test_an_event_after_a_long_silence_says_how_long_it_was_held() -> None:
     world = Stalls(every_s=30.0, lasts_s=90.0)
     world.pause(29.5, 1.5)

@@ -2,7 +2,8 @@
 
 A link is dead when a ping stays unanswered, or nothing at all is heard, for the detection bound: one direction that
 loses everything is as dead as both. Delays are half the round trip, smoothed; what is told to others follows with
-hysteresis, so that noise moves no event to another path.
+hysteresis, so that noise moves no event to another path. What an event says of its delay is not from here
+(`transits.py`).
 """
 
 from __future__ import annotations

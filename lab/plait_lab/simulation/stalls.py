@@ -85,6 +85,10 @@ class Stalls(World):
 
         self._plans.append((at_s, slow))
 
+    def plan(self, at_s: float, happen: Callable[[], None]) -> None:
+        """Let something else happen."""
+        self._plans.append((at_s, happen))
+
     def carry(self, node: Node, link: int, data: bytes | Frame) -> None:
         pipe, before_s = self.pipes[link], self.pipes[link].delay_s
         pipe.delay_s += self.slower_s.get((link, node.number), 0.0)
