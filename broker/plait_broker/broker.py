@@ -363,7 +363,7 @@ class Broker:
         for link in outgoing:
             if not link.writable and link.overdue:
                 self._departures.close(link, Code.TIMEOUT, "it reads nothing")
-            send = link.take()
+            send = link.take(self._now)
             if send is not None:
                 for chunk in send.chunks:
                     counters.bytes_out += len(chunk)

@@ -26,10 +26,12 @@ from plait_core.wire import (
     encode_frame,
 )
 from plait_core.wire.delivering import Named
+from plait_core.wire.overlay_frames import Sent
 
 from .access import Caller
 from .finding.meeting import Meeting
 from .outputs import LinkId, Send
+from .overlay.transits import MARK_S
 from .pace import Pace
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class Link:
         "_control",
         "_control_waiting",
         "_data",
+        "_marked_at",
         "_outgoing",
         "_spoken",
         "caller",
@@ -115,6 +118,8 @@ class Link:
         self._control: list[bytes] = []
         self._data = DeliveryWriter()
         self._control_waiting = 0
+        self._marked_at: float | None = None
+        """When a neighbour was last told what our clock says."""
         self._spoken = 0
 
     @property
@@ -204,7 +209,7 @@ class Link:
         if writable:
             self._control_waiting = 0
 
-    def take(self) -> Send | None:
+    def take(self, now: float) -> Send | None:
         """Everything queued."""
         chunks = self._control
         if chunks:
@@ -216,7 +221,19 @@ class Link:
         else:
             return None
         self.data_bytes = 0
+        if self.neighbour:
+            self._mark(chunks, now)
         return _send((self.id, chunks))
+
+    def _mark(self, chunks: list[bytes], now: float) -> None:
+        """Say before it when this is written, unless that was said just now. What is written first introduces us: only
+        then may anything be said."""
+        marked_at = self._marked_at
+        if marked_at is None:
+            self._marked_at = now
+        elif now - marked_at >= MARK_S:
+            self._marked_at = now
+            chunks.insert(0, encode_frame(Sent(round(now * 1_000_000)), self.version))
 
 
 _send: Final = partial(tuple.__new__, Send)

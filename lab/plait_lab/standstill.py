@@ -39,6 +39,7 @@ class Standstill:
 def watch() -> float:
     """Until standard input ends; the milliseconds that it woke up too late at most."""
     longest_s, before, ended = 0.0, time.monotonic(), False
+    print("watching", flush=True)
     while not ended:
         ended = bool(select.select([sys.stdin], [], [], PERIOD_S)[0])
         now = time.monotonic()
@@ -48,5 +49,4 @@ def watch() -> float:
 
 
 if __name__ == "__main__":
-    print("watching", flush=True)
     print(watch())

@@ -163,7 +163,7 @@ class Tracing:
             neighbour, link_us = to
             homes = [destination[0] for destination in destinations]
             self._say(
-                trail, StepKind.SENT, max(0, delay_us - link_us), homes, len(homes),
+                trail, StepKind.SENT, delay_us, homes, len(homes),
                 took_us=waited_us, link_us=link_us, peer=neighbour,
             )  # fmt: skip
 

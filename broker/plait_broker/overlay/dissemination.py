@@ -88,50 +88,52 @@ class Dissemination:
             self._forward(frame, self.me, delay_us, flags, (), usual)
         return named
 
-    def hear_all(self, frames: Sequence[Frame], at: int, now: float, *, known: bool) -> int:
-        """Copies come from a neighbour, from one of these frames on, unless it is none any more; where they end."""
+    def hear_all(self, frames: Sequence[Frame], at: int, now: float, link_us: int | None) -> int:
+        """Copies come from a neighbour, from one of these frames on; where they end. `link_us`: how long they were
+        under way from there; None if it is no neighbour any more."""
         for frame in islice(frames, at, None):
             if type(frame) is not Forward:
                 break
             at += 1
-            if known:
-                self.hear(frame, now)
+            if link_us is not None:
+                self.hear(frame, now, link_us)
         return at
 
-    def hear(self, frame: Forward, now: float) -> None:
+    def hear(self, frame: Forward, now: float, link_us: int) -> None:
         """A copy comes from a neighbour: part of it may be for us, the rest goes on."""
         path, me = frame.path, self.me
         if me in path or not path:
             self.counts["loops"] += 1
             return
+        delay_us = frame.delay_us + link_us
         destinations: Sequence[Destination] = frame.destinations
         if len(destinations) == 1:  # as it mostly is
             broker, position, proof = destinations[0]
             if broker == me:
-                arrival = arrival_of((path[0], position, frame, frame.flags, frame.delay_us, path, now))
+                arrival = arrival_of((path[0], position, frame, frame.flags, delay_us, path, now))
                 self._arrive(arrival, proof, now)
-            elif not frame.lifetime_us or frame.delay_us <= frame.lifetime_us:
+            elif not frame.lifetime_us or delay_us <= frame.lifetime_us:
                 neighbour = self.routes.next(broker, path)
                 if neighbour is None:
                     self.counts["no_way"] += 1
                 else:
-                    self._hand(neighbour, frame, frame.tid, frame.delay_us, frame.flags, path, destinations)
+                    self._hand(neighbour, frame, frame.tid, delay_us, frame.flags, path, destinations)
             else:
-                self._die(frame, destinations)
+                self._die(frame, delay_us, destinations)
             return
         for at, (broker, position, proof) in enumerate(destinations):
             if broker == me:
-                self._arrive(Arrival(path[0], position, frame, frame.flags, frame.delay_us, path, now), proof, now)
+                self._arrive(Arrival(path[0], position, frame, frame.flags, delay_us, path, now), proof, now)
                 destinations = [*destinations[:at], *destinations[at + 1 :]]
                 break
-        if destinations and frame.lifetime_us and frame.delay_us > frame.lifetime_us:
-            self._die(frame, destinations)
+        if destinations and frame.lifetime_us and delay_us > frame.lifetime_us:
+            self._die(frame, delay_us, destinations)
         elif destinations:
-            self._forward(frame, frame.tid, frame.delay_us, frame.flags, path, destinations)
+            self._forward(frame, frame.tid, delay_us, frame.flags, path, destinations)
 
-    def _die(self, frame: Forward, destinations: Sequence[Destination]) -> None:
+    def _die(self, frame: Forward, delay_us: int, destinations: Sequence[Destination]) -> None:
         self.counts["expired"] += 1
-        self._host.ended(frame, destinations, "expired")
+        self._host.ended(frame, delay_us, destinations, "expired")
 
     def take(self, root: int, position: int, now: float) -> None:
         """This broker has charge of an event that `arrived`."""
@@ -294,7 +296,7 @@ class Dissemination:
         assert neighbour.id not in path, "no event visits a broker twice for one destination"
         neighbour.sent += 1
         passed = (*path, self.me) if path else self._begun
-        self._host.forward(neighbour.link, frame, tid, delay_us + neighbour.hop_us, flags, passed, destinations)
+        self._host.forward(neighbour.link, frame, tid, delay_us, flags, passed, destinations)
 
     def _arrive(self, arrival: Arrival, proof: int, now: float) -> None:
         root, position, frame, flags, _, _, _ = arrival

@@ -147,8 +147,7 @@ class Errands:
         if neighbour is None:
             self._counts["no_way"] += 1
         else:
-            delay_us = min(detour.delay_us + neighbour.hop_us, 2**32 - 1)
-            self._send(neighbour.id, replace(detour, at=detour.at + 1, delay_us=delay_us))
+            self._send(neighbour.id, replace(detour, at=detour.at + 1))
 
 
 def _part(want: Want, group: Sequence[int]) -> Want:

@@ -71,8 +71,8 @@ class Host(Protocol):
         """A destination will not get an event."""
         ...
 
-    def ended(self, frame: Forward, destinations: Sequence[Destination], reason: str) -> None:
-        """A copy that came from a neighbour goes no further to these."""
+    def ended(self, frame: Forward, delay_us: int, destinations: Sequence[Destination], reason: str) -> None:
+        """A copy that came from a neighbour, so old by now, goes no further to these."""
         ...
 
     def told(self, frame: Telling) -> None:

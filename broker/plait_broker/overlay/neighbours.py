@@ -2,13 +2,16 @@
 
 A link is dead when a ping stays unanswered, or nothing at all is heard, for the detection bound: one direction that
 loses everything is as dead as both. Delays are half the round trip, smoothed; what is told to others follows with
-hysteresis, so that noise moves no event to another path.
+hysteresis, so that noise moves no event to another path. What an event says of its delay is not from here
+(`transits.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final
+
+from .transits import Transit
 
 SMOOTHING: Final = 0.25
 """Weight of a new sample: three of them carry a tenfold rise."""
@@ -46,8 +49,6 @@ class Neighbour:
     delay_us: float = 0.0
     """Of one direction, as measured; 0 before the first sample."""
     jitter_us: float = 0.0
-    hop_us: int = 0
-    """The same in whole microseconds, as events have it added."""
     told_us: int = 0
     """The delay that the map has."""
     told_at: float = -1e9
@@ -61,6 +62,11 @@ class Neighbour:
     disputed: bool = False
     """Whether it tells others of a far shorter one than is measured here."""
     disputable_since: float | None = None
+    transit: Transit = field(init=False)
+    """How long what it sends is under way, each by itself: routes follow the smoothed delay."""
+
+    def __post_init__(self) -> None:
+        self.transit = Transit(self.heard_at)
 
     def sample(self, round_trip_s: float) -> None:
         """A ping was answered."""
@@ -70,7 +76,6 @@ class Neighbour:
         else:
             self.jitter_us += SMOOTHING * (abs(delay_us - self.delay_us) - self.jitter_us)
             self.delay_us += SMOOTHING * (delay_us - self.delay_us)
-        self.hop_us = round(self.delay_us)
 
     def worth_telling(self, now: float) -> bool:
         """Whether others should hear of its delay."""
@@ -109,6 +114,7 @@ class Neighbour:
         sent_at = self.pings.get(nonce)
         if sent_at is not None:
             self.sample(now - sent_at)
+            self.transit.answered((now - sent_at) * 500_000, now)
             self.answered += 1
             self.pings = {other: at for other, at in self.pings.items() if at > sent_at}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from plait_core import PlaitError
@@ -27,6 +28,7 @@ from plait_core.wire.overlay_frames import (
     Heard,
     Offer,
     Outcome,
+    Sent,
     Sheet,
     Skip,
     Standing,
@@ -146,7 +148,7 @@ class Overlay:
             return False
         neighbour = self.neighbours[broker] = Neighbour(broker, name, link, now)
         if delay_us:
-            neighbour.delay_us, neighbour.hop_us = delay_us, delay_us
+            neighbour.delay_us = delay_us
             neighbour.tell(now)
         self.routes.stale()
         self._ping(neighbour, now)
@@ -186,13 +188,15 @@ class Overlay:
         neighbour = self.neighbours.get(broker)
         if neighbour is not None:
             neighbour.heard_at = now
-        return self.dissemination.hear_all(frames, at, now, known=neighbour is not None)
+        return self.dissemination.hear_all(frames, at, now, None if neighbour is None else neighbour.transit.us(now))
 
     def _hear(self, neighbour: Neighbour, frame: ControlFrame | Forward, now: float) -> None:
         broker = neighbour.id
         match frame:
             case Forward():
-                self.dissemination.hear(frame, now)
+                self.dissemination.hear(frame, now, neighbour.transit.us(now))
+            case Sent(at_us):
+                neighbour.transit.mark(at_us, now)
             case Sheet() | Offer() | Standing():
                 self.flooding.hear(frame, broker)
             case Digest():
@@ -474,16 +478,22 @@ class Overlay:
         at = detour.at
         if not at or detour.route[at] != self.me or detour.route[at - 1] != neighbour.id:
             self.counts["unexpected"] += 1
-        elif at + 1 < len(detour.route):
+            return
+        delay_us = min(detour.delay_us + neighbour.transit.us(now), 2**32 - 1)
+        detour = replace(detour, delay_us=delay_us)
+        if at + 1 < len(detour.route):
             self.errands.pass_detour(detour)
-        else:
-            try:
-                frame = unwrap(detour)
-            except FrameError:  # who handed it on could not know
-                self.counts["unexpected"] += 1
-                return
-            if frame is not None:
-                self.errands.came_around(detour)
+            return
+        try:
+            frame = unwrap(detour)
+        except FrameError:  # who handed it on could not know
+            self.counts["unexpected"] += 1
+            return
+        if frame is not None:
+            self.errands.came_around(detour)
+            if isinstance(frame, Forward):
+                self.dissemination.hear(frame, now, 0)
+            else:
                 self._hear(neighbour, frame, now)
 
     def _hear_want(self, want: Want) -> None:

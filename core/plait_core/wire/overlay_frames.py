@@ -248,5 +248,14 @@ class Detour(ControlFrame):
         return ""
 
 
+@control(0x4B)
+@dataclass(frozen=True, slots=True)
+class Sent(ControlFrame):
+    """What its sender's own clock says when it writes what follows. By how that varies against its own, its receiver
+    knows what was held up, and for how long."""
+
+    at_us: U64
+
+
 Errand: TypeAlias = Heard | Took | Skip | Outcome
 """From one broker to one other."""

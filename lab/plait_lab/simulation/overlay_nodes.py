@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from plait_broker.overlay import Arrival, Overlay, OverlaySettings
 from plait_broker.overlay.flooding import Document, Key
 from plait_broker.overlay.identity import Identity, log_of
+from plait_broker.overlay.transits import MARK_S
 from plait_core import Attributes
 from plait_core.events import Event
 from plait_core.filters import Filter
@@ -21,6 +22,8 @@ from plait_core.wire import (
     Forward,
     Frame,
     FrameDecoder,
+    Ping,
+    Pong,
     Publish,
     encode_block,
     encode_frame,
@@ -28,6 +31,7 @@ from plait_core.wire import (
 )
 from plait_core.wire.event_frames import Confirm
 from plait_core.wire.explaining_frames import Telling
+from plait_core.wire.overlay_frames import Detour, Sent
 
 if TYPE_CHECKING:
     from .overlays import World
@@ -97,6 +101,10 @@ class Node:
         """Some have a log, by which the others know them again in their next life."""
         self.secret = world.rng.getrandbits(256).to_bytes(32, "big") if world.signed else b""
         self.decoder = FrameDecoder(version=VERSION_MAX)
+        self.booted_us = number * 3_600_000_000
+        """What its clock said when the others began: the hosts of brokers boot at different times."""
+        self.marked: dict[int, float] = {}
+        """By link, when its other end was last told what our clock says."""
         self.remarks: list[str] = []
 
     @property
@@ -111,7 +119,17 @@ class Node:
     # --- the host of the overlay --------------------------------------------------------------------------------------
 
     def send(self, link: int, frame: ControlFrame) -> None:
+        if isinstance(frame, Ping | Pong | Detour):
+            self.mark(link)
         self.world.carry(self, link, encode_frame(frame) if self.world.on_wire else frame)
+
+    def mark(self, link: int) -> None:
+        """What `Link.take` does, before what it matters for."""
+        if self.now - self.marked.get(link, -1.0) < MARK_S:
+            return
+        self.marked[link] = self.now
+        sent = Sent(self.booted_us + round(self.now * 1_000_000))
+        self.world.carry(self, link, encode_frame(sent) if self.world.on_wire else sent)
 
     def forward(
         self,
@@ -126,6 +144,7 @@ class Node:
         world = self.world
         pipe = world.pipes[link]
         assert destinations, "a copy is responsible for someone"
+        self.mark(link)
         assert len(set(path)) == len(path), "no broker twice"
         for destination in destinations:
             key = ((frame.publisher, frame.sequence), destination.broker, self.number)
@@ -190,7 +209,7 @@ class Node:
     def lost(self, home: int, position: int, frame: EventFrame, reason: str) -> None:
         self.world.given_up += 1
 
-    def ended(self, frame: Forward, destinations: Sequence[Destination], reason: str) -> None:
+    def ended(self, frame: Forward, delay_us: int, destinations: Sequence[Destination], reason: str) -> None:
         pass
 
     def told(self, frame: Telling) -> None:
