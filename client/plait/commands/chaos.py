@@ -88,6 +88,13 @@ def resume(process: str) -> None:
     _signal(process, "SIGCONT", "resumed")
 
 
+@chaos.command(epilog="\b\nExample: plait chaos start local-2")
+@click.argument("process", metavar="PID|NAME")
+def start(process: str) -> None:
+    """Start a broker of `plait up` again that has ended: the same name, address and data."""
+    _signal(process, "SIGCONT", "started", asleep=True)
+
+
 async def _relay(listen: str, to: str, control: str, seed: int, changes: Mapping[str, dict[str, Any]]) -> None:
     from ..relay import Relay
     from ..relay_control import serve_control
@@ -133,7 +140,7 @@ def _drawn(state: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _signal(process: str, name: str, done: str) -> None:
+def _signal(process: str, name: str, done: str, *, asleep: bool = False) -> None:
     import signal
 
     from .chaos_processes import send_signal
@@ -141,4 +148,4 @@ def _signal(process: str, name: str, done: str) -> None:
     number = getattr(signal, name, None)
     if number is None:
         raise WrongUse(f"this system has no {name}")
-    click.echo(f"{done} {send_signal(process, number)}")
+    click.echo(f"{done} {send_signal(process, number, asleep=asleep)}")

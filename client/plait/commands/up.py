@@ -41,7 +41,8 @@ def up(brokers: int, topology: str, listen: str, http: str, data: Path | None, o
     """Start a local broker, or an overlay of several, and say how to use it.
 
     The first one listens where you say, each other two ports above the one before if that is free. Ends with Ctrl-C,
-    or when a broker ends. With --json, one object a broker once all serve.
+    or when the last broker has ended; `plait chaos start NAME` brings one of several back. With --json, one object a
+    broker once all serve.
     """
     overlay = graph(topology, brokers, "local", BROKERS_MAX)
     from .running import run
@@ -50,6 +51,8 @@ def up(brokers: int, topology: str, listen: str, http: str, data: Path | None, o
 
 
 async def _up(overlay: Graph, listen: str, http: str, data: Path | None, open_it: bool, as_json: bool) -> None:
+    from .local_overlay import LocalOverlay
+
     async with AsyncExitStack() as stopped:
         brokers = _brokers(overlay, listen, http, data)
         for broker in brokers:
@@ -62,13 +65,9 @@ async def _up(overlay: Graph, listen: str, http: str, data: Path | None, open_it
             _say_what_next(brokers)
         if open_it:
             await asyncio.to_thread(click.launch, f"http://{brokers[0].http}/")
-        waiting = [asyncio.create_task(broker.wait()) for broker in brokers]
-        try:
-            ended, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
-    code = next(iter(ended)).result()
+        if len(brokers) > 1:
+            await LocalOverlay(brokers, lambda line: click.echo(line, err=True)).wait()
+        code = await brokers[0].wait()
     if code != DONE:
         raise Failure(f"a broker ended with exit code {code}")
 
