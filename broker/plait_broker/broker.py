@@ -500,7 +500,7 @@ class Broker:
     def _refuse(self, link: Link | None, frame: Publish, refused: Refused) -> None:
         self._counters.refused += 1
         self._counters.dropped[refused.reason] += 1
-        self.explaining.ended(frame, refused.reason, self._now)
+        self.explaining.ended(frame, refused.reason, 0, self._now)
         if link is not None and (frame.confirm or not refused.retryable):
             link.send(refusal_of(frame.sequence, refused))
 

@@ -381,7 +381,7 @@ class Joining:
             return
         self._counters.forwarded += 1
         if flags & MARKED:
-            self._tracing.came(frame, self._now())
+            self._tracing.came(frame, delay_us, self._now())
         if link not in self._held and known.forward(frame, tid, delay_us, flags, path, destinations):
             if self.telemetry is not None and frame.publisher != tid:  # what brokers say is not recorded
                 self._record(known, frame, delay_us, path, destinations)

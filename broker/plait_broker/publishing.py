@@ -362,7 +362,7 @@ class Publishing:
         joining = self._joining
         assert joining is not None, "it came through it"
         self._counters.dropped[DropReason.DUPLICATE] += 1
-        self._explaining.ended(arrival.frame, DropReason.DUPLICATE, now)
+        self._explaining.ended(arrival.frame, DropReason.DUPLICATE, arrival.delay_us, now)
         joining.in_charge(arrival, now)
         if arrival.flags & CONFIRM:
             joining.answered(arrival, 0, "")

@@ -390,10 +390,10 @@ def test_control_goes_ahead_of_deliveries_unless_it_must_not() -> None:
     some = link()
     some.send(Done(1), behind=True)
     some.send(Done(2))
-    sent = some.take()
+    sent = some.take(0.0)
     assert sent is not None
     assert frames_of(sent.chunks) == [Done(2), Done(1)]
-    assert some.take() is None
+    assert some.take(0.0) is None
 
 
 def test_nothing_follows_a_close() -> None:
@@ -401,7 +401,7 @@ def test_nothing_follows_a_close() -> None:
     some.send(Close("bye"))
     some.closing = "bye"
     some.send(Done(1))
-    sent = some.take()
+    sent = some.take(0.0)
     assert sent is not None
     assert frames_of(sent.chunks) == [Close("bye")]
     assert not some.takes_data

@@ -98,14 +98,14 @@ class Explaining:
         if self.tracing.live:
             self.tracing.dropped(frame, "forbidden", 0, subscription.number)
 
-    def ended(self, frame: EventFrame, reason: str, now: float) -> None:
+    def ended(self, frame: EventFrame, reason: str, delay_us: int, now: float) -> None:
         """A whole event goes no further."""
         self.memory.drop(frame, reason, now)
         if self.telemetry is not None:
-            self.telemetry.dropped(frame, reason, 0, now)
-        self._came(frame, now)
+            self.telemetry.dropped(frame, reason, delay_us, now)
+        self._came(frame, delay_us, now)
         if self.tracing.live:
-            self.tracing.dropped(frame, reason, frame.delay_us if isinstance(frame, Forward) else 0)
+            self.tracing.dropped(frame, reason, delay_us)
 
     def lost(
         self, frame: EventFrame, reason: str, delay_us: int, homes: Sequence[Destination | int], now: float
@@ -118,15 +118,15 @@ class Explaining:
             self.memory.drop(frame, reason, now, broker=home)
             if telemetry is not None:
                 telemetry.dropped(frame, reason, delay_us, now, subject=home, flags=TO_BROKER)
-        self._came(frame, now)
+        self._came(frame, delay_us, now)
         if self.tracing.live:
             self.tracing.lost(frame, reason, delay_us, *brokers)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _came(self, frame: EventFrame, now: float) -> None:
+    def _came(self, frame: EventFrame, delay_us: int, now: float) -> None:
         if isinstance(frame, Forward) and frame.flags & MARKED:
-            self.tracing.came(frame, now)
+            self.tracing.came(frame, delay_us, now)
 
     def _tell_client(self, session: int, step: Step) -> None:
         known = self._broker.sessions.get(session)

@@ -134,9 +134,9 @@ class Tracing:
             came_from = arrival.path[-1] if arrival.path else 0
             self._say(trail, StepKind.ARRIVED, delay_us, (), local, took_us=trail.match_us, peer=came_from)
 
-    def came(self, frame: EventFrame, now: float) -> None:
-        """A copy from another broker goes on from here, or ends here without having been matched. Told once of each
-        copy, to however many neighbours it goes."""
+    def came(self, frame: EventFrame, delay_us: int, now: float) -> None:
+        """A copy from another broker goes on from here, or ends here without having been matched: so old it came. Told
+        once of each copy, to however many neighbours it goes."""
         if not isinstance(frame, Forward) or not frame.path:
             return
         self.follow(frame, frame.path[0], now)
@@ -144,7 +144,7 @@ class Tracing:
         if trail is not None and trail.came is not frame:
             trail.came = frame
             beyond = [home for home, _, _ in frame.destinations if home != self._me]
-            self._say(trail, StepKind.CAME, frame.delay_us, beyond, len(beyond), peer=frame.path[-1])
+            self._say(trail, StepKind.CAME, delay_us, beyond, len(beyond), peer=frame.path[-1])
 
     def sent(
         self,

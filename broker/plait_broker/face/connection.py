@@ -78,6 +78,8 @@ class Connection(asyncio.Protocol):
 
     def write(self, chunks: list[bytes]) -> None:
         """Send. One joined write costs half of `writelines` for the batches that a turn of the loop makes."""
+        if self._transport.is_closing():  # the other end has gone, and `connection_lost` is about to say so
+            return
         self._transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
 
     def close(self) -> None:

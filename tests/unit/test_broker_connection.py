@@ -1,0 +1,51 @@
+"""A connection of a broker's on the real event loop: nothing that the other end does makes writing fail."""
+
+from __future__ import annotations
+
+import asyncio
+
+import uvloop
+
+from plait_broker.access import Caller
+from plait_broker.face.connection import Connection
+from plait_broker.outputs import LinkId
+
+
+class Driver:
+    """Has one connection, and writes to it until it is told that it is gone, and once more."""
+
+    def __init__(self) -> None:
+        self.connection: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+        self.gone = asyncio.Event()
+
+    def opened(self, connection: Connection, caller: Caller) -> LinkId:
+        self.connection.set_result(connection)
+        return LinkId(1)
+
+    def received(self, link: LinkId, data: bytes) -> None:
+        pass
+
+    def writable(self, link: LinkId, writable: bool) -> None:
+        pass
+
+    def lost(self, link: LinkId) -> None:
+        self.gone.set()
+
+
+async def broken_off() -> None:
+    driver = Driver()
+    server = await asyncio.get_running_loop().create_server(lambda: Connection(driver, lambda: None), "127.0.0.1", 0)
+    async with server:
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+        connection = await driver.connection
+        connection.write([b"first"])
+        connection.abort()
+        connection.write([b"between the end and the news of it"])
+        await driver.gone.wait()
+        await asyncio.sleep(0)
+        connection.write([b"after it"])
+        writer.close()
+
+
+def test_what_is_written_to_one_that_has_ended_is_nobodys_business() -> None:
+    uvloop.run(broken_off())
