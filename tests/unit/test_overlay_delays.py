@@ -11,7 +11,7 @@ import pytest
 
 from plait_broker import DropReason
 from plait_core import Event
-from plait_core.wire import Deliver, encode_publish
+from plait_core.wire import Confirm, Deliver, Destination, Publish, encode_block, encode_publish
 from plait_core.wire.session_frames import LATE, Late, Notice
 from plait_lab.simulation.joined import CLIENT_DELAY_S, FrameClient, Joined
 
@@ -111,3 +111,19 @@ def test_what_expires_on_its_way_dies_there_and_delays_nobody(
     if dies_at == 2:
         assert after.delay_us == pytest.approx(WAY_US, rel=0.02), "who comes after it does not wait for it"
     assert after.delay_us < WAY_US * 5, "nor for long, when its place has to be asked for"
+
+
+@pytest.mark.parametrize("claimed_us", [2**64 - 1, 2**64 - 15_000, 2**63])
+def test_no_link_is_cut_by_a_delay_that_somebody_made_up(claimed_us: int) -> None:
+    """Each adds what its link took: what has no room for that must not reach those further on."""
+    world = Joined({(0, 1): 0.010, (1, 2): 0.020})
+    world.run()
+    liar, between, last = (one.broker.joining.overlay for one in world.brokers)
+    block = encode_block(Event({"x": 1}, b"", 77, 1, 0))
+    to = [Destination(last.me, 1, 0)]
+    link = liar.neighbours[between.me].link
+    liar.host.forward(link, Publish(Confirm.NONE, block), liar.me, claimed_us, 0, (liar.me,), to)
+    world.brokers[0].act()
+    world.run(0.5)
+    assert last.counts["forged"] == 1, "it came there, and was looked at"
+    assert [len(one.neighbours) for one in (liar, between, last)] == [1, 2, 1]

@@ -28,6 +28,9 @@ from .trust import Trust
 _destination: Final = partial(tuple.__new__, Destination)
 """A destination from a pair, in half the time of the class's own call: one is made for every event."""
 
+DELAY_US_MAX: Final = 1 << 62
+"""Whoever claims more makes no honest broker further on write what no frame holds."""
+
 
 class Dissemination:
     """All streams that begin or end at one broker, and what it passes on."""
@@ -106,6 +109,8 @@ class Dissemination:
             self.counts["loops"] += 1
             return
         delay_us = frame.delay_us + link_us
+        if delay_us > DELAY_US_MAX:
+            delay_us = DELAY_US_MAX
         destinations: Sequence[Destination] = frame.destinations
         if len(destinations) == 1:  # as it mostly is
             broker, position, proof = destinations[0]
