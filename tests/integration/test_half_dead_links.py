@@ -1,0 +1,27 @@
+"""A link of real brokers that is dead in one direction: it is given up, and events go another way, all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from plait_lab.overlay_healing import SQUARE
+from plait_lab.overlay_running import Brokers, traffic
+
+
+@pytest.mark.parametrize("flow", ["lost", "frozen"])
+@pytest.mark.parametrize("direction", ["forth", "back"])
+async def test_events_leave_a_link_that_is_dead_in_one_direction(
+    direction: Literal["forth", "back"], flow: Literal["lost", "frozen"], tmp_path: Path
+) -> None:
+    async with Brokers(SQUARE, tmp_path, relayed=SQUARE[:2]) as brokers:
+        fast, slow = brokers.relays["b", "a"], brokers.relays["c", "a"]
+        slow.shape(delay_s=0.010)
+        async with traffic(brokers, "a", "d") as going:
+            await going.settle("abd")
+            fast.shape(direction, flow=flow)
+            await going.settle("acd")
+            await going.stop()
+            assert going.missing_or_wrong == 0
