@@ -6,6 +6,7 @@ A simulator that lets one of them pass for a thousand seeds is not to be believe
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -48,11 +49,22 @@ class Planted:
     def plant(self) -> Iterator[None]:
         """Have the bug in the production code for a while."""
         right = getattr(self.owner, self.method)
-        setattr(self.owner, self.method, self.patch(right))
+        bug = self.patch(right)
+        _called_alike(right, bug)
+        setattr(self.owner, self.method, bug)
         try:
             yield
         finally:
             setattr(self.owner, self.method, right)
+
+
+def _called_alike(right: Callable[..., Any], bug: Callable[..., Any]) -> None:
+    """TypeError when what the one is called with is not for the other: such a plant fails, which would look like a
+    catch."""
+    values = inspect.signature(right).parameters.values()
+    names = [value for value in values if value.kind in (value.POSITIONAL_ONLY, value.POSITIONAL_OR_KEYWORD)]
+    keywords = {value.name: None for value in values if value.kind is value.KEYWORD_ONLY}
+    inspect.signature(bug).bind(*names, **keywords)
 
 
 def _see_all_as_new(right: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,8 +93,8 @@ def _last_first(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _forget_priorities_order(right: Callable[..., Any]) -> Callable[..., Any]:
-    def take(self: Link) -> Any:
-        send = right(self)
+    def take(self: Link, now: float) -> Any:
+        send = right(self, now)
         if send is not None:
             send.chunks[-1] = _last_two_swapped(send.chunks[-1])
         return send
@@ -135,8 +147,8 @@ def _all_may_hear(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _forget_places(right: Callable[..., Any]) -> Callable[..., Any]:
-    def recover(recovered: Any, interest: Any, durables: Durables, publishing: Any) -> None:
-        right(recovered, interest, durables, publishing)
+    def recover(recovered: Any, interest: Any, durables: Durables, *others: Any) -> None:
+        right(recovered, interest, durables, *others)
         for durable in durables.all():
             durable.acknowledged = durables.stored
             durable.beyond.clear()
@@ -211,7 +223,7 @@ def _keep_positions(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _keep_what_it_had(right: Callable[..., Any]) -> Callable[..., Any]:
-    def change(self: Interest, party: Any, filter: Any) -> None:
+    def change(self: Interest, party: Any, filter: Any, routing: bytes) -> None:
         party.filter = filter
 
     return change
