@@ -163,12 +163,12 @@ def _delays_are_as_they_were(right: Right) -> Right:
     return learn
 
 
-def _one_of_equals(right: Right) -> Right:
-    def learn(self: Overlay, want: Want, at: int) -> None:
-        if at == want.to.index(self.me):
-            right(self, want, at)
+def _last_first(right: Right) -> Right:
+    def tell(self: Wanting, now: float, reaches: Callable[[int], bool]) -> list[Want]:
+        wants: list[Want] = right(self, now, reaches)
+        return wants[::-1]
 
-    return learn
+    return tell
 
 
 def _in_its_own_time(right: Right) -> Right:
@@ -209,7 +209,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "forget_interest_with_a_link": Planted(Overlay, "link_down", _nobody_once_a_link_is_gone),
     "forget_one_now_and_then": Planted(Overlay, "destinations", _one_in_a_few_misses_one),
     "ignore_new_delays": Planted(Overlay, "_learn_sheet", _delays_are_as_they_were),
-    "hear_one_of_equal_changes": Planted(Overlay, "_learn_want", _one_of_equals),
+    "tell_the_last_first": Planted(Wanting, "tell", _last_first),
     "tell_in_its_own_time": Planted(Wanting, "hurry", _in_its_own_time),
     "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
 }

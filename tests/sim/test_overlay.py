@@ -27,6 +27,12 @@ def test_no_seed_breaks_an_invariant(first: int) -> None:
     assert again > 10, "and some had to be sent again"
 
 
+@pytest.mark.parametrize("seed", [187, 3626])
+def test_what_took_too_long_to_be_known(seed: int) -> None:
+    """Several changes were told anew at once, and not in their order: equal ones went together."""
+    assert not play(seed).complaints
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS // 10, SHARE))
 def test_without_faults_nothing_travels_twice(first: int) -> None:
     for seed in range(first, first + SHARE):

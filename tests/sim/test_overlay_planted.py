@@ -12,7 +12,6 @@ KNOWN = {
     "forget_what_was_told": 24,
     "forget_without_a_trace": 4,
     "hand_out_what_came_early": 5,
-    "hear_one_of_equal_changes": 187,
     "installed_when_told": 58,
     "never_send_again": 10,
     "skip_uncovering": 39,

@@ -501,7 +501,7 @@ class Overlay:
             self.counts["loops"] += 1
             return
         for at, to in enumerate(want.to):
-            if to == self.me:  # more than once, when changes are equal
+            if to == self.me:
                 self._learn_want(want, at)
         others = [at for at, to in enumerate(want.to) if to != self.me]
         if others:

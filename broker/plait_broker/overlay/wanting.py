@@ -193,11 +193,12 @@ class Wanting:
         return bool(self._dirty or self._installing or self._unheard)
 
     def tell(self, now: float, reaches: Callable[[int], bool]) -> list[Want]:
-        """What is to be said: new changes, and old ones that were not heard. Equal ones go out as one frame."""
+        """What is to be said: new changes, and old ones that were not heard. Equal ones go out as one frame, and those
+        of each broker in their order."""
         for root in self._dirty:
             self._decide(self._desks[root])
         self._dirty.clear()
-        alike: dict[_Saying, list[tuple[int, int, int]]] = {}
+        alike: dict[tuple[int, _Saying], list[tuple[int, int, int]]] = {}
         for root, desk in self._desks.items():
             if not desk.unheard:
                 continue
@@ -214,13 +215,13 @@ class Wanting:
             else:
                 continue
             desk.again_at = now + desk.again_s
-            for change in changes:
+            for place, change in enumerate(changes):
                 what = (change.whole, change.added, change.filters, change.removed, change.more, change.routing)
-                alike.setdefault(what, []).append((root, change.version, change.offers))
+                alike.setdefault((place, what), []).append((root, change.version, change.offers))
         self._look_installed(reaches)
         self._unheard = any(desk.unheard for desk in self._desks.values())
         wants = []
-        for what, named in alike.items():
+        for (_, what), named in sorted(alike.items(), key=lambda item: item[0][0]):
             to, versions, offers = zip(*named, strict=True)
             wants.append(Want(to, self._me, versions, offers, *what[:-1], routing=what[-1]))
         return wants

@@ -137,8 +137,11 @@ class World:
         near, far = pipe.ends
         if not pipe.up or pipe.silent or near.overlay is None or far.overlay is None:
             return
-        if far.overlay.me not in near.overlay.neighbours and near.overlay.me not in far.overlay.neighbours:
+        known = (far.overlay.me in near.overlay.neighbours, near.overlay.me in far.overlay.neighbours)
+        if not any(known):
             self.join(pipe)
+        elif not all(known):  # one of them has not noticed yet
+            self.timeline.after(0.5, lambda: self._dial(pipe))
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
