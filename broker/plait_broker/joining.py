@@ -116,8 +116,6 @@ class Joining:
         self._numbers: dict[int, int] = {}
         """By number of a subscription, the one that its present filter has in the overlay."""
         self._count = 0
-        self._durable: set[int] = set()
-        """Of these numbers, the ones of durable subscriptions."""
         self._installing: dict[int, list[Asked]] = {}
         self._stored: dict[Asked, bool] = {}
         """Requests that wait to be installed, and whether that is all that they wait for."""
@@ -211,25 +209,16 @@ class Joining:
         self._count += 1
         self._numbers[number] = self._count
         self._installing[self._count] = self._installing.pop(before, []) if before is not None else []
-        if durable:
-            self._durable.add(self._count)
-            self.overlay.stand(self._count, filter)
-        self.overlay.want(self._count, filter, deposit)
+        self.overlay.want(self._count, filter, deposit, durable=durable)
         if before is not None:
-            self._unwant(before)
+            self.overlay.unwant(before)
 
     def unwant(self, number: int) -> None:
         """A subscription is no more."""
         known = self._numbers.pop(number)
         for asked in self._installing.pop(known, ()):
             self._stored.pop(asked, None)
-        self._unwant(known)
-
-    def _unwant(self, known: int) -> None:
         self.overlay.unwant(known)
-        if known in self._durable:
-            self._durable.discard(known)
-            self.overlay.unstand(known)
 
     def answer_when_installed(self, number: int, asked: Asked, *, stored: bool = True) -> bool:
         """Whether all publishers' brokers know of a subscription; else its request is answered once they do. One that

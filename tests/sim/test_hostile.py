@@ -6,11 +6,8 @@ import os
 
 import pytest
 
-from plait_broker.overlay.detours import ways_around
 from plait_broker.overlay.errands import Errands
-from plait_broker.overlay.map import Map
 from plait_broker.overlay.trust import Trust
-from plait_core.wire.overlay_frames import Sheet
 from plait_lab.simulation.hostile import ATTACKS, play
 
 SEEDS = 150 if os.environ.get("PLAIT_NIGHTLY") else 4
@@ -70,29 +67,3 @@ def test_without_detours_a_broker_that_loses_everything_would_cut_others_off(
 @pytest.mark.parametrize("seed", [12, 67, 111, 124])
 def test_a_broker_is_gone_around_that_is_kept_though_another_way_is_faster(seed: int) -> None:
     assert not play(seed, "drop").complaints
-
-
-def drawn(links: dict[tuple[int, int], int]) -> Map:
-    map = Map()
-    for broker in sorted({broker for link in links for broker in link}):
-        theirs = {near + far - broker: delay for (near, far), delay in links.items() if broker in (near, far)}
-        map.put(Sheet(broker, 1, f"b{broker}", tuple(theirs), tuple(theirs.values())))
-    return map
-
-
-def test_no_other_broker_is_on_all_ways_around() -> None:
-    ring = drawn({(1, 2): 100, (2, 3): 100, (3, 4): 100, (1, 5): 900, (5, 4): 900, (2, 5): 900, (3, 5): 900})
-    assert ring.path(1, 4) == (1, 2, 3, 4)
-    ways = ways_around(ring, 1, 4, 2)
-    assert ways == [(1, 5, 4), (1, 2, 3, 4)], "each once, and the usual one, which others may not keep to, last"
-    assert not set(ways[0][1:-1]) & set(ways[1][1:-1])
-
-
-def test_who_is_taken_beside_the_usual_path_is_gone_around_first() -> None:
-    square = drawn({(1, 2): 1000, (1, 3): 800, (2, 3): 100, (2, 4): 100, (3, 4): 100})
-    assert ways_around(square, 1, 3, 2) == [(1, 3)], "also when nobody is in between on the usual path"
-    assert ways_around(square, 1, 3, 3) == []
-    assert square.path(1, 4) == (1, 3, 4)
-    assert ways_around(square, 1, 4, 2) == [(1, 3, 4), (1, 2, 4)]
-    assert ways_around(square, 1, 4, 3) == [(1, 2, 4), (1, 3, 4)]
-    assert ways_around(square, 1, 9, 2) == [], "nobody leads there"

@@ -7,7 +7,8 @@ import os
 
 import pytest
 
-from plait_lab.simulation.outages import Outages
+from plait_core.filters import parse
+from plait_lab.simulation.outages import Lasting, Outages
 
 SEEDS = 5_000 if os.environ.get("PLAIT_NIGHTLY") else 60
 SHARE = 10
@@ -21,3 +22,32 @@ def test_what_is_confirmed_arrives_however_long_its_broker_is_away(first: int) -
         assert not complaints, f"seed {world.seed}: {complaints[0]}"
     assert sum(world.due for world in worlds) > 50 * SHARE, "events were due, or nothing is proved"
     assert sum(world.away_s for world in worlds) > 20 * SHARE, "and brokers away"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_installed_is_known_by_whoever_starts_anew_alone(seed: int) -> None:
+    """A durable subscription that meets no offer yet; the power fails in the moment that it is installed."""
+    world = Outages(seed, faults=False, brokers=3)
+    nodes = [node for node in world.nodes if isinstance(node, Lasting)]
+    home, other, third = nodes
+    for node in nodes:
+        node.start()
+    world.timeline.run(8.0)
+    home.subscribe(parse("x >= 0"), durable=True)
+    until = world.timeline.now
+    while not home.installed:
+        world.timeline.run(until := until + 0.0001)
+    for node in nodes:
+        node.stop()
+    world.timeline.run(until + 1.0)
+    other.start()
+    other.advertise(parse("x >= 0"))
+    world.timeline.run(until + 11.0)
+    other.publish({"x": 1})
+    world.timeline.run(until + 12.0)
+    assert world.said
+    assert not other.confirmed, "nobody that is there has what it wants"
+    home.start()
+    third.start()
+    world.timeline.run(until + 42.0)
+    assert list(home.logged) == list(other.confirmed) == list(world.said)

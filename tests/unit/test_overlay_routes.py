@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from maps import linked
 
 from plait_broker.overlay.map import HOP_US, Map
 from plait_broker.overlay.neighbours import Neighbour
@@ -10,18 +11,6 @@ from plait_broker.overlay.routes import KEEP_RATIO, KEEP_US, Routes
 from plait_core.wire.overlay_frames import Sheet
 
 ME, FAST, SLOW, BACK, TO = 1, 2, 3, 4, 9
-
-
-def linked(links: dict[tuple[int, int], int]) -> Map:
-    """A map of links that are as slow in both directions."""
-    delays: dict[int, dict[int, int]] = {}
-    for (near, far), delay_us in links.items():
-        delays.setdefault(near, {})[far] = delay_us
-        delays.setdefault(far, {})[near] = delay_us
-    map = Map()
-    for broker, to in delays.items():
-        map.put(Sheet(broker, 1, f"b{broker}", tuple(to), tuple(to.values())))
-    return map
 
 
 class Table:

@@ -149,14 +149,14 @@ def test_a_home_hears_that_it_is_known_once_that_is_stored() -> None:
 def test_a_broker_alone_says_nothing_and_all_once_there_are_others() -> None:
     host = Kept()
     broker = overlay(host)
-    broker.stand(1, parse("price < 10"))
-    broker.stand(2, parse("price < 5"))
+    broker.want(1, parse("price < 10"), durable=True)
+    broker.want(2, parse("price < 5"), durable=True)
     broker.link_up(1, 2, "b", 0.0)
     assert not [frame for frame in host.sent if isinstance(frame, Standing)]
     broker.hear(2, Sheet(2, 1, "b", (), ()), 0.1)
     said = [frame for frame in host.sent if isinstance(frame, Standing)]
     assert [frame.filter for frame in said] == ["price < 10"], "which covers the other"
-    broker.unstand(1)
+    broker.unwant(1)
     said = [frame for frame in host.sent if isinstance(frame, Standing)][1:]
     assert [frame.filter for frame in said] == ["price < 5", ""], "what it covered alone comes first"
 

@@ -76,7 +76,8 @@ class Errands:
         want = self._trust.prove_want(want)
         self.spread(want, range(len(want.to)))
         for at, count in enumerate(tries):
-            self._also(want.to[at], _part(want, [at]), count)
+            if count or want.to[at] in self._back:
+                self._also(want.to[at], _part(want, [at]), count)
 
     def spread(self, want: Want, among: Sequence[int]) -> None:
         """Send interest on to some of the brokers that it is for: one frame a neighbour."""

@@ -29,6 +29,9 @@ class Exports:
     def __len__(self) -> int:
         return len(self._filters)
 
+    def __contains__(self, number: int) -> bool:
+        return number in self._filters
+
     def __getitem__(self, number: int) -> Filter:
         return self._filters[number]
 

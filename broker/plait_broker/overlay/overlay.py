@@ -233,21 +233,17 @@ class Overlay:
         self._unsettled.pop(number, None)
         self._say_offer(number, "")
 
-    def want(self, number: int, filter: Filter, deposit: bytes = b"") -> None:
+    def want(self, number: int, filter: Filter, deposit: bytes = b"", *, durable: bool = False) -> None:
         """A client subscribes: `installed` will say when that is known everywhere."""
-        self.wanting.add(number, filter, deposit)
+        if durable:  # who answers to what is wanted has stored what was said before
+            self.ours.add(number, filter)
+        self.wanting.add(number, filter, deposit, everywhere=durable)
 
     def unwant(self, number: int) -> None:
         """It does so no more."""
         self.wanting.remove(number)
-
-    def stand(self, number: int, filter: Filter) -> None:
-        """What is wanted under this number is for a durable subscription."""
-        self.ours.add(number, filter)
-
-    def unstand(self, number: int) -> None:
-        """It is so no more."""
-        self.ours.remove(number)
+        if number in self.ours:
+            self.ours.remove(number)
 
     def recall(self, documents: Iterable[Document], now: float) -> None:
         """What an earlier life had its host remember, before there are links."""

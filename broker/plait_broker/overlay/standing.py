@@ -35,6 +35,9 @@ class Ours:
     def __len__(self) -> int:
         return len(self._exports)
 
+    def __contains__(self, number: int) -> bool:
+        return number in self._exports
+
     def add(self, number: int, filter: Filter) -> None:
         """A durable subscription, or another filter of one."""
         self._tell(*self._exports.add(number, filter))

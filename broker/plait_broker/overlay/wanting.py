@@ -80,6 +80,8 @@ class Desk:
     again_s: float = AGAIN_S
     tries: int = 0
     """How often in a row it was told again, without having heard."""
+    asked: list[int] = field(default_factory=list)
+    """Filters that it is to answer for though it has no offer for them."""
     whole: bool = False
     """Whether it is to be told everything: we had forgotten it, and it may remember what we said before."""
 
@@ -99,6 +101,8 @@ class Wanting:
         """By publisher's broker that was forgotten, the last version that it was told."""
         self._dirty: dict[int, None] = {}
         self._installing: dict[int, None] = {}
+        self._answers: dict[int, dict[int, int]] = {}
+        """By filter that is to be installed everywhere, for each broker the version that it is to have heard."""
         self._unheard = False
         """Whether some desk may have changes that were not heard."""
         self.installed: list[int] = []
@@ -114,14 +118,20 @@ class Wanting:
 
     # --- what our clients want ----------------------------------------------------------------------------------------
 
-    def add(self, number: int, filter: Filter, deposit: bytes = b"") -> None:
-        """A client subscribed; `installed` will name it."""
+    def add(self, number: int, filter: Filter, deposit: bytes = b"", *, everywhere: bool = False) -> None:
+        """A client subscribed; `installed` will name it, `everywhere` only once who offers nothing has answered too."""
         self._export(*self._exports.add(number, filter, deposit))
         self._installing[number] = None
+        if everywhere:
+            self._answers[number] = {}
+            for root, desk in self._desks.items():
+                desk.asked.append(number)
+                self._dirty[root] = None
 
     def remove(self, number: int) -> None:
         """A client wants it no more."""
         self._installing.pop(number, None)
+        self._answers.pop(number, None)
         self._export(*self._exports.remove(number))
 
     # --- what others offer --------------------------------------------------------------------------------------------
@@ -196,7 +206,9 @@ class Wanting:
         """What is to be said: new changes, and old ones that were not heard. Equal ones go out as one frame, and those
         of each broker in their order."""
         for root in self._dirty:
-            self._decide(self._desks[root])
+            desk = self._desks[root]
+            self._decide(desk)
+            self._ask(root, desk)
         self._dirty.clear()
         alike: dict[tuple[int, _Saying], list[tuple[int, int, int]]] = {}
         for root, desk in self._desks.items():
@@ -315,6 +327,15 @@ class Wanting:
         if len(desk.unheard) > CHANGES_MAX:
             self._tell_all(desk)
 
+    def _ask(self, root: int, desk: Desk) -> None:
+        """Have it answer for what is to be installed everywhere, with an empty change if there is none."""
+        asked = [number for number in desk.asked if number in self._answers]
+        desk.asked.clear()
+        if asked and desk.version == desk.sent:
+            self._change(desk, [], [])
+        for number in asked:
+            self._answers[number][root] = desk.version
+
     def _tell_all(self, desk: Desk) -> None:
         """Instead of all changes that were not heard, say everything."""
         desk.unheard.clear()
@@ -374,9 +395,11 @@ class Wanting:
 
     def _look_installed(self, reaches: Callable[[int], bool]) -> None:
         for number in list(self._installing):
-            coverer = self._exports.coverer(number)
-            if all(desk.agreed and self._knows(desk, coverer) for root, desk in self._desks.items() if reaches(root)):
+            coverer, answers = self._exports.coverer(number), self._answers.get(number, {})
+            reached = [(desk, answers.get(root, 0)) for root, desk in self._desks.items() if reaches(root)]
+            if all(desk.agreed and desk.heard >= asked and self._knows(desk, coverer) for desk, asked in reached):
                 del self._installing[number]
+                self._answers.pop(number, None)
                 self.installed.append(number)
 
     def _knows(self, desk: Desk, number: int) -> bool:

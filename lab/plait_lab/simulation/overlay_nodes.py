@@ -244,9 +244,7 @@ class Node:
         for number, filter in self.offers.items():
             self.overlay.offer(number, filter)
         for number, filter in self.wants.items():
-            if number in self.durable:
-                self.overlay.stand(number, filter)
-            self.overlay.want(number, filter)
+            self.overlay.want(number, filter, durable=number in self.durable)
         self.settle()
         for pipe in world.pipes:
             if self in pipe.ends and pipe.up:
@@ -335,11 +333,13 @@ class Node:
 
     # --- what its clients do ------------------------------------------------------------------------------------------
 
-    def subscribe(self, filter: Filter) -> None:
+    def subscribe(self, filter: Filter, *, durable: bool = False) -> None:
         self.numbers += 1
         self.wants[self.numbers] = filter
+        if durable:
+            self.durable.add(self.numbers)
         if self.overlay is not None:
-            self.overlay.want(self.numbers, filter)
+            self.overlay.want(self.numbers, filter, durable=durable)
             self.settle()
 
     def unsubscribe(self, number: int) -> None:

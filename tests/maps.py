@@ -1,0 +1,18 @@
+"""Maps of brokers, drawn from their links."""
+
+from __future__ import annotations
+
+from plait_broker.overlay.map import Map
+from plait_core.wire.overlay_frames import Sheet
+
+
+def linked(links: dict[tuple[int, int], int]) -> Map:
+    """A map of links that are as slow in both directions."""
+    delays: dict[int, dict[int, int]] = {}
+    for (near, far), delay_us in links.items():
+        delays.setdefault(near, {})[far] = delay_us
+        delays.setdefault(far, {})[near] = delay_us
+    map = Map()
+    for broker, to in delays.items():
+        map.put(Sheet(broker, 1, f"b{broker}", tuple(to), tuple(to.values())))
+    return map

@@ -1,0 +1,43 @@
+"""Ways around whoever loses things: which there are, and which can be taken."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from maps import linked
+
+from plait_broker.overlay.detours import ways_around
+from plait_broker.overlay.errands import Errands
+from plait_broker.overlay.routes import Routes
+from plait_broker.overlay.trust import Trust
+from plait_core.wire import Ping
+from plait_core.wire.overlay_frames import ROUTE_MAX
+
+
+def test_no_other_broker_is_on_all_ways_around() -> None:
+    ring = linked({(1, 2): 100, (2, 3): 100, (3, 4): 100, (1, 5): 900, (5, 4): 900, (2, 5): 900, (3, 5): 900})
+    assert ring.path(1, 4) == (1, 2, 3, 4)
+    ways = ways_around(ring, 1, 4, 2)
+    assert ways == [(1, 5, 4), (1, 2, 3, 4)], "each once, and the usual one, which others may not keep to, last"
+    assert not set(ways[0][1:-1]) & set(ways[1][1:-1])
+
+
+def test_who_is_taken_beside_the_usual_path_is_gone_around_first() -> None:
+    square = linked({(1, 2): 1000, (1, 3): 800, (2, 3): 100, (2, 4): 100, (3, 4): 100})
+    assert ways_around(square, 1, 3, 2) == [(1, 3)], "also when nobody is in between on the usual path"
+    assert ways_around(square, 1, 3, 3) == []
+    assert square.path(1, 4) == (1, 3, 4)
+    assert ways_around(square, 1, 4, 2) == [(1, 3, 4), (1, 2, 4)]
+    assert ways_around(square, 1, 4, 3) == [(1, 2, 4), (1, 3, 4)]
+    assert ways_around(square, 1, 9, 2) == [], "nobody leads there"
+
+
+def test_a_way_that_no_frame_can_name_is_not_taken() -> None:
+    count = ROUTE_MAX + 6
+    ring = linked({(near, near % count + 1): 100 for near in range(1, count + 1)})
+    counts: Counter[str] = Counter()
+    errands = Errands(1, ring, lambda: Routes(1, ring, {}), {}, Trust(1, None), counts, lambda *_: None, lambda: 0.0)
+    long, usual = ways_around(ring, 1, 3, None)
+    assert len(long) > ROUTE_MAX
+    assert not errands.by(long, Ping(1))
+    assert errands.by(usual, Ping(1))
