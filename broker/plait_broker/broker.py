@@ -136,6 +136,7 @@ class Broker:
             index,
             arrive=self._publishing.arrive,
             close=lambda link, reason: self._departures.close(self._links[link], Code.TIMEOUT, reason),
+            expel=lambda link, reason: self.neighbourhood.expel(self._links[link], Code.FORGED, reason, self._now),
             done=self._done,
             interest_changed=self.interest.doubt_all,
             clock=lambda: self._now,

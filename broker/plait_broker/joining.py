@@ -87,6 +87,7 @@ class Joining:
         *,
         arrive: Callable[[Arrival, float], None],
         close: Callable[[LinkId, str], None],
+        expel: Callable[[LinkId, str], None],
         done: Callable[[Asked], None],
         interest_changed: Callable[[], None],
         clock: Callable[[], float],
@@ -97,8 +98,9 @@ class Joining:
         join_s: float,
         remember: Callable[[Key, bytes], None] | None,
     ) -> None:
-        """`arrive` takes an event for this broker's subscribers, `close` ends a link, `done` answers a request;
-        `remember` keeps bytes beyond this broker's life, where there is a log."""
+        """`arrive` takes an event for this broker's subscribers, `close` ends a link, `expel` one to a broker that is
+        not to be trusted, `done` answers a request; `remember` keeps bytes beyond this broker's life, where there is a
+        log."""
         self._links = links
         self._counters = counters
         self._confirmations = confirmations
@@ -106,6 +108,7 @@ class Joining:
         self._tracing = explaining.tracing
         self._arrive = arrive
         self._close = close
+        self._expel = expel
         self._done = done
         self._interest_changed = interest_changed
         self._now = clock
@@ -386,6 +389,9 @@ class Joining:
 
     def close(self, link: int, reason: str) -> None:
         self._close(link, reason)
+
+    def expel(self, link: int, reason: str) -> None:
+        self._expel(link, reason)
 
     def remark(self, text: str) -> None:
         self.remarks.append(Remark(text))

@@ -38,6 +38,13 @@ def test_a_neighbour_that_lies_about_the_delay_of_its_links_is_named_and_no_othe
     assert bool(named) == (attack in ("sinkhole", "equivocate"))
 
 
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_who_says_what_no_honest_broker_says_is_expelled_and_no_other_is(attack: str) -> None:
+    """That no honest one is, all histories look after. Who keeps things back may give them to the wrong neighbour."""
+    expelled = sum(len(play(seed, attack).expelled_by) for seed in range(SEEDS))
+    assert bool(expelled) == (attack in ("tamper", "forge", "flood")) or attack in ("replay", "reorder")
+
+
 def complaints(attack: str, seeds: int = 4) -> list[str]:
     return [complaint for seed in range(seeds) for complaint in play(seed, attack).complaints]
 

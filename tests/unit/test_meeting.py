@@ -8,12 +8,26 @@ from random import Random
 import pytest
 from two_brokers import Wire, broker, frames
 
+from plait_broker import Broker
 from plait_broker.finding.meeting import Meeting, Untrusted
 from plait_broker.finding.neighbourhood import SHUNNED_S
 from plait_broker.links import CONTROL_BURST, CONTROL_PER_S
+from plait_broker.outputs import Remark
 from plait_broker.settings import LinkSettings
+from plait_core.events import Event
 from plait_core.limits import HELLO_BYTES_MAX, NONCE_BYTES, PROOF_BYTES
-from plait_core.wire import Close, Hello, Introduction, Ping, Role, Welcome, encode_frame
+from plait_core.wire import (
+    Close,
+    Destination,
+    Hello,
+    Introduction,
+    Ping,
+    Role,
+    Welcome,
+    encode_block,
+    encode_frame,
+    forward_head,
+)
 
 SECRET = "open-sesame-42"
 AWAY = ("10.0.0.1:5555", "10.0.0.2:4680")
@@ -327,6 +341,47 @@ def test_a_flood_of_control_frames_is_cut_off_counted_and_named() -> None:
     wire.gone()
     assert near.id not in far.joining.overlay.neighbours
     assert not Wire(near, far, link=2, addresses=AWAY, now=5.0).settle().up
+
+
+def copied(near: Broker, far: Broker, path: tuple[int, ...], proof: int) -> bytes:
+    """An event for the far one, with a way that it has come."""
+    block = encode_block(Event({"x": 1}, b"", near.id, 1, 0))
+    return bytes(forward_head(block, near.id, 0, 0, path, (Destination(far.id, 1, proof),)) + block)
+
+
+def proven(near: Broker, far: Broker) -> int:
+    block = encode_block(Event({"x": 1}, b"", near.id, 1, 0))
+    return near.joining.overlay.trust.prove_event(far.id, 1, 0, block)
+
+
+@pytest.mark.parametrize("way", ["its own", "another one's", "none", "already here"])
+def test_who_hands_on_what_nobody_has_published_is_cut_off_counted_and_named(way: str) -> None:
+    wire = met()
+    near, far = wire.ends
+    path = {"its own": (near.id,), "another one's": (near.id, 99), "none": (), "already here": (far.id, near.id)}[way]
+    proof = proven(near, far) + (way == "its own")
+    far.receive(1, copied(near, far, path, proof) * 1000, 1.0)
+    wire.collect()
+    assert "broker near from 10.0.0.1:5555: near tells what is forged: an event" in wire.closed[1]
+    assert far.counters.faults["forged"] == 1
+    assert far.joining.overlay.counts["forged"] == 1, "the first was enough"
+    wire.gone()
+    assert not Wire(near, far, link=2, addresses=AWAY, now=5.0).settle().up
+    assert Wire(near, far, link=3, addresses=AWAY, now=2.0 + SHUNNED_S).settle().up
+
+
+def test_what_somebody_further_on_may_have_made_up_is_counted_and_goes_nowhere() -> None:
+    wire = met()
+    near, far = wire.ends
+    far.receive(1, copied(near, far, (99, near.id), 1) * 3, 1.0)
+    (remark,) = [output for output in far.take_output() if isinstance(output, Remark)]
+    assert f"by one of those that it came by: {99:016x} -> near" in remark.text, "once in a while"
+    assert wire.up
+    assert far.joining.overlay.counts["forged"] == 3
+    far.receive(1, copied(near, far, (near.id,), proven(near, far)), 1.0)
+    wire.collect()
+    assert wire.up
+    assert far.joining.overlay.counts["forged"] == 3
 
 
 # --- where it is ------------------------------------------------------------------------------------------------------

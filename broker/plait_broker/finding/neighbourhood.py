@@ -34,9 +34,6 @@ SHUNNED_S: Final = 30.0
 ITEMS_A_FRAME: Final = 16
 """As many items of a list cost what a frame does."""
 
-FLOOD: Final = "flood"
-"""What a flood of control frames is counted as, among the faults."""
-
 
 class Neighbourhood:
     """All connections to other brokers, from their first frame on."""
@@ -216,11 +213,15 @@ class Neighbourhood:
             if link.pace.take(now, _cost(frame)):
                 self._joining.overlay.hear(link.neighbour, frame, now)
             else:
-                self._counters.faults[FLOOD] += 1
-                self.misbehaved(link, now)
-                self._close(link, Code.FLOOD, "it sends more control frames than a broker can have for another")
+                self.expel(link, Code.FLOOD, "it sends more control frames than a broker can have for another", now)
         else:
             raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} is not for another broker to say")
+
+    def expel(self, link: Link, code: Code, reason: str, now: float) -> None:
+        """Close the connection to a neighbour that did what none may do."""
+        self._counters.faults[code] += 1
+        self.misbehaved(link, now)
+        self._close(link, code, reason)
 
     def misbehaved(self, link: Link, now: float) -> None:
         """A neighbour did what none may do: for a while it is none."""

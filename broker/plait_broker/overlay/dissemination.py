@@ -6,6 +6,7 @@ destination is served by one copy, whatever the graph looks like.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -30,6 +31,9 @@ _destination: Final = partial(tuple.__new__, Destination)
 
 DELAY_US_MAX: Final = 1 << 62
 """Whoever claims more makes no honest broker further on write what no frame holds."""
+
+SUSPECT_S: Final = 60.0
+"""Between two times that those are named by whom something made up has come."""
 
 
 class Dissemination:
@@ -66,6 +70,7 @@ class Dissemination:
         """Publishers' brokers that may have to be told what was taken, or is missing."""
         self._detoured: dict[int, None] = {}
         """Destinations that the usual way does not seem to lead to."""
+        self._suspect_at = -math.inf
 
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
         """Send an event to these brokers; its position for each."""
@@ -91,7 +96,7 @@ class Dissemination:
             self._forward(frame, self.me, delay_us, flags, (), usual)
         return named
 
-    def hear_all(self, frames: Sequence[Frame], at: int, now: float, link_us: int | None) -> int:
+    def hear_all(self, frames: Sequence[Frame], at: int, now: float, sender: int, link_us: int | None) -> int:
         """Copies come from a neighbour, from one of these frames on; where they end. `link_us`: how long they were
         under way from there; None if it is no neighbour any more."""
         for frame in islice(frames, at, None):
@@ -99,15 +104,15 @@ class Dissemination:
                 break
             at += 1
             if link_us is not None:
-                self.hear(frame, now, link_us)
+                self.hear(frame, now, sender, link_us)
         return at
 
-    def hear(self, frame: Forward, now: float, link_us: int) -> None:
-        """A copy comes from a neighbour: part of it may be for us, the rest goes on."""
+    def hear(self, frame: Forward, now: float, sender: int, link_us: int) -> None:
+        """A copy comes from a neighbour: part of it may be for us, the rest goes on. Forged if no honest broker sends
+        such a one."""
         path, me = frame.path, self.me
-        if me in path or not path:
-            self.counts["loops"] += 1
-            return
+        if not path or path[-1] != sender or me in path:
+            raise Forged("an event by a way that it cannot have come")
         delay_us = frame.delay_us + link_us
         if delay_us > DELAY_US_MAX:
             delay_us = DELAY_US_MAX
@@ -308,12 +313,25 @@ class Dissemination:
         try:
             self._trust.check_event(root, position, flags, frame.block, proof)
         except Forged:
+            if len(arrival.path) == 1 and self._trust.key(root) is not None:  # who handed it on has made it up
+                raise
             self.counts["forged"] += 1
+            self._suspect(arrival.path, now)
             return
         self.reporting[root] = None
         incoming = self.incoming.get(root)
         for ready in (incoming or self._stream(root)).hear(arrival, now):
             self._host.arrived(ready)
+
+    def _suspect(self, path: tuple[int, ...], now: float) -> None:
+        """Name those among whom is who made an event up or changed it."""
+        if now >= self._suspect_at:
+            self._suspect_at = now + SUSPECT_S
+            way = " -> ".join(self._map.name(broker) or f"{broker:016x}" for broker in path)
+            self._host.remark(
+                f"an event was made up or changed by one of those that it came by: {way} "
+                f"({self.counts['forged']} such events so far)"
+            )
 
     def _stream(self, root: int) -> Incoming:
         return self.incoming.get(root) or self.incoming.setdefault(root, Incoming())

@@ -178,9 +178,8 @@ class Overlay:
             self._hear(neighbour, frame, now)
         except Forged as error:
             self.counts["forged"] += 1
-            if isinstance(frame, Sheet | Offer | Standing):  # which an honest neighbour checks before it hands them on
-                self.host.close(neighbour.link, f"{neighbour.name} tells what is forged: {error}")
-                self.link_down(broker, now)
+            if isinstance(frame, Sheet | Offer | Standing | Forward):  # which honest neighbours check, or have not sent
+                self._expel(neighbour, error)
 
     def hear_events(self, broker: int, frames: Sequence[Frame], at: int, now: float) -> int:
         """A neighbour hands on events, from one of these frames on; where they end."""
@@ -188,13 +187,24 @@ class Overlay:
         neighbour = self.neighbours.get(broker)
         if neighbour is not None:
             neighbour.heard_at = now
-        return self.dissemination.hear_all(frames, at, now, None if neighbour is None else neighbour.transit.us(now))
+        link_us = None if neighbour is None else neighbour.transit.us(now)
+        try:
+            return self.dissemination.hear_all(frames, at, now, broker, link_us)
+        except Forged as error:
+            assert neighbour is not None, "of others nothing is heard"
+            self.counts["forged"] += 1
+            self._expel(neighbour, error)
+            return len(frames)
+
+    def _expel(self, neighbour: Neighbour, error: Forged) -> None:
+        self.host.expel(neighbour.link, f"{neighbour.name} tells what is forged: {error}")
+        self.link_down(neighbour.id, self.now)
 
     def _hear(self, neighbour: Neighbour, frame: ControlFrame | Forward, now: float) -> None:
         broker = neighbour.id
         match frame:
             case Forward():
-                self.dissemination.hear(frame, now, neighbour.transit.us(now))
+                self.dissemination.hear(frame, now, broker, neighbour.transit.us(now))
             case Sent(at_us):
                 neighbour.transit.mark(at_us, now)
             case Sheet() | Offer() | Standing():
@@ -488,7 +498,7 @@ class Overlay:
         if frame is not None:
             self.errands.came_around(detour)
             if isinstance(frame, Forward):
-                self.dissemination.hear(frame, now, 0)
+                self.dissemination.hear(frame, now, neighbour.id, 0)
             else:
                 self._hear(neighbour, frame, now)
 

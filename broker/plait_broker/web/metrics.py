@@ -145,7 +145,7 @@ def _counted(broker: Broker) -> Iterator[Metric]:
     yield counter("plait_sent_bytes", "Bytes to connections of clients and brokers.", told.bytes_out)
     yield counter("plait_connections_opened", "Connections taken.", told.connections)
     yield counters("plait_faults", "Connections closed because of what they sent, by fault.", "fault",
-                   list(FrameFault), told.faults)  # fmt: skip
+                   [*FrameFault, Code.FLOOD, Code.FORGED], told.faults)  # fmt: skip
     yield counters("plait_rejected", "Connections and requests refused, by code.", "code", list(Code), told.rejected)
     yield counter("plait_system_events", "Records that became events, for those who listen to the system.",
                   broker.system.events)  # fmt: skip

@@ -26,7 +26,7 @@ INCIDENTS: Final = {
     "forged": "something failed its proof or its signature",
     "held_full": "too many events waited for brokers to learn that such events may come",
     "links_dead": "a link was given up because nothing was heard of it",
-    "loops": "something came here for the second time, and was dropped",
+    "loops": "what is wanted came back to the broker that wants it, and was dropped",
     "no_way": "nobody could be handed a copy; it is sent again when there is someone",
     "offers_unseen": "a broker did not tell in time that it has seen what is offered here",
     "overlay_full": "too much was kept for a broker, and the oldest was dropped",

@@ -71,6 +71,7 @@ class Code(StrEnum):
     ITSELF = "itself"  # a broker has connected to itself
     DUPLICATE = "duplicate"  # two brokers have a connection already
     FLOOD = "flood"  # more control frames than one broker can have for another
+    FORGED = "forged"  # a broker has said what another one never did
     LIMIT = "limit"  # a quota or bound is reached
     DURABILITY = "durability"  # it cannot be stored now
     EXPIRED = "expired"  # the event's lifetime was over on arrival

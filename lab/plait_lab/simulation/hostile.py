@@ -14,6 +14,7 @@ from typing import ClassVar, Final, TypeAlias
 
 from plait_broker.overlay import Arrival
 from plait_broker.overlay.detours import unwrap
+from plait_broker.overlay.overlay import Overlay
 from plait_core.events import Event
 from plait_core.wire import Destination, Forward, Frame, Ping, encode_block, encode_frame
 from plait_core.wire.explaining_frames import Finding, Inquiry, Step, Telling
@@ -27,6 +28,9 @@ AGAIN_SHARE: Final = 0.1
 
 GRUDGE_S: Final = 0.3
 """Between two frames that it makes up."""
+
+FLOOD: Final = 20
+"""Events that it makes up at once."""
 
 MISDIRECT_S: Final = 0.1
 """Between two times that it makes up ways."""
@@ -150,11 +154,18 @@ def forge(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
         yield _forgery(world, node)
 
 
+def flood(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It adds heaps of events that nobody has published, in its own name and in others'."""
+    yield frame
+    if isinstance(frame, Ping):
+        yield from (_made_up_event(world, node) for _ in range(FLOOD))
+
+
 ATTACKS: Final[dict[str, Attack]] = {
     attack.__name__: attack
     for attack in (
         *(drop, drop_some, drop_events, drop_answers, one_by_one, sinkhole, equivocate, misdirect),
-        *(tamper, tamper_events, replay, reorder, forge),
+        *(tamper, tamper_events, replay, reorder, forge, flood),
     )
 }
 
@@ -207,9 +218,6 @@ def _forgery(world: HostileWorld, node: Node) -> Frame:
     honest = [other.overlay for other in world.nodes if other is not node and other.overlay is not None]
     victim, target = rng.choice(honest), rng.choice(honest)
     far = 2**40 + rng.randrange(1000)
-    block = encode_block(Event({"x": rng.randrange(100), "y": 9}, b"forged", rng.getrandbits(60) + 1, 1, 0))
-    incoming = target.dissemination.incoming.get(victim.me)
-    to = Destination(target.me, (incoming.expected if incoming is not None else None) or 1)
     return rng.choice(
         (
             Sheet(victim.me, far, "victim", (), ()),
@@ -224,9 +232,26 @@ def _forgery(world: HostileWorld, node: Node) -> Frame:
             Step(target.me, victim.me, 1, 1, "delivered"),
             Inquiry(target.me, victim.me, 1, "why", "{}"),
             Finding(target.me, victim.me, 1, "{}"),
-            Forward(victim.me, 10, 0, (victim.me,), (to,), block),
+            _forged_event(world, (victim, node.overlay or victim), target),
         )
     )
+
+
+def _made_up_event(world: HostileWorld, node: Node) -> Forward:
+    """One that it claims to have published, to have been handed by another one, or of another one's."""
+    honest = [other.overlay for other in world.nodes if other is not node and other.overlay is not None]
+    victim, target, me = world.rng.choice(honest), world.rng.choice(honest), node.overlay
+    assert me is not None
+    return _forged_event(world, world.rng.choice(((me,), (victim, me), (victim,), (target, me))), target)
+
+
+def _forged_event(world: HostileWorld, path: Sequence[Overlay], target: Overlay) -> Forward:
+    """One that is next in the order of the stream that it claims to be in."""
+    root, rng = path[0].me, world.rng
+    block = encode_block(Event({"x": rng.randrange(100), "y": 9}, b"forged", rng.getrandbits(60) + 1, 1, 0))
+    incoming = target.dissemination.incoming.get(root)
+    to = Destination(target.me, (incoming.expected if incoming is not None else None) or 1)
+    return Forward(root, 10, 0, tuple(one.me for one in path), (to,), block)
 
 
 class HostileNode(Node):
@@ -260,6 +285,7 @@ class HostileWorld(World):
         self.memory: list[Frame] = []
         self.forge_at = 0.0
         self._let: dict[tuple[int, int], tuple[int, float]] = {}
+        self.expelled_by: set[Node] = set()
 
     def carry(self, node: Node, link: int, data: bytes | Frame) -> None:
         if node is not self.enemy or node.overlay is None or isinstance(data, bytes):
@@ -278,6 +304,11 @@ class HostileWorld(World):
 
     def look(self) -> None:
         """It may keep them from being right for a while."""
+
+    def expelled(self, by: Node, other: Node) -> None:
+        self.expelled_by.add(by)
+        if other is not self.enemy:
+            super().expelled(by, other)
 
     def may_pass(self, stream: tuple[int, int], position: int) -> bool:
         """Whether the hostile one lets this event of a stream pass: the next one, when some time is over."""

@@ -159,6 +159,11 @@ class Node:
     def close(self, link: int, reason: str) -> None:
         self.world.broken(self.world.pipes[link], by=self)
 
+    def expel(self, link: int, reason: str) -> None:
+        ends = self.world.pipes[link].ends
+        self.world.expelled(self, ends[self is ends[0]])
+        self.close(link, reason)
+
     def remark(self, text: str) -> None:
         self.remarks.append(text)
 
@@ -404,6 +409,7 @@ class _Face:
         self.send = node.send
         self.forward = node.forward
         self.close = node.close
+        self.expel = node.expel
         self.remark = node.remark
         self.arrived = node.arrived_
         self.installed = node.installed_

@@ -114,6 +114,9 @@ class World:
         for node, other in ((near, far), (far, near)):
             assert node.overlay is not None
             assert other.overlay is not None
+            former = self.spoken.get((pipe.number, other.number))
+            if former not in (None, other.overlay.me):  # its host has no such connection any more, and says so
+                node.down(former)
             self.spoken[pipe.number, other.number] = other.overlay.me
         for node, other in ((near, far), (far, near)):
             assert node.overlay is not None
@@ -132,6 +135,10 @@ class World:
         if its is not None:
             self.timeline.after(0.001, lambda: by.down(its))
         self.timeline.after(0.5, lambda: self._dial(pipe))
+
+    def expelled(self, by: Node, other: Node) -> None:
+        """A broker takes another one for hostile."""
+        self.complain(f"I3: {by.name} expels {other.name}, which is honest")
 
     def _dial(self, pipe: Pipe) -> None:
         near, far = pipe.ends
