@@ -425,8 +425,8 @@ class Joining:
         else:
             self._confirmations.acknowledge(party, matched)
 
-    def lost(self, home: int, position: int, frame: EventFrame, reason: str) -> None:
-        self._explaining.lost(frame, reason, 0, [home], self._now())
+    def lost(self, home: int, position: int, frame: EventFrame, delay_us: int, reason: str) -> None:
+        self._explaining.lost(frame, reason, delay_us, [home], self._now())
         self._counters.dropped[DropReason(reason)] += 1
         party = (-home, position)
         self._awaited.pop(party, None)

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from plait_core.duplicates import NEW, DuplicateWindow, Sighting
+from plait_core.duplicates import BEHIND, NEW, DuplicateWindow, Sighting
 from plait_core.events import EventId
 from plait_core.filters import Filter
 from plait_core.limits import CLOSE_TEXT_MAX
@@ -183,7 +183,7 @@ class Publishing:
         if publisher != session.publisher or not publisher:
             raise Refused(DropReason.NOT_ALLOWED, Code.NOT_ALLOWED, "published under an id that is not this client's")
         sighting = self.duplicates.see(publisher, frame.sequence)
-        if sighting is not NEW:
+        if sighting is not NEW and sighting is not BEHIND:
             return self._seen_before(frame, sighting, session.link_delay_us + waited_us, now)
         if frame.confirm or frame.lifetime_us or self._recovered or not session.publish_open or _DOLLAR in frame.block:
             try:
@@ -301,7 +301,8 @@ class Publishing:
         _, _, frame, flags, delay_us, _, at = arrival
         joining = self._joining
         assert joining is not None, "events come through it"
-        if self.duplicates.see(frame.publisher, frame.sequence) is not NEW:
+        sighting = self.duplicates.see(frame.publisher, frame.sequence)
+        if sighting is not NEW and sighting is not BEHIND:
             self._repeated(arrival, now)
             return
         self._counters.arrived += 1

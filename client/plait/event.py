@@ -134,7 +134,8 @@ class Event(Mapping[str, Value]):
 
     @property
     def replayed(self) -> bool:
-        """Whether it is from the log: published before this subscription was opened, or delivered before."""
+        """Whether it is from the log: published before this subscription was opened, or delivered before. Or whether
+        its publisher had to repeat it, and later ones of it came first."""
         return bool(self._arrival[1] & REPLAYED)
 
     @property

@@ -11,10 +11,10 @@ from enum import Enum, auto
 from typing import Final, TypeAlias
 
 from plait_core import PlaitError
-from plait_core.duplicates import NEW, DuplicateWindow
+from plait_core.duplicates import BEHIND, NEW, DuplicateWindow
 from plait_core.limits import DUPLICATE_WINDOW
 from plait_core.wire import Deliver
-from plait_core.wire.session_frames import CONFIRM, DURABLE, LATE, Full, Start, Subscribe
+from plait_core.wire.session_frames import CONFIRM, DURABLE, LATE, REPLAYED, Full, Start, Subscribe
 from plait_core.wire.session_frames import Late as LateTerm
 
 from .limits import PUBLISHERS_MAX
@@ -126,6 +126,7 @@ class Interest:
         "_paths",
         "_signals",
         "_slow_at",
+        "_turns",
         "acknowledged",
         "blocking",
         "delivered",
@@ -155,6 +156,7 @@ class Interest:
         self.queue: deque[Arrival] = deque()
         self._duplicates = DuplicateWindow(DUPLICATE_WINDOW, PUBLISHERS_MAX)
         self._paths: dict[int, tuple[int, ...]] = {}  # by publisher: the brokers that its last event passed
+        self._turns: dict[int, dict[int, int]] = {}  # by publisher that uses priorities, and priority: the last number
         self.notices = Notices()
         self.blocking = False
         self.acknowledged: list[int] = []
@@ -200,9 +202,15 @@ class Interest:
     def arrive(self, frame: Deliver, flags: int, position: int, half_s: float) -> None:
         """A delivery from the broker."""
         publisher = frame.publisher
-        if self._duplicates.see(publisher, frame.sequence) is not NEW:
-            self._repeated(position)
-            return
+        sighting = self._duplicates.see(publisher, frame.sequence)
+        if sighting is not NEW:
+            if sighting is not BEHIND:
+                self._repeated(position)
+                return
+            if self._out_of_turn(frame):
+                flags |= REPLAYED
+        if frame.priority or self._turns:
+            self._take_turn(frame)
         path = frame.path
         if self._paths.get(publisher) != path:
             self._rerouted(publisher, path)
@@ -322,6 +330,21 @@ class Interest:
         elif len(self._paths) >= PUBLISHERS_MAX:
             self._paths.clear()
         self._paths[publisher] = path
+
+    def _take_turn(self, frame: Deliver) -> None:
+        """Of publishers whose events overtake each other by their priority, each priority has its own order."""
+        turns = self._turns.get(frame.publisher)
+        if turns is None:
+            if len(self._turns) >= PUBLISHERS_MAX:
+                self._turns.clear()
+            turns = self._turns[frame.publisher] = {}
+        turns[frame.priority] = max(frame.sequence, turns.get(frame.priority, 0))
+
+    def _out_of_turn(self, frame: Deliver) -> bool:
+        """Whether an event that comes after a later one should have come before it: its publisher has repeated it, not
+        having heard of it, and only now somebody here wants it."""
+        turns = self._turns.get(frame.publisher)
+        return turns is None or frame.sequence < turns.get(frame.priority, 0)
 
     def _acknowledge(self, position: int) -> None:
         if not self.acknowledged:

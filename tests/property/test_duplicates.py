@@ -24,9 +24,10 @@ def test_a_window_tells_what_a_set_would(steps: list[int], taken_back: list[int]
         if sequence <= highest - WINDOW:
             right = Sighting.STALE
         else:
-            right = Sighting.DUPLICATE if sequence in seen else Sighting.NEW
+            new = Sighting.NEW if sequence >= highest else Sighting.BEHIND
+            right = Sighting.DUPLICATE if sequence in seen else new
         assert window.see(1, sequence) is right
-        if right is Sighting.NEW:
+        if right in (Sighting.NEW, Sighting.BEHIND):
             seen.add(sequence)
             highest = max(highest, sequence)
         if number in taken_back and sequence != highest and sequence in seen and sequence > highest - WINDOW:

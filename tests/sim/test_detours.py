@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plait_broker.overlay.errands import Errands
-from plait_core.wire import Ping, encode_frame
-from plait_core.wire.overlay_frames import Detour, Took
+from plait_core.wire import ControlFrame, Ping, encode_frame
+from plait_core.wire.overlay_frames import Detour, Digest, Sent, Took
 from plait_lab.simulation.hostile import ATTACKS
 from plait_lab.simulation.joined import Joined
 from plait_lab.simulation.sieges import DIAMOND, FORK, LADDER, Links, Siege, beads
@@ -80,6 +80,21 @@ def test_who_hands_on_nonsense_that_it_cannot_read_is_not_shunned() -> None:
     world.run(1.0)
     assert last.counts["unexpected"] == 1
     assert between.me in last.neighbours
+
+
+@pytest.mark.parametrize("said", [Sent(0), Digest(True, True, (), (), ())])
+def test_nobody_speaks_in_the_name_of_the_last_on_the_way(said: ControlFrame) -> None:
+    """It would make that one look slow, or like one that floods."""
+    world = Joined({(0, 1): 0.010, (1, 2): 0.020})
+    world.run()
+    liar, between, last = (one.broker.joining.overlay for one in world.brokers)
+    answered = last.counts.copy()
+    liar._send(between.me, Detour((liar.me, between.me, last.me), 1, 0, encode_frame(said)))
+    world.brokers[0].act()
+    world.run(0.05)
+    assert last.counts["unexpected"] == 1
+    assert {name for name in last.counts if last.counts[name] > answered[name]} <= {"unexpected", "Ping", "Pong"}
+    assert last.neighbours[between.me].transit.us(last.now) < 25_000
 
 
 def test_a_way_is_believed_that_its_first_broker_has_chosen_and_no_other() -> None:

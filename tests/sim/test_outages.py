@@ -24,6 +24,24 @@ def test_what_is_confirmed_arrives_however_long_its_broker_is_away(first: int) -
     assert sum(world.away_s for world in worlds) > 20 * SHARE, "and brokers away"
 
 
+def test_who_cannot_store_what_is_wanted_keeps_nobody_waiting_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Outages(1, faults=False, brokers=3)
+    home, other, _ = world.nodes
+    for node in world.nodes:
+        node.start()
+    world.timeline.run(8.0)
+    monkeypatch.setattr(other, "synced", lambda *_: None)  # its disk takes no more
+    home.subscribe(parse("x >= 0"), durable=True)
+    wanted = max(home.wants)
+    world.timeline.run(8.0 + 3.0)
+    assert wanted not in home.installed
+    world.timeline.run(8.0 + 5.0)
+    assert wanted in home.installed
+    assert [remark for remark in home.remarks if remark.startswith(f"{other.name} does not say that it has stored")]
+    assert home.overlay is not None
+    assert home.overlay.counts["wants_unseen"] == 1
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_installed_is_known_by_whoever_starts_anew_alone(seed: int) -> None:
     """A durable subscription that meets no offer yet; the power fails in the moment that it is installed."""

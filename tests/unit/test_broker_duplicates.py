@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from plait_core.duplicates import DuplicateWindow, Sighting
 
-NEW, DUPLICATE, STALE = Sighting.NEW, Sighting.DUPLICATE, Sighting.STALE
+NEW, BEHIND, DUPLICATE, STALE = Sighting.NEW, Sighting.BEHIND, Sighting.DUPLICATE, Sighting.STALE
 
 
 def test_in_order_all_are_new_and_again_none() -> None:
@@ -19,9 +19,9 @@ def test_in_order_all_are_new_and_again_none() -> None:
 def test_below_the_window_nothing_can_be_told() -> None:
     window = DuplicateWindow(4, 10)
     window.see(1, 10)
-    assert [window.see(1, n) for n in (7, 6)] == [NEW, STALE]
+    assert [window.see(1, n) for n in (7, 6)] == [BEHIND, STALE]
     window.see(1, 1000)
-    assert [window.see(1, n) for n in (10, 996, 997)] == [STALE, STALE, NEW]
+    assert [window.see(1, n) for n in (10, 996, 997)] == [STALE, STALE, BEHIND]
 
 
 def test_publishers_do_not_meet() -> None:
@@ -53,7 +53,7 @@ def test_against_a_set(size: int, steps: list[tuple[int, bool]]) -> None:
     window, seen, highest = DuplicateWindow(size, 10), set[int](), -1
     for sequence, take_back in steps:
         stale = highest >= 0 and sequence <= highest - size
-        expected = STALE if stale else DUPLICATE if sequence in seen else NEW
+        expected = STALE if stale else DUPLICATE if sequence in seen else BEHIND if sequence < highest else NEW
         assert window.see(7, sequence) is expected
         highest = max(highest, sequence)
         seen.add(sequence)

@@ -63,6 +63,7 @@ from plait_core.wire.session_frames import (
     CONFIRM,
     DURABLE,
     LATE,
+    REPLAYED,
     Acknowledge,
     Advertise,
     Done,
@@ -133,9 +134,9 @@ class Story:
 
     def deliver(
         self, sequence: int, *, to: int = 1, flags: int = 0, position: int = 0, publisher: int = 9,
-        path: tuple[int, ...] = (HOME,), delay_us: int = 0, payload: bytes = b"",
+        path: tuple[int, ...] = (HOME,), delay_us: int = 0, payload: bytes = b"", priority: int = 0,
     ) -> Story:  # fmt: skip
-        block = encode_block(Event({"n": sequence}, payload, publisher, sequence))
+        block = encode_block(Event({"n": sequence}, payload, publisher, sequence, priority=priority))
         head = deliver_head(block, delay_us, 0, path, [Delivery(to, flags, position)])
         self.session.receive(head + block, self.now)
         self.turn()
@@ -826,6 +827,28 @@ def test_a_duplicate_never_reaches_the_application() -> None:
     story.deliver(2).deliver(3)
     assert sequences(interest) == [1, 2, 1, 3]
     assert interest.duplicates == 3
+
+
+def out_of_turn(interest: Interest) -> list[int]:
+    """What comes out as repeated by its publisher, after later ones."""
+    return [frame.sequence for frame, flags, *_ in interest.queue if flags & REPLAYED]
+
+
+def test_what_its_publisher_had_to_repeat_after_later_ones_says_so() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    story.deliver(2).deliver(3).deliver(1).deliver(4).deliver(1, publisher=8)
+    assert out_of_turn(interest) == [1]
+    assert sequences(interest) == [2, 3, 1, 4, 1]
+
+
+def test_who_is_overtaken_by_priority_is_in_order() -> None:
+    story = Story().open()
+    interest = story.subscribe()
+    story.deliver(4, priority=9).deliver(1).deliver(2).deliver(6, priority=9).deliver(3).deliver(7)
+    assert out_of_turn(interest) == []
+    story.deliver(5).deliver(8).deliver(5, priority=9, publisher=8)
+    assert out_of_turn(interest) == [5], "7 is of its priority"
 
 
 def test_one_frame_may_be_for_several_subscriptions() -> None:

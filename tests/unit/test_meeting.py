@@ -303,6 +303,28 @@ def test_a_neighbour_that_sends_garbage_is_cut_off_named_and_shunned_for_a_while
     assert Wire(near, far, link=3, addresses=AWAY, now=2.0 + SHUNNED_S).settle().up
 
 
+def test_whom_one_has_dialled_is_shunned_as_well() -> None:
+    near = broker("near", 1, LinkSettings(secret=SECRET, links=(AWAY[1],)))
+    far = broker("far", 2, secret())
+    wire = Wire(near, far, addresses=AWAY).settle()
+    assert wire.up
+    near.receive(1, b"\xff" * 64, 1.0)
+    wire.collect()
+    assert wire.closed[0].startswith("broker far at 10.0.0.2:4680: ")
+    wire.now = 1.0
+    wire.gone()
+    wire.dials.clear()
+    wire.tick(SHUNNED_S)
+    assert not wire.dials, "though a link there is configured"
+    again = Wire(near, far, link=2, addresses=AWAY, now=SHUNNED_S).settle()
+    assert not again.up
+    assert "it broke the protocol" in again.closed[0]
+    again.gone()
+    wire.tick(2.0 + SHUNNED_S)
+    assert wire.dials == [AWAY[1]]
+    assert Wire(near, far, link=3, addresses=AWAY, now=2.0 + SHUNNED_S).settle().up
+
+
 def test_before_the_introduction_nothing_else_is_listened_to() -> None:
     wire = Wire(broker("near", 1, secret()), broker("far", 2, secret()), addresses=AWAY)
     wire.pass_on(0)

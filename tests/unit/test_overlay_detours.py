@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from maps import linked
 
-from plait_broker.overlay.detours import ways_around
+from plait_broker.overlay.detours import unwrap, ways_around, wrap
 from plait_broker.overlay.errands import Errands
 from plait_broker.overlay.routes import Routes
 from plait_broker.overlay.trust import Trust
-from plait_core.wire import Ping
-from plait_core.wire.overlay_frames import ROUTE_MAX
+from plait_core.wire import ControlFrame, Ping, Pong
+from plait_core.wire.explaining_frames import Finding
+from plait_core.wire.overlay_frames import ROUTE_MAX, Digest, Offer, Sent, Sheet, Skip, Took
 
 
 def test_no_other_broker_is_on_all_ways_around() -> None:
@@ -30,6 +32,19 @@ def test_who_is_taken_beside_the_usual_path_is_gone_around_first() -> None:
     assert ways_around(square, 1, 4, 2) == [(1, 3, 4), (1, 2, 4)]
     assert ways_around(square, 1, 4, 3) == [(1, 2, 4), (1, 3, 4)]
     assert ways_around(square, 1, 9, 2) == [], "nobody leads there"
+
+
+@pytest.mark.parametrize(
+    "frame", [Ping(1), Pong(1), Sent(1), Digest(True, True, (), (), ()), Sheet(9, 1, "b9", (), ()), Offer(9, 1, 1, "")]
+)
+def test_what_only_a_neighbour_says_for_itself_does_not_come_around(frame: ControlFrame) -> None:
+    """Or whoever chooses a way would speak in the name of the last on it."""
+    assert unwrap(wrap((1, 2, 3), frame)) is None
+
+
+@pytest.mark.parametrize("frame", [Took(3, 1, 7), Skip(3, 1, 7), Finding(3, 1, 1, "{}")])
+def test_what_shows_by_itself_whose_it_is_does(frame: ControlFrame) -> None:
+    assert unwrap(wrap((1, 2, 3), frame)) == frame
 
 
 def test_a_way_that_no_frame_can_name_is_not_taken() -> None:

@@ -114,6 +114,17 @@ def test_a_claim_far_below_what_is_measured_is_disputed_and_not_at_once() -> Non
     assert not neighbour.disputed, "whoever tells the truth is believed again"
 
 
+def test_a_process_that_stood_still_does_not_make_a_liar_of_whoever_measured_nothing() -> None:
+    neighbour = settled(0.001)
+    claimed_us = round(neighbour.delay_us)
+    neighbour.sample(2.5)
+    for beat in range(20):
+        neighbour.tell(beat / 2)
+        assert not neighbour.compare(claimed_us, beat / 2)
+        neighbour.sample(0.001)
+    assert neighbour.disputable_since is None
+
+
 def test_claims_that_are_late_longer_or_within_noise_are_not_disputed() -> None:
     neighbour = settled(0.040)
     neighbour.tell(0.0)

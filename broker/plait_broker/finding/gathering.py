@@ -172,8 +172,10 @@ class Gathering:
         self._kept.pop(broker, None)
         self._stir()
 
-    def ended(self, address: str, broker: int, now: float, *, given_up: bool = False) -> None:
-        """A connection that was dialled is gone, however far it had come."""
+    def ended(
+        self, address: str, broker: int, now: float, *, given_up: bool = False, not_before: float = -math.inf
+    ) -> None:
+        """A connection that was dialled is gone, however far it had come; it is not dialled `before` some time."""
         place = self._places.get(address)
         if place is None:
             return
@@ -185,6 +187,7 @@ class Gathering:
         place.not_before = now + self._randomness.random() * bound_s
         if given_up and not place.fixed:
             place.not_before = now + GIVEN_UP_S
+        place.not_before = max(place.not_before, not_before)
         self._stir()
 
     # --- what to do ---------------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ class Neighbourhood:
         if isinstance(frame, Close):
             self._parted(link, frame)
         elif meeting.welcome is None:
-            self._welcomed(link, meeting, frame)
+            self._welcomed(link, meeting, frame, now)
         elif isinstance(frame, Introduction):
             self._introduced(link, meeting, frame, now)
         else:
@@ -139,7 +139,7 @@ class Neighbourhood:
             return "without a secret only brokers on one machine are linked (give both the same [overlay] secret)"
         return ""
 
-    def _welcomed(self, link: Link, meeting: Meeting, frame: Frame) -> None:
+    def _welcomed(self, link: Link, meeting: Meeting, frame: Frame, now: float) -> None:
         """The one we dialled lets us prove who we are."""
         link.handshake.receive(frame)
         if not isinstance(frame, Welcome):
@@ -154,6 +154,8 @@ class Neighbourhood:
         if frame.broker == self._me:
             self.gathering.itself(link.caller.dialled)
             self._close(link, Code.ITSELF, "this is the same broker")
+        elif now < self._shunned.get(frame.broker, now):
+            self._close(link, Code.LIMIT, "it broke the protocol, not long ago")
         else:
             self._introduce(link, meeting)
 
@@ -239,7 +241,8 @@ class Neighbourhood:
             self.gathering.down(link.neighbour)
         if link.caller.dialled:
             given_up = link.farewell == Code.LIMIT
-            self.gathering.ended(link.caller.dialled, link.neighbour, now, given_up=given_up)
+            shunned_until = self._shunned.get(link.neighbour, now)
+            self.gathering.ended(link.caller.dialled, link.neighbour, now, given_up=given_up, not_before=shunned_until)
         self._joining.link_gone(link.id)
 
     def links(self) -> list[Link]:

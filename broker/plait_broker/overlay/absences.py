@@ -61,7 +61,7 @@ class Absences:
         overlay = self._overlay
         self._thinned.add(broker)
         overlay.wanted.gone(broker)
-        overlay.dissemination.thin(broker, lambda frame: overlay.standing.wants(broker, frame))
+        overlay.dissemination.thin(broker, lambda frame: overlay.standing.wants(broker, frame), overlay.now)
 
     def _look_for_successors(self, log: int, now: float) -> None:
         """Of brokers with the same log only the last can be alive, whether or not the end of the others was noticed:
@@ -71,6 +71,11 @@ class Absences:
         for known in lives[:-1]:
             successor = lives[-1].origin
             if known.origin == overlay.me:
+                if not overlay.counts["usurped"]:
+                    overlay.host.remark(
+                        f"{lives[-1].name} has started with the log of this broker, as if from a copy of its data: "
+                        "what is for this one goes there; stop one of them"
+                    )
                 overlay.counts["usurped"] += 1
                 continue
             if successor != overlay.me:
@@ -100,4 +105,4 @@ class Absences:
         overlay.trust.forget(broker)
         overlay.wanting.gone(broker)
         overlay.wanted.gone(broker)
-        overlay.dissemination.gone(broker)
+        overlay.dissemination.gone(broker, overlay.now)

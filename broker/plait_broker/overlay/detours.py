@@ -9,7 +9,8 @@ the far end knows that one to be good, and answers by it.
 from __future__ import annotations
 
 from plait_core.wire import ControlFrame, Forward, FrameDecoder, encode_frame, forward_head
-from plait_core.wire.overlay_frames import Detour
+from plait_core.wire.explaining_frames import Telling
+from plait_core.wire.overlay_frames import Detour, Errand, Want
 from plait_core.wire.prefix import VERSION_MAX
 
 from .map import Map
@@ -44,8 +45,9 @@ def wrap(route: tuple[int, ...], frame: ControlFrame | Forward, delay_us: int = 
     return Detour(route, 0, delay_us, encode_frame(frame))
 
 
-def unwrap(detour: Detour) -> ControlFrame | Forward | None:
-    """The frame, at the end of its way; None when it is none that may come so. FrameError when it is garbage."""
+def unwrap(detour: Detour) -> Errand | Telling | Want | Forward | None:
+    """The frame, at the end of its way; None when it is none that may come so: who handed it on last has not said it,
+    so it must show by itself whose it is. FrameError when it is garbage."""
     decoder = FrameDecoder(version=VERSION_MAX)
     decoder.feed(detour.frame)
     frames = decoder.take()
@@ -56,4 +58,4 @@ def unwrap(detour: Detour) -> ControlFrame | Forward | None:
         mine = [one for one in frame.destinations if one[0] == detour.route[-1]]
         delay_us = frame.delay_us + detour.delay_us
         return Forward(frame.tid, delay_us, frame.flags, detour.route[:-1], tuple(mine), frame.block)
-    return frame if isinstance(frame, ControlFrame) and not isinstance(frame, Detour) else None
+    return frame if isinstance(frame, Errand | Telling | Want) else None

@@ -184,12 +184,12 @@ class Dissemination:
                 if lost and outgoing.via == lost:
                     self._send_again(broker, outgoing, outgoing.doubtful(now), now)
 
-    def gone(self, broker: int) -> None:
+    def gone(self, broker: int, now: float) -> None:
         """A broker is forgotten."""
         outgoing = self.outgoing.pop(broker, None)
         if outgoing is not None:
             for position in list(outgoing.kept):
-                self._give_up(broker, outgoing, position, "unreachable")
+                self._give_up(broker, outgoing, position, "unreachable", now)
         self._sending.pop(broker, None)
         self._detoured.pop(broker, None)
         incoming = self.incoming.pop(broker, None)
@@ -197,13 +197,13 @@ class Dissemination:
         for arrival in incoming.rest() if incoming is not None else ():
             self._host.arrived(arrival)
 
-    def thin(self, broker: int, wanted: Callable[[EventFrame], bool]) -> None:
+    def thin(self, broker: int, wanted: Callable[[EventFrame], bool], now: float) -> None:
         """Keep nothing for a broker any more but what is still wanted there."""
         outgoing = self.outgoing.get(broker)
         for position, kept in list(outgoing.kept.items()) if outgoing is not None else ():
             if not wanted(kept.frame):
                 assert outgoing is not None
-                self._give_up(broker, outgoing, position, "unreachable")
+                self._give_up(broker, outgoing, position, "unreachable", now)
 
     def succeed(self, before: int, broker: int, since: float, now: float) -> None:
         """A destination has started anew: what it had not taken is for its durable subscriptions, which it has kept.
@@ -240,7 +240,7 @@ class Dissemination:
             outgoing = self.outgoing[home]
             if self.me not in self._map.distances(home):
                 for position in [position for position, kept in outgoing.kept.items() if kept.expired(now)]:
-                    self._give_up(home, outgoing, position, "expired")
+                    self._give_up(home, outgoing, position, "expired", now)
 
     def next_deadline(self) -> float | None:
         """When `tick` is to be called."""
@@ -259,7 +259,7 @@ class Dissemination:
         self._sending[home] = None
         settings = self.settings
         while len(outgoing.kept) > settings.stream_items_max or outgoing.kept_bytes > settings.stream_bytes_max:
-            self._give_up(home, outgoing, next(iter(outgoing.kept)), "overlay_full")
+            self._give_up(home, outgoing, next(iter(outgoing.kept)), "overlay_full", now)
         return position
 
     def _forward(
@@ -353,7 +353,7 @@ class Dissemination:
         for position in positions:  # before it is told what will not come any more
             waiting = outgoing.kept.get(position)
             if waiting is not None and waiting.expired(now):
-                self._give_up(home, outgoing, position, "expired")
+                self._give_up(home, outgoing, position, "expired", now)
         if positions or tell_floor:
             self._errands.say(Skip(home, self.me, outgoing.floor), tries)
         for position in positions:
@@ -391,12 +391,12 @@ class Dissemination:
         """An event for one destination, as its publisher's broker sends it on a way that is given."""
         return Forward(self.me, delay_us, flags, (self.me,), (destination,), frame.block)
 
-    def _give_up(self, home: int, outgoing: Outgoing, position: int, reason: str) -> None:
+    def _give_up(self, home: int, outgoing: Outgoing, position: int, reason: str, now: float) -> None:
         kept = outgoing.give_up(position)
         if not outgoing.kept:
             self._sending.pop(home, None)
         self.counts[reason] += 1
-        self._host.lost(*(kept.party or (home, position)), kept.frame, reason)
+        self._host.lost(*(kept.party or (home, position)), kept.frame, kept.delay_now_us(now), reason)
 
     def _path_s(self, home: int) -> float:
         """Twice there and back, by the map."""

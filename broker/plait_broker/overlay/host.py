@@ -71,8 +71,8 @@ class Host(Protocol):
         """What became there of an event that was to be confirmed."""
         ...
 
-    def lost(self, home: int, position: int, frame: EventFrame, reason: str) -> None:
-        """A destination will not get an event."""
+    def lost(self, home: int, position: int, frame: EventFrame, delay_us: int, reason: str) -> None:
+        """A destination will not get an event, so old by now."""
         ...
 
     def ended(self, frame: Forward, delay_us: int, destinations: Sequence[Destination], reason: str) -> None:

@@ -8,6 +8,7 @@ hysteresis, so that noise moves no event to another path. What an event says of 
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,6 +35,9 @@ that was held up adds to its own, ..."""
 DISPUTED_S: Final = 5.0
 """... for so long, is not what was measured: what is told follows within a second."""
 
+SAMPLES: Final = 4
+"""A delay that none of so many samples in a row is below is no process that was held up."""
+
 PINGS_MAX: Final = 64
 """Unanswered pings that are remembered; the link is declared dead long before."""
 
@@ -52,6 +56,8 @@ class Neighbour:
     told_us: int = 0
     """The delay that the map has."""
     told_at: float = -1e9
+    samples: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    """The last delays as they were measured, each by itself."""
     pings: dict[int, float] = field(default_factory=dict)
     answered: int = 0
     """Pings that it has answered."""
@@ -71,6 +77,7 @@ class Neighbour:
     def sample(self, round_trip_s: float) -> None:
         """A ping was answered."""
         delay_us = max(1.0, round_trip_s * 500_000)
+        self.samples.append(delay_us)
         if not self.delay_us:
             self.delay_us = delay_us
         else:
@@ -94,8 +101,8 @@ class Neighbour:
     def compare(self, claimed_us: int | None, now: float) -> bool:
         """What it tells of this link, against what is measured; whether it is disputed from now on."""
         self.claimed_us = claimed_us or 0
-        told_us = self.told_us
-        if claimed_us is None or told_us - claimed_us <= DISPUTED_US or told_us <= DISPUTED_RATIO * claimed_us:
+        found_us = min(self.told_us, min(self.samples, default=0))
+        if claimed_us is None or found_us - claimed_us <= DISPUTED_US or found_us <= DISPUTED_RATIO * claimed_us:
             self.disputable_since, self.disputed = None, False
             return False
         if self.disputable_since is None:

@@ -58,6 +58,9 @@ OFFER_TIMES: Final = 2
 """Brokers that can be reached but do not say what they want are waited for so many times as long as a link that says
 nothing: whoever does not answer must not keep others from publishing."""
 
+STORED_TIMES: Final = 1.5
+"""The same for what durable subscriptions want, and whether it is stored. Clients wait for a little longer."""
+
 TOMBSTONES: Final = 4
 """A withdrawn offer is remembered for so many times what a broker may be out of reach: until nobody can tell of it."""
 
@@ -247,7 +250,8 @@ class Overlay:
         """A client subscribes: `installed` will say when that is known everywhere."""
         if durable:  # who answers to what is wanted has stored what was said before
             self.ours.add(number, filter)
-        self.wanting.add(number, filter, deposit, everywhere=durable)
+        by = self.now + STORED_TIMES * self.settings.detect_s if durable else None
+        self.wanting.add(number, filter, deposit, everywhere_by=by)
 
     def unwant(self, number: int) -> None:
         """It does so no more."""
@@ -311,6 +315,8 @@ class Overlay:
                 self.errands.say_want(want, [self.wanting.tries(root) for root in want.to])
         while self.wanting.installed:
             self.host.installed(self.wanting.installed.pop(0))
+        while self.wanting.silent:
+            self._not_stored(self.wanting.silent.pop(0))
         if self._unsettled:
             self._look_offered()
         if self._reviewed != (self.wanted.changes, self.offered.revision):
@@ -447,6 +453,14 @@ class Overlay:
                 del self._unsettled[number]
                 self.host.offered(number)
 
+    def _not_stored(self, broker: int) -> None:
+        self.counts["wants_unseen"] += 1
+        name = self.map.name(broker)
+        self.host.remark(
+            f"{name} does not say that it has stored what a durable subscription wants; if it starts anew while this "
+            "broker is away, it may confirm events that are then missed"
+        )
+
     def _look_away(self) -> None:
         self._reviewed = (self.wanted.changes, self.offered.revision)
         self.standing.review(self.wanted.homes, self.offered.fingerprint(self.me))
@@ -495,7 +509,9 @@ class Overlay:
         except FrameError:  # who handed it on could not know
             self.counts["unexpected"] += 1
             return
-        if frame is not None:
+        if frame is None:
+            self.counts["unexpected"] += 1
+        else:
             self.errands.came_around(detour)
             if isinstance(frame, Forward):
                 self.dissemination.hear(frame, now, neighbour.id, 0)

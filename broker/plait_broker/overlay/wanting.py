@@ -101,12 +101,15 @@ class Wanting:
         """By publisher's broker that was forgotten, the last version that it was told."""
         self._dirty: dict[int, None] = {}
         self._installing: dict[int, None] = {}
-        self._answers: dict[int, dict[int, int]] = {}
-        """By filter that is to be installed everywhere, for each broker the version that it is to have heard."""
+        self._answers: dict[int, tuple[float, dict[int, int]]] = {}
+        """By filter that is to be installed everywhere, until when that is waited for, and for each broker the version
+        that it is to have heard."""
         self._unheard = False
         """Whether some desk may have changes that were not heard."""
         self.installed: list[int] = []
         """Filters that all publishers' brokers know now; whoever reads it clears it."""
+        self.silent: list[int] = []
+        """Brokers that were not waited for any longer; likewise."""
 
     def __len__(self) -> int:
         return len(self._exports)
@@ -118,12 +121,13 @@ class Wanting:
 
     # --- what our clients want ----------------------------------------------------------------------------------------
 
-    def add(self, number: int, filter: Filter, deposit: bytes = b"", *, everywhere: bool = False) -> None:
-        """A client subscribed; `installed` will name it, `everywhere` only once who offers nothing has answered too."""
+    def add(self, number: int, filter: Filter, deposit: bytes = b"", *, everywhere_by: float | None = None) -> None:
+        """A client subscribed; `installed` will name it. `everywhere_by`: only once those have answered, too, who offer
+        nothing that it wants, if they do so by then."""
         self._export(*self._exports.add(number, filter, deposit))
         self._installing[number] = None
-        if everywhere:
-            self._answers[number] = {}
+        if everywhere_by is not None:
+            self._answers[number] = (everywhere_by, {})
             for root, desk in self._desks.items():
                 desk.asked.append(number)
                 self._dirty[root] = None
@@ -230,7 +234,7 @@ class Wanting:
             for place, change in enumerate(changes):
                 what = (change.whole, change.added, change.filters, change.removed, change.more, change.routing)
                 alike.setdefault((place, what), []).append((root, change.version, change.offers))
-        self._look_installed(reaches)
+        self._look_installed(now, reaches)
         self._unheard = any(desk.unheard for desk in self._desks.values())
         wants = []
         for (_, what), named in sorted(alike.items(), key=lambda item: item[0][0]):
@@ -274,7 +278,8 @@ class Wanting:
             return 0.0
         if not self.restless:
             return None
-        return min((desk.again_at for desk in self._desks.values() if desk.unheard), default=None)
+        times = [desk.again_at for desk in self._desks.values() if desk.unheard]
+        return min(times + [by for by, _ in self._answers.values()], default=None)
 
     @property
     def told(self) -> dict[int, list[int]]:
@@ -334,7 +339,7 @@ class Wanting:
         if asked and desk.version == desk.sent:
             self._change(desk, [], [])
         for number in asked:
-            self._answers[number][root] = desk.version
+            self._answers[number][1][root] = desk.version
 
     def _tell_all(self, desk: Desk) -> None:
         """Instead of all changes that were not heard, say everything."""
@@ -393,13 +398,18 @@ class Wanting:
         for number in removed:
             del desk.told[number]
 
-    def _look_installed(self, reaches: Callable[[int], bool]) -> None:
+    def _look_installed(self, now: float, reaches: Callable[[int], bool]) -> None:
         for number in list(self._installing):
-            coverer, answers = self._exports.coverer(number), self._answers.get(number, {})
-            reached = [(desk, answers.get(root, 0)) for root, desk in self._desks.items() if reaches(root)]
-            if all(desk.agreed and desk.heard >= asked and self._knows(desk, coverer) for desk, asked in reached):
+            coverer = self._exports.coverer(number)
+            by, answers = self._answers.get(number, (now, {}))
+            reached = {root: desk for root, desk in self._desks.items() if reaches(root)}
+            silent = [root for root, desk in reached.items() if desk.heard < answers.get(root, 0)]
+            if silent and now < by:
+                continue
+            self._answers.pop(number, None)
+            self.silent.extend(silent)
+            if all(desk.agreed and self._knows(desk, coverer) for desk in reached.values()):
                 del self._installing[number]
-                self._answers.pop(number, None)
                 self.installed.append(number)
 
     def _knows(self, desk: Desk, number: int) -> bool:

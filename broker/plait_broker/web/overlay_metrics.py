@@ -32,6 +32,7 @@ INCIDENTS: Final = {
     "overlay_full": "too much was kept for a broker, and the oldest was dropped",
     "unexpected": "a neighbour said what it has no reason to say",
     "unreachable": "a broker was forgotten with what was kept for it",
+    "wants_unseen": "a broker did not tell in time that it has stored what a durable subscription wants",
     "usurped": "a broker claimed the log of another",
 }
 """Of all that the overlay counts, what is out of the ordinary."""

@@ -26,8 +26,8 @@ NEWS_S: Final = 3.0
 class Parted(Node):
     """A broker that gives nothing up for one that it can reach."""
 
-    def lost(self, home: int, position: int, frame: EventFrame, reason: str) -> None:
-        super().lost(home, position, frame, reason)
+    def lost(self, home: int, position: int, frame: EventFrame, delay_us: int, reason: str) -> None:
+        super().lost(home, position, frame, delay_us, reason)
         world, other = self.world, self.world.ids[home]
         assert isinstance(world, Comings)
         settled = self.now - world.joined_at > NEWS_S

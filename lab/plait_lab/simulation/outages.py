@@ -62,8 +62,8 @@ class Lasting(Node):
                 del self.awaited[id]
                 self.confirmed[id] = frame
 
-    def lost(self, home: int, position: int, frame: EventFrame, reason: str) -> None:
-        super().lost(home, position, frame, reason)
+    def lost(self, home: int, position: int, frame: EventFrame, delay_us: int, reason: str) -> None:
+        super().lost(home, position, frame, delay_us, reason)
         id, other, said = (frame.publisher, frame.sequence), self.world.ids[home], self.world.said
         self.awaited.pop(id, None)
         said[id] = replace(said[id], owed=tuple(one for one in said[id].owed if one[0] is not other))

@@ -211,7 +211,7 @@ class Node:
     def outcome(self, home: int, position: int, matched: int, code: str) -> None:
         pass
 
-    def lost(self, home: int, position: int, frame: EventFrame, reason: str) -> None:
+    def lost(self, home: int, position: int, frame: EventFrame, delay_us: int, reason: str) -> None:
         self.world.given_up += 1
 
     def ended(self, frame: Forward, delay_us: int, destinations: Sequence[Destination], reason: str) -> None:
