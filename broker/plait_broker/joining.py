@@ -433,8 +433,7 @@ class Joining:
         self._confirmations.fail(party, Code.UNAVAILABLE, f"{self._name(home)} does not get it: {reason}")
 
     def ended(self, frame: Forward, delay_us: int, destinations: Sequence[Destination], reason: str) -> None:
-        self._counters.dropped[DropReason(reason)] += 1
-        self._explaining.lost(frame, reason, delay_us, destinations, self._now())
+        self._explaining.lost(frame, reason, delay_us, destinations, self._now())  # its publisher's broker counts it
 
     def told(self, frame: Telling) -> None:
         self._explaining.hear(frame, self._now())

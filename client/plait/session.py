@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from plait_core import Attributes, Event, PlaitError, Randomness, new_id
+from plait_core.limits import BROKERS_MAX
 from plait_core.wire import Confirm, Deliver, Frame, encode_plain_publish, encode_publish
 from plait_core.wire.session_frames import (
     Brokers,
@@ -354,7 +355,8 @@ class Session:
                 self.wishes.end(interest, _closed_by_broker(frame))
 
     def _introduced(self, frame: Brokers, now: float) -> None:
-        self.brokers = dict(zip(frame.ids, frame.names, strict=True))
+        before = self.brokers if len(self.brokers) < BROKERS_MAX else {}
+        self.brokers = before | dict(zip(frame.ids, frame.names, strict=True))  # events may still come of one that died
 
     def _matching(self, frame: Matching, now: float) -> None:
         offer = self.wishes.offers.get(frame.advertisement)

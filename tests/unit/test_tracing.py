@@ -188,7 +188,34 @@ def test_who_is_late_or_expired_is_named_where_it_is_so() -> None:
     steps = traced.publish({"price": 11}, lifetime_us=15_000)
     ended = [(traced.names[step.source], step.reason) for step in steps if step.kind == StepKind.LOST]
     assert ended[0] == (2, "expired"), "the second link makes it too old"
-    assert traced.judge(steps).complete
+    judged = traced.judge(steps)
+    assert judged.complete
+    facts, line = judged.end()
+    assert facts["lost_for"] == ["b2"]
+    assert line == "delivered 0, dropped 0; its copy for b2 ended on the way"
+
+
+def test_what_waits_for_a_broker_out_of_reach_until_its_lifetime_is_over_says_how_old_it_was() -> None:
+    world = Joined(CHAIN)
+    world.run()
+    traced = Traced(world)
+    subscribed(world, 2)
+    world.hang_up(world.wire(1, 2))
+    steps = traced.publish({"price": 11}, for_s=5.0, lifetime_us=2_000_000)
+    (lost,) = [step for step in steps if step.kind == StepKind.LOST]
+    assert (traced.names[lost.source], lost.reason) == (0, "expired")
+    assert lost.delay_us >= 2_000_000
+    assert world.brokers[0].broker.counters.dropped["expired"] == 1
+
+
+def test_what_dies_of_age_on_its_way_is_counted_once() -> None:
+    world = Joined({(0, 1): 0.020, (1, 2): 0.020})
+    world.run()
+    traced = Traced(world)
+    subscribed(world, 2)
+    steps = traced.publish({"price": 11}, for_s=5.0, lifetime_us=15_000)
+    assert (1, "expired") in [(traced.names[step.source], step.reason) for step in steps if step.kind == StepKind.LOST]
+    assert [face.broker.counters.dropped["expired"] for face in world.brokers] == [1, 0, 0]
 
 
 def test_a_delivery_that_waits_is_told_of_twice() -> None:

@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
+from ..pace import Pace
 from .transits import Transit
 
 SMOOTHING: Final = 0.25
@@ -37,6 +38,11 @@ DISPUTED_S: Final = 5.0
 
 SAMPLES: Final = 4
 """A delay that none of so many samples in a row is below is no process that was held up."""
+
+RELAYS_PER_S: Final = 12_500.0
+RELAYS_BURST: Final = 25_000.0
+"""What is passed on for one neighbour to others: a quarter of what they take from us, so that one that floods makes
+nobody else look like that."""
 
 PINGS_MAX: Final = 64
 """Unanswered pings that are remembered; the link is declared dead long before."""
@@ -68,10 +74,12 @@ class Neighbour:
     disputed: bool = False
     """Whether it tells others of a far shorter one than is measured here."""
     disputable_since: float | None = None
+    relays: Pace = field(init=False)
     transit: Transit = field(init=False)
     """How long what it sends is under way, each by itself: routes follow the smoothed delay."""
 
     def __post_init__(self) -> None:
+        self.relays = Pace(RELAYS_PER_S, RELAYS_BURST, self.heard_at)
         self.transit = Transit(self.heard_at)
 
     def sample(self, round_trip_s: float) -> None:

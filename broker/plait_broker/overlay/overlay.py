@@ -215,9 +215,9 @@ class Overlay:
             case Digest():
                 self.flooding.hear_digest(frame, broker)
             case Want():
-                self._hear_want(frame)
+                self._hear_want(neighbour, frame, now)
             case Heard() | Took() | Skip() | Outcome() | Step() | Inquiry() | Finding():
-                self._hear_errand(frame, now)
+                self._hear_errand(neighbour, frame, now)
             case Detour():
                 self._hear_detour(neighbour, frame, now)
             case Ping(nonce):
@@ -474,12 +474,19 @@ class Overlay:
         self.counts[type(frame).__name__] += 1
         self.host.send(self.neighbours[broker].link, frame)
 
-    def _hear_errand(self, frame: Errand | Telling, now: float) -> None:
+    def _relays(self, neighbour: Neighbour, now: float) -> bool:
+        """Whether one more frame is passed on for a neighbour; what is not will be sent again."""
+        relays = neighbour.relays.take(now)
+        self.counts["relays_refused"] += not relays
+        return relays
+
+    def _hear_errand(self, neighbour: Neighbour, frame: Errand | Telling, now: float) -> None:
         if frame.source == self.me:
             self.counts["loops"] += 1
             return
         if frame.to != self.me:
-            self.errands.pass_on(frame)
+            if self._relays(neighbour, now):
+                self.errands.pass_on(frame)
             return
         self.trust.check_errand(frame)
         match frame:
@@ -502,7 +509,8 @@ class Overlay:
         delay_us = min(detour.delay_us + neighbour.transit.us(now), 2**32 - 1)
         detour = replace(detour, delay_us=delay_us)
         if at + 1 < len(detour.route):
-            self.errands.pass_detour(detour)
+            if self._relays(neighbour, now):
+                self.errands.pass_detour(detour)
             return
         try:
             frame = unwrap(detour)
@@ -518,7 +526,7 @@ class Overlay:
             else:
                 self._hear(neighbour, frame, now)
 
-    def _hear_want(self, want: Want) -> None:
+    def _hear_want(self, neighbour: Neighbour, want: Want, now: float) -> None:
         if want.source == self.me:
             self.counts["loops"] += 1
             return
@@ -526,7 +534,7 @@ class Overlay:
             if to == self.me:
                 self._learn_want(want, at)
         others = [at for at, to in enumerate(want.to) if to != self.me]
-        if others:
+        if others and self._relays(neighbour, now):
             self.errands.spread(want, others)
 
     def _learn_want(self, want: Want, at: int) -> None:

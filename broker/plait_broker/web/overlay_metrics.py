@@ -30,6 +30,7 @@ INCIDENTS: Final = {
     "no_way": "nobody could be handed a copy; it is sent again when there is someone",
     "offers_unseen": "a broker did not tell in time that it has seen what is offered here",
     "overlay_full": "too much was kept for a broker, and the oldest was dropped",
+    "relays_refused": "a neighbour wanted more passed on to others than they could take from one broker",
     "unexpected": "a neighbour said what it has no reason to say",
     "unreachable": "a broker was forgotten with what was kept for it",
     "wants_unseen": "a broker did not tell in time that it has stored what a durable subscription wants",

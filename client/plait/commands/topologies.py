@@ -56,7 +56,19 @@ def _read(path: Path, count_max: int) -> Graph:
     if not 1 <= len(names) <= count_max:
         raise WrongUse(f"{path} names {len(names)} brokers", hint=f"1 to {count_max}")
     at = {name: number for number, name in enumerate(names)}
+    if apart := _unreached(names, pairs):
+        raise WrongUse(
+            f"{path}: no way leads from {names[0]} to {', '.join(apart)}", hint="give one of them a link to the others"
+        )
     return Graph(names, sorted({(min(at[near], at[far]), max(at[near], at[far])) for near, far in pairs}))
+
+
+def _unreached(names: list[str], pairs: list[list[str]]) -> list[str]:
+    """Brokers that no way leads to from the first."""
+    reached = set(names[:1])
+    while more := {name for pair in pairs if not reached.isdisjoint(pair) for name in pair} - reached:
+        reached |= more
+    return [name for name in names if name not in reached]
 
 
 def edges(topology: str, count: int) -> Edges:

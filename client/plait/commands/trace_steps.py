@@ -98,13 +98,16 @@ class Steps:
         """What it comes to."""
         waiting = sorted(self._name(home) for home, left in self._matched.items() if left > 0)
         missing = max(0, self._homes - sum(home != self._root for home in self._matched.keys() | self._lost.keys()))
+        lost = sorted(map(self._name, self._lost))
         facts = {
             "kind": "end", "complete": self.complete, "brokers": len(self._matched), "delivered": self._delivered,
-            "dropped": self._dropped, "waiting_at": waiting, "silent": missing,
+            "dropped": self._dropped, "waiting_at": waiting, "silent": missing, "lost_for": lost,
         }  # fmt: skip
         line = f"delivered {self._delivered}, dropped {self._dropped}"
         if waiting:
             line += f"; not told yet what became of all at {', '.join(waiting)}"
+        if lost:
+            line += f"; its cop{'y' if len(lost) == 1 else 'ies'} for {', '.join(lost)} ended on the way"
         if missing:
             line += f"; {missing} broker{'' if missing == 1 else 's'} that it is for told nothing"
         if self._homes < 0 and not self._ended:

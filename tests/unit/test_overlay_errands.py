@@ -1,0 +1,69 @@
+"""What brokers pass on for each other: as much as whoever it is for can take of one neighbour."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from maps import linked
+
+from plait_broker.links import CONTROL_BURST, CONTROL_PER_S
+from plait_broker.overlay.neighbours import RELAYS_BURST, RELAYS_PER_S
+from plait_broker.overlay.overlay import Overlay
+from plait_broker.overlay.settings import OverlaySettings
+from plait_core.wire import ControlFrame, encode_frame
+from plait_core.wire.overlay_frames import Detour, Took, Want
+
+ME, LIAR, OTHER = 1, 2, 3
+
+
+class Sending:
+    """What is asked of the host; it keeps what goes to whom."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, ControlFrame]] = []
+
+    def send(self, link: int, frame: ControlFrame) -> None:
+        self.sent.append((link, frame))
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+def between() -> tuple[Overlay, Sending]:
+    host = Sending()
+    broker = Overlay(ME, OverlaySettings(), host, Random(1), 0.0)  # type: ignore[arg-type]
+    for sheet in linked({(ME, LIAR): 1000, (ME, OTHER): 1000}).sheets:
+        if sheet.origin != ME:
+            broker.link_up(sheet.origin, sheet.origin, sheet.name, 0.0, delay_us=1000)
+            broker.hear(sheet.origin, sheet, 0.0)
+    host.sent.clear()
+    return broker, host
+
+
+def passed_on(host: Sending, kind: type[ControlFrame]) -> int:
+    return sum(link == OTHER and isinstance(frame, kind) for link, frame in host.sent)
+
+
+def test_one_that_floods_makes_nobody_else_look_like_that() -> None:
+    broker, host = between()
+    took = Took(OTHER, LIAR, 7)
+    want = Want((OTHER,), LIAR, (1,), (0,), True, (1,), ("x > 1",), ())
+    floods = (took, want, Detour((LIAR, ME, OTHER), 1, 0, encode_frame(took)))
+    for number in range(round(2 * CONTROL_BURST)):
+        broker.hear(LIAR, floods[number % 3], 1.0)
+    passed = sum(passed_on(host, kind) for kind in (Took, Want, Detour))
+    assert passed == RELAYS_BURST <= CONTROL_BURST / 4
+    assert broker.counts["relays_refused"] == 2 * CONTROL_BURST - RELAYS_BURST
+    assert RELAYS_PER_S <= CONTROL_PER_S / 4
+
+
+def test_what_others_have_to_say_is_passed_on_meanwhile() -> None:
+    broker, host = between()
+    for _ in range(round(2 * RELAYS_BURST)):
+        broker.hear(LIAR, Took(OTHER, LIAR, 7), 1.0)
+    host.sent.clear()
+    broker.hear(OTHER, Took(LIAR, OTHER, 7), 1.0)
+    assert [link for link, _ in host.sent] == [LIAR]
+    broker.hear(LIAR, Took(OTHER, LIAR, 8), 2.0)
+    assert passed_on(host, Took) == 1, "and of that one, too, after a while"
