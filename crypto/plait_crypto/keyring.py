@@ -95,7 +95,7 @@ class Keyring:
             opened, _ = self._open(Envelope.decode(envelope), checked, clear_digest, now_us, randomness)
         else:
             raise Unopenable
-        if self._seen.see(opened.publisher, opened.sequence) is not Sighting.NEW:
+        if self._seen.see(opened.publisher, opened.sequence) in (Sighting.DUPLICATE, Sighting.STALE):
             raise Unopenable("replayed")
         return opened
 
