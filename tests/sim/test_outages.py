@@ -40,6 +40,10 @@ def test_who_cannot_store_what_is_wanted_keeps_nobody_waiting_and_is_named(monke
     assert [remark for remark in home.remarks if remark.startswith(f"{other.name} does not say that it has stored")]
     assert home.overlay is not None
     assert home.overlay.counts["wants_unseen"] == 1
+    home.subscribe(parse("y >= 0"), durable=True)
+    world.timeline.run(8.0 + 5.5)
+    assert max(home.wants) in home.installed, "it is not waited for again before it has answered"
+    assert home.overlay.counts["wants_unseen"] == 1
 
 
 @pytest.mark.parametrize("seed", range(8))

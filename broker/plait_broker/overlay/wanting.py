@@ -82,6 +82,8 @@ class Desk:
     """How often in a row it was told again, without having heard."""
     asked: list[int] = field(default_factory=list)
     """Filters that it is to answer for though it has no offer for them."""
+    mute: bool = False
+    """Whether it was waited for in vain, and has not answered since."""
     whole: bool = False
     """Whether it is to be told everything: we had forgotten it, and it may remember what we said before."""
 
@@ -265,7 +267,7 @@ class Wanting:
                 self._dirty[root] = None
             return
         if version > desk.heard:
-            desk.tries = 0
+            desk.tries, desk.mute = 0, False
             desk.again_s, desk.again_at = AGAIN_S, now + AGAIN_S
         desk.heard = version
         while desk.unheard and desk.unheard[0].version <= version:
@@ -403,11 +405,13 @@ class Wanting:
             coverer = self._exports.coverer(number)
             by, answers = self._answers.get(number, (now, {}))
             reached = {root: desk for root, desk in self._desks.items() if reaches(root)}
-            silent = [root for root, desk in reached.items() if desk.heard < answers.get(root, 0)]
+            silent = [root for root, desk in reached.items() if desk.heard < answers.get(root, 0) and not desk.mute]
             if silent and now < by:
                 continue
             self._answers.pop(number, None)
             self.silent.extend(silent)
+            for root in silent:
+                reached[root].mute = True
             if all(desk.agreed and self._knows(desk, coverer) for desk in reached.values()):
                 del self._installing[number]
                 self.installed.append(number)
