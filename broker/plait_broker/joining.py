@@ -358,6 +358,10 @@ class Joining:
         if known is not None:
             known.send(frame)
 
+    def relay(self, link: int, frame: ControlFrame) -> bool:
+        known = self._links.get(link)
+        return known is not None and known.relay(frame)
+
     def forward(
         self,
         link: int,

@@ -158,13 +158,27 @@ class Link:
             return self.opened_at + hello_timeout_s
         return self.frame_since + frame_timeout_s if self.frame_since is not None else inf
 
+    def relay(self, frame: ControlFrame) -> bool:
+        """Queue a control frame of somebody else's, if there is room: the other end must not be closed for what others
+        have to say to it. One that has grown on its way may be no frame any more."""
+        try:
+            data = encode_frame(frame, self.version)
+        except ValueError:
+            return False
+        if self.closing or (not self.writable and self._control_waiting + len(data) > CONTROL_BYTES_MAX // 2):
+            return False
+        self._queue(data)
+        return True
+
     def send(self, frame: ControlFrame, *, behind: bool = False) -> None:
         """Queue a control frame; a Close is the last. `behind` lets it overtake no delivery: the end of a subscription
         must not arrive before what was sent to it."""
         if self.closing:
             return
         met = self.meeting is None or self.neighbour  # until then either end speaks as everyone can
-        data = encode_frame(frame, self.version if met else HANDSHAKE_VERSION)
+        self._queue(encode_frame(frame, self.version if met else HANDSHAKE_VERSION), behind=behind)
+
+    def _queue(self, data: bytes, *, behind: bool = False) -> None:
         self._outgoing[self.id] = self
         if behind:
             self.data_bytes = self._data.append(data)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from plait_core.duplicates import BEHIND, NEW, DuplicateWindow, Sighting
+from plait_core.errors import FrameError
 from plait_core.events import EventId
 from plait_core.filters import Filter
 from plait_core.limits import CLOSE_TEXT_MAX
@@ -284,20 +285,30 @@ class Publishing:
 
     def arrive(self, arrival: Arrival, now: float) -> None:
         """One event from another broker's publisher, for whoever it matches here."""
-        if arrival.frame.publisher == arrival.root:
-            self._system_arrived(arrival, now)
-            return
-        tags = self.tags
-        if self._deposits_here or tags.waits:
-            line = ("broker", arrival.root)
-            if tags.full:
-                tags.hurry(line)
-            if tags.hold(line, arrival.frame, arrival, self._interest.asking, now):
+        try:
+            if arrival.frame.publisher == arrival.root:
+                self._system_arrived(arrival, now)
                 return
+            tags = self.tags
+            if self._deposits_here or tags.waits:
+                line = ("broker", arrival.root)
+                if tags.full:
+                    tags.hurry(line)
+                if tags.hold(line, arrival.frame, arrival, self._interest.asking, now):
+                    return
+        except FrameError:
+            self._unreadable(arrival, now)
+            return
         self.arrive_tested(arrival, now)
 
     def arrive_tested(self, arrival: Arrival, now: float) -> None:
         """The same, of whose tags all is known that will be."""
+        try:
+            self._take_in(arrival, now)
+        except FrameError:
+            self._unreadable(arrival, now)
+
+    def _take_in(self, arrival: Arrival, now: float) -> None:
         _, _, frame, flags, delay_us, _, at = arrival
         joining = self._joining
         assert joining is not None, "events come through it"
@@ -311,12 +322,12 @@ class Publishing:
         if frame.lifetime_us and delay_us > frame.lifetime_us:
             self._expire(arrival, delay_us, now)
             return
-        self._remembered.append((now, frame, arrival))
         marked = flags & MARKED
         if marked:
             self._tracing.follow(frame, arrival.root, now)
         match = self._match_here if marked or self._deposits_here else self._interest.match
         subscriptions, durables = match(frame)
+        self._remembered.append((now, frame, arrival))
         if flags & LOGGED:
             subscriptions = []
         for subscription in subscriptions:
@@ -374,9 +385,20 @@ class Publishing:
         assert joining is not None, "it came through it"
         self._counters.dropped[DropReason.EXPIRED] += 1
         self._explaining.lost(arrival.frame, DropReason.EXPIRED, delay_us, [joining.overlay.me], now)
+        self._decline(arrival, Code.EXPIRED, now)
+
+    def _unreadable(self, arrival: Arrival, now: float) -> None:
+        """Whoever handed an event on could not know; its publisher's broker would do no better the next time."""
+        self._counters.dropped[DropReason.INVALID] += 1
+        self._decline(arrival, DropReason.INVALID, now)
+
+    def _decline(self, arrival: Arrival, code: str, now: float) -> None:
+        """Nobody here gets an event; its publisher's broker need not send it again."""
+        joining = self._joining
+        assert joining is not None, "it came through it"
         joining.in_charge(arrival, now)
         if arrival.flags & CONFIRM:
-            joining.answered(arrival, 0, Code.EXPIRED)
+            joining.answered(arrival, 0, code)
 
     def _log(
         self,

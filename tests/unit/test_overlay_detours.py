@@ -51,7 +51,9 @@ def test_a_way_that_no_frame_can_name_is_not_taken() -> None:
     count = ROUTE_MAX + 6
     ring = linked({(near, near % count + 1): 100 for near in range(1, count + 1)})
     counts: Counter[str] = Counter()
-    errands = Errands(1, ring, lambda: Routes(1, ring, {}), {}, Trust(1, None), counts, lambda *_: None, lambda: 0.0)
+    errands = Errands(
+        1, ring, lambda: Routes(1, ring, {}), {}, Trust(1, None), counts, lambda *_: None, lambda *_: None, lambda: 0.0
+    )
     long, usual = ways_around(ring, 1, 3, None)
     assert len(long) > ROUTE_MAX
     assert not errands.by(long, Ping(1))

@@ -202,6 +202,9 @@ def test_who_forgot_a_broker_that_its_neighbours_did_not_gets_all_its_documents(
         assert len(net.brokers[broker].forget(0)) == 2
     net.brokers[0].say(Sheet(0, 2, "", (), ()))
     net.quiet()
+    for one in net.brokers.values():
+        one.beat()
+    net.quiet()
     for broker in (2, 3):
         assert len(net.brokers[broker]) == 2
         assert Offer(0, 1, 1, "x > 1") in [document for document, _ in net.learned[broker][2:]]

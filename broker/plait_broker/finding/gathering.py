@@ -35,6 +35,9 @@ GOOD_S: Final = 5.0
 GIVEN_UP_S: Final = 60.0
 """Where a broker has given up a link for being one too many, nobody asks again before, unless it is out of reach."""
 
+RENEWED_S: Final = 10.0
+"""That somebody new is at an address is believed so often: more than one may claim it, and none be there."""
+
 PROBES_MAX: Final = 3
 """Attempts at once, beside those at configured links and seeds: after a partition one that succeeds is enough."""
 
@@ -70,6 +73,8 @@ class Place:
     """Who is there, as far as that is known: whoever was found there, until others say that it is someone new."""
     told: int = 0
     """Who is there, by what others said last."""
+    renewed_at: float = -math.inf
+    """When somebody new was last said to be there."""
     failures: int = 0
     not_before: float = -math.inf
     busy: bool = False
@@ -130,9 +135,11 @@ class Gathering:
         place.spoken_of = now
         if place.told != broker:
             place.told = place.broker = broker
-            place.failures = 0
-            place.not_before = min(place.not_before, now)
-            self._stir()
+            if now - place.renewed_at >= RENEWED_S:  # whoever starts anew; not two that claim one address in turn
+                place.renewed_at = now
+                place.failures = 0
+                place.not_before = min(place.not_before, now)
+                self._stir()
 
     def unreachable(self, address: str, now: float) -> None:
         """Nobody answers there."""

@@ -8,12 +8,17 @@ the far end knows that one to be good, and answers by it.
 
 from __future__ import annotations
 
+from typing import Final
+
 from plait_core.wire import ControlFrame, Forward, FrameDecoder, encode_frame, forward_head
 from plait_core.wire.explaining_frames import Telling
 from plait_core.wire.overlay_frames import Detour, Errand, Want
 from plait_core.wire.prefix import VERSION_MAX
 
 from .map import Map
+
+DELAY_US_MAX: Final = 1 << 62
+"""Whoever claims more makes no honest broker further on write what no frame holds."""
 
 
 def ways_around(map: Map, near: int, far: int, taken: int | None) -> list[tuple[int, ...]]:
@@ -56,6 +61,6 @@ def unwrap(detour: Detour) -> Errand | Telling | Want | Forward | None:
     frame = frames[0]
     if isinstance(frame, Forward):
         mine = [one for one in frame.destinations if one[0] == detour.route[-1]]
-        delay_us = frame.delay_us + detour.delay_us
+        delay_us = min(frame.delay_us + detour.delay_us, DELAY_US_MAX)
         return Forward(frame.tid, delay_us, frame.flags, detour.route[:-1], tuple(mine), frame.block)
     return frame if isinstance(frame, Errand | Telling | Want) else None

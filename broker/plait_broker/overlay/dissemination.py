@@ -13,9 +13,11 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from plait_core.limits import PATH_MAX
 from plait_core.wire import Destination, EventFrame, Forward, Frame
 from plait_core.wire.overlay_frames import LOGGED, Skip, Took
 
+from .detours import DELAY_US_MAX
 from .errands import Errands
 from .host import Host
 from .identity import Forged
@@ -28,9 +30,6 @@ from .trust import Trust
 
 _destination: Final = partial(tuple.__new__, Destination)
 """A destination from a pair, in half the time of the class's own call: one is made for every event."""
-
-DELAY_US_MAX: Final = 1 << 62
-"""Whoever claims more makes no honest broker further on write what no frame holds."""
 
 SUSPECT_S: Final = 60.0
 """Between two times that those are named by whom something made up has come."""
@@ -163,7 +162,7 @@ class Dissemination:
         if self._host.waits:
             for position, kept in news:
                 self._host.taken(*(kept.party or (took.source, position)))
-        again = [position for position in took.missing if position in outgoing.kept]
+        again = [position for position in dict.fromkeys(took.missing) if position in outgoing.kept]
         if not outgoing.kept:
             self._sending.pop(took.source, None)
         if took.missing or took.up_to < outgoing.first - 1:
@@ -304,6 +303,9 @@ class Dissemination:
         destinations: Sequence[Destination],
     ) -> None:
         assert neighbour.id not in path, "no event visits a broker twice for one destination"
+        if len(path) >= PATH_MAX:
+            self.counts["no_way"] += 1
+            return
         neighbour.sent += 1
         passed = (*path, self.me) if path else self._begun
         self._host.forward(neighbour.link, frame, tid, delay_us, flags, passed, destinations)

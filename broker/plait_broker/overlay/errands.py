@@ -40,9 +40,11 @@ class Errands:
         trust: Trust,
         counts: Counter[str],
         send: Callable[[int, ControlFrame], None],
+        relay: Callable[[int, ControlFrame], None],
         clock: Callable[[], float],
     ) -> None:
-        """`send` takes a neighbour and a frame; `clock` says when whatever happens now was heard."""
+        """`send` takes a neighbour and a frame of ours, `relay` one of another's; `clock` says when what happens now
+        was heard."""
         self._me = me
         self._map = map
         self._routes = routes
@@ -50,37 +52,48 @@ class Errands:
         self._trust = trust
         self._counts = counts
         self._send = send
+        self._relay = relay
         self._clock = clock
         self._back: dict[int, tuple[tuple[int, ...], float]] = {}
         """By broker from which something came around, the same way back, and until when it is taken."""
         self._heard: dict[int, int] = {}
         """By such a broker, the number of the last that came around: what is played again says nothing."""
         self._number = 0
+        self._ways: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+        self._ways_revision = -1
+        """Ways around by the map as it was then, by their end and the neighbour that is usually taken to it."""
 
     def say(self, frame: Errand | Telling, tries: int = 0) -> None:
         """Send a frame of our own to the broker that it is for; `tries`: how often that was in vain."""
         proved = self._trust.prove(frame)
-        self.pass_on(proved)
+        self._hand_on(proved, self._send)
         self._also(proved.to, proved, tries)
 
     def pass_on(self, frame: Errand | Telling) -> None:
-        """Send a frame one step towards the broker that it is for."""
-        neighbour = self._routes().next(frame.to)
-        if neighbour is None or frame.hops >= HOPS_MAX:
-            self._counts["errands_lost"] += 1
-        else:
-            self._send(neighbour.id, replace(frame, hops=frame.hops + 1))
+        """Send a frame of another's one step towards the broker that it is for."""
+        self._hand_on(frame, self._relay)
 
     def say_want(self, want: Want, tries: Sequence[int]) -> None:
         """Tell some brokers what is wanted of them; for each, how often that was in vain."""
         want = self._trust.prove_want(want)
-        self.spread(want, range(len(want.to)))
+        self._spread(want, range(len(want.to)), self._send)
         for at, count in enumerate(tries):
             if count or want.to[at] in self._back:
                 self._also(want.to[at], _part(want, [at]), count)
 
     def spread(self, want: Want, among: Sequence[int]) -> None:
-        """Send interest on to some of the brokers that it is for: one frame a neighbour."""
+        """Send another's interest on to some of the brokers that it is for."""
+        self._spread(want, among, self._relay)
+
+    def _hand_on(self, frame: Errand | Telling, send: Callable[[int, ControlFrame], None]) -> None:
+        neighbour = self._routes().next(frame.to)
+        if neighbour is None or frame.hops >= HOPS_MAX:
+            self._counts["errands_lost"] += 1
+        else:
+            send(neighbour.id, replace(frame, hops=frame.hops + 1))
+
+    def _spread(self, want: Want, among: Sequence[int], send: Callable[[int, ControlFrame], None]) -> None:
+        """One frame a neighbour."""
         if want.hops >= HOPS_MAX:
             self._counts["errands_lost"] += 1
             return
@@ -90,7 +103,7 @@ class Errands:
             if neighbour is not None:
                 by.setdefault(neighbour.id, []).append(at)
         for broker, group in by.items():
-            self._send(broker, _part(want, group))
+            send(broker, _part(want, group))
 
     def way(self, to: int, tries: int, last: tuple[int, ...]) -> tuple[int, ...]:
         """A way that the usual one has little part in, another with every try: first the one by which its receiver has
@@ -107,7 +120,7 @@ class Errands:
         self._counts["detours"] += 1
         self._number = max(self._number + 1, round(self._clock() * 1_000_000))
         detour = replace(wrap(route, frame), number=0 if back else self._number)
-        self.pass_detour(self._trust.prove_detour(detour))
+        self._lead(self._trust.prove_detour(detour), self._send)
         return True
 
     def came_around(self, detour: Detour) -> None:
@@ -135,20 +148,30 @@ class Errands:
         return back if until > self._clock() and self._stands(back) else ()
 
     def _others(self, to: int) -> list[tuple[int, ...]]:
-        taken = self._routes().next(to)
-        return ways_around(self._map, self._me, to, None if taken is None else taken.id)
+        neighbour = self._routes().next(to)
+        taken = 0 if neighbour is None else neighbour.id
+        if self._ways_revision != self._map.revision:
+            self._ways.clear()
+            self._ways_revision = self._map.revision
+        ways = self._ways.get((to, taken))
+        if ways is None:
+            ways = self._ways[to, taken] = ways_around(self._map, self._me, to, taken or None)
+        return ways
 
     def _stands(self, route: tuple[int, ...]) -> bool:
         links = pairwise(route)
         return 1 < len(route) <= ROUTE_MAX and all(self._map.cost_us(near, far) is not None for near, far in links)
 
     def pass_detour(self, detour: Detour) -> None:
-        """Send it to the next on its way."""
+        """Send another's to the next on its way."""
+        self._lead(detour, self._relay)
+
+    def _lead(self, detour: Detour, send: Callable[[int, ControlFrame], None]) -> None:
         neighbour = self._neighbours.get(detour.route[detour.at + 1])
         if neighbour is None:
             self._counts["no_way"] += 1
         else:
-            self._send(neighbour.id, replace(detour, at=detour.at + 1))
+            send(neighbour.id, replace(detour, at=detour.at + 1))
 
 
 def _part(want: Want, group: Sequence[int]) -> Want:

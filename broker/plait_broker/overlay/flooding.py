@@ -7,6 +7,7 @@ each direction. When a link comes up, both ends say what they know (a digest), a
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
@@ -40,14 +41,22 @@ class Flooding:
         send: Callable[[int, ControlFrame], None],
         learned: Callable[[Document, Document | None], None],
         trust: Trust | None = None,
+        counts: Counter[str] | None = None,
     ) -> None:
         """`send` takes a neighbour and a frame; `learned` hears of each newer document, with the one before."""
         self._me = me
         self._trust = trust or Trust(me, None)
+        self._counts = Counter() if counts is None else counts
         self._send = send
         self._learned = learned
         self._documents: dict[Key, Document] = {}
+        self._sheets = 0
         self._neighbours: dict[int, None] = {}
+        self._doubtful: dict[int, None] = {}
+        """Neighbours to compare all with anew."""
+        self._answered: dict[int, None] = {}
+        self._asking: dict[int, dict[Key, int]] = {}
+        """Neighbours whose digests were answered since the last beat, and digests that came since."""
         self._forgotten: dict[int, None] = {}
         """Brokers whose documents were forgotten, and of which nothing was heard since."""
         self._dead: dict[int, None] = {}
@@ -84,6 +93,8 @@ class Flooding:
         if known is not None and known.version >= document.version:
             if known.version > document.version:
                 self._send(neighbour, known)
+        elif known is None and isinstance(document, Sheet) and self._sheets >= BROKERS_MAX:
+            self._counts["brokers_refused"] += 1
         elif not self._trust.check(document):
             return
         elif document.origin == self._me:
@@ -92,19 +103,18 @@ class Flooding:
             before = self._store(document)
             self._relay(document, but=neighbour)
             self._learned(document, before)
-            forgotten = document.origin in self._forgotten
-            self._forgotten.pop(document.origin, None)
-            awaited = self._trust.awaited(document.origin)
-            if forgotten:  # others tell us no more than what is new, and may remember what was withdrawn meanwhile
-                for other in self._neighbours:
-                    self._compare(other)
-            elif awaited:
-                self._compare(neighbour)
+            if document.origin in self._forgotten:  # others tell us no more than what is new, and may remember
+                del self._forgotten[document.origin]  # what was withdrawn meanwhile
+                self._doubtful.update(self._neighbours)
+            if self._trust.awaited(document.origin):
+                self._doubtful[neighbour] = None
 
     def recall(self, document: Document) -> bool:
         """What was known before this broker started; whether it is worth anything still."""
         try:
-            if document.origin in self._dead or key_of(document) in self._documents or not self._trust.check(document):
+            if document.origin in self._dead or key_of(document) in self._documents or self._sheets >= BROKERS_MAX:
+                return False
+            if not self._trust.check(document):
                 return False
         except Forged:
             return False
@@ -118,8 +128,8 @@ class Flooding:
 
     def link_down(self, neighbour: int) -> None:
         """It stands no more."""
-        self._neighbours.pop(neighbour, None)
-        self._digests.pop(neighbour, None)
+        for known in (self._neighbours, self._digests, self._doubtful, self._answered, self._asking):
+            known.pop(neighbour, None)
 
     def hear_digest(self, digest: Digest, neighbour: int) -> None:
         """What a neighbour knows; it gets what it does not."""
@@ -128,22 +138,38 @@ class Flooding:
         known = self._digests.get(neighbour)
         if known is None:
             return
-        known.update(
-            ((origin, number), version)
-            for origin, number, version in zip(digest.origins, digest.numbers, digest.versions, strict=True)
-        )
+        for origin, number, version in zip(digest.origins, digest.numbers, digest.versions, strict=True):
+            if (origin, number) in self._documents:
+                known[origin, number] = version
         if digest.last:
-            del self._digests[neighbour]
-            for key in sorted(self._documents):
-                document = self._documents[key]
-                has = known.get(key)
-                if (key not in self._withdrawn) if has is None else has < document.version:
-                    self._send(neighbour, document)
+            self._asking[neighbour] = self._digests.pop(neighbour)
+            if neighbour not in self._answered:
+                self._answer(neighbour)
+
+    def beat(self) -> None:
+        """Once in a while: compare with neighbours what may be out of date, and answer those that have asked again. A
+        few bytes of a neighbour's must not be worth everything that is known here more often than that."""
+        self._answered.clear()
+        for neighbour in list(self._asking):
+            self._answer(neighbour)
+        for neighbour in self._doubtful:
+            self._compare(neighbour)
+        self._doubtful.clear()
+
+    def _answer(self, neighbour: int) -> None:
+        self._answered[neighbour] = None
+        known = self._asking.pop(neighbour)
+        for key in sorted(self._documents):
+            document = self._documents[key]
+            has = known.get(key)
+            if (key not in self._withdrawn) if has is None else has < document.version:
+                self._send(neighbour, document)
 
     def forget(self, origin: int, *, dead: bool = False) -> list[Document]:
         """A broker is gone, for all we know, or dead for good: its documents, which are forgotten."""
         gone = [document for key, document in self._documents.items() if key[0] == origin]
         for document in gone:
+            self._sheets -= isinstance(document, Sheet)
             del self._documents[key_of(document)]
             self._withdrawn.pop(key_of(document), None)
         remembered = self._dead if dead else self._forgotten
@@ -193,6 +219,7 @@ class Flooding:
     def _store(self, document: Document) -> Document | None:
         key = key_of(document)
         before = self._documents.get(key)
+        self._sheets += before is None and isinstance(document, Sheet)
         self._documents[key] = document
         if not isinstance(document, Sheet) and not document.filter:
             self._withdrawn[key] = math.inf

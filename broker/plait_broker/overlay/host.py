@@ -18,6 +18,10 @@ class Host(Protocol):
     """The broker around it."""
 
     def send(self, link: int, frame: ControlFrame) -> None: ...
+    def relay(self, link: int, frame: ControlFrame) -> bool:
+        """Send what somebody else says; False when the other end does not take it now."""
+        ...
+
     def forward(
         self,
         link: int,

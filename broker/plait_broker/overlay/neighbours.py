@@ -41,8 +41,8 @@ SAMPLES: Final = 4
 
 RELAYS_PER_S: Final = 12_500.0
 RELAYS_BURST: Final = 25_000.0
-"""What is passed on for one neighbour to others: a quarter of what they take from us, so that one that floods makes
-nobody else look like that."""
+"""What is passed on for one neighbour to others, a quarter of what they take from us; and twice that to one of them,
+for all: one that floods makes nobody else look like that."""
 
 PINGS_MAX: Final = 64
 """Unanswered pings that are remembered; the link is declared dead long before."""
@@ -75,11 +75,15 @@ class Neighbour:
     """Whether it tells others of a far shorter one than is measured here."""
     disputable_since: float | None = None
     relays: Pace = field(init=False)
+    """What is passed on for it."""
+    passed: Pace = field(init=False)
+    """What is passed on to it."""
     transit: Transit = field(init=False)
     """How long what it sends is under way, each by itself: routes follow the smoothed delay."""
 
     def __post_init__(self) -> None:
         self.relays = Pace(RELAYS_PER_S, RELAYS_BURST, self.heard_at)
+        self.passed = Pace(2 * RELAYS_PER_S, 2 * RELAYS_BURST, self.heard_at)
         self.transit = Transit(self.heard_at)
 
     def sample(self, round_trip_s: float) -> None:

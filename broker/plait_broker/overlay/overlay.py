@@ -106,6 +106,7 @@ class Overlay:
             self.trust,
             self.counts,
             self._send,
+            self._pass,
             lambda: self.now,
         )
         self.dissemination = Dissemination(
@@ -113,7 +114,7 @@ class Overlay:
         )
         self.host = host
         self._randomness = randomness
-        self.flooding = Flooding(me, self._send, self._learned, self.trust)
+        self.flooding = Flooding(me, self._send, self._learned, self.trust, self.counts)
         self.standing = Theirs(index)
         self.ours = Ours(me, self.flooding, index)
         self.keeping = Keeping(me, host, self.flooding, self.standing, self.errands)
@@ -370,6 +371,7 @@ class Overlay:
                     f"takes {neighbour.told_us / 1000:g}, and that counts"
                 )
         self._absences.expire(now)
+        self.flooding.beat()
         self.flooding.forget_withdrawn(now, TOMBSTONES * self.settings.gone_s)
         self.dissemination.expire(now)
 
@@ -473,6 +475,14 @@ class Overlay:
     def _send(self, broker: int, frame: ControlFrame) -> None:
         self.counts[type(frame).__name__] += 1
         self.host.send(self.neighbours[broker].link, frame)
+
+    def _pass(self, broker: int, frame: ControlFrame) -> None:
+        """Hand on what somebody else says, as far as the neighbour takes it now: it will be sent again."""
+        neighbour = self.neighbours[broker]
+        if neighbour.passed.take(self.now) and self.host.relay(neighbour.link, frame):
+            self.counts[type(frame).__name__] += 1
+        else:
+            self.counts["relays_refused"] += 1
 
     def _relays(self, neighbour: Neighbour, now: float) -> bool:
         """Whether one more frame is passed on for a neighbour; what is not will be sent again."""

@@ -45,6 +45,9 @@ EARLY_MAX: Final = 4096
 """Events that came ahead of a hole, per stream; more are dropped, and will be sent again. So no more than these are
 sent again at once after a link has gone."""
 
+EARLY_BYTES_MAX: Final = 16 << 20
+"""And no more bytes of them."""
+
 
 class Kept(NamedTuple):
     """An event that a destination has not taken yet."""
@@ -223,6 +226,7 @@ class Incoming:
 
     __slots__ = (
         "_early",
+        "_early_bytes",
         "_open",
         "_said",
         "_since_said",
@@ -246,6 +250,7 @@ class Incoming:
         self._open: deque[int] = deque()
         """Handed on and not taken, or not all before it: what is below the first, and not skipped, is taken."""
         self._early: dict[int, Arrival] = {}
+        self._early_bytes = 0
         self._said = 0
         self._since_said = 0
         self.gap_since: float | None = None
@@ -263,8 +268,10 @@ class Incoming:
             self.repeats += 1
             self._say_soon(now)
             return []
-        if len(self._early) < EARLY_MAX or arrival.position == expected:  # what fills the hole always has room
+        room = len(self._early) < EARLY_MAX and self._early_bytes < EARLY_BYTES_MAX
+        if room or arrival.position == expected:  # what fills the hole always has room
             self._early[arrival.position] = arrival
+            self._early_bytes += len(arrival.frame.block)
         return self._in_order(now)
 
     def skip(self, up_to: int, now: float) -> list[Arrival]:
@@ -274,13 +281,18 @@ class Incoming:
         if self.expected is None:
             self.expected, self.up_to = up_to + 1, up_to
             for position in passed:
-                del self._early[position]
+                self._let_in(position)
         elif self.expected <= up_to:
             self.expected = up_to + 1
-            found += [self._early.pop(position) for position in passed]
+            found += [self._let_in(position) for position in passed]
             self._open.extend(passed)
         self._advance(now)
         return found + self._in_order(now)
+
+    def _let_in(self, position: int) -> Arrival:
+        arrival = self._early.pop(position)
+        self._early_bytes -= len(arrival.frame.block)
+        return arrival
 
     def take(self, position: int, now: float) -> None:
         """This broker has charge of an event."""
@@ -320,13 +332,14 @@ class Incoming:
         """The sender is no more: what came early, in order, with holes."""
         found = [self._early[position] for position in sorted(self._early)]
         self._early.clear()
+        self._early_bytes = 0
         self.gap_since = None
         return found
 
     def _in_order(self, now: float) -> list[Arrival]:
         found: list[Arrival] = []
         while self.expected is not None and self.expected in self._early:
-            found.append(self._early.pop(self.expected))
+            found.append(self._let_in(self.expected))
             self._open.append(self.expected)
             self.expected += 1
         if not self._early:

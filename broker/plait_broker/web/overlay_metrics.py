@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 INCIDENTS: Final = {
     "bad_filters": "a broker offers or wants something by a filter that cannot be read here",
+    "brokers_refused": "there are more brokers than an overlay can have, and one was not taken for one",
     "detours": "something was sent around the usual way, which lost it",
     "disputed": "a neighbour tells others that its link here is far faster than it is",
     "errands_lost": "a message for one other broker found no way",

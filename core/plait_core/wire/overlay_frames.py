@@ -150,6 +150,8 @@ class Want(ControlFrame):
             return "a deposit for each filter, or none"
         if not len(self.to) == len(self.versions) == len(self.offers) or len(self.added) != len(self.filters):
             return "a version and a fingerprint for each broker, a filter for each number"
+        if len(set(self.to)) != len(self.to):
+            return "each broker once"
         if self.proofs and len(self.proofs) != len(self.to):
             return "a proof for each broker, or none"
         return ""

@@ -123,6 +123,10 @@ class Node:
             self.mark(link)
         self.world.carry(self, link, encode_frame(frame) if self.world.on_wire else frame)
 
+    def relay(self, link: int, frame: ControlFrame) -> bool:
+        self.send(link, frame)
+        return True
+
     def mark(self, link: int) -> None:
         """What `Link.take` does, before what it matters for."""
         if self.now - self.marked.get(link, -1.0) < MARK_S:
@@ -407,6 +411,7 @@ class _Face:
         self._node = node
         self._life = node.lives
         self.send = node.send
+        self.relay = node.relay
         self.forward = node.forward
         self.close = node.close
         self.expel = node.expel
