@@ -153,7 +153,8 @@ class Flooding:
         for neighbour in list(self._asking):
             self._answer(neighbour)
         for neighbour in self._doubtful:
-            self._compare(neighbour)
+            if neighbour in self._neighbours:
+                self._compare(neighbour)
         self._doubtful.clear()
 
     def _answer(self, neighbour: int) -> None:

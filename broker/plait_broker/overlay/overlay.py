@@ -58,6 +58,9 @@ OFFER_TIMES: Final = 2
 """Brokers that can be reached but do not say what they want are waited for so many times as long as a link that says
 nothing: whoever does not answer must not keep others from publishing."""
 
+INSTALL_TIMES: Final = 4
+"""The same for what is wanted of them: as long as all ways around whoever loses things take, and no longer."""
+
 STORED_TIMES: Final = 1.5
 """The same for what durable subscriptions want, and whether it is stored. Clients wait for a little longer."""
 
@@ -251,8 +254,9 @@ class Overlay:
         """A client subscribes: `installed` will say when that is known everywhere."""
         if durable:  # who answers to what is wanted has stored what was said before
             self.ours.add(number, filter)
-        by = self.now + STORED_TIMES * self.settings.detect_s if durable else None
-        self.wanting.add(number, filter, deposit, everywhere_by=by)
+        by = self.now + INSTALL_TIMES * self.settings.detect_s
+        stored_by = self.now + STORED_TIMES * self.settings.detect_s if durable else None
+        self.wanting.add(number, filter, deposit, by=by, stored_by=stored_by)
 
     def unwant(self, number: int) -> None:
         """It does so no more."""
@@ -317,7 +321,7 @@ class Overlay:
         while self.wanting.installed:
             self.host.installed(self.wanting.installed.pop(0))
         while self.wanting.silent:
-            self._not_stored(self.wanting.silent.pop(0))
+            self._not_answered(self.wanting.silent.pop(0))
         if self._unsettled:
             self._look_offered()
         if self._reviewed != (self.wanted.changes, self.offered.revision):
@@ -455,12 +459,11 @@ class Overlay:
                 del self._unsettled[number]
                 self.host.offered(number)
 
-    def _not_stored(self, broker: int) -> None:
+    def _not_answered(self, broker: int) -> None:
         self.counts["wants_unseen"] += 1
-        name = self.map.name(broker)
         self.host.remark(
-            f"{name} does not say that it has stored what a durable subscription wants; if it starts anew while this "
-            "broker is away, it may confirm events that are then missed"
+            f"{self.map.name(broker)} can be reached, and does not answer to what is wanted of it: subscribers do not "
+            "wait for that any longer, and may miss what is published there"
         )
 
     def _look_away(self) -> None:

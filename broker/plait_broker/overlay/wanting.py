@@ -8,6 +8,7 @@ change says which offers it was made from (`offered.py`), and one is made, thoug
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -102,10 +103,11 @@ class Wanting:
         self._left: dict[int, int] = {}
         """By publisher's broker that was forgotten, the last version that it was told."""
         self._dirty: dict[int, None] = {}
-        self._installing: dict[int, None] = {}
+        self._installing: dict[int, float] = {}
+        """Filters that are to be installed, and until when others are waited for."""
         self._answers: dict[int, tuple[float, dict[int, int]]] = {}
-        """By filter that is to be installed everywhere, until when that is waited for, and for each broker the version
-        that it is to have heard."""
+        """By filter of which all are to answer, whatever they offer: until when that is waited for, and for each broker
+        the version that it is to have heard."""
         self._unheard = False
         """Whether some desk may have changes that were not heard."""
         self.installed: list[int] = []
@@ -123,13 +125,15 @@ class Wanting:
 
     # --- what our clients want ----------------------------------------------------------------------------------------
 
-    def add(self, number: int, filter: Filter, deposit: bytes = b"", *, everywhere_by: float | None = None) -> None:
-        """A client subscribed; `installed` will name it. `everywhere_by`: only once those have answered, too, who offer
-        nothing that it wants, if they do so by then."""
+    def add(
+        self, number: int, filter: Filter, deposit: bytes = b"", *, by: float = math.inf, stored_by: float | None = None
+    ) -> None:
+        """A client subscribed; `installed` will name it, at the latest then. `stored_by`: those are to answer, too, who
+        offer nothing that it wants, if they do so by then."""
         self._export(*self._exports.add(number, filter, deposit))
-        self._installing[number] = None
-        if everywhere_by is not None:
-            self._answers[number] = (everywhere_by, {})
+        self._installing[number] = by
+        if stored_by is not None:
+            self._answers[number] = (stored_by, {})
             for root, desk in self._desks.items():
                 desk.asked.append(number)
                 self._dirty[root] = None
@@ -281,7 +285,8 @@ class Wanting:
         if not self.restless:
             return None
         times = [desk.again_at for desk in self._desks.values() if desk.unheard]
-        return min(times + [by for by, _ in self._answers.values()], default=None)
+        times += [by for by, _ in self._answers.values()]
+        return min(times + [by for by in self._installing.values() if by < math.inf], default=None)
 
     @property
     def told(self) -> dict[int, list[int]]:
@@ -401,20 +406,26 @@ class Wanting:
             del desk.told[number]
 
     def _look_installed(self, now: float, reaches: Callable[[int], bool]) -> None:
-        for number in list(self._installing):
+        for number, by in list(self._installing.items()):
             coverer = self._exports.coverer(number)
-            by, answers = self._answers.get(number, (now, {}))
-            reached = {root: desk for root, desk in self._desks.items() if reaches(root)}
-            silent = [root for root, desk in reached.items() if desk.heard < answers.get(root, 0) and not desk.mute]
-            if silent and now < by:
-                continue
-            self._answers.pop(number, None)
-            self.silent.extend(silent)
-            for root in silent:
-                reached[root].mute = True
-            if all(desk.agreed and self._knows(desk, coverer) for desk in reached.values()):
-                del self._installing[number]
-                self.installed.append(number)
+            stored_by, versions = self._answers.get(number, (now, {}))
+            asked = {root: desk for root, desk in self._desks.items() if reaches(root) and not desk.mute}
+            waits = [root for root, desk in asked.items() if not (desk.agreed and self._knows(desk, coverer))]
+            stores = [root for root, desk in asked.items() if desk.heard < versions.get(root, 0)]
+            if not stores or self._gave_up(stores, now, stored_by):
+                self._answers.pop(number, None)
+                if not waits or self._gave_up(waits, now, by):
+                    del self._installing[number]
+                    self.installed.append(number)
+
+    def _gave_up(self, roots: list[int], now: float, by: float) -> bool:
+        """Whether these have had their time: whoever does not answer must not keep others waiting for ever."""
+        if now < by:
+            return False
+        for root in roots:
+            self._desks[root].mute = True
+        self.silent.extend(roots)
+        return True
 
     def _knows(self, desk: Desk, number: int) -> bool:
         return number not in desk.meets or desk.told.get(number, desk.heard + 1) <= desk.heard

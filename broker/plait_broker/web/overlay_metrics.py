@@ -34,7 +34,7 @@ INCIDENTS: Final = {
     "relays_refused": "a neighbour wanted more passed on to others than they could take from one broker",
     "unexpected": "a neighbour said what it has no reason to say",
     "unreachable": "a broker was forgotten with what was kept for it",
-    "wants_unseen": "a broker did not tell in time that it has stored what a durable subscription wants",
+    "wants_unseen": "a broker did not answer in time to what subscribers want of it",
     "usurped": "a broker claimed the log of another",
 }
 """Of all that the overlay counts, what is out of the ordinary."""
