@@ -189,6 +189,18 @@ def test_a_broker_that_starts_anew_is_dialled_at_once_however_long_it_was_dead()
     assert address(3) in [place for _, place in one.dials(2000.0 + LOST_S + 1.5, 2000.0)]
 
 
+def test_two_that_claim_a_dead_address_in_turn_do_not_have_it_dialled_all_the_time() -> None:
+    one = Broker(degree=1)
+    one.gathering.found(SEED, 2)
+    one.knows({ME: [2], 2: [], 3: []})
+    one.linked(2, SEED)
+    dialled = 0
+    for second in range(120):
+        one.gathering.heard(address(3), 33 + second % 2, float(second))
+        dialled += sum(place == address(3) for _, place in one.dials(second + 1.0, float(second)))
+    assert 3 <= dialled < 60
+
+
 def test_two_that_say_they_are_at_one_address_do_not_keep_it_busy() -> None:
     """As they do behind loopback addresses of different machines: who is there is known once it was dialled."""
     one = Broker(degree=3)

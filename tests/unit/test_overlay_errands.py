@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 from typing import Any
 
@@ -34,10 +35,10 @@ class Sending:
         return lambda *_, **__: None
 
 
-def between() -> tuple[Overlay, Sending]:
+def between(others: Iterable[int] = (LIAR,)) -> tuple[Overlay, Sending]:
     host = Sending()
     broker = Overlay(ME, OverlaySettings(), host, Random(1), 0.0)  # type: ignore[arg-type]
-    for sheet in linked({(ME, LIAR): 1000, (ME, OTHER): 1000}).sheets:
+    for sheet in linked({(ME, other): 1000 for other in (*others, OTHER)}).sheets:
         if sheet.origin != ME:
             broker.link_up(sheet.origin, sheet.origin, sheet.name, 0.0, delay_us=1000)
             broker.hear(sheet.origin, sheet, 0.0)
@@ -60,6 +61,15 @@ def test_one_that_floods_makes_nobody_else_look_like_that() -> None:
     assert passed == RELAYS_BURST <= CONTROL_BURST / 4
     assert broker.counts["relays_refused"] == 2 * CONTROL_BURST - RELAYS_BURST
     assert RELAYS_PER_S <= CONTROL_PER_S / 4
+
+
+def test_nor_do_several_each_within_what_is_passed_on_for_it() -> None:
+    liars = range(10, 16)
+    broker, host = between(liars)
+    for liar in liars:
+        for _ in range(round(RELAYS_BURST)):
+            broker.hear(liar, Took(OTHER, liar, 7), 1.0)
+    assert passed_on(host, Took) == 2 * RELAYS_BURST <= CONTROL_BURST / 2
 
 
 def test_what_others_have_to_say_is_passed_on_meanwhile() -> None:

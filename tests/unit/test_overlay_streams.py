@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from plait_broker.overlay import streams
 from plait_broker.overlay.streams import (
     AGAIN_EVENTS,
     AGAIN_S,
@@ -146,6 +147,17 @@ def test_what_comes_early_is_bounded_and_what_fills_the_hole_has_room() -> None:
     ready = heard(incoming, 1)
     assert ready == list(range(1, EARLY_MAX + 2)), "what was beyond the bound will be sent again"
     assert heard(incoming, EARLY_MAX + 2) == [EARLY_MAX + 2]
+
+
+def test_what_comes_early_is_bounded_in_bytes_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "EARLY_BYTES_MAX", 10 * len(frame().block))
+    incoming = begun()
+    for _ in range(3):  # what is handed on makes room again
+        first = incoming.up_to + 1
+        heard(incoming, *range(first + 1, first + 50))
+        assert heard(incoming, first) == list(range(first, first + 11))
+        for position in range(first, first + 11):
+            incoming.take(position, 0.0)
 
 
 def test_no_report_misses_more_than_a_frame_has_room_for() -> None:

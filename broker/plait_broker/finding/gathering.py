@@ -35,7 +35,7 @@ GOOD_S: Final = 5.0
 GIVEN_UP_S: Final = 60.0
 """Where a broker has given up a link for being one too many, nobody asks again before, unless it is out of reach."""
 
-RENEWED_S: Final = 10.0
+RENEWED_S: Final = 30.0
 """That somebody new is at an address is believed so often: more than one may claim it, and none be there."""
 
 PROBES_MAX: Final = 3
