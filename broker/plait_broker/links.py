@@ -165,7 +165,7 @@ class Link:
             data = encode_frame(frame, self.version)
         except ValueError:
             return False
-        if self.closing or (not self.writable and self._control_waiting + len(data) > CONTROL_BYTES_MAX // 2):
+        if self.closing or (not self.writable and self._control_waiting + len(data) > CONTROL_BYTES_MAX * 3 // 4):
             return False
         self._queue(data)
         return True

@@ -148,6 +148,7 @@ class Requests:
             if _is_open(known) and known.terms is terms:
                 self._set_terms(known, before, filter_before, now)
 
+        self._installed(durable.number, session, terms, stored=False)
         self._durables.touch(durable, now, Asked(session.id, terms.request, undo))
         return False
 

@@ -58,23 +58,23 @@ def test_one_that_floods_makes_nobody_else_look_like_that() -> None:
     for number in range(round(2 * CONTROL_BURST)):
         broker.hear(LIAR, floods[number % 3], 1.0)
     passed = sum(passed_on(host, kind) for kind in (Took, Want, Detour))
-    assert passed == RELAYS_BURST <= CONTROL_BURST / 4
+    assert passed == RELAYS_BURST < CONTROL_BURST
     assert broker.counts["relays_refused"] == 2 * CONTROL_BURST - RELAYS_BURST
-    assert RELAYS_PER_S <= CONTROL_PER_S / 4
+    assert RELAYS_PER_S < CONTROL_PER_S
 
 
 def test_nor_do_several_each_within_what_is_passed_on_for_it() -> None:
-    liars = range(10, 16)
+    liars = range(10, 13)
     broker, host = between(liars)
     for liar in liars:
         for _ in range(round(RELAYS_BURST)):
             broker.hear(liar, Took(OTHER, liar, 7), 1.0)
-    assert passed_on(host, Took) == 2 * RELAYS_BURST <= CONTROL_BURST / 2
+    assert passed_on(host, Took) == RELAYS_BURST < CONTROL_BURST
 
 
 def test_what_others_have_to_say_is_passed_on_meanwhile() -> None:
     broker, host = between()
-    for _ in range(round(2 * RELAYS_BURST)):
+    for _ in range(round(RELAYS_BURST) + 1000):
         broker.hear(LIAR, Took(OTHER, LIAR, 7), 1.0)
     host.sent.clear()
     broker.hear(OTHER, Took(LIAR, OTHER, 7), 1.0)

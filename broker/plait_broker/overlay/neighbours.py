@@ -39,10 +39,10 @@ DISPUTED_S: Final = 5.0
 SAMPLES: Final = 4
 """A delay that none of so many samples in a row is below is no process that was held up."""
 
-RELAYS_PER_S: Final = 12_500.0
-RELAYS_BURST: Final = 25_000.0
-"""What is passed on for one neighbour to others, a quarter of what they take from us; and twice that to one of them,
-for all: one that floods makes nobody else look like that."""
+RELAYS_PER_S: Final = 40_000.0
+RELAYS_BURST: Final = 80_000.0
+"""What is passed on for one neighbour, and what is to one: less than that takes from us in all, so that those who flood
+make nobody else look like that; and more than events ever need."""
 
 PINGS_MAX: Final = 64
 """Unanswered pings that are remembered; the link is declared dead long before."""
@@ -83,7 +83,7 @@ class Neighbour:
 
     def __post_init__(self) -> None:
         self.relays = Pace(RELAYS_PER_S, RELAYS_BURST, self.heard_at)
-        self.passed = Pace(2 * RELAYS_PER_S, 2 * RELAYS_BURST, self.heard_at)
+        self.passed = Pace(RELAYS_PER_S, RELAYS_BURST, self.heard_at)
         self.transit = Transit(self.heard_at)
 
     def sample(self, round_trip_s: float) -> None:

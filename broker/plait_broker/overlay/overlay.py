@@ -52,7 +52,7 @@ from .settings import OverlaySettings
 from .standing import Ours, Theirs
 from .trust import Trust
 from .wanted import Wanted
-from .wanting import Wanting
+from .wanting import Terms, Wanting
 
 OFFER_TIMES: Final = 2
 """Brokers that can be reached but do not say what they want are waited for so many times as long as a link that says
@@ -254,9 +254,9 @@ class Overlay:
         """A client subscribes: `installed` will say when that is known everywhere."""
         if durable:  # who answers to what is wanted has stored what was said before
             self.ours.add(number, filter)
-        by = self.now + INSTALL_TIMES * self.settings.detect_s
-        stored_by = self.now + STORED_TIMES * self.settings.detect_s if durable else None
-        self.wanting.add(number, filter, deposit, by=by, stored_by=stored_by)
+        detect_s = self.settings.detect_s
+        terms = Terms(self.now, INSTALL_TIMES * detect_s, STORED_TIMES * detect_s)
+        self.wanting.add(number, filter, deposit, terms, everywhere=durable)
 
     def unwant(self, number: int) -> None:
         """It does so no more."""

@@ -83,10 +83,29 @@ class Desk:
     """How often in a row it was told again, without having heard."""
     asked: list[int] = field(default_factory=list)
     """Filters that it is to answer for though it has no offer for them."""
+    again_to: int = 0
+    """The last version that was told again."""
+    moved_at: float = -math.inf
+    """When it last answered to something new."""
     mute: bool = False
-    """Whether it was waited for in vain, and has not answered since."""
+    """Whether it was waited for in vain, and has answered to nothing new since."""
+    stores_nothing: bool = False
+    """The same, by those who waited for it only to store what it need not know."""
     whole: bool = False
     """Whether it is to be told everything: we had forgotten it, and it may remember what we said before."""
+
+
+@dataclass(slots=True)
+class Terms:
+    """What a filter waits for until it is installed."""
+
+    since: float = 0.0
+    wait_s: float = math.inf
+    """For so long for a broker that answers to nothing."""
+    store_s: float = math.inf
+    """And for one that is only to store what it need not know."""
+    versions: dict[int, int] = field(default_factory=dict)
+    """By broker that is to answer whatever it offers, the version that it is to have heard."""
 
 
 class Wanting:
@@ -103,11 +122,10 @@ class Wanting:
         self._left: dict[int, int] = {}
         """By publisher's broker that was forgotten, the last version that it was told."""
         self._dirty: dict[int, None] = {}
-        self._installing: dict[int, float] = {}
-        """Filters that are to be installed, and until when others are waited for."""
-        self._answers: dict[int, tuple[float, dict[int, int]]] = {}
-        """By filter of which all are to answer, whatever they offer: until when that is waited for, and for each broker
-        the version that it is to have heard."""
+        self._installing: dict[int, Terms] = {}
+        """Filters that are to be installed."""
+        self._look_at = math.inf
+        """When somebody is not waited for any longer."""
         self._unheard = False
         """Whether some desk may have changes that were not heard."""
         self.installed: list[int] = []
@@ -126,14 +144,13 @@ class Wanting:
     # --- what our clients want ----------------------------------------------------------------------------------------
 
     def add(
-        self, number: int, filter: Filter, deposit: bytes = b"", *, by: float = math.inf, stored_by: float | None = None
+        self, number: int, filter: Filter, deposit: bytes = b"", terms: Terms | None = None, *, everywhere: bool = False
     ) -> None:
-        """A client subscribed; `installed` will name it, at the latest then. `stored_by`: those are to answer, too, who
-        offer nothing that it wants, if they do so by then."""
+        """A client subscribed; `installed` will name it, `everywhere` only once those have answered, too, who offer
+        nothing that it wants."""
         self._export(*self._exports.add(number, filter, deposit))
-        self._installing[number] = by
-        if stored_by is not None:
-            self._answers[number] = (stored_by, {})
+        self._installing[number] = terms or Terms()
+        if everywhere:
             for root, desk in self._desks.items():
                 desk.asked.append(number)
                 self._dirty[root] = None
@@ -141,7 +158,6 @@ class Wanting:
     def remove(self, number: int) -> None:
         """A client wants it no more."""
         self._installing.pop(number, None)
-        self._answers.pop(number, None)
         self._export(*self._exports.remove(number))
 
     # --- what others offer --------------------------------------------------------------------------------------------
@@ -228,15 +244,17 @@ class Wanting:
                 desk.again_at = max(desk.again_at, now + AGAIN_S)
                 continue
             changes = [change for change in desk.unheard if change.version > desk.sent]
-            if changes:
-                desk.sent = desk.version
-            elif now >= desk.again_at:
+            first = len(changes) == len(desk.unheard)
+            if not first and now >= desk.again_at:
                 changes = list(desk.unheard)
                 desk.again_s = min(2 * desk.again_s, AGAIN_MAX_S)
                 desk.tries += 1
-            else:
+                desk.again_to = desk.version
+            elif not changes:
                 continue
-            desk.again_at = now + desk.again_s
+            if first or len(changes) == len(desk.unheard):  # what is new puts off nothing that was told before
+                desk.again_at = now + desk.again_s
+            desk.sent = desk.version
             for place, change in enumerate(changes):
                 what = (change.whole, change.added, change.filters, change.removed, change.more, change.routing)
                 alike.setdefault((place, what), []).append((root, change.version, change.offers))
@@ -271,8 +289,11 @@ class Wanting:
                 self._dirty[root] = None
             return
         if version > desk.heard:
-            desk.tries, desk.mute = 0, False
+            desk.tries, desk.mute, desk.stores_nothing = 0, False, False
+            desk.moved_at = now
             desk.again_s, desk.again_at = AGAIN_S, now + AGAIN_S
+        elif asked > max(version, desk.again_to):  # it misses what was told before that
+            desk.again_at = now
         desk.heard = version
         while desk.unheard and desk.unheard[0].version <= version:
             desk.unheard.popleft()
@@ -284,9 +305,8 @@ class Wanting:
             return 0.0
         if not self.restless:
             return None
-        times = [desk.again_at for desk in self._desks.values() if desk.unheard]
-        times += [by for by, _ in self._answers.values()]
-        return min(times + [by for by in self._installing.values() if by < math.inf], default=None)
+        again_at = min((desk.again_at for desk in self._desks.values() if desk.unheard), default=math.inf)
+        return min(again_at, self._look_at) if min(again_at, self._look_at) < math.inf else None
 
     @property
     def told(self) -> dict[int, list[int]]:
@@ -341,12 +361,12 @@ class Wanting:
 
     def _ask(self, root: int, desk: Desk) -> None:
         """Have it answer for what is to be installed everywhere, with an empty change if there is none."""
-        asked = [number for number in desk.asked if number in self._answers]
+        asked = [number for number in desk.asked if number in self._installing]
         desk.asked.clear()
         if asked and desk.version == desk.sent:
             self._change(desk, [], [])
         for number in asked:
-            self._answers[number][1][root] = desk.version
+            self._installing[number].versions[root] = desk.version
 
     def _tell_all(self, desk: Desk) -> None:
         """Instead of all changes that were not heard, say everything."""
@@ -406,26 +426,31 @@ class Wanting:
             del desk.told[number]
 
     def _look_installed(self, now: float, reaches: Callable[[int], bool]) -> None:
-        for number, by in list(self._installing.items()):
+        self._look_at = math.inf
+        desks = [(root, desk) for root, desk in self._desks.items() if reaches(root)] if self._installing else []
+        for number, terms in list(self._installing.items()):
             coverer = self._exports.coverer(number)
-            stored_by, versions = self._answers.get(number, (now, {}))
-            asked = {root: desk for root, desk in self._desks.items() if reaches(root) and not desk.mute}
-            waits = [root for root, desk in asked.items() if not (desk.agreed and self._knows(desk, coverer))]
-            stores = [root for root, desk in asked.items() if desk.heard < versions.get(root, 0)]
-            if not stores or self._gave_up(stores, now, stored_by):
-                self._answers.pop(number, None)
-                if not waits or self._gave_up(waits, now, by):
-                    del self._installing[number]
-                    self.installed.append(number)
+            for root, desk in desks:
+                until = self._waits(terms, coverer, root, desk, now)
+                if until > now:
+                    self._look_at = min(self._look_at, until)
+                    break
+            else:
+                del self._installing[number]
+                self.installed.append(number)
 
-    def _gave_up(self, roots: list[int], now: float, by: float) -> bool:
-        """Whether these have had their time: whoever does not answer must not keep others waiting for ever."""
-        if now < by:
-            return False
-        for root in roots:
-            self._desks[root].mute = True
-        self.silent.extend(roots)
-        return True
+    def _waits(self, terms: Terms, coverer: int, root: int, desk: Desk, now: float) -> float:
+        """Until when a filter waits for a broker, if it does: who answers to nothing for long keeps nobody waiting."""
+        knows = desk.mute or (desk.agreed and self._knows(desk, coverer))
+        stored = desk.stores_nothing or desk.heard >= terms.versions.get(root, 0)
+        if knows and stored:
+            return -math.inf
+        since = max(terms.since, desk.moved_at)
+        until = since + (terms.store_s if knows else terms.wait_s)
+        if now >= until:
+            desk.mute, desk.stores_nothing = desk.mute or not knows, True
+            self.silent.append(root)
+        return until
 
     def _knows(self, desk: Desk, number: int) -> bool:
         return number not in desk.meets or desk.told.get(number, desk.heard + 1) <= desk.heard
