@@ -122,13 +122,14 @@ def test_more_brokers_than_there_may_be() -> None:
     assert_unharmed(world)
 
 
-def test_who_never_answers_keeps_subscribers_waiting_once_and_is_named() -> None:
+@pytest.mark.parametrize("durable", ["", "bookkeeping"])
+def test_who_never_answers_keeps_subscribers_waiting_once_and_is_named(durable: str) -> None:
     world = chain()
     insider = Insider(world, world.brokers[0])
     insider.say(insider.me.trust.sign(Offer(insider.me.id, 1, 1, "true")))
     world.run(1.0)
     client = world.client(1)
-    client.subscribe("x > 0")
+    client.subscribe("x > 0", durable=durable)
     world.run(11.0)
     assert not client.done(1), "its events might be missed"
     world.run(2.0)

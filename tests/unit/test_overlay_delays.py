@@ -12,7 +12,7 @@ import pytest
 from plait_broker import DropReason
 from plait_core import Event
 from plait_core.wire import Confirm, Deliver, Destination, Publish, encode_block, encode_publish
-from plait_core.wire.session_frames import LATE, Late, Notice
+from plait_core.wire.session_frames import LATE, Late, Notice, Subscribe
 from plait_lab.simulation.joined import CLIENT_DELAY_S, FrameClient, Joined
 
 SLOW_US = 60_000
@@ -128,3 +128,21 @@ def test_no_link_is_cut_by_a_delay_that_somebody_made_up(claimed_us: int) -> Non
     world.run(0.5)
     assert last.counts["forged"] == 1, "it came there, and was looked at"
     assert [len(one.neighbours) for one in (liar, between, last)] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("durable", ["", "ledger"])
+@pytest.mark.parametrize("opened_s", [0.05, 3.0])
+def test_another_filter_is_answered_when_it_is_known_where_events_come_from(durable: str, opened_s: float) -> None:
+    world = Joined({(0, 1): 0.010, (1, 2): 0.300})
+    world.run(4.0)
+    publisher, subscriber = world.client(2), world.client(0)
+    publisher.advertise("price >= 0")
+    world.run(3.0)
+    subscriber.subscribe("price >= 5", 5, durable=durable)
+    world.run(opened_s)
+    subscriber.write(Subscribe(7, 5, "price >= 3", durable=durable))
+    while not subscriber.done(7):
+        world.run(0.005)
+    publisher.publish({"price": 4})
+    world.run(2.0)
+    assert subscriber.delivered == [{"price": 4}]

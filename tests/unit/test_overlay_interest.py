@@ -358,3 +358,31 @@ def test_a_broker_that_starts_anew_wants_what_it_did_until_it_says_what_it_wants
     wanted.gone(HOME)
     assert wanted.match(dear) == [], "what it has said itself stands"
     assert len(wanted) == 1
+
+
+def test_whoever_has_missed_something_is_told_it_at_once() -> None:
+    pair = Pair()
+    pair.offer()
+    list(pair.settle())
+    pair.wanting.add(1, parse("x >= 50"))
+    assert pair.tell(), "and nobody hears it"
+    pair.wanting.add(2, parse("x == 2"))
+    (news,) = pair.tell()
+    assert pair.hear(news) < news.versions[0], "it says that it misses one"
+    list(pair.settle())
+    assert pair.installed == [1, 2]
+    assert pair.matches(60)
+
+
+def test_without_any_answer_it_is_told_again_in_time_though_there_is_always_news() -> None:
+    pair = Pair()
+    pair.offer()
+    list(pair.settle())
+    pair.wanting.add(1, parse("x >= 50"))
+    pair.tell()
+    again = 0
+    for number in range(2, 30):
+        pair.now += AGAIN_S / 5
+        pair.wanting.add(number, parse(f"x == {number}"))
+        again += any(1 in want.added for want in pair.tell())
+    assert again >= 2
