@@ -182,7 +182,7 @@ class Gathering:
     def ended(
         self, address: str, broker: int, now: float, *, given_up: bool = False, not_before: float = -math.inf
     ) -> None:
-        """A connection that was dialled is gone, however far it had come; it is not dialled `before` some time."""
+        """A connection that was dialled is gone, however far it had come; nobody dials it before `not_before`."""
         place = self._places.get(address)
         if place is None:
             return

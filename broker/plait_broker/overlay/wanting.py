@@ -244,15 +244,14 @@ class Wanting:
                 desk.again_at = max(desk.again_at, now + AGAIN_S)
                 continue
             changes = [change for change in desk.unheard if change.version > desk.sent]
-            first = len(changes) == len(desk.unheard)
-            if not first and now >= desk.again_at:
+            if len(changes) < len(desk.unheard) and now >= desk.again_at:
                 changes = list(desk.unheard)
                 desk.again_s = min(2 * desk.again_s, AGAIN_MAX_S)
                 desk.tries += 1
                 desk.again_to = desk.version
             elif not changes:
                 continue
-            if first or len(changes) == len(desk.unheard):  # what is new puts off nothing that was told before
+            if len(changes) == len(desk.unheard):  # what is new puts off nothing that was told before
                 desk.again_at = now + desk.again_s
             desk.sent = desk.version
             for place, change in enumerate(changes):

@@ -18,7 +18,6 @@ from plait_core.wire import (
     Destination,
     Forward,
     Frame,
-    FrameDecoder,
     Handshake,
     Introduction,
     Ping,
@@ -30,7 +29,7 @@ from plait_core.wire import (
 from plait_core.wire.event_block import BLOCK_BYTES
 from plait_core.wire.overlay_frames import Digest, Sheet
 
-from .joined import BrokerFace, Face, Joined
+from .joined import BrokerFace, Joined, Speaker
 
 DELAY_S = 0.001
 """Of its link."""
@@ -58,10 +57,11 @@ class Persona:
         return Forward(self.id, 0, 0, (self.id,), (Destination(to, position, proof),), block)
 
 
-class Insider(Face):
+class Insider(Speaker):
     """One link of it."""
 
     def __init__(self, world: Joined, at: BrokerFace, *, seed: int = 99, log: bytes = b"") -> None:
+        super().__init__()
         self.world = world
         self.rng = Random(seed)
         self.me = Persona(self.rng, log)
@@ -69,7 +69,6 @@ class Insider(Face):
         self.meeting = Meeting.dialler("", self.me.id, "insider", self.rng)
         assert self.meeting.hello is not None
         self.handshake = Handshake.initiator(self.meeting.hello)
-        self.decoder = FrameDecoder()
         self.wire = world.connect(self, at, DELAY_S)
         at.broker.connected(self.wire.number, Caller("127.0.0.1:7"), world.now)
         world.carry(self.wire, self, encode_frame(self.handshake.start(), 0))
@@ -81,15 +80,6 @@ class Insider(Face):
         """All of these, in one write."""
         said = [frame if isinstance(frame, bytes) else encode_frame(frame) for frame in frames]
         self.world.carry(self.wire, self, b"".join(said))
-
-    def hear(self, link: int, data: bytes) -> None:
-        self.decoder.feed(data)
-        while frames := self.decoder.take():
-            for frame in frames:
-                self._hear(frame)
-
-    def hung_up(self, link: int) -> None:
-        pass
 
     def _hear(self, frame: Frame) -> None:
         if isinstance(frame, Welcome):

@@ -198,13 +198,32 @@ class BrokerFace(Face):
             self.act()
 
 
-class FrameClient(Face):
+class Speaker(Face):
+    """Who hears frame by frame, and does not mind when a connection ends."""
+
+    def __init__(self) -> None:
+        self.decoder = FrameDecoder()
+
+    def hear(self, link: int, data: bytes) -> None:
+        self.decoder.feed(data)
+        while frames := self.decoder.take():
+            for frame in frames:
+                self._hear(frame)
+
+    def hung_up(self, link: int) -> None:
+        pass
+
+    def _hear(self, frame: Frame) -> None:
+        raise NotImplementedError
+
+
+class FrameClient(Speaker):
     """A client, frame by frame. Answers pings by itself."""
 
     def __init__(self, world: Joined, broker: BrokerFace, name: str, publisher: int) -> None:
+        super().__init__()
         self.world = world
         self.publisher = publisher
-        self.decoder = FrameDecoder()
         self.frames: list[Frame] = []
         self.welcome: Welcome | None = None
         self.sequence = 0
@@ -218,15 +237,6 @@ class FrameClient(Face):
     def write(self, frame: ControlFrame) -> None:
         version = VERSION_MAX if self.welcome else VERSION_MIN
         self.world.carry(self.wire, self, encode_frame(frame, version))
-
-    def hear(self, link: int, data: bytes) -> None:
-        self.decoder.feed(data)
-        while frames := self.decoder.take():
-            for frame in frames:
-                self._hear(frame)
-
-    def hung_up(self, link: int) -> None:
-        pass
 
     def _hear(self, frame: Frame) -> None:
         if isinstance(frame, Welcome):
