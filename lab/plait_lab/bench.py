@@ -1,7 +1,7 @@
 """The benchmarks' command: `python -m plait_lab.bench`. Runs the groups, prints their tables, writes the document.
 
-Progress goes to stderr, results to stdout. A missed target is shown and is no failure: machines differ. A wrong answer
-or a group that breaks is one (exit code 1).
+Progress goes to stderr, results to stdout. A missed target is shown and is no failure: machines differ. A figure
+without a result is shown as failed, and the run continues. A wrong answer ends the run. Both give exit code 1.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def _chosen(parser: argparse.ArgumentParser, only: list[str] | None, session: Se
 def _run(groups: list[Group], session: Session, as_json: bool, document: Path | None) -> int:
     here = machine()
     _introduce(here, session, as_json)
+    status = 0
     for group in groups:
         session.tell(f"{group.name}: {group.title}")
         try:
@@ -69,11 +70,12 @@ def _run(groups: list[Group], session: Session, as_json: bool, document: Path | 
             print(f"{group.name}: WRONG ANSWER with seed {session.seed}: {error}", file=sys.stderr)
             return 1
         _print(group, figures, as_json)
+        status |= any(figure.failed for figure in figures)
         if document:
             text = document.read_text(encoding="utf-8") if document.exists() else "# Benchmarks\n"
             write_whole(document, replace_section(text, group.name, section(group, figures, here, session.seed)))
             session.tell(f"{group.name}: written to {document}")
-    return 0
+    return status
 
 
 def _judged(figure: Figure, session: Session) -> Figure:
@@ -118,7 +120,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m plait_lab.bench",
         description="Measure Plait next to what it is compared with, in one run, against its targets.",
-        epilog="Exit codes: 0 done, targets reached or not; 1 a wrong answer; 2 wrong use; 130 interrupted.",
+        epilog="Exit codes: 0 done, targets reached or not; 1 a wrong answer or a failed figure; 2 wrong use;"
+        " 130 interrupted.",
     )
     parser.add_argument("--quick", action="store_true", help="seconds in place of minutes: shows that it works")
     parser.add_argument("--only", action="append", metavar="NAME", help="run this group; may be given again")

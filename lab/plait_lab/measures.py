@@ -43,6 +43,12 @@ def spread(nanoseconds: list[int]) -> Spread:
     return Spread(len(nanoseconds), float(times.mean()), p50, p99, p999, longest)
 
 
+def median(values: Iterable[float]) -> float | None:
+    """Return the median, or None if there are no values because each trial failed."""
+    found = list(values)
+    return statistics.median(found) if found else None
+
+
 class Stopwatch:
     """Collects the times of calls that are made between others: `watch(index.add, id, filter)`."""
 

@@ -3,29 +3,29 @@ what faults on the way cost.
 
 Every contender has its turn in every repeat, in rotating order; figures are medians, of faults the worst is beside.
 A fault during which the machine itself stood still is tried once more, unless something went wrong, and that is said.
+A trial that measures nothing is repeated. A figure is shown as failed if every trial behind it failed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from statistics import median
+from functools import partial
 from typing import Final
 
 from . import overlay_healing
-from .baselines import WrongAnswer
+from .attempts import Attempts
 from .chains.catalogue import OURS, RIVALS
 from .chains.chain import LONG, Chain
-from .chains.trials import Passed, flood, paced, standing
+from .chains.trials import Passed, Standing, flood, paced, standing
 from .groups import Group, Session
-from .measures import spread
+from .measures import median, spread
 from .overlay_healing import DETECT_S, Fault
 from .reports import Figure, Target
-from .rivals.processes import Disturbed, TrialFailed
 from .standstill import Standstill
 
 RATE: Final = 1000
 TRIES: Final = 3
-"""Of a trial that is disturbed from outside."""
+"""Of a fault during which the machine stood still."""
 
 STILL_MS: Final = 30.0
 """When the machine itself stood still for so long, a fault is tried once more: its cost is in milliseconds."""
@@ -39,9 +39,11 @@ SILENT_MS: Final = 1000 * DETECT_S + 50
 
 def run(session: Session) -> Iterator[Figure]:
     """All figures of the overlay."""
-    yield from _chains(session)
-    yield from _faults(session)
-    yield from _delays(session)
+    attempts = Attempts(session.tell, {rival.title for rival in RIVALS})
+    yield from _chains(session, attempts)
+    yield from _faults(session, attempts)
+    yield from _delays(session, attempts)
+    yield from attempts.figures()
 
 
 GROUP = Group("overlay", f"The overlay: a chain of {LONG} brokers beside others' chains, and what faults cost", run)
@@ -53,63 +55,71 @@ GROUP = Group("overlay", f"The overlay: a chain of {LONG} brokers beside others'
 class Row:
     """What was found of one system."""
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: Chain, attempts: Attempts) -> None:
         self.chain = chain
+        self._attempts = attempts
         self.floods: list[Passed] = []
         self.paced: dict[int, list[Passed]] = {1: [], LONG: []}
-        self.failed = chain.missing() or ""
+        self.missing = chain.missing()
 
     def measure(self, session: Session, seed: int) -> None:
         """One repeat: the chain as fast as it goes; then paced, and one server alone for comparison."""
         seconds = session.size(20, 5) / 10
-        self.floods.append(self._tried(session, LONG, lambda servers: flood(servers, seed, seconds)))
+        self._add(self.floods, LONG, "as fast as it goes", lambda servers: flood(servers, seed, seconds))
         for long, found in self.paced.items():
-            found.append(self._tried(session, long, lambda servers: paced(servers, seed, RATE, seconds)))
+            self._add(found, long, f"at {RATE:,}/s", lambda servers: paced(servers, seed, RATE, seconds))
 
-    def _tried(self, session: Session, long: int, trial: Callable[..., Passed]) -> Passed:
-        for remaining in reversed(range(TRIES)):
-            try:
-                with standing(self.chain, long) as servers:
-                    return trial(servers)
-            except Disturbed as error:
-                session.tell(f"{self.chain.title} was disturbed: {error}")
-                if not remaining:
-                    raise
-        raise AssertionError("the last try returns or raises")
+    def _add(self, found: list[Passed], long: int, what: str, trial: Callable[[Standing], Passed]) -> None:
+        """Run a trial, and keep its result unless it failed."""
+
+        def attempt() -> Passed:
+            with standing(self.chain, long) as servers:
+                return trial(servers)
+
+        passed = self._attempts.measure(self.chain.title, f"chain of {long} {what}", attempt)
+        if passed is not None:
+            found.append(passed)
 
     @property
-    def rate(self) -> float:
+    def absent(self) -> bool:
+        """Return whether it takes no part, or no longer."""
+        return self.missing is not None or self.chain.title in self._attempts.excluded
+
+    @property
+    def rate(self) -> float | None:
         return median(one.outcome.delivered_per_s for one in self.floods)
 
     @property
-    def lost(self) -> int:
-        return sum(one.outcome.lost for one in self.floods)
+    def lost(self) -> int | None:
+        return sum(one.outcome.lost for one in self.floods) if self.floods else None
 
-    def p50_us(self, long: int) -> float:
+    def p50_us(self, long: int) -> float | None:
         return median(spread(one.outcome.delays_ns).p50 for one in self.paced[long])
 
     @property
-    def hop_us(self) -> float:
-        """What a server more adds."""
-        return (self.p50_us(LONG) - self.p50_us(1)) / (LONG - 1)
+    def hop_us(self) -> float | None:
+        """Return what one more server adds to the delay."""
+        far, near = self.p50_us(LONG), self.p50_us(1)
+        return None if far is None or near is None else (far - near) / (LONG - 1)
 
     @property
-    def servers_us(self) -> list[float]:
-        return [median(costs) for costs in zip(*(one.servers_us for one in self.floods), strict=True)]
+    def servers_us(self) -> list[float | None]:
+        """Return the CPU time of each server for an event."""
+        return [median(one.servers_us[number] for one in self.floods) for number in range(LONG)]
 
 
-def _chains(session: Session) -> Iterator[Figure]:
+def _chains(session: Session, attempts: Attempts) -> Iterator[Figure]:
     seed = int(session.rng("chains").integers(2**31))
-    rows = [Row(chain) for chain in (OURS, *RIVALS)]
+    rows = [Row(chain, attempts) for chain in (OURS, *RIVALS)]
     repeats = session.size(3, 1)
     for repeat in range(repeats):
         first = repeat % len(rows)
         for row in (*rows[first:], *rows[:first]):
-            if not row.failed:
+            if not row.absent:
                 session.tell(f"{row.chain.title}, chains, {repeat + 1} of {repeats}")
-                _measure(session, row, seed)
+                row.measure(session, seed)
     ours, *rivals = rows
-    others = [row for row in rivals if not row.failed]
+    others = [row for row in rivals if not row.absent]
     rates = {row.chain.title + (f" ({row.lost:,} lost)" if row.lost else ""): row.rate for row in others}
     yield Figure(f"chain of {LONG}: delivered", ours.rate, "/s", Target(">=", 80_000), rates)
     yield Figure(f"chain of {LONG}: lost", ours.lost, "events", Target("<=", 0))
@@ -124,21 +134,10 @@ def _chains(session: Session) -> Iterator[Figure]:
         yield _taken_part(row)
 
 
-def _measure(session: Session, row: Row, seed: int) -> None:
-    try:
-        row.measure(session, seed)
-    except TrialFailed as error:
-        if row.chain is OURS:
-            raise WrongAnswer(f"{row.chain.title}: {error}") from error
-        session.tell(f"{row.chain.title} failed: {error}")
-        row.failed = str(error).partition(":")[0]
-
-
 def _taken_part(row: Row) -> Figure:
-    if row.failed:
-        return Figure(
-            f"left out: {row.chain.title} ({row.failed}; see python -m plait_lab.rivals install)", 0, "trials"
-        )
+    if row.missing is not None:
+        reason = f"{row.missing}; see python -m plait_lab.rivals install"
+        return Figure(f"left out: {row.chain.title} ({reason})", 0, "trials")
     trials = len(row.floods) + sum(map(len, row.paced.values()))
     beside = {f"{row.chain.contender.versions()}; {row.chain.means}; repeats": float(len(row.floods))}
     return Figure(f"taken part: {row.chain.title}", trials, "trials", None, beside)
@@ -147,7 +146,7 @@ def _taken_part(row: Row) -> Figure:
 # --- faults and delays ------------------------------------------------------------------------------------------------
 
 
-def _faults(session: Session) -> Iterator[Figure]:
+def _faults(session: Session, attempts: Attempts) -> Iterator[Figure]:
     for what, fault, most_ms, repeats in (
         ("broker on the way killed", overlay_healing.killed, CLOSED_MS, session.size(7, 1)),
         ("broker on the way stopped", overlay_healing.stopped, SILENT_MS, session.size(5, 1)),
@@ -155,15 +154,15 @@ def _faults(session: Session) -> Iterator[Figure]:
         found: list[Fault] = []
         for repeat in range(repeats):
             session.tell(f"{what}, {repeat + 1} of {repeats}")
-            found.append(_undisturbed(session, fault))
+            one = attempts.measure(OURS.title, what, partial(_undisturbed, session, fault))
+            if one is not None:
+                found.append(one)
         gaps = [one.longest_ms for one in found]
-        beside = {"median": median(gaps), "least": min(gaps)}
-        yield Figure(
-            f"{what}: longest gap in arrivals, worst of {repeats}", max(gaps), "ms", Target("<=", most_ms), beside
-        )
-        yield Figure(
-            f"{what}: lost, repeated or out of order", sum(one.wrong for one in found), "events", Target("<=", 0)
-        )
+        beside = {"median": median(gaps), "least": min(gaps, default=None)}
+        label = f"{what}: longest gap in arrivals, worst of {repeats}"
+        yield Figure(label, max(gaps, default=None), "ms", Target("<=", most_ms), beside)
+        wrong = sum(one.wrong for one in found) if found else None
+        yield Figure(f"{what}: lost, repeated or out of order", wrong, "events", Target("<=", 0))
 
 
 def _undisturbed(session: Session, fault: Callable[[], Fault]) -> Fault:
@@ -178,21 +177,27 @@ def _undisturbed(session: Session, fault: Callable[[], Fault]) -> Fault:
     return found
 
 
-def _delays(session: Session) -> Iterator[Figure]:
+def _delays(session: Session, attempts: Attempts) -> Iterator[Figure]:
     repeats = session.size(5, 1)
     left: list[float] = []
-    wrong = 0
+    wrong: list[int] = []
     for repeat in range(repeats):
         session.tell(f"a link becomes ten times as slow, {repeat + 1} of {repeats}")
-        took_s, missing = overlay_healing.slowed()
-        left.append(took_s)
-        wrong += missing
+        if (found := attempts.measure(OURS.title, "a link becomes slow", overlay_healing.slowed)) is not None:
+            left.append(found[0])
+            wrong.append(found[1])
     beside = {"median": median(left)}
-    yield Figure(f"delay of a link times ten: left after, worst of {repeats}", max(left), "s", Target("<=", 2), beside)
+    label = f"delay of a link times ten: left after, worst of {repeats}"
+    yield Figure(label, max(left, default=None), "s", Target("<=", 2), beside)
     seconds = session.size(round(NOISE_S), 5)
     session.tell(f"two ways with delays that vary by a half, for {seconds} s")
-    noise = overlay_healing.noisy(seconds)
-    beside = {f"in all {seconds} s": float(noise.changes)}
+    noise = attempts.measure(OURS.title, "delays that vary", lambda: overlay_healing.noisy(seconds))
     label = "two ways as long, delays that vary by a half: changes of path in ten seconds"
-    yield Figure(label, noise.within_ten_s, "at most", Target("<=", 1), beside)
-    yield Figure("the same: lost, repeated or out of order", wrong + noise.wrong, "events", Target("<=", 0))
+    if noise is None:
+        yield Figure(label, None, "at most", Target("<=", 1))
+    else:
+        wrong.append(noise.wrong)
+        beside = {f"in all {seconds} s": float(noise.changes)}
+        yield Figure(label, noise.within_ten_s, "at most", Target("<=", 1), beside)
+    total = sum(wrong) if wrong else None
+    yield Figure("the same: lost, repeated or out of order", total, "events", Target("<=", 0))

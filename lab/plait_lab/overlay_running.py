@@ -19,6 +19,8 @@ import plait
 from plait.commands.local_broker import LocalBroker
 from plait.relay import Relay
 
+from .failures import NothingMeasured
+
 PATIENCE_S: Final = 30.0
 """For brokers to find each other, and for what was sent to arrive."""
 
@@ -70,7 +72,7 @@ class Brokers:
                 while not await asyncio.to_thread(ready):  # noqa: ASYNC110 - HTTP tells nobody
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            raise TimeoutError(f"{what}: not within {PATIENCE_S:g} s") from None
+            raise NothingMeasured(f"{what}: not within {PATIENCE_S:g} s") from None
 
     async def _start(self, name: str) -> None:
         options: list[str] = []
@@ -136,7 +138,8 @@ class Traffic:
     async def settle(self, path: Sequence[str]) -> None:
         """Until events go by this way."""
         if not await self.until(lambda: bool(self.seen) and self.seen[-1].path == tuple(path)):
-            raise TimeoutError(f"events do not go by {'-'.join(path)} but by {self.seen[-1:]}")
+            last = "-".join(self.seen[-1].path) if self.seen else "no path"
+            raise NothingMeasured(f"events do not go by {'-'.join(path)} but by {last}")
 
     async def stop(self) -> None:
         """No more events; and wait until all have come."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -33,16 +33,24 @@ class Figure:
     """One measured number."""
 
     measure: str
-    reached: float
+    reached: float | None
+    """None: each of its trials failed."""
     unit: str
     target: Target | None = None
-    beside: dict[str, float] = field(default_factory=dict)
-    """what it is compared with, by name, in the same unit"""
+    beside: Mapping[str, float | None] = field(default_factory=dict)
+    """Values for comparison, by name, in the same unit. None: each trial of that contender failed."""
+
+    @property
+    def failed(self) -> bool:
+        """Return whether there is no result."""
+        return self.reached is None
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is met; None without one."""
-        return None if self.target is None else self.target.met_by(self.reached)
+        """Return whether the target is met: None without a target, False without a result."""
+        if self.target is None:
+            return None
+        return self.reached is not None and self.target.met_by(self.reached)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +91,10 @@ def figure_record(figure: Figure) -> dict[str, Any]:
     return {**asdict(figure), "met": figure.met}
 
 
-def number_text(number: float) -> str:
-    """Three digits that matter; thousands set apart."""
+def number_text(number: float | None) -> str:
+    """Three digits that matter; thousands set apart; "failed" where there is no number."""
+    if number is None:
+        return "failed"
     if number != number or abs(number) >= 100:
         return f"{number:,.0f}"
     return f"{number:.3g}"
@@ -130,7 +140,8 @@ def _cells(figure: Figure) -> list[str]:
     target = f"{figure.target.sense} {number_text(figure.target.value)}{unit}" if figure.target else ""
     met = {True: "yes", False: "NO", None: ""}[figure.met]
     beside = "; ".join(f"{name} {number_text(value)}" for name, value in figure.beside.items())
-    return [figure.measure, number_text(figure.reached) + unit, target, met, beside]
+    reached = number_text(figure.reached) + ("" if figure.failed else unit)
+    return [figure.measure, reached, target, met, beside]
 
 
 def _processor() -> str:

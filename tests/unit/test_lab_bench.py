@@ -140,6 +140,17 @@ def test_json_is_one_object_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert records[0]["group"] == "toys"
 
 
+def test_a_failed_figure_makes_the_exit_code_1_after_all_groups(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = Group("first", "", lambda session: [Figure("delivered", None, "/s", Target(">=", 1))])
+    monkeypatch.setattr(bench, "find_groups", lambda tell: [failed, Group("second", "", lambda session: FIGURES)])
+    assert bench.main(["--json"]) == 1
+    _, first, *others = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["reached"], first["met"]) == (None, False)
+    assert [record["group"] for record in others] == ["second"] * 3
+
+
 def test_an_interrupted_run_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,10 +15,12 @@ import pytest
 from plait_lab import overlay_bench, overlay_healing
 from plait_lab.chains.catalogue import OURS, RIVALS, MosquittoChain, NatsChain, PlaitChain, ZenohChain
 from plait_lab.chains.chain import LONG, Chain
-from plait_lab.chains.trials import flood, paced, standing
+from plait_lab.chains.trials import Passed, flood, paced, standing
+from plait_lab.failures import NothingMeasured
 from plait_lab.groups import Session, find_groups
 from plait_lab.overlay_healing import Fault, _longest_gap, _most_within
 from plait_lab.overlay_running import Seen, Traffic
+from plait_lab.rivals.trials import Outcome
 from plait_lab.standstill import Standstill
 
 PORTS = (5001, 5003, 5005)
@@ -89,6 +92,25 @@ def test_a_fault_is_tried_again_when_the_machine_stood_still(monkeypatch: pytest
     assert overlay_bench._undisturbed(session, lambda: Fault(next(gaps), 0)).longest_ms == 7.0
     assert len(told) == 1
     assert overlay_bench._undisturbed(session, lambda: Fault(next(gaps), 0)).longest_ms == 103.0
+
+
+def test_the_group_continues_after_trials_that_measured_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: object) -> Fault:
+        raise NothingMeasured("events do not go by a-e-d-c but by no path")
+
+    one = Outcome(100, 100, 0, 1.0, 1.0, 10.0, 1.0, 1.0, [1000, 2000, 3000])
+    monkeypatch.setattr(overlay_bench, "RIVALS", ())
+    monkeypatch.setattr(overlay_bench, "standing", lambda *_: nullcontext())
+    monkeypatch.setattr(overlay_bench, "flood", nothing)
+    monkeypatch.setattr(overlay_bench, "paced", lambda *_: Passed(one, (1.0, 1.0, 1.0)))
+    for name in ("killed", "stopped", "slowed", "noisy"):
+        monkeypatch.setattr(overlay_healing, name, nothing)
+    figures = {figure.measure: figure.reached for figure in overlay_bench.run(Session(1, True, lambda step: None))}
+    assert figures["chain of 3: delivered"] is None
+    assert figures["chain of 3 at 1,000/s: p50 from end to end"] == 2
+    failed = [measure for measure in figures if measure.startswith("failed trial: ")]
+    assert len(failed) == 5
+    assert sum(reached is None for reached in figures.values()) == 12
 
 
 def test_changes_are_counted_in_the_worst_stretch() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ import pytest
 from plait_core.filters import parse
 from plait_lab import brokers_bench
 from plait_lab.baselines import WrongAnswer
-from plait_lab.groups import find_groups
+from plait_lab.failures import Disturbed, NothingMeasured, TrialFailed
+from plait_lab.groups import Session, find_groups
+from plait_lab.reports import Target, figure_record, figure_table
 from plait_lab.rivals import board as boards
 from plait_lab.rivals import installation, trials
 from plait_lab.rivals.board import Board, Window
@@ -25,7 +28,7 @@ from plait_lab.rivals.catalogue import CONTENDERS, OURS, RIVALS
 from plait_lab.rivals.errands import Errand
 from plait_lab.rivals.field import Field
 from plait_lab.rivals.listening import Listener
-from plait_lab.rivals.processes import Cast, Disturbed, TrialFailed, cost, free_port
+from plait_lab.rivals.processes import Cast, cost, free_port
 from plait_lab.rivals.publishing import Phase, Plan, Stream, publish_all, publish_all_blocking
 from plait_lab.rivals.quotes import EVENT_BYTES, EVERYTHING, interests, matches, quotes, same_symbol
 from plait_lab.rivals.stamps import CYCLE, MEASURED, WARM, age_ns, closing, phase_of, restamp, stamp
@@ -299,6 +302,15 @@ def test_what_is_lost_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert judge(tmp_path, [0, 1, 3], expected=4) == (3, 1)
 
 
+@pytest.mark.parametrize("expected", [512, 0], ids=["all lost", "none sent"])
+def test_a_phase_without_an_event_gives_no_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: int
+) -> None:
+    monkeypatch.setattr(trials, "QUIET_S", 0.01)
+    with pytest.raises(NothingMeasured, match=rf"0 of {expected} events arrived in 0 s"):
+        judge(tmp_path, [], expected=expected)
+
+
 # --- what is measured -------------------------------------------------------------------------------------------------
 
 
@@ -349,27 +361,89 @@ def test_who_cannot_be_measured_is_told_and_plait_has_to_be(field: Field) -> Non
     def fail(server: object) -> None:
         raise TrialFailed("server ended with 1: why")
 
-    assert field.measure(RIVALS[0], fail) is None
+    assert field.measure(RIVALS[0], "1->1", fail) is None
     assert field.failed == {RIVALS[0].title: "server ended with 1"}
     assert RIVALS[0] not in list(field.rounds(2, field.present, "again"))
     with pytest.raises(WrongAnswer, match="why"):
-        field.measure(OURS, fail)
+        field.measure(OURS, "1->1", fail)
 
 
-def test_a_trial_that_is_disturbed_is_repeated_but_not_for_ever(field: Field) -> None:
-    tries = 0
+class Failing:
+    """A trial that fails before it gives a result."""
 
-    def disturbed(server: object) -> int:
-        nonlocal tries
-        tries += 1
-        if tries != 3:
-            raise Disturbed("the machine stood still")
-        return 7
+    def __init__(self, error: TrialFailed, times: int) -> None:
+        self.error = error
+        self.left = times
 
-    assert field.measure(OURS, disturbed) == 7
-    assert tries == 3
-    with pytest.raises(WrongAnswer, match="stood still"):
-        field.measure(OURS, disturbed)
+    def __call__(self, server: object) -> int:
+        if not self.left:
+            return 7
+        self.left -= 1
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "tries"),
+    [(NothingMeasured("0 of 9 events arrived"), 2), (Disturbed("the machine stood still"), 3)],
+    ids=["nothing measured", "disturbed"],
+)
+def test_a_trial_without_a_measurement_is_repeated_and_then_listed(
+    field: Field, monkeypatch: pytest.MonkeyPatch, error: TrialFailed, tries: int
+) -> None:
+    monkeypatch.setattr(field, "present", [OURS])
+    monkeypatch.setattr(field, "missing", {})
+    assert field.measure(OURS, "1->1", Failing(error, tries - 1)) == 7
+    (taken,) = field.figures()
+    assert (taken.reached, list(taken.beside.values())) == (1, [tries - 1])
+
+    always = Failing(error, 100)
+    assert field.measure(OURS, "1->1", always) is None
+    assert always.left == 100 - tries
+    _, failed = field.figures()
+    assert (failed.measure, failed.reached) == (f"failed trial: Plait, 1->1 ({error})", 1)
+    assert field.measure(OURS, "1->4", Failing(error, 0)) == 7, "the contender takes part in the next trial"
+
+
+def test_the_group_continues_after_trials_that_measured_nothing(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: object) -> Outcome:
+        raise NothingMeasured("nothing was measured: 0 of 9 events arrived in 0 s")
+
+    def throughput(server: object, seed: int, subscribers: int, seconds: float) -> Outcome:
+        return nothing() if subscribers == 1 else outcome(100)
+
+    monkeypatch.setattr(field, "present", [OURS])
+    monkeypatch.setattr(field, "missing", {})
+    monkeypatch.setattr(brokers_bench, "Field", lambda tell: field)
+    monkeypatch.setattr(brokers_bench, "throughput", throughput)
+    monkeypatch.setattr(brokers_bench, "latency", lambda *_: outcome(100))
+    monkeypatch.setattr("plait_lab.durable_bench.log_bench.run", lambda seconds: defaultdict(lambda: 1.0))
+    for name in ("brokers_bench.crowd", "brokers_bench.idle", "brokers_bench.churn", "durable_bench.confirmed"):
+        monkeypatch.setattr(f"plait_lab.{name}", nothing)
+    told: list[str] = []
+    figures = {figure.measure: figure for figure in brokers_bench.run(Session(7, True, told.append))}
+    assert figures["1->1: delivered"].reached is None
+    assert figures["1->4, all together: delivered"].reached == 100
+    assert figures["delay at 1,000/s: p50"].reached == 2
+    failed = {measure for measure, figure in figures.items() if figure.failed}
+    for measure in (
+        "1->1: CPU of the server, a million events",
+        "50 subscribers at 1%: delivered needlessly",
+        "200 subscriptions at 1%, Python index: events in",
+        "50 idle connections: server memory each",
+        "1 s of churn over 50 subscriptions: growth of the broker",
+        'publish with confirm="broker": confirmed',
+        "confirmed or delivered too little",
+    ):
+        assert measure in failed
+    trials = [measure.partition(" (")[0] for measure in figures if measure.startswith("failed trial: ")]
+    assert trials[:2] == ["failed trial: Plait, 1->1", "failed trial: Plait, 50 subscribers at 1%"]
+
+
+def test_a_failed_figure_is_shown_as_failed_in_tables_and_json() -> None:
+    figure = brokers_bench._figure("1->1", {OURS.title: None, "other": None}, "/s", Target(">=", 150_000))
+    assert figure_table([figure]).splitlines()[2] == "| 1->1    | failed  | >= 150,000 /s | NO  | other failed |"
+    record = json.loads(json.dumps(figure_record(figure)))
+    assert (record["reached"], record["met"], record["beside"]) == (None, False, {"other": None})
 
 
 def test_everybody_has_a_turn_in_rotating_order(field: Field) -> None:

@@ -22,12 +22,15 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from ..failures import NothingMeasured, TrialFailed
 from ..rivals.publishing import TURNS, sleep_until
 
 EVENT_BYTES: Final = 128
 HOST: Final = "127.0.0.1"
 QUIET_S: Final = 15.0
 """Nothing for so long: the rest is lost."""
+END_S: Final = 20.0
+"""For a process to end after its last event."""
 BATCH: Final = 64
 """Events between two looks at whether the loop has something else to do."""
 
@@ -224,7 +227,7 @@ def _free_port() -> int:
 
 
 def measured(key: str, count: int, rate: float = 0.0) -> Heard:
-    """One run of one pair."""
+    """Run one pair, which must lose nothing."""
     with _child(key, "publish", str(count), str(rate)) as publishing:
         address = _line(publishing).split()[1]
         with _child(key, "hear", address, str(count), str(rate)) as hearing:
@@ -232,7 +235,11 @@ def measured(key: str, count: int, rate: float = 0.0) -> Heard:
             _go(publishing)
             result = Heard(**json.loads(_line(hearing)))
         _go(publishing)
-        return result
+    if not result.count:
+        raise NothingMeasured(f"nothing was measured: 0 of {count:,} events arrived")
+    if result.lost:
+        raise TrialFailed(f"{result.lost:,} of {count:,} events were lost")
+    return result
 
 
 @contextmanager
@@ -242,7 +249,9 @@ def _child(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     with child:
         try:
             yield child
-            child.wait(20)
+            child.wait(END_S)
+        except subprocess.TimeoutExpired as error:
+            raise TrialFailed(f"{' '.join(arguments[:2])} did not end within {END_S:g} s") from error
         finally:
             child.kill()
 
@@ -251,7 +260,7 @@ def _line(child: subprocess.Popen[str]) -> str:
     assert child.stdout is not None
     line = child.stdout.readline().strip()
     if not line:
-        raise RuntimeError(f"{' '.join(map(str, child.args[3:]))} ended before its time")  # type: ignore[index]
+        raise NothingMeasured(f"{' '.join(map(str, child.args[3:]))} ended before its time")  # type: ignore[index]
     return line
 
 

@@ -22,6 +22,8 @@ from typing import Any, Final
 
 import plait
 
+from ..failures import NothingMeasured
+
 SUBSCRIBERS: Final = 19
 CHILDREN: Final = 3
 """So few that somebody is in between."""
@@ -65,9 +67,12 @@ class Hearing:
 
     async def line(self) -> str:
         assert self.process.stdout is not None
-        line = await asyncio.wait_for(self.process.stdout.readline(), PATIENCE_S)
+        try:
+            line = await asyncio.wait_for(self.process.stdout.readline(), PATIENCE_S)
+        except TimeoutError:
+            raise NothingMeasured(f"a subscriber did not answer within {PATIENCE_S:g} s") from None
         if not line:
-            raise RuntimeError("a subscriber ended before its time")
+            raise NothingMeasured("a subscriber ended before its time")
         return line.decode()
 
     async def end(self) -> None:
@@ -138,7 +143,8 @@ class Group:
     async def lose(self, how: signal.Signals) -> float:
         """Whoever passes events on to most is gone; when."""
         counts = await asyncio.gather(*[each.ask("children") for each in self.hearing])
-        assert max(counts), "somebody is in between"
+        if not max(counts):
+            raise NothingMeasured("no subscriber forwards events, so none can fail")
         os.kill(self.hearing.pop(counts.index(max(counts))).process.pid, how)
         return time.monotonic()
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from ..baselines import WrongAnswer
+from ..attempts import Attempts
 from ..groups import Tell
 from ..reports import Figure
 from .catalogue import OURS, RIVALS
 from .contender import Contender
-from .processes import Disturbed, TrialFailed
 from .trials import Server, served
 
 T = TypeVar("T")
-
-TRIES: Final = 3
-"""Of a trial that is disturbed from outside."""
 
 
 class Field:
@@ -28,9 +23,8 @@ class Field:
         self.tell = tell
         self.missing = {rival.title: reason for rival in RIVALS if (reason := rival.missing())}
         self.present: list[Contender] = [OURS, *(rival for rival in RIVALS if rival.title not in self.missing)]
-        self.failed: dict[str, str] = {}
-        self._measured: Counter[str] = Counter()
-        self._disturbed: Counter[str] = Counter()
+        self._attempts = Attempts(tell, {rival.title for rival in RIVALS})
+        self.failed = self._attempts.excluded
 
     def rounds(self, repeats: int, contenders: Sequence[Contender], what: str) -> Iterator[Contender]:
         """Everybody's turn in every repeat, in rotating order, without those that have failed."""
@@ -41,41 +35,24 @@ class Field:
                     self.tell(f"{contender.title}, {what}, {repeat + 1} of {repeats}")
                     yield contender
 
-    def measure(self, contender: Contender, trial: Callable[[Server], T], folder: Path | None = None) -> T | None:
-        """The trial with a server of its own; None for a rival that fails, now or before."""
-        if contender.title in self.failed:
-            return None
-        try:
-            return self._tried(contender, trial, folder)
-        except TrialFailed as error:
-            if contender not in RIVALS:
-                raise WrongAnswer(f"{contender.title}: {error}") from error
-            self.tell(f"{contender.title} failed: {error}")
-            self.failed[contender.title] = str(error).partition(":")[0]
-            return None
+    def measure(
+        self, contender: Contender, what: str, trial: Callable[[Server], T], folder: Path | None = None
+    ) -> T | None:
+        """Run a trial with a server of its own. Return None if it failed, or if the contender failed before."""
 
-    def _tried(self, contender: Contender, trial: Callable[[Server], T], folder: Path | None) -> T:
-        for remaining in reversed(range(TRIES)):
-            try:
-                with served(contender, folder) as server:
-                    found = trial(server)
-            except Disturbed as error:
-                self._disturbed[contender.title] += 1
-                self.tell(f"{contender.title} was disturbed: {error}")
-                if not remaining:
-                    raise
-            else:
-                self._measured[contender.title] += 1
-                return found
-        raise AssertionError("the last try returns or raises")
+        def attempt() -> T:
+            with served(contender, folder) as server:
+                return trial(server)
+
+        return self._attempts.measure(contender.title, what, attempt)
 
     def figures(self) -> Iterator[Figure]:
         """Who took part with what and on which terms, who failed, who is not here."""
         for contender in self.present:
-            beside = {f"{contender.versions()}; {contender.terms}; trials repeated": self._disturbed[contender.title]}
-            measured = self._measured[contender.title]
-            yield Figure(f"taken part: {contender.title}", measured, "trials", None, dict(beside))
-        for title, reason in self.failed.items():
-            yield Figure(f"failed: {title} ({reason})", self._measured[title], "trials")
+            repeats = self._attempts.repeats[contender.title]
+            beside = {f"{contender.versions()}; {contender.terms}; trials repeated": float(repeats)}
+            measured = self._attempts.measured[contender.title]
+            yield Figure(f"taken part: {contender.title}", measured, "trials", None, beside)
+        yield from self._attempts.figures()
         for title, reason in self.missing.items():
             yield Figure(f"left out: {title} ({reason}; see python -m plait_lab.rivals install)", 0, "trials")

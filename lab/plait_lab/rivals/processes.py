@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
 
+from ..failures import Disturbed, TrialFailed
 from .contender import HOST
 
 LAUNCH: Final = Path(__file__).with_name("launch.py")
@@ -29,14 +30,6 @@ START_S: Final = 30.0
 
 STILL_S: Final = 0.5
 """By so much a sleep may be too long: more, and the machine itself was held, or so busy that times mean nothing."""
-
-
-class TrialFailed(Exception):
-    """A contender could not be measured; the text says why."""
-
-
-class Disturbed(TrialFailed):
-    """The trial was disturbed from outside, which says nothing of the contender: it is worth another."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ..failures import NothingMeasured, TrialFailed
 from .board import DONE, LAG_NS, PHASE, READY, STOP, Board
 from .contender import Contender
 from .errands import Errand
-from .processes import Cast, Cost, TrialFailed, cost, free_port, listens
+from .processes import Cast, Cost, cost, free_port, listens
 from .publishing import Phase, Plan
 from .stamps import MEASURED, WARM
 
@@ -144,6 +145,8 @@ def churn(server: Server, seed: int, live: int, seconds: float) -> tuple[list[fl
             memory.append(cost(server.process).resident_mb)
             time.sleep(0.1)
             cast.check()
+        if not memory:
+            raise NothingMeasured(f"nothing was measured: memory was never read in {seconds:g} s")
         return memory, (gone[0] - first) / (time.monotonic() - started)
 
 
@@ -214,12 +217,15 @@ class Run:
         board = self._board
         self._phase(WARM)
         if not any(board.received[WARM]):
-            raise TrialFailed("not one event was received")
+            raise NothingMeasured("no event arrived while it warmed up")
         before = self._costs()
         seconds = self._phase(MEASURED)
         after = self._costs()
         delivered, due = sum(board.received[MEASURED]), board.expected[MEASURED] * board.subscribers
+        delays_ns = self._delays()
         self._judge(delivered, due)
+        if not delivered or not seconds or (board.samples and not delays_ns):
+            raise NothingMeasured(f"nothing was measured: {delivered:,} of {due:,} events arrived in {seconds:g} s")
         cpu = [now.cpu_s - then.cpu_s for now, then in zip(after, before, strict=True)]
         outcome = Outcome(
             sent=board.sent[MEASURED],
@@ -230,7 +236,7 @@ class Run:
             server_mb=after[0].resident_mb,
             publisher_cpu_s=cpu[1],
             subscribers_cpu_s=sum(cpu[2:]),
-            delays_ns=self._delays(),
+            delays_ns=delays_ns,
             lag_ns=board.cells[LAG_NS],
         )
         board.cells[PHASE] = STOP
