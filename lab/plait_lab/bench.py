@@ -2,6 +2,9 @@
 
 Progress goes to stderr, results to stdout. A missed target is shown and is no failure: machines differ. A figure
 without a result is shown as failed, and the run continues. A wrong answer ends the run. Both give exit code 1.
+
+`--trial NAME --seed N --json` is a contract between states of the source, because `compare` runs it in another
+checkout: see `reference_trials.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from pathlib import Path
 
 from .baselines import WrongAnswer
 from .groups import Group, Session, find_groups
-from .reports import Figure, Machine, figure_record, figure_table, machine, replace_section, write_whole
+from .reference_trials import TRIALS
+from .reports import Figure, Machine, figure_record, figure_table, machine, replace_section, sources, write_whole
 
 DOCUMENT = Path(__file__).parents[1] / "BENCHMARKS.md"
 
@@ -39,12 +43,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.quick and options.write:
         parser.error("--quick figures mean nothing: they are not written to the document")
+    if options.trial and options.write:
+        parser.error("--trial: a single trial has no section in the document")
     if options.write and not options.write.parent.is_dir():
         parser.error(f"--write: there is no folder {options.write.parent}")
     seed = secrets.randbits(32) if options.seed is None else options.seed
     session = Session(seed, options.quick, Progress().tell)
+    groups = [TRIALS[options.trial]] if options.trial else _chosen(parser, options.only, session)
     try:
-        return _run(_chosen(parser, options.only, session), session, options.json, options.write)
+        return _run(groups, session, options.json, options.write)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -92,7 +99,8 @@ def section(group: Group, figures: list[Figure], here: Machine, seed: int) -> st
 
 def _introduce(here: Machine, session: Session, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"machine": str(here), "seed": session.seed, "quick": session.quick}), flush=True)
+        head = {"machine": str(here), "seed": session.seed, "quick": session.quick, "sources": sources()}
+        print(json.dumps(head), flush=True)
         return
     quick = "; quick: small sizes, the figures mean nothing" if session.quick else ""
     print(f"{here}\nseed {session.seed}{quick}", flush=True)
@@ -124,7 +132,9 @@ def _parser() -> argparse.ArgumentParser:
         " 130 interrupted.",
     )
     parser.add_argument("--quick", action="store_true", help="seconds in place of minutes: shows that it works")
-    parser.add_argument("--only", action="append", metavar="NAME", help="run this group; may be given again")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--only", action="append", metavar="NAME", help="run this group; may be given again")
+    chosen.add_argument("--trial", choices=TRIALS, help="run one trial of Plait alone, for python -m plait_lab.compare")
     parser.add_argument("--seed", type=_seed, metavar="N", help="draw the same workloads as a run that printed N")
     parser.add_argument("--json", action="store_true", help="one JSON object a line in place of tables")
     parser.add_argument(

@@ -6,13 +6,14 @@ reads well on a terminal too.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -69,6 +70,9 @@ class Machine:
         return f"{self.processor}, {self.cores} cores; {self.system}; {versions}; commit {self.commit}"
 
 
+PACKAGES: Final = ("plait", "plait_broker", "plait_core", "plait_crypto", "plait_lab", "plait_peer")
+"""Packages that the processes of a trial import."""
+
 HEADINGS = ("measure", "reached", "target", "met", "beside it")
 
 
@@ -108,8 +112,14 @@ def machine() -> Machine:
         system=f"{platform.system()} {platform.machine()}",
         python=platform.python_version(),
         numpy=np.__version__,
-        commit=_commit(),
+        commit=commit_of(Path(__file__).parent),
     )
+
+
+def sources() -> dict[str, str]:
+    """Return the folder that each of the product's packages is imported from."""
+    found = {name: importlib.util.find_spec(name) for name in PACKAGES}
+    return {name: str(Path(spec.origin).parents[1]) for name, spec in found.items() if spec and spec.origin}
 
 
 def replace_section(document: str, name: str, body: str) -> str:
@@ -153,10 +163,11 @@ def _processor() -> str:
     return next(models, "") or platform.processor() or platform.machine()
 
 
-def _commit() -> str:
+def commit_of(folder: Path) -> str:
+    """Return the commit that is checked out there, marked if files differ from it."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
     try:
-        asked = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10)
+        asked = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
     return asked.stdout.strip() or "none yet"

@@ -4,6 +4,7 @@ keeps the machine busy."""
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Final
 
@@ -29,3 +30,27 @@ def _ours(process: int, parents: dict[int, int]) -> bool:
     while process and process != os.getpid():
         process = parents.get(process, 0)
     return process != 0
+
+
+class OtherLoad:
+    """Measures how much of this machine's processor time other processes use."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._others = self._others_s()
+
+    def share(self) -> float:
+        """Return the part of all processors' time since the start that other processes used, from 0 to 1."""
+        elapsed_s = (time.monotonic() - self._started) * (os.cpu_count() or 1)
+        return max(0.0, self._others_s() - self._others) / elapsed_s
+
+    @staticmethod
+    def _others_s() -> float:
+        user, nice, system, _, _, interrupts, soft_interrupts, stolen, *_ = _machine_ticks()
+        busy_s = (user + nice + system + interrupts + soft_interrupts + stolen) / TICKS_PER_S
+        return busy_s - sum(os.times()[:4])  # ours, and of all children that have ended
+
+
+def _machine_ticks() -> list[int]:
+    with open("/proc/stat") as file:
+        return [int(ticks) for ticks in file.readline().split()[1:]]

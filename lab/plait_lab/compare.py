@@ -1,0 +1,255 @@
+"""Compare the speed of two states of the source in one run: `python -m plait_lab.compare BASE_CHECKOUT`.
+
+Each trial runs in both states, one after the other. The next round swaps their order, so a load on the machine that
+lasts longer than a round affects both alike. A state is a checkout, and its own `plait_lab.bench` measures it. Both
+states use this interpreter, with its dependencies and its native kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from .bench import Progress
+from .groups import Tell
+from .measures import median
+from .reference_trials import MEASURES
+from .reports import Target, commit_of, number_text, table
+from .spent import OtherLoad
+
+HERE: Final = Path(__file__).parents[2]
+REPEATS: Final = 5
+"""Rounds: all trials of both states then take about five minutes."""
+LONGEST_S: Final = 180.0
+"""For one trial with a repetition: without a fault it takes ten seconds."""
+
+BARS: Final = {"delivered": Target(">=", 0.97), "p50": Target("<=", 1.03)}
+"""Allowed ratio of the second state to the base. Processor time is shown without a bar: it explains the others."""
+
+QUIET: Final = 0.05
+"""Share of the processors' time that other processes may use: from here on throughputs vary by more than the bars."""
+
+HEADINGS: Final = ("measure", "base", "here", "here/base", "bar", "holds", "failed trials")
+
+
+class Broken(Exception):
+    """The bench of a state cannot be run. The text gives the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One checkout."""
+
+    name: str
+    checkout: Path
+
+    def measure(self, trial: str, seed: int, *, quick: bool) -> dict[str, float | None]:
+        """Run one trial. Return its measures by name, None for one that failed."""
+        command = [sys.executable, "-m", "plait_lab.bench", "--trial", trial, "--seed", str(seed), "--json"]
+        command += ["--quick"] if quick else []
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, self.members()))}
+        try:
+            done = subprocess.run(
+                command, cwd=self.checkout, env=environment, capture_output=True, text=True, timeout=LONGEST_S
+            )
+        except subprocess.TimeoutExpired:
+            return dict.fromkeys(MEASURES[trial])
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        if not lines:
+            last = "".join(done.stderr.strip().splitlines()[-1:])
+            raise Broken(f"{self.name}: {self.checkout} cannot run the trial {trial}: {last}")
+        self._check(lines[0]["sources"])
+        found = {line["measure"]: line["reached"] for line in lines[1:]}
+        return {measure: found.get(measure) for measure in MEASURES[trial]}
+
+    def members(self) -> list[Path]:
+        """Return the folders of the checkout that hold packages."""
+        return sorted(path.parent for path in self.checkout.glob("*/pyproject.toml"))
+
+    def _check(self, sources: dict[str, str]) -> None:
+        """Ensure that the state itself was measured, not what is installed."""
+        for name, folder in sources.items():
+            if not Path(folder).is_relative_to(self.checkout):
+                raise Broken(f"{self.name}: {name} was imported from {folder}, not from {self.checkout}")
+
+
+@dataclass(slots=True)
+class Comparison:
+    """One measure of one trial in both states."""
+
+    trial: str
+    measure: str
+    base: list[float | None] = field(default_factory=list)
+    here: list[float | None] = field(default_factory=list)
+
+    @property
+    def medians(self) -> tuple[float | None, float | None]:
+        """Return the medians of both states, without failed trials."""
+        base, here = (median(value for value in values if value is not None) for values in (self.base, self.here))
+        return base, here
+
+    @property
+    def ratio(self) -> float | None:
+        """Return the second median divided by the first, or None if a state has no result."""
+        base, here = self.medians
+        return here / base if base and here is not None else None
+
+    @property
+    def failed(self) -> int:
+        """Return the number of failed trials."""
+        return sum(value is None for value in (*self.base, *self.here))
+
+    @property
+    def holds(self) -> bool | None:
+        """Return whether the ratio reaches its bar. None: there is no bar. False: a trial failed."""
+        if self.failed:
+            return False
+        bar, ratio = BARS.get(self.measure), self.ratio
+        return None if bar is None else ratio is not None and bar.met_by(ratio)
+
+    def record(self) -> dict[str, Any]:
+        """Return everything as JSON can hold it."""
+        base, here = self.medians
+        bar = BARS.get(self.measure)
+        return {
+            "trial": self.trial,
+            "measure": self.measure,
+            "unit": _unit(self.measure),
+            "base": base,
+            "here": here,
+            "ratio": self.ratio,
+            "bar": None if bar is None else {"sense": bar.sense, "value": bar.value},
+            "holds": self.holds,
+            "failed": self.failed,
+            "base_values": self.base,
+            "here_values": self.here,
+        }
+
+    def cells(self) -> list[str]:
+        """Return its row of the table."""
+        bar, unit = BARS.get(self.measure), _unit(self.measure)
+        return [
+            f"{self.trial}: {self.measure}, {unit}",
+            *(number_text(value) for value in self.medians),
+            "" if self.ratio is None else f"{self.ratio:.3f}",
+            "" if bar is None else f"{bar.sense} {bar.value}",
+            {True: "yes", False: "NO", None: ""}[self.holds],
+            str(self.failed or ""),
+        ]
+
+
+def compare(
+    states: tuple[State, State],
+    trials: Sequence[str],
+    repeats: int,
+    seed: int,
+    tell: Tell,
+    *,
+    quick: bool = False,
+) -> list[Comparison]:
+    """Run the trials in alternating rounds, base first, then the other state first, and so on."""
+    found = {(trial, measure): Comparison(trial, measure) for trial in trials for measure in MEASURES[trial]}
+    for number, trial, state in _turns(states, trials, repeats):
+        reached = state.measure(trial, seed, quick=quick)
+        values = ", ".join(f"{measure} {number_text(value)}" for measure, value in reached.items())
+        tell(f"round {number} of {repeats}, {state.name}, {trial}: {values}")
+        for measure, value in reached.items():
+            one = found[trial, measure]
+            (one.base if state is states[0] else one.here).append(value)
+    return list(found.values())
+
+
+def _turns(states: tuple[State, State], trials: Sequence[str], repeats: int) -> Iterator[tuple[int, str, State]]:
+    for number in range(1, repeats + 1):
+        for trial in trials:
+            for state in states if number % 2 else reversed(states):
+                yield number, trial, state
+
+
+def _unit(measure: str) -> str:
+    return "/s" if measure == "delivered" else "us"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    states = (State("base", options.base.resolve()), State("here", HERE))
+    if not (states[0].checkout / "lab" / "pyproject.toml").is_file():
+        parser.error(f"BASE_CHECKOUT: {options.base} is no checkout of Plait")
+    seed, load = secrets.randbits(32), OtherLoad()
+    try:
+        found = compare(states, options.only, options.repeats, seed, Progress().tell, quick=options.quick)
+    except Broken as error:
+        print(f"compare: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    _print(states, found, options, seed, load.share())
+    return 1 if any(one.holds is False for one in found) else 0
+
+
+def _print(
+    states: tuple[State, State], found: list[Comparison], options: argparse.Namespace, seed: int, others: float
+) -> None:
+    commits = {state.name: commit_of(state.checkout) for state in states}
+    if options.json:
+        terms = {"repeats": options.repeats, "seed": seed, "quick": options.quick, "others": others}
+        print(json.dumps({**commits, **terms}))
+        for one in found:
+            print(json.dumps(one.record()))
+        return
+    quick = "; quick: the figures mean nothing" if options.quick else ""
+    print(f"base {commits['base']}, here {commits['here']}: medians of {options.repeats}, seed {seed}{quick}\n")
+    print(table(HEADINGS, [one.cells() for one in found]))
+    uncertain = "" if others < QUIET else "; repeat this on a quiet machine"
+    print(f"\nOther processes used {others:.0%} of the processors' time{uncertain}.")
+
+
+def _trials(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := [name for name in names if name not in MEASURES]:
+        raise argparse.ArgumentTypeError(f"no trial {', '.join(unknown)}; there are: {', '.join(MEASURES)}")
+    return names
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m plait_lab.compare",
+        description="Measure another checkout and this one in alternating rounds, and compare their medians.",
+        epilog="Exit codes: 0 every ratio reaches its bar; 1 one does not, or a trial failed; 2 wrong use;"
+        " 130 interrupted.",
+    )
+    parser.add_argument("base", type=Path, metavar="BASE_CHECKOUT", help="checkout of the state to compare with")
+    parser.add_argument(
+        "--only",
+        type=_trials,
+        default=list(MEASURES),
+        metavar="NAME[,NAME]",
+        help=f"run these trials of {', '.join(MEASURES)}",
+    )
+    parser.add_argument("--repeats", type=_count, default=REPEATS, metavar="N", help=f"rounds ({REPEATS} if not given)")
+    parser.add_argument("--quick", action="store_true", help="short trials: shows that it works")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object a line, with the value of every trial"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

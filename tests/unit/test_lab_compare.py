@@ -1,0 +1,198 @@
+"""Two states of the source in one run: the trials' contract, the order of turns, and the verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait_lab import bench, compare, reference_trials
+from plait_lab.compare import Broken, Comparison, State
+from plait_lab.failures import NothingMeasured
+from plait_lab.reference_trials import MEASURES
+from plait_lab.spent import OtherLoad
+
+ROOT = Path(__file__).parents[2]
+
+
+# --- the contract -----------------------------------------------------------------------------------------------------
+
+
+def printed_trial(capsys: pytest.CaptureFixture[str], trial: str, status: int = 0) -> list[dict[str, Any]]:
+    assert bench.main(["--trial", trial, "--seed", "3", "--quick", "--json"]) == status
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("trial", MEASURES)
+def test_a_trial_prints_where_it_comes_from_and_its_measures(trial: str, capsys: pytest.CaptureFixture[str]) -> None:
+    head, *lines = printed_trial(capsys, trial)
+    assert head["sources"].keys() == {"plait", "plait_broker", "plait_core", "plait_crypto", "plait_lab", "plait_peer"}
+    assert all(Path(folder).is_relative_to(ROOT) for folder in head["sources"].values())
+    assert [line["measure"] for line in lines] == list(MEASURES[trial])
+    assert all(line["reached"] > 0 for line in lines)
+    assert [line["unit"] for line in lines] == [compare._unit(measure) for measure in MEASURES[trial]]
+
+
+def test_the_names_of_trials_and_measures_stay() -> None:
+    expected = {"one-to-one": {"delivered", "cpu", "p50"}, "chain": {"delivered", "cpu"}}
+    expected["two-peers"] = expected["one-to-one"]
+    assert {trial: set(measures) for trial, measures in MEASURES.items()} == expected
+
+
+def test_a_trial_that_measures_nothing_is_repeated_and_then_null(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = []
+
+    def nothing(*arguments: object) -> None:
+        calls.append(arguments)
+        raise NothingMeasured("0 of 9 events arrived")
+
+    monkeypatch.setattr(reference_trials, "standing", nothing)
+    lines = printed_trial(capsys, "chain", status=1)[1:]
+    assert [line["reached"] for line in lines] == [None, None]
+    assert len(calls) == 2
+
+
+def test_a_trial_has_no_section(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong in (["--trial", "chain", "--write"], ["--trial", "chain", "--only", "core"], ["--trial", "none"]):
+        with pytest.raises(SystemExit) as stopped:
+            bench.main(wrong)
+        assert stopped.value.code == 2
+
+
+# --- a state ----------------------------------------------------------------------------------------------------------
+
+
+def checkout(place: Path, program: str) -> State:
+    """A checkout whose benchmarks are this program."""
+    (place / "lab" / "plait_lab").mkdir(parents=True)
+    (place / "lab" / "pyproject.toml").touch()
+    (place / "lab" / "plait_lab" / "__init__.py").touch()
+    (place / "lab" / "plait_lab" / "bench.py").write_text(program)
+    return State("base", place)
+
+
+def test_a_state_is_measured_by_its_own_benchmarks(tmp_path: Path) -> None:
+    state = checkout(
+        tmp_path,
+        "import json, sys, pathlib\n"
+        "assert sys.argv[1:] == ['--trial', 'chain', '--seed', '3', '--json'], sys.argv\n"
+        "print(json.dumps({'sources': {'plait_lab': str(pathlib.Path(__file__).parents[1])}}))\n"
+        "print(json.dumps({'measure': 'delivered', 'reached': 7.0}))\n",
+    )
+    assert state.measure("chain", 3, quick=False) == {"delivered": 7, "cpu": None}
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (
+            "import sys; sys.exit('unrecognized arguments')",
+            "cannot run the trial chain: unrecognized arguments",
+        ),
+        ('print(\'{"sources": {"plait": "/elsewhere"}}\')', "plait was imported from /elsewhere, not from"),
+    ],
+    ids=["too old", "another source"],
+)
+def test_a_state_that_cannot_be_measured_ends_the_run(tmp_path: Path, program: str, reason: str) -> None:
+    with pytest.raises(Broken, match=reason):
+        checkout(tmp_path, program).measure("chain", 3, quick=False)
+
+
+def test_a_trial_that_does_not_end_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "LONGEST_S", 0.2)
+    state = checkout(tmp_path, "import time; time.sleep(60)")
+    assert state.measure("chain", 3, quick=False) == {"delivered": None, "cpu": None}
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("measure", "here", "holds"),
+    [
+        ("delivered", [97.0, 1.0, 200.0], True),
+        ("delivered", [96.9, 1.0, 200.0], False),
+        ("p50", [103.0, 1.0, 200.0], True),
+        ("p50", [103.1, 1.0, 200.0], False),
+        ("cpu", [150.0, 150.0, 150.0], None),
+        ("delivered", [120.0, 120.0, None], False),
+        ("delivered", [None, None, None], False),
+    ],
+)
+def test_the_ratio_of_medians_is_judged(measure: str, here: list[float | None], holds: bool | None) -> None:
+    one = Comparison("chain", measure, [100.0, 50.0, 150.0], here)
+    assert one.holds is holds
+    assert json.loads(json.dumps(one.record()))["base"] == 100
+
+
+class Fake:
+    """States whose every trial gives the same figures."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **here: float | None) -> None:
+        self.turns: list[str] = []
+        self.seeds: set[int] = set()
+        self._here = here
+        monkeypatch.setattr(State, "measure", lambda state, trial, seed, quick: self.measure(state, trial, seed))
+
+    def measure(self, state: State, trial: str, seed: int) -> dict[str, float | None]:
+        self.turns.append(f"{trial} {state.name}")
+        self.seeds.add(seed)
+        factors = self._here if state.name == "here" else {}
+        return {measure: factors.get(measure, 100.0) for measure in MEASURES[trial]}
+
+
+def test_states_take_turns_and_each_round_swaps_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake = Fake(monkeypatch)
+    assert compare.main([str(ROOT), "--only", "chain,two-peers", "--repeats", "2"]) == 0
+    pairs = [("chain", "base"), ("chain", "here"), ("two-peers", "base"), ("two-peers", "here")]
+    pairs += [("chain", "here"), ("chain", "base"), ("two-peers", "here"), ("two-peers", "base")]
+    assert fake.turns == [" ".join(pair) for pair in pairs]
+    assert len(fake.seeds) == 1
+    output = capsys.readouterr()
+    assert "| chain: delivered, /s     | 100  | 100  | 1.000     | >= 0.97 | yes   |" in output.out
+    assert "| chain: cpu, us           | 100  | 100  | 1.000     |         |       |" in output.out
+    assert "of the processors' time" in output.out
+    assert output.err.count("round 2 of 2, base, chain: delivered 100, cpu 100") == 1
+
+
+@pytest.mark.parametrize("here", [{"delivered": 96.0}, {"p50": 104.0}, {"p50": None}])
+def test_a_measure_below_its_bar_gives_exit_code_1(
+    here: dict[str, float | None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Fake(monkeypatch, **here)
+    assert compare.main([str(ROOT), "--json", "--repeats", "1"]) == 1
+    head, *records = map(json.loads, capsys.readouterr().out.splitlines())
+    assert head["repeats"] == 1
+    assert {record["measure"] for record in records if record["holds"] is False} == here.keys()
+
+
+def test_wrong_use_and_interruption_have_their_exit_codes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for wrong in ([], [str(tmp_path)], [str(ROOT), "--only", "chain,none"], [str(ROOT), "--repeats", "0"]):
+        with pytest.raises(SystemExit) as stopped:
+            compare.main(wrong)
+        assert stopped.value.code == 2
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(State, "measure", interrupt)
+    assert compare.main([str(ROOT)]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    monkeypatch.undo()
+    checkout(tmp_path, "import sys; sys.exit('unrecognized arguments')")
+    assert compare.main([str(tmp_path)]) == 1
+    assert "base: " in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the time of all processors is read from /proc")
+def test_the_load_of_other_processes_is_a_share() -> None:
+    assert 0 <= OtherLoad().share() <= 1.1
