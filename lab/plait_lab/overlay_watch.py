@@ -20,8 +20,7 @@ from plait_core.wire import Destination, EventFrame
 
 from .simulation.overlay_nodes import Node, Pipe
 from .simulation.overlay_oracle import judge
-from .simulation.overlays import World, _both
-from .simulation.overlays import _filter as draw_filter
+from .simulation.overlays import World, _both, draw_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,6 +15,8 @@ from typing import Final, TypeAlias
 from plait_core.wire.peer_frames import PeerFrame, Profile
 from plait_peer import Confirmed, Deliver, Peer, PeerId
 
+from ..simulation.history import UNKNOWN, History, Kind, type_number
+
 DELAY_S: Final = 0.005
 """Between two peers at one place."""
 DIAGONAL_S: Final = 0.1
@@ -30,6 +32,7 @@ class World:
         self.rng = Random(f"peers/{seed}")
         self.now = 0.0
         self.steps = 0
+        self.history = History()
         self.peers: dict[PeerId, Peer] = {}
         self.paused: dict[PeerId, list[tuple[PeerId, PeerFrame]]] = {}
         self.blocked: Blocked | None = None
@@ -50,6 +53,7 @@ class World:
         """A peer begins."""
         assert peer.id not in self.peers, "ids are never used again"
         self.peers[peer.id] = peer
+        self.history.add(Kind.STARTED, self.now, peer.id)
         self._places[peer.id] = place or (self.rng.random(), self.rng.random())
         self._push(peer.next_deadline(), peer.id, 0, None)
 
@@ -63,10 +67,12 @@ class World:
     def crash(self, peer: PeerId) -> None:
         """A peer is gone, and nobody is told."""
         del self.peers[peer]
+        self.history.add(Kind.STOPPED, self.now, peer)
         self.paused.pop(peer, None)
 
     def reset(self, one: PeerId, other: PeerId) -> None:
         """The connection between two breaks: what was on its way is gone, and whoever is there hears of it."""
+        self.history.add(Kind.LINK_DOWN, self.now, one, other)
         gone = {(one, other), (other, one)}
         self._heap = [row for row in self._heap if row[4] is None or (row[3], row[2]) not in gone]
         heapq.heapify(self._heap)
@@ -77,10 +83,12 @@ class World:
 
     def pause(self, peer: PeerId) -> None:
         """A peer stands still; what comes waits."""
+        self.history.add(Kind.PAUSED, self.now, peer)
         self.paused[peer] = []
 
     def resume(self, peer: PeerId) -> None:
         """It goes on, with all that has come."""
+        self.history.add(Kind.RESUMED, self.now, peer)
         for sender, frame in self.paused.pop(peer):
             self.peers[peer].receive(sender, frame, self.now)
         self._push(self.now, peer, 0, None)
@@ -122,10 +130,14 @@ class World:
         """Carry out what a peer asks for."""
         for output in self.peers[sender].take_output():
             if isinstance(output, Deliver):
+                event = (output.publisher, output.number, output.hops)
+                self.history.add(Kind.RECEIVED, self.now, sender, *event)
                 if self.delivered is not None:
                     self.delivered(sender, output)
                 continue
             if isinstance(output, Confirmed):
+                matched = UNKNOWN if output.matched is None else output.matched
+                self.history.add(Kind.SETTLED, self.now, sender, output.number, matched)
                 if self.confirmed is not None:
                     self.confirmed(sender, output)
                 continue
@@ -139,6 +151,7 @@ class World:
 
     def send(self, sender: PeerId, to: PeerId, frame: PeerFrame) -> None:
         """Bring a frame on its way, if there is one."""
+        self.history.add(Kind.FRAME, self.now, sender, to, type_number(frame))
         if to in self.refusing:
             self._push(self.now + 2 * DELAY_S, sender, to, None)
         if to not in self.peers or (self.blocked is not None and self.blocked(sender, to)):
@@ -150,6 +163,7 @@ class World:
     def publish(self, publisher: PeerId, dz: str, *, number: int = 0, confirm: bool = False) -> int:
         """A publisher says something."""
         number = self.peers[publisher].publish(dz, b"", self.now, number=number, confirm=confirm)
+        self.history.add(Kind.PUBLISHED, self.now, publisher, number)
         self.flush(publisher)
         return number
 

@@ -6,7 +6,7 @@ advertisements, confirmations, deliveries. No faults of their own: a test cuts l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, TypeVar
@@ -15,6 +15,7 @@ from plait_broker import Broker, BrokerSettings, Caller, OpenGate
 from plait_broker.outputs import Close, Persist, Probe, Send
 from plait_broker.probing import Prober
 from plait_core import Event
+from plait_core.matching import Index, new_index
 from plait_core.wire import (
     VERSION_MAX,
     VERSION_MIN,
@@ -34,6 +35,7 @@ from plait_core.wire import (
 )
 from plait_core.wire.session_frames import Advertise, Done, Subscribe
 
+from .history import History, Kind, weights_in
 from .timeline import CALENDAR_US, Timeline
 
 CLIENT_DELAY_S: Final = 0.0001
@@ -75,9 +77,12 @@ class Joined:
         *,
         seed: int = 0,
         settings: BrokerSettings | None = None,
+        index: Callable[[], Index] = new_index,
     ) -> None:
         self.timeline = Timeline()
+        self.history = History()
         self.rng = Random(f"joined/{seed}")
+        self.index = index
         self.probe_s: float | None = 0.005
         """What testing an event's tags takes; None: it never ends."""
         self.wires: list[Wire] = []
@@ -126,6 +131,7 @@ class Joined:
         if not wire.open:
             return
         side = wire.ends.index(by)
+        self.history.add(Kind.WRITE, self.now, wire.number, side, *weights_in(data))
         at = wire.last[side] = max(self.now + wire.delay_s, wire.last[side])
         other = wire.ends[1 - side]
         self.timeline.at(at, lambda: other.hear(wire.number, data) if wire.open else None)
@@ -134,6 +140,7 @@ class Joined:
         """A connection ends, now for who ends it, later for the other."""
         if not wire.open:
             return
+        self.history.add(Kind.CLOSED, self.now, wire.number)
         wire.open = False
         for end in wire.ends:
             delay_s = 0.0 if end is by else wire.delay_s
@@ -147,7 +154,7 @@ class BrokerFace(Face):
         self.world = world
         self.name = name
         named = replace(settings, name=name)
-        self.broker = Broker(named, world.rng, OpenGate(), now=world.now, wall_us=CALENDAR_US)
+        self.broker = Broker(named, world.rng, OpenGate(), now=world.now, wall_us=CALENDAR_US, index=world.index)
         self._prober = Prober()
         self.probes: list[Probe] = []
         """What was tested here."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
+from .history import History, Kind, frames_in, weights_in
 from .timeline import Timeline
 
 LINGER_S: Final = 2.0
@@ -29,6 +30,37 @@ class Path:
     """What sockets hold in one direction before a writer is told to wait."""
     pieces: float = 0.0
     """How often what was written arrives in two reads."""
+
+
+class Sizes:
+    """Weighs what is written, in bytes."""
+
+    def written(self, connection: Connection, data: bytes, *, up: bool) -> int:
+        """Return the weight of a write."""
+        return len(data)
+
+    def cut(self, data: bytes, rng: Random) -> tuple[int, int]:
+        """Return where to divide a write, and the weight of its first part."""
+        at = rng.randrange(1, len(data))
+        return at, at
+
+
+class SizesByFrame(Sizes):
+    """Weighs all control frames alike: names of fields and texts have no influence. Divides writes between frames, and
+    adds them to the history."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def written(self, connection: Connection, data: bytes, *, up: bool) -> int:
+        weights = weights_in(data)
+        self._history.add(Kind.WRITE, connection.network.timeline.now, connection.number, up, *weights)
+        return sum(weights[1::2])
+
+    def cut(self, data: bytes, rng: Random) -> tuple[int, int]:
+        frames = list(frames_in(data))
+        first = frames[: int(rng.random() * len(frames))]
+        return sum(size for _, size, _ in first), sum(weight for _, _, weight in first)
 
 
 class Party(Protocol):
@@ -80,7 +112,8 @@ class Stream:
         self.cut = False
         self.held_bytes = 0
         self._on_the_way = 0
-        self._arrived: deque[bytes] = deque()
+        self._arrived: deque[tuple[bytes, int]] = deque()
+        """Reads to come, each with its weight."""
         self._free_at = 0.0
         self._last_at = 0.0
         self._full = False
@@ -89,12 +122,13 @@ class Stream:
         """Bytes go out; they arrive after those before them."""
         connection, path = self._connection, self._connection.path
         timeline = connection.network.timeline
-        self.held_bytes += len(data)
-        self._free_at = max(timeline.now, self._free_at) + len(data) / path.bytes_per_s
+        weight = connection.network.sizes.written(connection, data, up=self.sender is connection.client)
+        self.held_bytes += weight
+        self._free_at = max(timeline.now, self._free_at) + weight / path.bytes_per_s
         jitter_s = connection.network.rng.random() * path.jitter_s if path.jitter_s else 0.0
         self._last_at = max(self._last_at, self._free_at + path.delay_s + jitter_s)
         self._on_the_way += 1
-        timeline.at(self._last_at, lambda: self._arrive(data))
+        timeline.at(self._last_at, lambda: self._arrive(data, weight))
         if self.held_bytes > path.buffer_bytes and not self._full:
             self._full = True
             self.sender.writable(connection, False)
@@ -103,12 +137,13 @@ class Stream:
         """Hand over what has arrived, as far as the reader reads."""
         connection = self._connection
         while self._arrived and connection.open and not self.cut and connection.reads(self.receiver):
-            data = self._arrived.popleft()
+            data, weight = self._arrived.popleft()
             if len(data) > 1 and connection.network.rng.random() < connection.path.pieces:
-                at = connection.network.rng.randrange(1, len(data))
-                self._arrived.appendleft(data[at:])
-                data = data[:at]
-            self.held_bytes -= len(data)
+                at, first = connection.network.sizes.cut(data, connection.network.rng)
+                if at:
+                    self._arrived.appendleft((data[at:], weight - first))
+                    data, weight = data[:at], first
+            self.held_bytes -= weight
             self.receiver.received(connection, data)
             if self._full and self.held_bytes <= connection.path.buffer_bytes // 2:
                 self._full = False
@@ -116,10 +151,10 @@ class Stream:
         if not self.held_bytes:
             connection.drained(self)
 
-    def _arrive(self, data: bytes) -> None:
+    def _arrive(self, data: bytes, weight: int) -> None:
         self._on_the_way -= 1
         if self._connection.open:
-            self._arrived.append(data)
+            self._arrived.append((data, weight))
             self.flush()
 
 
@@ -219,9 +254,10 @@ class Connection:
 class Network:
     """All connections, and what becomes of new ones."""
 
-    def __init__(self, timeline: Timeline, rng: Random) -> None:
+    def __init__(self, timeline: Timeline, rng: Random, sizes: Sizes | None = None) -> None:
         self.timeline = timeline
         self.rng = rng
+        self.sizes = sizes or Sizes()
         self.connections: dict[int, Connection] = {}
         self._opened = 0
         self._cuts: dict[str, tuple[bool, bool]] = {}

@@ -6,11 +6,13 @@ and started again; its host can lose power. Outputs are taken once per loop tick
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
 from plait_broker import Broker, BrokerSettings, Caller, Gate, OpenGate
 from plait_broker.outputs import Close, Fetch, LogRecord, Persist, Send
+from plait_core.matching import Index, new_index
 
 from .bounds import check_bounds
 from .disks import Disk
@@ -139,6 +141,7 @@ class BrokerNode(Process):
         self.settings = settings
         self.gate = gate if gate is not None else OpenGate()
         self.broker: Broker | None = None
+        self.new_index: Callable[[], Index] = new_index
         self._rng = rng
         self._tick_s = tick_s
         self._turn_due = False
@@ -159,7 +162,13 @@ class BrokerNode(Process):
         self._life += 1
         recovered = self.disk.recover()
         self.broker = Broker(
-            self.settings, self._rng, self.gate, now=self.now, wall_us=self.clock.wall_us(), recovered=recovered
+            self.settings,
+            self._rng,
+            self.gate,
+            now=self.now,
+            wall_us=self.clock.wall_us(),
+            recovered=recovered,
+            index=self.new_index,
         )
         if self._life > 1:
             self.recorder.restarted(self.name)

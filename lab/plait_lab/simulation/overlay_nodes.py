@@ -33,6 +33,8 @@ from plait_core.wire.event_frames import Confirm
 from plait_core.wire.explaining_frames import Telling
 from plait_core.wire.overlay_frames import Detour, Sent
 
+from .history import Kind
+
 if TYPE_CHECKING:
     from .overlays import World
 
@@ -147,11 +149,15 @@ class Node:
     ) -> None:
         world = self.world
         pipe = world.pipes[link]
+        event = (frame.publisher, frame.sequence)
+        passed = [world.number(broker) for broker in path]
+        to = [number for broker, position, _ in destinations for number in (world.number(broker), position)]
+        world.note(Kind.EVENT_COPY, self, link, *event, delay_us, flags, len(passed), *passed, *to)
         assert destinations, "a copy is responsible for someone"
         self.mark(link)
         assert len(set(path)) == len(path), "no broker twice"
         for destination in destinations:
-            key = ((frame.publisher, frame.sequence), destination.broker, self.number)
+            key = (event, destination.broker, self.number)
             pipe.carried[key] = pipe.carried.get(key, 0) + 1
         if world.on_wire:
             head = forward_head(frame.block, tid, delay_us, flags, path, destinations)
@@ -232,6 +238,7 @@ class Node:
         self.lives += 1
         self.due = 0.0
         self.paused = False
+        world.note(Kind.STARTED, self)
         secret = self.secret if world.signed and self.log else b""
         identity = Identity(world.rng, secret) if world.signed else None
         me = identity.id if identity is not None else new_id(world.rng)
@@ -248,6 +255,7 @@ class Node:
             log=log_of(identity.log_key) if identity is not None and self.log else self.log,
             born=self.lives,
             identity=identity,
+            index=world.new_index,
         )
         self.overlay.recall(list(self.memories.values()), self.now)
         for number, filter in self.offers.items():
@@ -269,6 +277,7 @@ class Node:
         world = self.world
         overlay, self.overlay = self.overlay, None
         world.truth.change()
+        world.note(Kind.STOPPED, self)
         self.paused = False
         self.held.clear()
         for pipe in world.pipes:
@@ -281,6 +290,7 @@ class Node:
         if self.paused:
             self.held.append(lambda: self.down(broker))
         elif self.overlay is not None:
+            self.world.note(Kind.LINK_DOWN, self, self.world.number(broker))
             self.overlay.link_down(broker, self.now)
             self.settle()
 
@@ -331,6 +341,7 @@ class Node:
 
     def resume(self) -> None:
         self.world.truth.change()
+        self.world.note(Kind.RESUMED, self)
         self.paused = False
         held, self.held = self.held, []
         for happen in held:
@@ -390,7 +401,10 @@ class Node:
                 owed.append((node, node.lives))
         homes = overlay.destinations(frame)
         named = overlay.publish(frame, homes, 0, 0, self.now) if homes else []
-        self.published(frame, [(home, position) for home, position, _ in named])
+        parties = [(home, position) for home, position, _ in named]
+        to = [number for home, position in parties for number in (world.number(home), position)]
+        world.note(Kind.PUBLISHED, self, self.publisher, self.sequence, *to)
+        self.published(frame, parties)
         allowed = frozenset((world.ids[home], world.lives[home]) for home in homes)
         missing = [node.name for node, life in owed if (node, life) not in allowed]
         if missing:
@@ -405,25 +419,50 @@ class Node:
 
 
 class _Face:
-    """The host that an overlay sees."""
+    """The host that an overlay sees. Adds to the history what the overlay reports."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._life = node.lives
+        self._world = node.world
         self.send = node.send
         self.relay = node.relay
         self.forward = node.forward
-        self.close = node.close
-        self.expel = node.expel
         self.remark = node.remark
-        self.arrived = node.arrived_
-        self.installed = node.installed_
-        self.offered = node.offered_
         self.waits = True
-        self.taken = node.taken
         self.interest_changed = node.interest_changed
         self.remember = node.remember
-        self.outcome = node.outcome
-        self.lost = node.lost
         self.ended = node.ended
         self.told = node.told
+
+    def close(self, link: int, reason: str) -> None:
+        self._world.note(Kind.CLOSED, self._node, link)
+        self._node.close(link, reason)
+
+    def expel(self, link: int, reason: str) -> None:
+        self._world.note(Kind.EXPELLED, self._node, link)
+        self._node.expel(link, reason)
+
+    def arrived(self, arrival: Arrival) -> None:
+        frame, root = arrival.frame, self._world.number(arrival.root)
+        self._world.note(Kind.RECEIVED, self._node, root, arrival.position, frame.publisher, frame.sequence)
+        self._node.arrived_(arrival)
+
+    def installed(self, number: int) -> None:
+        self._world.note(Kind.INSTALLED, self._node, number)
+        self._node.installed_(number)
+
+    def offered(self, number: int) -> None:
+        self._world.note(Kind.ADVERTISED, self._node, number)
+        self._node.offered_(number)
+
+    def taken(self, home: int, position: int) -> None:
+        self._world.note(Kind.TAKEN, self._node, self._world.number(home), position)
+        self._node.taken(home, position)
+
+    def outcome(self, home: int, position: int, matched: int, code: str) -> None:
+        self._world.note(Kind.OUTCOME, self._node, self._world.number(home), position, matched, bool(code))
+        self._node.outcome(home, position, matched, code)
+
+    def lost(self, home: int, position: int, frame: EventFrame, delay_us: int, reason: str) -> None:
+        self._world.note(Kind.GIVEN_UP, self._node, self._world.number(home), position)
+        self._node.lost(home, position, frame, delay_us, reason)

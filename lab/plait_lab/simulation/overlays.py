@@ -7,13 +7,16 @@ end every table is what a fresh build would give.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import ClassVar, Final
 
 from plait_core import Attributes
 from plait_core.filters import Filter, parse
+from plait_core.matching import Index, new_index
 from plait_core.wire import Frame
 
+from .history import UNKNOWN, History, Kind, type_number
 from .overlay_nodes import Node, Pipe, Said
 from .overlay_oracle import judge, judge_tables
 from .timeline import Timeline
@@ -52,6 +55,8 @@ class World:
         self.seed = seed
         self.rng = Random(f"overlay/{seed}/{faults}")
         self.timeline = Timeline()
+        self.history = History()
+        self.new_index: Callable[[], Index] = new_index
         self.complaints: list[str] = []
         self.said: dict[tuple[int, int], Said] = {}
         self.ids: dict[int, Node] = {}
@@ -69,7 +74,7 @@ class World:
         count = brokers or (self.rng.randint(13, 60) if seed % LARGE == LARGE - 1 else self.rng.choice(BROKERS))
         self.nodes = [self.NODE(number, self) for number in range(count)]
         self.pipes: list[Pipe] = []
-        for near, far in _edges(count, self.rng):
+        for near, far in draw_edges(count, self.rng):
             delay_s = self.rng.choice((0.0005, 0.002, 0.01, 0.05)) * self.rng.uniform(0.8, 1.2)
             self.pipes.append(Pipe((self.nodes[near], self.nodes[far]), delay_s, len(self.pipes)))
         self.spoken: dict[tuple[int, int], int] = {}
@@ -78,9 +83,19 @@ class World:
         if len(self.complaints) < 20:
             self.complaints.append(f"{self.timeline.now:.4f} {text}")
 
+    def note(self, kind: Kind, node: Node, *numbers: int) -> None:
+        """Add a line to the history."""
+        self.history.add(kind, self.timeline.now, node.number, *numbers)
+
+    def number(self, broker: int) -> int:
+        """Return the number of the node that has, or had, this id."""
+        node = self.ids.get(broker)
+        return node.number if node is not None else UNKNOWN
+
     # --- links --------------------------------------------------------------------------------------------------------
 
     def carry(self, node: Node, link: int, data: bytes | Frame) -> None:
+        self.history.add(Kind.FRAME, self.timeline.now, node.number, link, type_number(data))
         pipe = self.pipes[link]
         other = pipe.ends[node is pipe.ends[0]]
         if not pipe.up or node.number in pipe.silent or other.overlay is None:
@@ -121,6 +136,7 @@ class World:
         for node, other in ((near, far), (far, near)):
             assert node.overlay is not None
             assert other.overlay is not None
+            self.note(Kind.LINK_UP, node, pipe.number)
             node.overlay.link_up(pipe.number, other.overlay.me, other.name, self.timeline.now)
             node.settle()
 
@@ -178,6 +194,7 @@ class World:
             node.stop()
             timeline.after(lasts, node.start_again)
         elif kind == "pause" and node.overlay is not None and not node.paused:
+            self.note(Kind.PAUSED, node)
             node.paused = True
             timeline.after(lasts, node.resume)
 
@@ -235,10 +252,10 @@ class World:
         rng = self.rng
         for _ in range(rng.randint(offers_min, 2)):
             node.numbers += 1
-            node.offers[node.numbers] = _filter(rng, wide=True)
+            node.offers[node.numbers] = draw_filter(rng, wide=True)
         for _ in range(rng.randint(wants_min, 3)):
             node.numbers += 1
-            node.wants[node.numbers] = _filter(rng)
+            node.wants[node.numbers] = draw_filter(rng)
 
     def conclude(self) -> list[str]:
         """Heal everything, look whether tables are right soon, wait until all has settled, publish more, and judge."""
@@ -274,11 +291,11 @@ class World:
             return
         what = self.rng.choice(("subscribe", "unsubscribe", "advertise", "withdraw"))
         if what == "subscribe":
-            node.subscribe(_filter(self.rng))
+            node.subscribe(draw_filter(self.rng))
         elif what == "unsubscribe" and node.wants:
             node.unsubscribe(self.rng.choice(sorted(node.wants)))
         elif what == "advertise":
-            node.advertise(_filter(self.rng, wide=True))
+            node.advertise(draw_filter(self.rng, wide=True))
         elif what == "withdraw" and node.offers:
             node.withdraw(self.rng.choice(sorted(node.offers)))
 
@@ -305,8 +322,8 @@ def draw_attributes(rng: Random) -> Attributes:
     return {"x": rng.randrange(100), "y": rng.randrange(10)}
 
 
-def _edges(count: int, rng: Random) -> list[tuple[int, int]]:
-    """Of a connected graph with cycles: a random tree and some more edges."""
+def draw_edges(count: int, rng: Random) -> list[tuple[int, int]]:
+    """Return the edges of a connected graph with cycles: a random tree and some more edges."""
     edges = {(rng.randrange(node), node) for node in range(1, count)}
     for _ in range(rng.randint(1, count)):
         near, far = sorted(rng.sample(range(count), 2))
@@ -314,7 +331,8 @@ def _edges(count: int, rng: Random) -> list[tuple[int, int]]:
     return sorted(edges)
 
 
-def _filter(rng: Random, *, wide: bool = False) -> Filter:
+def draw_filter(rng: Random, *, wide: bool = False) -> Filter:
+    """Return a filter that some events match; a wide one is for advertisements."""
     low = rng.randrange(0, 90)
     high = low + rng.randrange(30, 100) if wide else low + rng.randrange(5, 40)
     text = f"{low} <= x < {high}"

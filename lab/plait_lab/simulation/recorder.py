@@ -15,6 +15,7 @@ from typing import Any, Final
 from plait_core.events import EventId
 from plait_core.wire import Confirm
 
+from .history import History, Kind
 from .interests import Interest
 from .timeline import Timeline
 
@@ -139,17 +140,25 @@ class Recorder:
         self.restarts: list[float] = []
         """When the broker started, each time but the first."""
         self.lines: list[tuple[Any, ...]] = []
+        """The history for people."""
+        self.history = History()
         self.broken: list[str] = []
         """What went wrong inside a node: exceptions and exceeded bounds."""
         self._timeline = timeline
+        self._numbers: dict[str, int] = {}
 
     @property
     def now(self) -> float:
         return self._timeline.now
 
     def note(self, *what: Any) -> None:
-        """A line of the history."""
+        """Add a line for people."""
         self.lines.append((round(self._timeline.now, 6), *what))
+
+    def _hash(self, kind: Kind, *what: int | str) -> None:
+        """Add a line to what is hashed. A name becomes its place in the order in which names appeared."""
+        numbers = [self._numbers.setdefault(one, len(self._numbers)) if isinstance(one, str) else one for one in what]
+        self.history.add(kind, self._timeline.now, *numbers)
 
     # --- publishers ---------------------------------------------------------------------------------------------------
 
@@ -157,6 +166,8 @@ class Recorder:
         assert publication.id not in self.publications, "an id is used once"
         self.publications[publication.id] = publication
         self.note("publish", publication.client, str(publication.id), publication.confirm.name, publication.attributes)
+        confirm, lifetime_us = publication.confirm, publication.lifetime_us
+        self._hash(Kind.PUBLISHED, publication.client, *publication.id, confirm, publication.priority, lifetime_us)
 
     def settled(self, id: EventId, outcome: Outcome, reason: str = "") -> None:
         """A publisher heard what became of its event."""
@@ -167,6 +178,7 @@ class Recorder:
             return
         publication.outcome, publication.settled_at, publication.reason = outcome, self.now, reason
         self.note("settled", publication.client, str(id), outcome.value, reason)
+        self._hash(Kind.SETTLED, *id, outcome)
 
     # --- subscribers --------------------------------------------------------------------------------------------------
 
@@ -175,12 +187,14 @@ class Recorder:
         tenure = Tenure(client, owner, number, interest, durable, self.now, wishes=[Wish(interest)])
         self.tenures.append(tenure)
         self.note("subscribe", tenure.name, interest.text)
+        self._hash(Kind.SUBSCRIBED, tenure.name)
         return tenure
 
     def installed(self, tenure: Tenure) -> None:
         if tenure.installed_at == NEVER:
             tenure.installed_at = tenure.wishes[0].done_at = self.now
             self.note("installed", tenure.name)
+            self._hash(Kind.INSTALLED, tenure.name)
 
     def changing(self, tenure: Tenure, interest: Interest) -> Wish:
         """An application asks for another filter."""
@@ -192,50 +206,49 @@ class Recorder:
     def changed(self, wish: Wish) -> None:
         """It was told that the other filter is in force."""
         wish.done_at = self.now
+        self._hash(Kind.CHANGED)
 
     def closing(self, tenure: Tenure, why: str) -> None:
         if tenure.closing_at == NEVER:
             tenure.closing_at = self.now
             self.note("closing", tenure.name, why)
+            self._hash(Kind.CLOSING, tenure.name)
 
     def closed(self, tenure: Tenure, why: str) -> None:
         self.closing(tenure, why)
         if tenure.closed_at == NEVER:
             tenure.closed_at = self.now
             self.note("closed", tenure.name, why)
+            self._hash(Kind.ENDED, tenure.name)
 
     def received(self, tenure: Tenure, id: EventId, digest: str, priority: int) -> None:
         """An event reached the application."""
         tenure.receptions.append(Reception(self.now, id, digest, priority))
         self.note("receive", tenure.name, str(id))
+        self._hash(Kind.RECEIVED, tenure.name, *id, priority)
 
     def missed(self, tenure: Tenure, reason: str, count: int) -> None:
         """The application was told that events did not come."""
         tenure.misses.append(Miss(self.now, reason, count))
         self.note("miss", tenure.name, reason, count)
+        self._hash(Kind.MISSED, tenure.name, reason, count)
 
     def fault(self, kind: str, target: str, *, live: bool = True) -> None:
         self.faults.append(Fault(self.now, kind, target, live))
         self.note("FAULT", kind, target)
+        self._hash(Kind.FAULT, kind, live)
 
     def restarted(self, target: str) -> None:
         """A broker started again."""
         self.restarts.append(self.now)
         self.note("restart", target)
+        self._hash(Kind.STARTED, target)
 
     def breach(self, where: str, what: str) -> None:
         """An exception, or a bound that did not hold."""
         self.broken.append(f"{where}: {what}")
         self.note("BREACH", where, what)
-
-    # --- the whole ----------------------------------------------------------------------------------------------------
-
-    def history_hash(self) -> str:
-        """The same for the same seed, always."""
-        digest = hashlib.blake2b(digest_size=16)
-        for line in self.lines:
-            digest.update(repr(line).encode())
-        return digest.hexdigest()
+        self._hash(Kind.BREACH)
 
 
 def digest_of(attributes: Mapping[str, Any], payload: bytes) -> str:

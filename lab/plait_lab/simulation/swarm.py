@@ -22,11 +22,12 @@ from .bounds import check_bounds
 from .disks import Disk, DiskTerms
 from .faults import FAULTS, SCENARIOS, Cast, heal
 from .interests import EVERYTHING, Interest, draw_taboo
-from .network import Network, Path
+from .network import Network, Path, SizesByFrame
 from .nodes import BrokerNode
 from .oracle import Complaint, Oracle, Rights
 from .raw_clients import RawClient
 from .recorder import Outcome, Recorder
+from .sorted_index import SortedIndex
 from .timeline import Clock, Timeline
 from .witness import Witness
 from .workload import Script, draw_tastes
@@ -58,6 +59,7 @@ class Verdict:
     """The seed that was played, after redrawing."""
     complaints: tuple[Complaint, ...]
     history: str
+    """The hash of what happened."""
     steps: int
     published: int
     confirmed: int
@@ -93,7 +95,8 @@ class Guests:
 class Run:
     """One history, from its seed."""
 
-    def __init__(self, seed: int, scenario: str = "any") -> None:
+    def __init__(self, seed: int, scenario: str = "any", *, portable: bool = False) -> None:
+        """`portable`: names and texts in frames, and the native kernel, have no influence on the history."""
         rng = Random(f"{scenario}/{seed}")
         self.seed = seed
         self.timeline = Timeline()
@@ -101,7 +104,7 @@ class Run:
         self.guests = Guests()
         self._rng = rng
         self._active_s = rng.uniform(4.0, 10.0)
-        network = Network(self.timeline, rng)
+        network = Network(self.timeline, rng, SizesByFrame(self.recorder.history) if portable else None)
         terms = DiskTerms(rng.choice((0.0002, 0.002, 0.02)), rng.choice((0.0002, 0.01)))
         disk = Disk(self.timeline, rng, terms)
         broker = BrokerNode(
@@ -115,6 +118,8 @@ class Run:
             self.guests,
             rng.choice((0.0, 0.0, 0.001, 0.01)),
         )
+        if portable:
+            broker.new_index = SortedIndex
         hostile = RawClient("hostile", network, self.recorder, broker, rng)
         self.cast = Cast(self.timeline, network, self.recorder, broker, [], rng, hostile)
         self.witness = Witness("witness", network, self.recorder, broker, rng)
@@ -213,12 +218,18 @@ def _draw_settings(rng: Random) -> BrokerSettings:
     )
 
 
-def play(seed: int, scenario: str = "any", planted: AbstractContextManager[object] | None = None) -> Verdict:
+def play(
+    seed: int,
+    scenario: str = "any",
+    planted: AbstractContextManager[object] | None = None,
+    *,
+    portable: bool = False,
+) -> Verdict:
     """Play a seed, or the first that follows from it in which enough happens."""
     drawn = seed
     with planted or nullcontext():
         for _ in range(REDRAWS_MAX):
-            run = Run(drawn, scenario)
+            run = Run(drawn, scenario, portable=portable)
             complaints = run.play()
             verdict = _verdict(seed, drawn, run, complaints)
             if complaints or not verdict.vacuous or scenario == "calm":
@@ -234,7 +245,7 @@ def _verdict(seed: int, drawn: int, run: Run, complaints: list[Complaint]) -> Ve
         seed,
         drawn,
         tuple(complaints),
-        recorder.history_hash(),
+        recorder.history.hash(),
         run.timeline.steps,
         len(outcomes),
         outcomes.count(Outcome.OK),

@@ -1,0 +1,145 @@
+"""The history of a simulated world in numbers alone, and its hash.
+
+A history holds times, nodes, links, event ids and the type numbers of frames. It holds no name of a class, field,
+reason or metric, and no text. So a commit that only renames or moves code leaves every hash as it was. A commit that
+sends, delays, drops or reorders anything changes the hash.
+
+What the bytes of a control frame are depends on the names of its fields. A history therefore weighs every control
+frame alike (`CONTROL_BYTES`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from array import array
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import ClassVar, Final
+
+from plait_core.wire import Deliver, Forward, Frame, Publish
+from plait_core.wire.prefix import DELIVER, FORWARD, PREFIX, PREFIX_BYTES, PUBLISH
+from plait_core.wire.schema import SCHEMAS
+
+UNKNOWN: Final = (1 << 64) - 1
+"""Stands for a node that the world does not know, and for a result that there is not."""
+
+CONTROL_BYTES: Final = 64
+"""The weight of a control frame: roughly the mean of what clients and brokers exchange."""
+
+NOISE: Final = 0
+"""The type number of bytes that are no frame."""
+
+
+class Kind(IntEnum):
+    """The subject of a line. The numbers are part of all recorded hashes."""
+
+    FRAME = 1
+    EVENT_COPY = 2
+    WRITE = 3
+
+    STARTED = 10
+    STOPPED = 11
+    PAUSED = 12
+    RESUMED = 13
+    LINK_UP = 14
+    LINK_DOWN = 15
+    CLOSED = 16
+    EXPELLED = 17
+
+    PUBLISHED = 20
+    RECEIVED = 21
+    TAKEN = 22
+    OUTCOME = 23
+    SETTLED = 24
+    GIVEN_UP = 25
+    MISSED = 26
+
+    ADVERTISED = 30
+    SUBSCRIBED = 31
+    INSTALLED = 32
+    CHANGED = 33
+    CLOSING = 34
+    ENDED = 35
+
+    FAULT = 40
+    BREACH = 41
+
+
+class History:
+    """The lines of one world, hashed as they come."""
+
+    held_max: ClassVar[int] = 1 << 16
+    """Numbers held before they are hashed and forgotten: half a megabyte. Raise it to read a history afterwards."""
+
+    def __init__(self) -> None:
+        self._held = array("Q")
+        self._digest = hashlib.blake2b(digest_size=8)
+
+    def add(self, kind: Kind, at_s: float, *numbers: int) -> None:
+        """Add a line: what happened, when, and the numbers that identify it."""
+        held = self._held
+        held.extend((kind, round(at_s * 1_000_000), len(numbers), *numbers))
+        if len(held) > self.held_max:
+            self._digest.update(_portable(held))
+            del held[:]
+
+    def hash(self) -> str:
+        """Return the hash of all lines up to now."""
+        digest = self._digest.copy()
+        digest.update(_portable(self._held))
+        return digest.hexdigest()
+
+    def lines(self) -> Iterator[str]:
+        """Return the lines that are still held, as text."""
+        held, at = self._held, 0
+        while at < len(held):
+            kind, at_us, count = held[at : at + 3]
+            numbers = held[at + 3 : at + 3 + count]
+            yield f"{at_us / 1_000_000:12.6f} {Kind(kind).name.lower():10} {' '.join(map(str, numbers))}".rstrip()
+            at += 3 + count
+
+
+def _portable(numbers: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+_TYPE_NUMBERS: Final[dict[type, int]] = {Publish: PUBLISH, Forward: FORWARD, Deliver: DELIVER}
+
+
+def type_number(frame: Frame | bytes) -> int:
+    """Return the number that a frame's type has on the wire."""
+    kind = type(frame)
+    try:
+        return _TYPE_NUMBERS[kind]
+    except KeyError:
+        if isinstance(frame, bytes):
+            number: int = PREFIX.unpack_from(frame)[2]
+            return number
+    found = next(number for number, schema in SCHEMAS.items() if schema.frame is kind)
+    _TYPE_NUMBERS[kind] = found
+    return found
+
+
+def frames_in(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Return the type number, the bytes and the weight of each frame in a write. Bytes that are no frame come last, as
+    one piece of noise."""
+    at = 0
+    while len(data) - at >= PREFIX_BYTES:
+        body_bytes, _, number, _ = PREFIX.unpack_from(data, at)
+        size = PREFIX_BYTES + body_bytes
+        hot = number in (PUBLISH, FORWARD, DELIVER)
+        if size > len(data) - at or not (hot or number in SCHEMAS):
+            break
+        yield number, size, size if hot else CONTROL_BYTES
+        at += size
+    if at < len(data):
+        yield NOISE, len(data) - at, len(data) - at
+
+
+def weights_in(data: bytes) -> list[int]:
+    """Return the type number and the weight of each frame in a write, one after the other."""
+    return [number for type_number, _, weight in frames_in(data) for number in (type_number, weight)]
