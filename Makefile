@@ -35,7 +35,8 @@ kernel: .venv/.ready
 	@sh scripts/setup.sh --kernel
 
 WITHOUT_KERNEL := tests/unit/test_wire_event_frames.py tests/unit/test_wire_decoder.py tests/unit/test_wire_attributes.py \
-  tests/unit/test_broker_outbox.py tests/unit/test_client_session.py tests/fuzz tests/sim/test_faults.py
+  tests/unit/test_broker_outbox.py tests/unit/test_client_session.py tests/fuzz tests/sim/test_faults.py \
+  tests/sim/test_history_hashes.py
 # One more than there are cores, for tests of real processes wait for those.
 WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 test: .venv/.ready

@@ -1,6 +1,9 @@
-"""Replay a seed: `python -m plait_lab.simulation --seed S [--scenario X] [--planted BUG] [--around N]`.
+"""Replay a seed: `python -m plait_lab.simulation --seed S [--scenario X] [--planted BUG] [--all]`.
 
-Prints what is wrong with the history, and the lines of it that speak of whom it is about. Exits 1 when something is.
+Prints what is wrong with the history, and the lines of the parties concerned. Exits 1 when something is wrong.
+
+`--check-hashes` plays 470 histories of all kinds of worlds, compares their hashes with those recorded
+(`history_hashes.py`), and exits 1 when some differ.
 """
 
 from __future__ import annotations
@@ -9,8 +12,10 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..planted import PLANTED
+from . import history_hashes
 from .faults import SCENARIOS
 from .swarm import Verdict, play
 
@@ -20,17 +25,51 @@ _SPEAKS_OF = re.compile(r"\b[0-9a-f]{16}-\d+\b|\bapp\d+(?:/\w+)?\b|\bwitness\b")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m plait_lab.simulation", description="Replay one simulated history.")
-    parser.add_argument("--seed", type=int, required=True)
+    parser = argparse.ArgumentParser(
+        prog="python -m plait_lab.simulation",
+        description="Replay one simulated history, or compare many with the recorded ones.",
+    )
+    task = parser.add_mutually_exclusive_group(required=True)
+    task.add_argument("--seed", type=int, help="replay this history of one broker")
+    for option, does in (("--check-hashes", "compare"), ("--record-hashes", "write")):
+        task.add_argument(
+            option,
+            nargs="?",
+            type=Path,
+            const=history_hashes.FILE,
+            metavar="FILE",
+            help=f"play 470 histories and {does} the hashes in FILE, by default those of the repository",
+        )
+    task.add_argument("--history", type=_history, metavar="GROUP/NUMBER", help="print one of the recorded histories")
     parser.add_argument("--scenario", choices=SCENARIOS, default="any")
     parser.add_argument("--planted", choices=PLANTED, default=None, help="with this bug planted")
     parser.add_argument("--all", action="store_true", help="print the whole history")
     given = parser.parse_args(arguments)
+    if given.check_hashes:
+        if not given.check_hashes.is_file():
+            parser.error(f"--check-hashes: there is no file {given.check_hashes}")
+        return 0 if history_hashes.check(given.check_hashes) else 1
+    if given.record_hashes:
+        return 0 if history_hashes.record(given.record_hashes) else 1
+    if given.history:
+        history_hashes.print_history(*given.history)
+        return 0
     planted = PLANTED[given.planted].plant() if given.planted else None
     verdict = play(given.seed, given.scenario, planted)
     _print_history(verdict, whole=given.all)
     _print_verdict(verdict)
     return 1 if verdict.complaints else 0
+
+
+def _history(text: str) -> tuple[str, int]:
+    """Return the group and the number in GROUP/NUMBER."""
+    group, _, number = text.partition("/")
+    known = history_hashes.GROUPS.get(group)
+    if known is None or not number.isdecimal() or int(number) >= known.count:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: a group is one of {', '.join(history_hashes.GROUPS)}, numbers from 0"
+        )
+    return group, int(number)
 
 
 def _print_history(verdict: Verdict, *, whole: bool) -> None:

@@ -1,0 +1,216 @@
+"""The recorded hashes of simulated histories: the check for a commit that only renames or moves code.
+
+python -m plait_lab.simulation --check-hashes      play all of them; exit 1 when some differ
+python -m plait_lab.simulation --record-hashes     play all of them and write the file anew
+python -m plait_lab.simulation --history peers/7   print one, to compare with that of another commit
+
+Kinds of worlds take turns within a group, so that the first ten of a group are a sample of all kinds. The names of
+scenarios, troubles and attacks are part of some seeds: renaming one changes what is played.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from ..peers.custodies import TROUBLES, CustodyTerms, CustodyTrial
+from ..peers.healings import HealingTerms, HealingTrial
+from ..peers.trial import VARIANTS, Terms, Trial
+from .comings import Comings
+from .history import History
+from .hostile import ATTACKS, HostileWorld
+from .joined_histories import JoinedHistory
+from .outages import Outages
+from .overlays import World
+from .sieges import DIAMOND, LADDER, Siege
+from .sorted_index import SortedIndex
+from .swarm import play as play_one_broker
+
+FILE: Final = Path(__file__).parents[2] / "history_hashes.json"
+
+KINDS: Final = 10
+"""A history's number modulo this is its kind."""
+
+PROGRESS_S: Final = (2.0, 5.0)
+"""Until the first line of progress, and between two of them."""
+
+NAMED_MAX: Final = 10
+"""Histories that one line of a result names."""
+
+Hashes: TypeAlias = Mapping[str, Mapping[int, str]]
+"""By group and number."""
+
+
+def one_broker(number: int) -> History:
+    """Play a broker and its clients under faults; in one of ten histories its log is lost."""
+    scenario = "lost log" if number % KINDS == 9 else "any"
+    return play_one_broker(number, scenario, portable=True).recorder.history
+
+
+def overlay(number: int) -> History:
+    """Play several brokers: mostly with short faults, else with none, with long absences, or with clients."""
+    seed, kind = divmod(number, KINDS)
+    if kind == 9:
+        return JoinedHistory(seed).play().history
+    if kind == 8:
+        world: World = Comings(seed)
+    elif kind == 7:
+        world = Outages(seed)
+    else:
+        world = World(number, faults=kind != 6)
+    return _played(world)
+
+
+def peers(number: int) -> History:
+    """Play peers without brokers: confirmed events in trouble, deaths, churn and loss."""
+    seed, kind = divmod(number, 3)
+    if kind == 0:
+        custody = CustodyTrial(CustodyTerms(TROUBLES[seed % len(TROUBLES)], 8, publishers=1 + seed % 2, seed=seed))
+        custody.play()
+        return custody.world.history
+    if kind == 1:
+        healing = HealingTrial(HealingTerms(told=seed % 2 == 0, deaths=1 + seed % 4, mixed=seed % 3 == 0, seed=seed))
+        healing.converge()
+        healing.play()
+        return healing.world.history
+    trial = Trial(Terms(40, variant=list(VARIANTS)[seed % 2], children_max=8, seed=seed))
+    for period in range(20):
+        trial.world.loss = 0.1 if 5 <= period < 10 else 0.0
+        if period % 5 == 4:
+            trial.churn(0.1)
+        trial.period()
+    return trial.world.history
+
+
+def hostile(number: int) -> History:
+    """Play several brokers of which one is hostile: each attack, long sieges, and an insider among whole brokers."""
+    seed, kind = divmod(number, KINDS)
+    attacks = list(ATTACKS)
+    if kind == 9:
+        return JoinedHistory(seed, insider=True).play().history
+    if kind == 8:
+        return _played(Siege(*((DIAMOND, 1), (LADDER, 2))[seed % 2], "one_by_one"))
+    nth = number - (KINDS - 8) * seed
+    return _played(HostileWorld(nth, attacks[nth % len(attacks)]))
+
+
+def _played(world: World) -> History:
+    world.new_index = SortedIndex
+    world.play()
+    return world.history
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Histories of one kind of world, numbered from 0."""
+
+    count: int
+    play: Callable[[int], History]
+
+
+GROUPS: Final[dict[str, Group]] = {
+    "one-broker": Group(200, one_broker),
+    "overlay": Group(200, overlay),
+    "peers": Group(50, peers),
+    "hostile": Group(20, hostile),
+}
+
+
+BROKEN: Final = "broken"
+"""Stands for the hash of a history that ended with an exception."""
+
+
+def hash_of(group: str, number: int) -> str:
+    """Play a history and return its hash."""
+    return GROUPS[group].play(number).hash()
+
+
+def hash_or_broken(group: str, number: int) -> str:
+    """Play a history and return its hash; print the exception that it ended with, if it did."""
+    try:
+        return hash_of(group, number)
+    except Exception as error:
+        print(f"{group}/{number}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return BROKEN
+
+
+def read(file: Path = FILE) -> Hashes:
+    """Return the recorded hashes."""
+    recorded = json.loads(file.read_text(encoding="utf-8"))
+    return {group: {int(number): hash for number, hash in hashes.items()} for group, hashes in recorded.items()}
+
+
+def check(file: Path = FILE, workers: int | None = None) -> bool:
+    """Play all histories and print how many are as recorded; return whether all are."""
+    recorded = read(file)
+    played = _play_all(workers)
+    _print_comparison(recorded, played, "unchanged")
+    return recorded == played
+
+
+def record(file: Path = FILE, workers: int | None = None) -> bool:
+    """Play all histories, print how many differ from those recorded before, and record them unless one is broken;
+    return whether they were recorded."""
+    before = read(file) if file.exists() else {}
+    played = _play_all(workers)
+    _print_comparison(before, played, "as before")
+    if any(BROKEN in hashes.values() for hashes in played.values()):
+        print(f"{file} stays as it was: a history ended with an exception", file=sys.stderr)
+        return False
+    file.write_text(json.dumps(played, indent=1) + "\n", encoding="utf-8")
+    return True
+
+
+def print_history(group: str, number: int) -> None:
+    """Play one history and print its lines."""
+    usual, History.held_max = History.held_max, sys.maxsize
+    try:
+        history = GROUPS[group].play(number)
+    finally:
+        History.held_max = usual
+    for line in history.lines():
+        print(line)
+    print(f"hash {history.hash()}")
+
+
+def _print_comparison(recorded: Hashes, played: Hashes, word: str) -> None:
+    for group, hashes in played.items():
+        other = [number for number, hash in hashes.items() if recorded.get(group, {}).get(number) != hash]
+        line = f"{group:12} {len(hashes) - len(other):3} of {len(hashes):3} {word}"
+        if other:
+            more = ", ..." if len(other) > NAMED_MAX else ""
+            line += f"; the others: {', '.join(map(str, other[:NAMED_MAX]))}{more}"
+        print(line)
+
+
+def _play_all(workers: int | None) -> Hashes:
+    """Play all histories, in as many processes as there are cores."""
+    jobs = [(group, number) for group, terms in GROUPS.items() for number in range(terms.count)]
+    played: dict[str, dict[int, str]] = {group: {} for group in GROUPS}
+    begun = time.monotonic()
+    silent_s, every_s = PROGRESS_S
+    due = begun + silent_s
+    for done, ((group, number), hash) in enumerate(zip(jobs, _hashes_of(jobs, workers), strict=True), start=1):
+        played[group][number] = hash
+        if time.monotonic() >= due:
+            due = time.monotonic() + every_s
+            print(f"[{time.monotonic() - begun:5.1f} s] {done} of {len(jobs)} histories", file=sys.stderr, flush=True)
+    return played
+
+
+def _hashes_of(jobs: list[tuple[str, int]], workers: int | None) -> Iterator[str]:
+    """Return the hashes in the order of the jobs."""
+    workers = workers or os.cpu_count() or 1
+    if workers == 1:
+        yield from (hash_or_broken(*job) for job in jobs)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(hash_or_broken, *zip(*jobs, strict=True))
