@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plait_broker.overlay.map import Map
-from plait_core.wire.overlay_frames import Sheet
+from plait_core.wire.frame_types.overlay_frames import LinkState
 
 
 def linked(links: dict[tuple[int, int], int]) -> Map:
@@ -14,5 +14,5 @@ def linked(links: dict[tuple[int, int], int]) -> Map:
         delays.setdefault(far, {})[near] = delay_us
     map = Map()
     for broker, to in delays.items():
-        map.put(Sheet(broker, 1, f"b{broker}", tuple(to), tuple(to.values())))
+        map.put(LinkState(broker, 1, f"b{broker}", tuple(to), tuple(to.values())))
     return map

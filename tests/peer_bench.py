@@ -6,7 +6,7 @@ from random import Random
 from typing import TypeVar
 
 from plait_core.space import DzSet
-from plait_core.wire.peer_frames import Accept, Connect, Gossip, Happening, PeerFrame, Profile
+from plait_core.wire.frame_types.peer_frames import Accept, Connect, Gossip, Happening, PeerFrame, Profile
 from plait_peer import THESIS, Deliver, Peer, PeerSettings, Send, Strategies
 
 F = TypeVar("F", bound=PeerFrame)

@@ -10,7 +10,7 @@ import numpy as np
 
 from plait_core.events import Event
 from plait_core.space import Schema
-from plait_core.telemetry import Kind, record_dtype
+from plait_core.telemetry import RecordKind, record_dtype
 from plait_core.wire import (
     VERSION_MAX,
     VERSION_MIN,
@@ -24,7 +24,7 @@ from plait_core.wire import (
     encode_frame,
     encode_publish,
 )
-from plait_core.wire.session_frames import Advertise, Late, Subscribe
+from plait_core.wire.frame_types.session_frames import Advertise, Late, Subscribe
 from plait_peer.group import Group
 from plait_peer.home import Home
 from plait_peer.live import LIVE
@@ -66,7 +66,7 @@ class Process:
                     for subscription, _, _ in frame.deliveries:
                         self.heard.setdefault(subscription, []).append(n)
 
-    def records(self, *kinds: Kind) -> np.ndarray:
+    def records(self, *kinds: RecordKind) -> np.ndarray:
         """What is recorded, of some kinds or of all."""
         ring = self.telemetry.ring
         found = np.frombuffer(ring.copy(0, ring.written), record_dtype())

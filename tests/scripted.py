@@ -36,7 +36,7 @@ from plait_core.wire import (
     encode_frame,
     encode_publish,
 )
-from plait_core.wire.session_frames import Done, Subscribe
+from plait_core.wire.frame_types.session_frames import Done, Subscribe
 
 PATIENCE_S = 5.0
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from plait_core.telemetry import LATE, RECORD_BYTES, TO_BROKER, Kind, reason_code
+from plait_core.telemetry import LATE, RECORD_BYTES, TO_BROKER, RecordKind, reason_code
 from plait_core.telemetry.records import RECORD
 from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
@@ -92,7 +92,7 @@ class World:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _put(self, broker: int, kind: Kind, ts_us: int, *, event: tuple[int, int] = (0, 0), subject: int = 0,
+    def _put(self, broker: int, kind: RecordKind, ts_us: int, *, event: tuple[int, int] = (0, 0), subject: int = 0,
              delay_us: int = 0, bound_us: int = 0, size: int = 0, count: int = 0, expected: int = 0,
              reason: str = "", flags: int = 0) -> None:  # fmt: skip
         self.records[broker].append(
@@ -109,8 +109,8 @@ class World:
         wanted = {broker: [n for n in (1, 2, 3) if chance.random() < 0.4] for broker in BROKERS}
         others = [broker for broker in BROKERS if broker != home and wanted[broker]]
         cell, lifetime_us = self._content(home, publisher)
-        self._put(home, Kind.PUBLISH, now, event=event, subject=cell, bound_us=lifetime_us, size=100, count=len(others),
-                  expected=len(wanted[home]))  # fmt: skip
+        self._put(home, RecordKind.PUBLISH, now, event=event, subject=cell, bound_us=lifetime_us, size=100,
+                  count=len(others), expected=len(wanted[home]))  # fmt: skip
         self.truth.published[window(now), publisher].append((sequence, now))
         if wanted[home]:
             self._flow(home, home, now, len(wanted[home]))
@@ -118,16 +118,20 @@ class World:
             self._delivery(home, number, event, now, chance.randrange(1, 5_000))
         for other in others:
             ts_us = now + chance.randrange(200, 9_000)
-            self._put(home, Kind.FORWARD, now, event=event, subject=other, size=100, count=1)
+            self._put(home, RecordKind.FORWARD, now, event=event, subject=other, size=100, count=1)
             self.truth.copies[window(now), home, other] += 1
             fate = chance.random() if self.faults else 1.0
             if fate < 0.01:
                 self.truth.missing[event] = "a copy vanished"
                 continue
             if fate < 0.03:
-                self._put(home, Kind.DROP, ts_us, event=event, subject=other, reason="unreachable", flags=TO_BROKER)
+                self._put(
+                    home, RecordKind.DROP, ts_us, event=event, subject=other, reason="unreachable", flags=TO_BROKER
+                )
                 continue
-            self._put(other, Kind.ARRIVAL, ts_us, event=event, subject=home, size=100, expected=len(wanted[other]))
+            self._put(
+                other, RecordKind.ARRIVAL, ts_us, event=event, subject=home, size=100, expected=len(wanted[other])
+            )
             self._flow(home, other, ts_us, len(wanted[other]))
             for number in wanted[other]:
                 self._delivery(other, number, event, ts_us, ts_us - now)
@@ -159,7 +163,7 @@ class World:
             reason = chance.choice(
                 ["late", "outbox_items", "outbox_bytes", "forbidden", "gone", "expired", "retention"]
             )
-            kind = Kind.EXPIRY if reason == "expired" else Kind.DROP
+            kind = RecordKind.EXPIRY if reason == "expired" else RecordKind.DROP
             self._put(broker, kind, ts_us, event=event, subject=number, reason=reason, size=100)
             facts[f"lost_{COLUMNS.get(reason, reason)}"] += 1
             return
@@ -168,7 +172,7 @@ class World:
         late = bool(bound_us) and delay_us > bound_us
         for _ in range(2 if 0.15 <= fate < 0.16 else 1):
             self._put(
-                broker, Kind.DELIVERY, ts_us, event=event, subject=number, delay_us=delay_us, bound_us=bound_us,
+                broker, RecordKind.DELIVERY, ts_us, event=event, subject=number, delay_us=delay_us, bound_us=bound_us,
                 size=100, count=1, flags=LATE if late else 0,
             )  # fmt: skip
             facts["delivered"] += 1
@@ -182,11 +186,13 @@ class World:
         now, chance = self._now, self.chance
         for broker in BROKERS:
             events, elapsed_us = chance.randrange(1, 50), chance.randrange(50, 9_000)
-            self._put(broker, Kind.MATCH, now, count=events, delay_us=elapsed_us)
+            self._put(broker, RecordKind.MATCH, now, count=events, delay_us=elapsed_us)
             self.truth.matching[window(now), broker].append((events, elapsed_us))
-            self._put(broker, Kind.QUEUE, now, subject=3, count=chance.randrange(50), size=chance.randrange(9_000))
+            self._put(
+                broker, RecordKind.QUEUE, now, subject=3, count=chance.randrange(50), size=chance.randrange(9_000)
+            )
             for other in BROKERS:
                 if other != broker:
                     delay_us = chance.randrange(100, 20_000)
-                    self._put(broker, Kind.LINK, now, subject=other, delay_us=delay_us, bound_us=delay_us // 10)
+                    self._put(broker, RecordKind.LINK, now, subject=other, delay_us=delay_us, bound_us=delay_us // 10)
                     self.truth.links[window(now), broker, other].append(delay_us)

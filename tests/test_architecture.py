@@ -80,7 +80,7 @@ def protocols() -> list[Path]:
 
 
 TELEMETRY = ROOT / "core" / "plait_telemetry"
-WRITES = {"face.py", "readers.py", "writer.py"}
+WRITES = {"recording.py", "readers.py", "writer.py"}
 
 
 @pytest.mark.parametrize("path", [path for path in modules(TELEMETRY) if path.name not in WRITES], ids=by_path)

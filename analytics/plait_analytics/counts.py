@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from plait_core.telemetry import LATE, TO_BROKER, Kind
+from plait_core.telemetry import LATE, TO_BROKER, RecordKind
 
 from .columns import FIELDS, Columns, length, of_those
 from .portable import POSTPONED
@@ -21,9 +21,9 @@ from .portable import POSTPONED
 NONE: Final = 1 << 32
 """The least of no values: beyond all that a record can hold."""
 
-_BUCKETED: Final = (int(Kind.DELIVERY), int(Kind.LINK), int(Kind.MATCH))
+_BUCKETED: Final = (int(RecordKind.DELIVERY), int(RecordKind.LINK), int(RecordKind.MATCH))
 _TIMED: Final = np.isin(np.arange(256), _BUCKETED)
-_MATCHED: Final = (int(Kind.PUBLISH), int(Kind.ARRIVAL))
+_MATCHED: Final = (int(RecordKind.PUBLISH), int(RecordKind.ARRIVAL))
 _MARKS: Final = LATE | TO_BROKER
 
 KEY: Final = ("window_us", "broker", "kind", "entity", "reason", "marks", "bucket", "cell")
@@ -66,7 +66,7 @@ COUNTED: Final = frozenset(FIELDS) - {"published_us", "sequence", "hops"}
 """Fields of records that counts are made of."""
 
 _VALUES: Final = (*SUMS, *LEAST, *MOST)
-_RARE: Final = int(Kind.LINK)
+_RARE: Final = int(RecordKind.LINK)
 """From this kind on records are samples, a few a second; before it they are of events."""
 _OF_RARE: Final = (
     "bound_us", "busy", "delay_min", "delay_max", "bytes_max", "items_max", "expected_max", "subject_max"
@@ -99,13 +99,13 @@ _IN: Final = {kinds: f"kind in ({', '.join(map(str, kinds))})" for kinds in (_BU
 
 COUNTING: Final = f"""
 select ts_us - ts_us % {POSTPONED} as window_us, broker, kind,
-  case when kind = {int(Kind.PUBLISH)} then publisher
-    when kind in ({int(Kind.MATCH)}, {int(Kind.QUEUE)}) then 0 else subject end as entity,
+  case when kind = {int(RecordKind.PUBLISH)} then publisher
+    when kind in ({int(RecordKind.MATCH)}, {int(RecordKind.QUEUE)}) then 0 else subject end as entity,
   reason, flags & {_MARKS} as marks,
   case when {_IN[_BUCKETED]} then bucket
     when {_IN[_MATCHED]} then (case when expected > 0 then 1 else 0 end) + (case when items > 0 then 2 else 0 end)
     else 0 end as bucket,
-  case when kind = {int(Kind.PUBLISH)} then subject else 0 end as cell,
+  case when kind = {int(RecordKind.PUBLISH)} then subject else 0 end as cell,
   {_aggregates(_SOURCES_SAMPLED)}
 from records group by 1, 2, 3, 4, 5, 6, 7, 8"""
 """Of the view `records`, whatever has it."""
@@ -156,15 +156,15 @@ def _spread(time: np.ndarray, window_us: int) -> bool:
 
 
 def _entity(kind: np.ndarray, records: Columns) -> np.ndarray:
-    published = kind == int(Kind.PUBLISH)
+    published = kind == int(RecordKind.PUBLISH)
     whose = np.where(published, wide(records["publisher"]), wide(records["subject"]))
-    of_none = (kind == int(Kind.MATCH)) | (kind == int(Kind.QUEUE))
+    of_none = (kind == int(RecordKind.MATCH)) | (kind == int(RecordKind.QUEUE))
     return np.where(of_none, 0, whose) if of_none.any() else whose
 
 
 def _cells(kind: np.ndarray, records: Columns) -> np.ndarray:
     subject = wide(records["subject"])
-    located = (kind == int(Kind.PUBLISH)) & (subject != 0)
+    located = (kind == int(RecordKind.PUBLISH)) & (subject != 0)
     return np.where(located, subject, 0) if located.any() else _NOUGHT
 
 
@@ -252,7 +252,7 @@ def wide(column: np.ndarray) -> np.ndarray:
 
 def buckets_of(kind: np.ndarray, delay_us: np.ndarray, items: np.ndarray) -> np.ndarray:
     """Of each record's delay; of a match, of the time for one of its events."""
-    matches = kind == int(Kind.MATCH)
+    matches = kind == int(RecordKind.MATCH)
     delays = np.where(matches, delay_us // np.maximum(items, 1), delay_us) if matches.any() else delay_us
     found: np.ndarray = np.floor(8 * np.log2(np.maximum(delays, 1))).astype(np.int32)
     return found

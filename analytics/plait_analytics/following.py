@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from plait_core.telemetry import Kind
+from plait_core.telemetry import RecordKind
 
 from .batches import COUNTED_RECORDS, packed
 from .columns import Columns, Slice, chunks, length, of_those
@@ -131,7 +131,7 @@ def _divided(slices: Sequence[Slice]) -> list[Slice]:
 
 def _states(records: Columns, portion: Portion) -> np.ndarray:
     times, kinds = records["ts_us"], records["kind"]
-    kinds_odd = (kinds < int(min(Kind))) | (kinds > int(max(Kind)))
+    kinds_odd = (kinds < int(min(RecordKind))) | (kinds > int(max(RecordKind)))
     first, last = int(times.min()), int(times.max())
     ends_us = first - first % portion.window_us + portion.window_us
     if first >= 0 and last <= portion.horizon_us and ends_us > portion.closed_us and not kinds_odd.any():

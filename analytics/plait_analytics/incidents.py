@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plait_core.telemetry import Kind
+from plait_core.telemetry import RecordKind
 
 from .portable import total
 
@@ -20,15 +20,15 @@ deviation of next to nothing."""
 
 _RATES: Final = f"""
   select window_us, 'broker' as entity, broker, cast(0 as bigint) as subject, 'rate' as measure,
-    cast({total("weight", f"kind in ({int(Kind.PUBLISH)}, {int(Kind.ARRIVAL)})")} as double) as value
+    cast({total("weight", f"kind in ({int(RecordKind.PUBLISH)}, {int(RecordKind.ARRIVAL)})")} as double) as value
   from counts group by window_us, broker
   union all
   select window_us, 'link' as entity, broker, entity as subject, 'delay' as measure,
     cast(sum(delay_us) as double) / sum(records) as value
-  from counts where kind = {int(Kind.LINK)} group by window_us, broker, counts.entity
+  from counts where kind = {int(RecordKind.LINK)} group by window_us, broker, counts.entity
   union all
   select window_us, 'broker' as entity, broker, cast(0 as bigint) as subject, 'lost' as measure,
-    cast({total("weight", f"kind in ({int(Kind.DROP)}, {int(Kind.EXPIRY)})")} as double) as value
+    cast({total("weight", f"kind in ({int(RecordKind.DROP)}, {int(RecordKind.EXPIRY)})")} as double) as value
   from counts group by window_us, broker"""
 
 _BEFORE: Final = f"""over (partition by entity, broker, subject, measure order by window_us

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from plait_core.telemetry import DURABLE, TO_BROKER, Kind
+from plait_core.telemetry import DURABLE, TO_BROKER, RecordKind
 
 from .pieces import PIECED
 from .portable import POSTPONED, total
 from .table import Table
 
-_PUBLISH, _ARRIVAL, _DELIVERY = int(Kind.PUBLISH), int(Kind.ARRIVAL), int(Kind.DELIVERY)
-_DROP, _EXPIRY = int(Kind.DROP), int(Kind.EXPIRY)
+_PUBLISH, _ARRIVAL, _DELIVERY = int(RecordKind.PUBLISH), int(RecordKind.ARRIVAL), int(RecordKind.DELIVERY)
+_DROP, _EXPIRY = int(RecordKind.DROP), int(RecordKind.EXPIRY)
 _LOST: Final = f"kind in ({_DROP}, {_EXPIRY}) and subject <> 0 and (flags & {TO_BROKER}) = 0"
 
 EVENTS: Final = f"""

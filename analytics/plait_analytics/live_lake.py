@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait_core.telemetry import Kind
+from plait_core.telemetry import RecordKind
 
 from .counts import SCHEMA as COUNTS
 from .counts import merged_batch
@@ -215,7 +215,7 @@ def _newest(windows: Windows, most: int) -> Windows:
 
 def _coarse(counts: pa.Table) -> pa.Table:
     """The same for all that incidents go by: brokers as a whole, and links one by one. A few rows of thousands."""
-    link = counts["kind"].to_numpy() == int(Kind.LINK)
+    link = counts["kind"].to_numpy() == int(RecordKind.LINK)
     for name in ("entity", "reason", "marks", "bucket", "cell"):
         place, column = counts.schema.get_field_index(name), counts[name].to_numpy()
         kept = link if name == "entity" else np.zeros(len(link), bool)

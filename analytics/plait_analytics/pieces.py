@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from plait_core.telemetry import DURABLE, TO_BROKER, Kind
+from plait_core.telemetry import DURABLE, TO_BROKER, RecordKind
 
 from .columns import FIELDS, Columns, length, of_those
 from .counts import runs_of, wide
@@ -30,8 +30,10 @@ SCHEMA: Final = pa.schema([(name, pa.int64()) for name in (*KEY, *_SUMS, "ts_us"
 NEVER: Final = (1 << 63) - 1
 """When an event was published whose publication is not in the stretch."""
 
-_ENDS: Final = (int(Kind.DROP), int(Kind.EXPIRY))
-_OF_EVENTS: Final = np.isin(np.arange(256), (int(Kind.PUBLISH), int(Kind.ARRIVAL), int(Kind.DELIVERY), *_ENDS))
+_ENDS: Final = (int(RecordKind.DROP), int(RecordKind.EXPIRY))
+_OF_EVENTS: Final = np.isin(
+    np.arange(256), (int(RecordKind.PUBLISH), int(RecordKind.ARRIVAL), int(RecordKind.DELIVERY), *_ENDS)
+)
 
 PIECED_FIELDS: Final = frozenset(FIELDS) - {"published_us", "delay_us", "bound_us", "size", "reason", "hops"}
 """Fields of records that pieces are made of."""
@@ -80,7 +82,9 @@ def pieces_of(records: Columns, broker: int, weight: int) -> Iterator[pa.RecordB
             return np.zeros(len(starts), np.int64)
         return np.add.reduceat(values[order], starts, dtype=np.int64)
 
-    published, arrived, delivered = (kind == int(each) for each in (Kind.PUBLISH, Kind.ARRIVAL, Kind.DELIVERY))
+    published, arrived, delivered = (
+        kind == int(each) for each in (RecordKind.PUBLISH, RecordKind.ARRIVAL, RecordKind.DELIVERY)
+    )
     ended, for_broker = np.isin(kind, _ENDS), (flags & TO_BROKER) != 0
     firm = delivered & ((flags & DURABLE) == 0)
     sums = {

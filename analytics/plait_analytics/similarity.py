@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plait_core.telemetry import Kind
+from plait_core.telemetry import RecordKind
 
 from .portable import POSTPONED, total
 
@@ -48,7 +48,7 @@ _AGREE: Final = " and ".join(f"x.v{place} = y.v{place}" for place in range(PLACE
 SIMILARITY_SQL: Final = f"""
 with delivered as (
   select distinct ts_us - ts_us % {POSTPONED} as window_us, broker, subject as subscription, publisher, sequence, ts_us
-  from records where kind = {int(Kind.DELIVERY)}),
+  from records where kind = {int(RecordKind.DELIVERY)}),
 ranked as (
   select window_us, broker, subscription, publisher, sequence,
     dense_rank() over (partition by window_us order by ts_us desc, publisher, sequence) as age from delivered),

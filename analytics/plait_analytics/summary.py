@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait_core.telemetry import Kind, bucket_bounds_us
+from plait_core.telemetry import RecordKind, bucket_bounds_us
 
 from .counts import NONE
 from .derived import merged
@@ -78,9 +78,9 @@ def quantile_us(delays: Mapping[str, int], fraction: float) -> float | None:
 
 def _links(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seconds: float) -> Rows:
     found = []
-    for (broker, neighbour), rows in _by(counts, (Kind.LINK, Kind.FORWARD), "broker", "entity"):
-        samples = [row for row in rows if row["kind"] == Kind.LINK]
-        copies = [row for row in rows if row["kind"] == Kind.FORWARD]
+    for (broker, neighbour), rows in _by(counts, (RecordKind.LINK, RecordKind.FORWARD), "broker", "entity"):
+        samples = [row for row in rows if row["kind"] == RecordKind.LINK]
+        copies = [row for row in rows if row["kind"] == RecordKind.FORWARD]
         looks = sum(row["records"] for row in samples)
         delays = _distribution(samples, "weight")
         found.append(
@@ -99,15 +99,17 @@ def _links(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seconds: 
 
 def _brokers(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seconds: float) -> Rows:
     found = []
-    for (broker,), rows in _by(counts, (Kind.PUBLISH, Kind.ARRIVAL, Kind.MATCH, Kind.DELIVERY), "broker"):
-        matching = _distribution([row for row in rows if row["kind"] == Kind.MATCH], "items")
-        came = [row for row in rows if row["kind"] in (Kind.PUBLISH, Kind.ARRIVAL)]
+    for (broker,), rows in _by(
+        counts, (RecordKind.PUBLISH, RecordKind.ARRIVAL, RecordKind.MATCH, RecordKind.DELIVERY), "broker"
+    ):
+        matching = _distribution([row for row in rows if row["kind"] == RecordKind.MATCH], "items")
+        came = [row for row in rows if row["kind"] in (RecordKind.PUBLISH, RecordKind.ARRIVAL)]
         name = said.get(("broker", 0, broker))
         found.append(
             {
                 "broker": _text(broker), "name": name["name"] if name else None,
                 "events_per_s": sum(row["weight"] for row in came) / seconds,
-                "deliveries_per_s": sum(row["weight"] for row in rows if row["kind"] == Kind.DELIVERY) / seconds,
+                "deliveries_per_s": sum(row["weight"] for row in rows if row["kind"] == RecordKind.DELIVERY) / seconds,
                 "matching": matching, "match_p50_us": quantile_us(matching, 0.5),
                 "match_p99_us": quantile_us(matching, 0.99),
             }
@@ -117,7 +119,7 @@ def _brokers(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seconds
 
 def _publishers(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seconds: float) -> Rows:
     found = []
-    for (publisher,), rows in _by(counts, (Kind.PUBLISH,), "entity"):
+    for (publisher,), rows in _by(counts, (RecordKind.PUBLISH,), "entity"):
         events = sum(row["weight"] for row in rows)
         least = min(row["bound_min"] for row in rows)
         found.append(
@@ -135,7 +137,7 @@ def _publishers(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seco
 
 def _subscriptions(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seconds: float) -> Rows:
     found = []
-    for (broker, number), rows in _by(counts, (Kind.DELIVERY,), "broker", "entity"):
+    for (broker, number), rows in _by(counts, (RecordKind.DELIVERY,), "broker", "entity"):
         delays = _distribution(rows, "weight")
         name = said.get(("subscription", broker, number))
         found.append(
@@ -157,7 +159,7 @@ _LISTS: Final = {
 }
 
 
-def _by(counts: pa.Table, kinds: Iterable[Kind], *key: str) -> list[tuple[tuple[int, ...], Rows]]:
+def _by(counts: pa.Table, kinds: Iterable[RecordKind], *key: str) -> list[tuple[tuple[int, ...], Rows]]:
     """Rows of some kinds by key: those with the most first."""
     wanted = pa.array([int(kind) for kind in kinds], pa.int32())
     groups: dict[tuple[int, ...], Rows] = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from plait_core.telemetry import LATE, TO_BROKER, Kind, reason_code
+from plait_core.telemetry import LATE, TO_BROKER, RecordKind, reason_code
 
 from .counts import COLUMNS, KEY, NONE
 from .incidents import INCIDENTS_SQL
@@ -20,9 +20,14 @@ from .portable import POSTPONED, quantiles, total, with_window
 from .similarity import SIMILARITY_SQL
 from .table import WINDOW_US, Table
 
-_PUBLISH, _ARRIVAL, _FORWARD = int(Kind.PUBLISH), int(Kind.ARRIVAL), int(Kind.FORWARD)
-_DELIVERY, _DROP, _EXPIRY = int(Kind.DELIVERY), int(Kind.DROP), int(Kind.EXPIRY)
-_LINK, _MATCH, _QUEUE, _ROUTING = int(Kind.LINK), int(Kind.MATCH), int(Kind.QUEUE), int(Kind.ROUTING)
+_PUBLISH, _ARRIVAL, _FORWARD = int(RecordKind.PUBLISH), int(RecordKind.ARRIVAL), int(RecordKind.FORWARD)
+_DELIVERY, _DROP, _EXPIRY = int(RecordKind.DELIVERY), int(RecordKind.DROP), int(RecordKind.EXPIRY)
+_LINK, _MATCH, _QUEUE, _ROUTING = (
+    int(RecordKind.LINK),
+    int(RecordKind.MATCH),
+    int(RecordKind.QUEUE),
+    int(RecordKind.ROUTING),
+)
 _OVERFLOW: Final = f"{reason_code('outbox_items')}, {reason_code('outbox_bytes')}"
 
 

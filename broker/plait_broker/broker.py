@@ -15,9 +15,9 @@ from plait_core.filters import parse
 from plait_core.ids import Randomness, id_text
 from plait_core.limits import CLOSE_TEXT_MAX
 from plait_core.matching import Index, new_index
-from plait_core.sealed import Fit
+from plait_core.sealed_opening import Fit
 from plait_core.wire import Close, CloseCode, ControlFrame, EventFrame, Frame, Ping, Pong, Publish
-from plait_core.wire.session_frames import Code, Done, Failed, Notice, NoticeKind
+from plait_core.wire.frame_types.session_frames import Code, Done, Failed, Notice, NoticeKind
 from plait_telemetry.ring import RING_RECORDS
 from plait_telemetry.telemetry import TelemetrySettings
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple, TypeAlias
 
-from plait_core.wire.session_frames import Code
+from plait_core.wire.frame_types.session_frames import Code
 
 Party: TypeAlias = tuple[int, int]
 """A subscription's number (LOG for the log, of another broker its id, negative) and the position or token that it

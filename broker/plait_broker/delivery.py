@@ -11,8 +11,8 @@ from itertools import repeat
 from typing import Final
 
 from plait_core.wire import ControlFrame, EventFrame, Forward
-from plait_core.wire.delivering import Named
-from plait_core.wire.session_frames import CONFIRM, LATE, Full, Late, Notice, NoticeKind
+from plait_core.wire.delivery_writer import Named
+from plait_core.wire.frame_types.session_frames import CONFIRM, LATE, Full, Late, Notice, NoticeKind
 
 from .confirmations import Confirmations
 from .counters import Counters

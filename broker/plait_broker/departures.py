@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from plait_core.limits import CLOSE_TEXT_MAX
 from plait_core.wire import Close
-from plait_core.wire.session_frames import Code
+from plait_core.wire.frame_types.session_frames import Code
 
 from .counters import Counters
 from .interest import Interest

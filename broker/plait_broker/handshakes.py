@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plait_core.wire import Frame, Hello, Role
-from plait_core.wire.session_frames import Code, Matching
+from plait_core.wire.frame_types.session_frames import Code, Matching
 
 from .access import Caller, Gate, Principal
 from .counters import Counters

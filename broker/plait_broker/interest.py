@@ -13,7 +13,7 @@ from plait_core.limits import DEPOSITS_BYTES_MAX
 from plait_core.matching import Index
 from plait_core.values import Attributes
 from plait_core.wire import EventFrame
-from plait_core.wire.session_frames import Matching
+from plait_core.wire.frame_types.session_frames import Matching
 
 from .durables import Durable
 from .joining import Joining

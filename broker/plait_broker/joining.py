@@ -26,9 +26,9 @@ from plait_core.wire import (
     Hello,
     encode_frame,
 )
-from plait_core.wire.explaining_frames import MARKED, Telling
-from plait_core.wire.overlay_frames import CONFIRM, Sheet, Standing
-from plait_core.wire.session_frames import Brokers, Code
+from plait_core.wire.frame_types.overlay_frames import CONFIRM, DurableInterest, LinkState
+from plait_core.wire.frame_types.session_frames import Brokers, Code
+from plait_core.wire.frame_types.trace_frames import MARKED, TraceMessage
 
 from .confirmations import LOG, Confirmations, Outcome, Party, SilentBroker
 from .counters import Counters
@@ -176,7 +176,7 @@ class Joining:
             decoder = FrameDecoder(version=VERSION_MAX)
             try:
                 decoder.feed(memory)
-                documents += [frame for frame in decoder.take() if isinstance(frame, Sheet | Standing)]
+                documents += [frame for frame in decoder.take() if isinstance(frame, LinkState | DurableInterest)]
             except FrameError:
                 self.overlay.counts["bad_memories"] += 1
         self.overlay.recall(documents, now)
@@ -439,7 +439,7 @@ class Joining:
     def ended(self, frame: Forward, delay_us: int, destinations: Sequence[Destination], reason: str) -> None:
         self._explaining.lost(frame, reason, delay_us, destinations, self._now())  # its publisher's broker counts it
 
-    def told(self, frame: Telling) -> None:
+    def told(self, frame: TraceMessage) -> None:
         self._explaining.hear(frame, self._now())
 
     def remember(self, key: Key, document: Document | None) -> bool:

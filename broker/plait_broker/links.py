@@ -25,8 +25,8 @@ from plait_core.wire import (
     Welcome,
     encode_frame,
 )
-from plait_core.wire.delivering import Named
-from plait_core.wire.overlay_frames import Sent
+from plait_core.wire.delivery_writer import Named
+from plait_core.wire.frame_types.overlay_frames import ClockStamp
 
 from .access import Caller
 from .finding.meeting import Meeting
@@ -247,7 +247,7 @@ class Link:
             self._marked_at = now
         elif now - marked_at >= MARK_S:
             self._marked_at = now
-            chunks.insert(0, encode_frame(Sent(round(now * 1_000_000)), self.version))
+            chunks.insert(0, encode_frame(ClockStamp(round(now * 1_000_000)), self.version))
 
 
 _send: Final = partial(tuple.__new__, Send)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from plait_core.events import EventId
 from plait_core.limits import PRIORITY_MAX
 from plait_core.wire import EventFrame
-from plait_core.wire.session_frames import Full
+from plait_core.wire.frame_types.session_frames import Full
 
 from .reasons import DropReason
 

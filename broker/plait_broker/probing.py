@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from plait_core.sealed import Fit
+from plait_core.sealed_opening import Fit
 
 from .outputs import Probe
 

@@ -17,9 +17,9 @@ from plait_core.limits import CLOSE_TEXT_MAX
 from plait_core.values import is_reserved
 from plait_core.wire import Confirm, EventFrame, Publish
 from plait_core.wire.event_block import BLOCK_BYTES
-from plait_core.wire.explaining_frames import MARKED
-from plait_core.wire.overlay_frames import CONFIRM, LOGGED
-from plait_core.wire.session_frames import DURABLE, LATE, REPLAYED, Code, Late
+from plait_core.wire.frame_types.overlay_frames import CONFIRM, LOGGED
+from plait_core.wire.frame_types.session_frames import DURABLE, LATE, REPLAYED, Code, Late
+from plait_core.wire.frame_types.trace_frames import MARKED
 
 from .confirmations import LOG, Confirmations, Party
 from .counters import Counters

@@ -7,7 +7,7 @@ from typing import Final
 
 from plait_core.events import EventId
 from plait_core.limits import ACKNOWLEDGED_MAX
-from plait_core.wire.session_frames import Code, Receipt, Refusal
+from plait_core.wire.frame_types.session_frames import Code, Receipt, Refusal
 
 from .confirmations import LOG, Confirmations, Outcome, Party, SilentBroker
 from .counters import Counters

@@ -10,8 +10,7 @@ from plait_core.errors import FilterError
 from plait_core.filters import Filter, parse
 from plait_core.limits import CLOSE_TEXT_MAX
 from plait_core.wire import Confirm, ControlFrame, Publish
-from plait_core.wire.explaining_frames import Trace
-from plait_core.wire.session_frames import (
+from plait_core.wire.frame_types.session_frames import (
     Acknowledge,
     Advertise,
     Code,
@@ -25,6 +24,7 @@ from plait_core.wire.session_frames import (
     Unadvertise,
     Unsubscribe,
 )
+from plait_core.wire.frame_types.trace_frames import Trace
 
 from .access import Principal, Rules
 from .confirmations import Confirmations

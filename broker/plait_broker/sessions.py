@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from plait_core.filters import Filter
 from plait_core.ids import Randomness, new_id
 from plait_core.wire import Hello
-from plait_core.wire.session_frames import Notice, NoticeKind
+from plait_core.wire.frame_types.session_frames import Notice, NoticeKind
 
 from .access import Principal
 from .durables import Durable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plait_core.filters import Filter
-from plait_core.wire.session_frames import Notice, NoticeKind, Subscribe
+from plait_core.wire.frame_types.session_frames import Notice, NoticeKind, Subscribe
 
 from .histograms import DelayHistogram
 from .outbox import Outbox, Queued

@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from plait_core.errors import FrameError
-from plait_core.sealed import SEALED, Fit, opening_of
+from plait_core.sealed_opening import SEALED, Fit, opening_of
 from plait_core.wire import EventFrame
 
 from .outputs import Probe

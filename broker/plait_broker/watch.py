@@ -9,7 +9,7 @@ from typing import Final
 
 from plait_core.ids import Randomness, new_id
 from plait_core.wire import Ping
-from plait_core.wire.session_frames import Code
+from plait_core.wire.frame_types.session_frames import Code
 
 from .departures import Departures
 from .interest import Interest

@@ -11,7 +11,7 @@ tree of exceptions under `plait.Error`.
 
 from typing import TYPE_CHECKING
 
-from plait_core.doors import door
+from plait_core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from plait_core import EventId, F, Filter, parse
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from .settings import Buffer, Outbox, Reconnect
     from .subscription import Subscription
 else:
-    __getattr__, __dir__ = door(
+    __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "plait_core": ("EventId", "F", "Filter", "parse"),

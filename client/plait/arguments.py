@@ -11,7 +11,7 @@ from plait_core import EventInvalid
 from plait_core.events import I64_MAX
 from plait_core.limits import PAYLOAD_BYTES_MAX, PRIORITY_MAX
 from plait_core.wire import Confirm
-from plait_core.wire.session_frames import Late, Start
+from plait_core.wire.frame_types.session_frames import Late, Start
 
 from .errors import AddressInvalid, DeadlineMissed, NotAvailable, PayloadTooLarge
 from .settings import NEVER, Buffer, Outbox, Reconnect

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
-from plait_core.sealed import SEALED
+from plait_core.sealed_opening import SEALED
 
 from .bridge_interest import PROBE, BridgeInterest, heard_filter
 from .bridging import BEACON_S, LEASE_S, Bridge, Carried

@@ -36,7 +36,7 @@ from plait_core import (
     FrameError,
     PlaitError,
 )
-from plait_core.wire.session_frames import Code
+from plait_core.wire.frame_types.session_frames import Code
 
 Error = PlaitError
 """The root of the tree."""

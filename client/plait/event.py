@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from plait_core import EventId, Value, id_text
-from plait_core.wire.session_frames import LATE, REPLAYED
+from plait_core.wire.frame_types.session_frames import LATE, REPLAYED
 
 from .interest import POSITION_MASK, Arrival
 

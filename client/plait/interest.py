@@ -14,8 +14,8 @@ from plait_core import PlaitError
 from plait_core.duplicates import BEHIND, NEW, DuplicateWindow
 from plait_core.limits import DUPLICATE_WINDOW
 from plait_core.wire import Deliver
-from plait_core.wire.session_frames import CONFIRM, DURABLE, LATE, REPLAYED, Full, Start, Subscribe
-from plait_core.wire.session_frames import Late as LateTerm
+from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE, LATE, REPLAYED, Full, Start, Subscribe
+from plait_core.wire.frame_types.session_frames import Late as LateTerm
 
 from .limits import PUBLISHERS_MAX
 from .notices import Gap, Late, Notice, Notices, Rerouted, SlowConsumer

@@ -34,7 +34,7 @@ from plait_core.wire import (
     Welcome,
     encode_frame,
 )
-from plait_core.wire.session_frames import Code
+from plait_core.wire.frame_types.session_frames import Code
 
 from . import diagnosis
 from .addresses import Address

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from plait_core import Attributes, EventId, EventInvalid, Filter, FilterTooComplex, Value
-from plait_core.filters.syntax import And as Conjunction
-from plait_core.filters.syntax import Compare, Constant, Expr, Not, Or, Presence, conjoin, disjoin, push_not
-from plait_core.sealed import SEALED
+from plait_core.filters.ast import And as Conjunction
+from plait_core.filters.ast import Compare, Constant, Expr, Not, Or, Presence, conjoin, disjoin, push_not
+from plait_core.sealed_opening import SEALED
 
 from .errors import NotAvailable
 from .event import Event, Source

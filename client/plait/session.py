@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from plait_core import Attributes, Event, PlaitError, Randomness, new_id
 from plait_core.limits import BROKERS_MAX
 from plait_core.wire import Confirm, Deliver, Frame, encode_plain_publish, encode_publish
-from plait_core.wire.session_frames import (
+from plait_core.wire.frame_types.session_frames import (
     Brokers,
     Code,
     Done,

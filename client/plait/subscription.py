@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from plait_core.filters import as_filter
-from plait_core.wire.session_frames import CONFIRM, DURABLE
+from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE
 
 from .driver import Driver, logger
 from .errors import Closed, Error, NotAvailable, Timeout

@@ -21,7 +21,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
-from plait_core.wire.session_frames import CONFIRM, DURABLE
+from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE
 
 from . import client as asynchronous
 from .advertisement import Advertisement as AsyncAdvertisement

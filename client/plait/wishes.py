@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 from plait_core import EventInvalid, PlaitError
 from plait_core.limits import ACKNOWLEDGED_MAX
 from plait_core.wire import ControlFrame, encode_frame
-from plait_core.wire.session_frames import Acknowledge, Advertise, Code, Done, Failed, Unadvertise, Unsubscribe
+from plait_core.wire.frame_types.session_frames import (
+    Acknowledge,
+    Advertise,
+    Code,
+    Done,
+    Failed,
+    Unadvertise,
+    Unsubscribe,
+)
 
 from .deadlines import Deadlines
 from .errors import Closed, ConnectionLost, DurabilityFailed, Timeout, refusal

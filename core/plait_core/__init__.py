@@ -6,7 +6,7 @@ the simulator run the same objects.
 
 from typing import TYPE_CHECKING
 
-from .doors import door
+from .lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from .clock import Clock, ManualClock
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .matching import Index, PythonIndex, index_name, new_index
     from .values import Attributes, Literal, Scalar, Value
 else:
-    __getattr__, __dir__ = door(
+    __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             ".clock": ("Clock", "ManualClock"),

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from .errors import EventInvalid
 from .limits import EVENT_LIMITS, EventLimits
-from .sealed import SEALED
+from .sealed_opening import SEALED
 
 Scalar: TypeAlias = int | float | str | bool | None
 Value: TypeAlias = Scalar | list[Scalar]
@@ -30,7 +30,7 @@ _OF_CLIENTS: Final = frozenset((SEALED, REPLY))
 _NAME = re.compile(r"\$?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """The kinds of comparable values; values of different kinds are never equal, less or greater."""
 
     NUMBER = "number"
@@ -38,13 +38,18 @@ class Kind(Enum):
     BOOL = "bool"
 
 
-_KINDS: dict[type, Kind] = {int: Kind.NUMBER, float: Kind.NUMBER, str: Kind.TEXT, bool: Kind.BOOL}
+_KINDS: dict[type, ValueKind] = {
+    int: ValueKind.NUMBER,
+    float: ValueKind.NUMBER,
+    str: ValueKind.TEXT,
+    bool: ValueKind.BOOL,
+}
 
 
-def kind_of(value: object) -> Kind | None:
+def kind_of(value: object) -> ValueKind | None:
     """The kind of a value, or None when no filter can compare it (null, NaN, a list)."""
     kind = _KINDS.get(type(value))
-    return None if kind is Kind.NUMBER and value != value else kind
+    return None if kind is ValueKind.NUMBER and value != value else kind
 
 
 def is_name(name: str, limits: EventLimits = EVENT_LIMITS) -> bool:

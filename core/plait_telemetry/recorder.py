@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any, Final, Protocol
 
 from plait_core.native import kernel
-from plait_core.telemetry import Kind
+from plait_core.telemetry import RecordKind
 from plait_core.wire import EventFrame, Forward
 
 from .ring import RING_RECORDS, Ring
@@ -19,7 +19,9 @@ from .ring import RING_RECORDS, Ring
 U32_MAX: Final = 0xFFFFFFFF
 U16_MAX: Final = 0xFFFF
 
-_PUBLISH, _ARRIVAL, _FORWARD, _DELIVERY = map(int, (Kind.PUBLISH, Kind.ARRIVAL, Kind.FORWARD, Kind.DELIVERY))
+_PUBLISH, _ARRIVAL, _FORWARD, _DELIVERY = map(
+    int, (RecordKind.PUBLISH, RecordKind.ARRIVAL, RecordKind.FORWARD, RecordKind.DELIVERY)
+)
 
 _pack: Final = Struct("<qqQQQIIIIHHHBB").pack_into
 """The record with kind and reason as one number: the hot ones have no reason."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from plait_core.ids import id_text
-from plait_core.telemetry import Kind, reason_code
+from plait_core.telemetry import RecordKind, reason_code
 from plait_core.wire import EventFrame, Forward
 
 from .recorder import U16_MAX, U32_MAX, new_recorder, sampled_out
@@ -32,7 +32,7 @@ SAMPLE_S: Final = 1.0
 NAMES_MAX: Final = 1_000_000
 """Names that wait for the writer: as many as a broker may have subscriptions."""
 
-_MATCH: Final = int(Kind.MATCH)
+_MATCH: Final = int(RecordKind.MATCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Telemetry:
         self._put(
             self.wall_us(now), frame.published_us, frame.publisher, frame.sequence, subject & U64_MAX,
             min(max(delay_us, 0), U32_MAX), min(bound_us, U32_MAX), len(frame.block), 1, 0, self._weight,
-            int(Kind.EXPIRY if expired else Kind.DROP), reason_code(reason), _hops(frame), flags,
+            int(RecordKind.EXPIRY if expired else RecordKind.DROP), reason_code(reason), _hops(frame), flags,
         )  # fmt: skip
 
     def matched(self, events: int, elapsed_us: int, now: float) -> None:
@@ -108,7 +108,7 @@ class Telemetry:
 
     def state(
         self,
-        kind: Kind,
+        kind: RecordKind,
         subject: int,
         now: float,
         *,
@@ -121,7 +121,7 @@ class Telemetry:
         flags: int = 0,
     ) -> None:
         """How something is now: a link, the queues, who is there, which way leads where."""
-        assert kind >= Kind.LINK
+        assert kind >= RecordKind.LINK
         clipped = (min(value, U32_MAX) for value in (delay_us, bound_us, size, count))
         self._put(
             self.wall_us(now), 0, by & U64_MAX, 0, subject & U64_MAX, *clipped, min(expected, U16_MAX), 1,

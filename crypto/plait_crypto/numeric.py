@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from plait_core import SpaceInvalid
-from plait_core.filters import Constraint, Span
+from plait_core.filters import Constraint, ValueSet
 from plait_core.space import AllOf, AnyOf, FloatRange, Interval, IntRange
 from plait_core.space.domains import side_of
-from plait_core.space.texts import bits_text
+from plait_core.space.dz_text import bits_text
 
 from .credentials import ABSENT, WHOLE, Credential, absent_path, too_wide
 from .errors import SealInvalid
@@ -79,7 +79,7 @@ def prefixes(text: str) -> tuple[bytes, ...]:
     return tuple(dz_credential(text[:end]).label for end in range(len(text) + 1))
 
 
-def _allowed(span: Span, widen: bool) -> Interval | AllOf | AnyOf:
+def _allowed(span: ValueSet, widen: bool) -> Interval | AllOf | AnyOf:
     if span.points is not None:
         return AnyOf(tuple(Interval.point(point) for point in sorted(span.points)))
     holes = sorted(span.holes)

@@ -1,6 +1,6 @@
 """Parcels: how sealed events travel as payloads. Each brings the opening of its session, so that a reader who comes in
 the middle can begin, and nothing has to be asked for or sent again; whoever knows the session skips it.
-`plait_core.sealed` has the form.
+`plait_core.sealed_opening` has the form.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from plait_core import Attributes, Randomness
-from plait_core.sealed import PARCEL_HEAD, PARCEL_VERSION, opening_of
+from plait_core.sealed_opening import SEALED_HEAD, SEALED_VERSION, opening_of
 
 from .contents import Opened
 from .envelope import MEMBER, SESSION_BYTES, kind_of
@@ -29,7 +29,7 @@ class Parcel:
 
     def encode(self) -> bytes:
         """The payload that travels."""
-        return b"".join([PARCEL_HEAD.pack(PARCEL_VERSION, len(self.opening)), self.opening, self.envelope])
+        return b"".join([SEALED_HEAD.pack(SEALED_VERSION, len(self.opening)), self.opening, self.envelope])
 
     @classmethod
     def decode(cls, payload: bytes) -> Parcel:
@@ -37,7 +37,7 @@ class Parcel:
         opening = opening_of(payload)
         if opening is None:
             raise Unopenable
-        found = cls(opening, payload[PARCEL_HEAD.size + len(opening) :])
+        found = cls(opening, payload[SEALED_HEAD.size + len(opening) :])
         if kind_of(found.envelope) != MEMBER:
             raise Unopenable
         return found

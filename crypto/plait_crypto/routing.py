@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final
 
 from plait_core.limits import DEPOSIT_BYTES_MAX
-from plait_core.sealed import Fit
+from plait_core.sealed_opening import Fit
 
 from .envelope import OPENING, REALM_BYTES, Envelope
 from .errors import KeyInvalid, Unopenable

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from plait_core.filters import Constraint, Span
-from plait_core.filters.spans import prefix_span
+from plait_core.filters import Constraint, ValueSet
+from plait_core.filters.value_sets import prefix_set
 from plait_core.limits import VALUE_BYTES_MAX
 
 from .credentials import ABSENT, WHOLE, Credential, absent_path, filler, too_wide
@@ -64,16 +64,16 @@ class Texts:
     def fields(self) -> Mapping[str, object]:
         return {"prefix_chars": self.prefix_chars, "suffix_chars": self.suffix_chars}
 
-    def _cover(self, span: Span, widen: bool) -> tuple[Credential, ...]:
+    def _cover(self, span: ValueSet, widen: bool) -> tuple[Credential, ...]:
         if span.points is not None:
             return tuple(self._exactly(str(point)) for point in sorted(span.points))
-        if span == Span():
+        if span == ValueSet():
             return (_PRESENT,)
         suffixes = [text for op, text, negated in span.shapes if op == "endswith" and not negated]
-        prefix = span.low if isinstance(span.low, str) and prefix_span(span.low).includes(_bounds(span)) else ""
-        if span == prefix_span(prefix) and 0 < len(prefix) <= self.prefix_chars:
+        prefix = span.low if isinstance(span.low, str) and prefix_set(span.low).includes(_bounds(span)) else ""
+        if span == prefix_set(prefix) and 0 < len(prefix) <= self.prefix_chars:
             return (self._prefix(prefix),)
-        alone = span == Span(shapes=span.shapes) and len(span.shapes) == len(suffixes) == 1
+        alone = span == ValueSet(shapes=span.shapes) and len(span.shapes) == len(suffixes) == 1
         if alone and len(suffixes[0]) <= self.suffix_chars:
             return (self._suffix(suffixes[0]),)
         if not widen:
@@ -100,5 +100,5 @@ class Texts:
         return value
 
 
-def _bounds(span: Span) -> Span:
-    return Span(span.low, span.high, span.low_open, span.high_open)
+def _bounds(span: ValueSet) -> ValueSet:
+    return ValueSet(span.low, span.high, span.low_open, span.high_open)

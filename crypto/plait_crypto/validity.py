@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from plait_core.space.cells import Side
-from plait_core.space.texts import bits_text
+from plait_core.space.dz_text import bits_text
 
 from .credentials import Credential
 from .errors import SealInvalid

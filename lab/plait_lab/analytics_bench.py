@@ -32,7 +32,7 @@ import pyarrow as pa
 from plait_analytics import Inventory, duckdb_engine, take_inventory
 from plait_analytics.batches import read_counts, read_slices, slices_of
 from plait_analytics.compaction import compact
-from plait_core.telemetry import Kind, record_dtype
+from plait_core.telemetry import RecordKind, record_dtype
 from plait_telemetry.ring import RING_RECORDS
 from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
@@ -285,7 +285,7 @@ def recorded(directory: Path, rng: np.random.Generator, count: int) -> Inventory
     records["delay_us"] = np.where(publish, 0, rng.lognormal(8, 1, len(records)).astype(np.uint32))
     records["size"], records["count"], records["weight"], records["hops"] = 200, ~publish, 1, 1
     records["expected"] = 3
-    records["kind"] = np.where(publish, int(Kind.PUBLISH), int(Kind.DELIVERY))
+    records["kind"] = np.where(publish, int(RecordKind.PUBLISH), int(RecordKind.DELIVERY))
     segments = SegmentWriter(directory, 1, START_US, SegmentLimits())
     segments.open()
     step = RING_RECORDS

@@ -16,7 +16,7 @@ from typing import Any
 
 from plait_broker.tags import Tags
 from plait_core import Event, parse
-from plait_core.sealed import SEALED, Fit
+from plait_core.sealed_opening import SEALED, Fit
 from plait_core.space import IntRange
 from plait_core.wire import Confirm, Publish
 from plait_core.wire.event_block import encode_block

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from plait_core.events import Event
-from plait_core.filters import Constraint, Span, parse
+from plait_core.filters import Constraint, ValueSet, parse
 from plait_core.matching import PythonIndex, index_name
 from plait_core.wire import encode_publish
 
@@ -127,11 +127,11 @@ def _in_normal_form(workload: Workload) -> Iterator[tuple[int, _Form]]:
 
 def _constraint(dimension: Dimension, low: int, high: int) -> Constraint:
     if low == high:
-        only = Span(points=frozenset((dimension.value(low),)))
+        only = ValueSet(points=frozenset((dimension.value(low),)))
         return Constraint(texts=only) if dimension.texts else Constraint(numbers=only)
     assert not dimension.texts, "the workloads have no ranges of texts"
     bounds = (None if low == LOWEST else dimension.value(low), None if high == HIGHEST else dimension.value(high))
-    return Constraint(numbers=Span(*bounds))
+    return Constraint(numbers=ValueSet(*bounds))
 
 
 def _match_figures(session: Session, kernel: Any, index: Any, workload: Workload, label: str) -> Iterator[Figure]:

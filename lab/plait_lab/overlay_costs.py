@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from plait_core.wire import ControlFrame
-from plait_core.wire.overlay_frames import Heard, Offer, Want
+from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestAck, InterestUpdate
 
 from .given_overlays import GivenWorld
 
@@ -59,15 +59,15 @@ def measure(seed: int, *, brokers: int = BROKERS, links: int = LINKS, publishers
     for root in roots[1:]:
         world.offer(root, "x >= 0")
     world.run(QUIET_S)
-    offers = _frames(world, Offer, lambda: world.offer(roots[0], "x >= 0"))
+    offers = _frames(world, Advertisement, lambda: world.offer(roots[0], "x >= 0"))
     home = rng.choice([number for number in range(brokers) if number not in roots])
     hops = sum((_hops(world, home, root) for root in roots), Counter())
     back = sum(_hops(world, root, home).total() for root in roots)
-    heard_before = _count(world, Heard)
-    wants = _frames(world, Want, lambda: world.want(home, "x >= 7"))
-    heard = _count(world, Heard) - heard_before
+    heard_before = _count(world, InterestAck)
+    wants = _frames(world, InterestUpdate, lambda: world.want(home, "x >= 7"))
+    heard = _count(world, InterestAck) - heard_before
     assert world.nodes[home].installed, "every publisher's broker knows it"
-    unwants = _frames(world, Want, lambda: world.nodes[home].unsubscribe(next(iter(world.nodes[home].wants))))
+    unwants = _frames(world, InterestUpdate, lambda: world.nodes[home].unsubscribe(next(iter(world.nodes[home].wants))))
     by_link: Counter[int] = Counter()
     for (link, _), count in offers.items():
         by_link[link] += count

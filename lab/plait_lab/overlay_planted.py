@@ -21,7 +21,7 @@ from plait_broker.overlay.standing import Theirs
 from plait_broker.overlay.streams import Arrival, Incoming, Outgoing
 from plait_broker.overlay.wanting import Desk, Wanting
 from plait_core.wire import Destination, EventFrame
-from plait_core.wire.overlay_frames import Offer, Sheet, Want
+from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate, LinkState
 
 from .overlay_watch import Absences, Flux, Returns, Ring, Straight, Watched
 from .planted import Planted
@@ -70,7 +70,9 @@ def _whatever_it_covered(right: Right) -> Right:
 def _as_last_time(kind: type[Document]) -> Callable[[Right], Right]:
     def patch(right: Right) -> Right:
         def say(self: Flooding, document: Document) -> None:
-            known = self._documents.get((document.origin, document.number if isinstance(document, Offer) else 0))
+            known = self._documents.get(
+                (document.origin, document.number if isinstance(document, Advertisement) else 0)
+            )
             if isinstance(document, kind) and known is not None:
                 document = replace(document, version=known.version)
             right(self, document)
@@ -155,7 +157,7 @@ def _one_in_a_few_misses_one(right: Right) -> Right:
 
 
 def _delays_are_as_they_were(right: Right) -> Right:
-    def learn(self: Overlay, sheet: Sheet) -> None:
+    def learn(self: Overlay, sheet: LinkState) -> None:
         known = self.map.known.get(sheet.origin)
         if known is None or sheet.origin == self.me or known.neighbours != sheet.neighbours:
             right(self, sheet)
@@ -164,8 +166,8 @@ def _delays_are_as_they_were(right: Right) -> Right:
 
 
 def _last_first(right: Right) -> Right:
-    def tell(self: Wanting, now: float, reaches: Callable[[int], bool]) -> list[Want]:
-        wants: list[Want] = right(self, now, reaches)
+    def tell(self: Wanting, now: float, reaches: Callable[[int], bool]) -> list[InterestUpdate]:
+        wants: list[InterestUpdate] = right(self, now, reaches)
         return wants[::-1]
 
     return tell
@@ -193,8 +195,8 @@ PLANTED: Final[dict[str, Planted]] = {
     "infeasible_neighbour": Planted(Routes, "feasible", _anyone_will_do, "straight"),
     "ignore_who_passed": Planted(Routes, "next", _who_cares_who_passed, "flux"),
     "skip_uncovering": Planted(Exports, "remove", _whatever_it_covered),
-    "reuse_a_sheets_version": Planted(Flooding, "say", _as_last_time(Sheet)),
-    "reuse_an_offers_version": Planted(Flooding, "say", _as_last_time(Offer)),
+    "reuse_a_sheets_version": Planted(Flooding, "say", _as_last_time(LinkState)),
+    "reuse_an_offers_version": Planted(Flooding, "say", _as_last_time(Advertisement)),
     "lose_a_withdrawal": Planted(Overlay, "_learn_offer", _keep_what_was_offered),
     "acknowledge_before_taken": Planted(Incoming, "hear", _charge_of_all_that_came),
     "ask_for_nothing_missing": Planted(Incoming, "_missing", _nothing_is_missing, "ring"),

@@ -28,8 +28,8 @@ from plait_broker.sessions import Session
 from plait_broker.subscriptions import Subscription
 from plait_core.duplicates import DuplicateWindow, Sighting
 from plait_core.wire import EventFrame
-from plait_core.wire.prefix import DELIVER, PREFIX, PREFIX_BYTES
-from plait_core.wire.session_frames import CONFIRM, Unsubscribe
+from plait_core.wire.frame_header import DELIVER, PREFIX, PREFIX_BYTES
+from plait_core.wire.frame_types.session_frames import CONFIRM, Unsubscribe
 
 Patch = Callable[[Callable[..., Any]], Callable[..., Any]]
 """From the right method to the wrong one."""

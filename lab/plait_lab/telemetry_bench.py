@@ -33,7 +33,7 @@ from plait_core.wire import (
     encode_frame,
     encode_publish,
 )
-from plait_core.wire.session_frames import Subscribe
+from plait_core.wire.frame_types.session_frames import Subscribe
 from plait_telemetry.recorder import Recorder, Records, new_recorder
 from plait_telemetry.ring import RING_RECORDS
 from plait_telemetry.telemetry import TelemetrySettings

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from plait_core.space import Schema
-from plait_telemetry.face import TelemetryError, TelemetryPlace
+from plait_telemetry.recording import TelemetryError, TelemetryPlace
 
 from .group import Group
 from .live import LIVE, LivePeer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from plait_core.wire.peer_frames import Profile
+from plait_core.wire.frame_types.peer_frames import Profile
 
 from .outputs import PeerId
 from .subspaces import Texts, volume

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from plait_core.limits import ACKNOWLEDGED_MAX, PEER_DZ_MAX, PEER_MEMBERS_MAX
-from plait_core.wire.peer_frames import Enrol, Enrolled, Happening, Taken
+from plait_core.wire.frame_types.peer_frames import Enrol, Enrolled, Happening, Taken
 
 from .myself import Myself
 from .outputs import Confirmed, PeerId

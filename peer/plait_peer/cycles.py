@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from plait_core.wire.peer_frames import CHASE_HOPS_MAX, DetectCycle
+from plait_core.wire.frame_types.peer_frames import CHASE_HOPS_MAX, DetectCycle
 
 from .incoming import Incoming
 from .myself import Myself

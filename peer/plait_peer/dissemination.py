@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from operator import lt
 
-from plait_core.wire.peer_frames import CHASE_HOPS_MAX, Happening
+from plait_core.wire.frame_types.peer_frames import CHASE_HOPS_MAX, Happening
 
 from .conduct import Conduct, Fault
 from .custody import Custody

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from plait_core.wire.peer_frames import Profile
+from plait_core.wire.frame_types.peer_frames import Profile
 
 from .conduct import Conduct, Fault
 from .incoming import Incoming

@@ -1,8 +1,8 @@
 """The home of one application: to its SDK what a broker is, to the group a publisher and a subscriber for each wish.
 
-It answers the frames of a session (`plait_core.wire.session_frames`), so that an application that goes without brokers
-keeps its program. Publishing begins when the group has heard that there is a publisher; a subscription is open when its
-sub-spaces are settled, or when nobody is there who could settle them. No I/O.
+It answers the frames of a session (`plait_core.wire.frame_types.session_frames`), so that an application that goes
+without brokers keeps its program. Publishing begins when the group has heard that there is a publisher; a subscription
+is open when its sub-spaces are settled, or when nobody is there who could settle them. No I/O.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from plait_core.wire import (
     State,
     encode_frame,
 )
-from plait_core.wire.control_frames import Close
-from plait_core.wire.frames import Frame
-from plait_core.wire.session_frames import (
+from plait_core.wire.frame_types.connection_frames import Close
+from plait_core.wire.frame_types.session_frames import (
     CONFIRM,
     LATE,
     Acknowledge,
@@ -51,6 +50,7 @@ from plait_core.wire.session_frames import (
     Unadvertise,
     Unsubscribe,
 )
+from plait_core.wire.frames import Frame
 
 from .node import PEERS_MAX, Node
 from .offers import Offers, asked_of

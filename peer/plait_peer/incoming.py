@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plait_core.limits import PEER_SOURCES_MAX
-from plait_core.wire.peer_frames import UNREACHED, Accept, Beat, Connect, Disconnect, Pulse
+from plait_core.wire.frame_types.peer_frames import UNREACHED, Accept, Beat, Connect, Disconnect, Pulse
 
 from .connections import Parent, Request
 from .myself import Myself

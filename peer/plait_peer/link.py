@@ -25,10 +25,10 @@ from plait_core.wire import (
     Welcome,
     encode_frame,
 )
-from plait_core.wire.control_frames import Close
+from plait_core.wire.frame_types.connection_frames import Close
+from plait_core.wire.frame_types.peer_frames import Happening, LinkPair, Meeting, PeerFrame, Profile
+from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frames import Frame
-from plait_core.wire.peer_frames import Between, Happening, Meeting, PeerFrame, Profile
-from plait_core.wire.session_frames import Code
 
 from .group import Group
 from .outputs import PeerId
@@ -106,7 +106,7 @@ class Link:
         are given back for the next receiver."""
         if self._said != (sender, receiver):
             self._said = (sender, receiver)
-            self._write(encode_frame(Between(sender, receiver), VERSION_MAX))
+            self._write(encode_frame(LinkPair(sender, receiver), VERSION_MAX))
         if type(frame) is Happening:
             event = event or head_of(frame) + frame.block
             self._write(event)
@@ -133,7 +133,7 @@ class Link:
         than that; so many were not written. What `say` does, at once."""
         if self._said != (sender, receiver):
             self._said = (sender, receiver)
-            self._write(encode_frame(Between(sender, receiver), VERSION_MAX))
+            self._write(encode_frame(LinkPair(sender, receiver), VERSION_MAX))
         forward, size, places = self._writer.forward, self.size, (between,)
         for count, frame in enumerate(frames):
             if size > bytes_max:

@@ -15,7 +15,7 @@ from time import monotonic, time_ns
 from typing import Any, Final, cast
 
 from plait_core.errors import PlaitError
-from plait_telemetry.face import TelemetryFace, TelemetryPlace
+from plait_telemetry.recording import Recording, TelemetryPlace
 
 from .discovery import Discovery
 from .group import Group
@@ -81,7 +81,7 @@ class LivePeer:
         self._name = name
         self._settings = settings
         self._place = telemetry
-        self._recording: TelemetryFace | None = None
+        self._recording: Recording | None = None
         self._loop = asyncio.get_running_loop()
         self._rng = random.SystemRandom()
         self._passages: list[Passage] = []
@@ -115,7 +115,7 @@ class LivePeer:
         self._ring()
         if recorder is not None and self._place is not None:
             sampler, home = Sampler(self.node, self._name, recorder, lambda: self.homes), f"peer-{self._name}"
-            recording = TelemetryFace(self.node.id, home, recorder, sampler, self._place, recorder.wall_us(now))
+            recording = Recording(self.node.id, home, recorder, sampler, self._place, recorder.wall_us(now))
             await recording.start()
             self._recording = recording
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from plait_core.ids import Randomness
-from plait_core.wire.peer_frames import UNREACHED, Happening, PeerFrame, Profile
+from plait_core.wire.frame_types.peer_frames import UNREACHED, Happening, PeerFrame, Profile
 
 from .outputs import Output, PeerId, Send
 from .settings import DelayMetric, DelayUnit, PeerSettings

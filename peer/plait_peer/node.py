@@ -18,10 +18,10 @@ from plait_core.ids import Randomness, new_id
 from plait_core.limits import NONCE_BYTES, PEER_SAMPLE_MAX
 from plait_core.space import DzSet
 from plait_core.wire import EventFrame, Forward
-from plait_core.wire.control_frames import Close
+from plait_core.wire.frame_types.connection_frames import Close
+from plait_core.wire.frame_types.peer_frames import Happening, LinkPair, Meeting, PeerFrame, Profile
+from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frames import Frame
-from plait_core.wire.peer_frames import Between, Happening, Meeting, PeerFrame, Profile
-from plait_core.wire.session_frames import Code
 
 from .group import Group
 from .link import Link, LinkRefused, Stage
@@ -348,7 +348,7 @@ class Node:
             if events:
                 self._heard_events(link, events, now, spoken)
                 events = []
-            if isinstance(frame, Between):
+            if isinstance(frame, LinkPair):
                 link.sender, link.receiver = frame.sender, frame.receiver
                 if routes.setdefault(link.sender, id) != id:
                     self._claim(id, link, link.sender)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from plait_core.filters import Filter, parse
-from plait_core.wire.session_frames import Matching
+from plait_core.wire.frame_types.session_frames import Matching
 
 from .group import Group
 from .node import Node

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from plait_core.limits import PEER_HINTS_MAX
-from plait_core.wire.peer_frames import (
+from plait_core.wire.frame_types.peer_frames import (
     UNREACHED,
     Accept,
     Beat,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from plait_core.wire.peer_frames import PeerFrame
+from plait_core.wire.frame_types.peer_frames import PeerFrame
 
 PeerId: TypeAlias = int
 

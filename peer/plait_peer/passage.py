@@ -14,7 +14,7 @@ from typing import Final
 
 from plait_core.errors import FrameError, FrameFault
 from plait_core.wire import Forward, forward_head
-from plait_core.wire.peer_frames import CHASE_HOPS_MAX, Happening
+from plait_core.wire.frame_types.peer_frames import CHASE_HOPS_MAX, Happening
 
 _HOPS_BITS: Final = 8
 _HALF: Final = (1 << 64) - 1

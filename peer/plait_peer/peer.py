@@ -14,7 +14,7 @@ from typing import Any
 from plait_core.ids import Randomness
 from plait_core.limits import PEER_RECENT_MAX
 from plait_core.space import DzSet
-from plait_core.wire.peer_frames import (
+from plait_core.wire.frame_types.peer_frames import (
     UNREACHED,
     Accept,
     Beat,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plait_core.wire.peer_frames import Profile
+from plait_core.wire.frame_types.peer_frames import Profile
 
 FADING = 0.9
 """What is left of a count after a period."""

@@ -10,15 +10,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from plait_core.telemetry import TO_BROKER, Kind, reason_code
+from plait_core.telemetry import TO_BROKER, RecordKind, reason_code
 from plait_core.wire import Confirm, EventFrame, Publish
-from plait_core.wire.peer_frames import Happening
+from plait_core.wire.frame_types.peer_frames import Happening
 from plait_telemetry.ring import RING_RECORDS
 from plait_telemetry.telemetry import Telemetry, TelemetrySettings
 
 from .outputs import Deliver
 
-_PUBLISH, _ARRIVAL, _FORWARD, _DELIVERY = map(int, (Kind.PUBLISH, Kind.ARRIVAL, Kind.FORWARD, Kind.DELIVERY))
+_PUBLISH, _ARRIVAL, _FORWARD, _DELIVERY = map(
+    int, (RecordKind.PUBLISH, RecordKind.ARRIVAL, RecordKind.FORWARD, RecordKind.DELIVERY)
+)
 
 NOT_FOR_IT: Final = frozenset(("unmatched", "invalid", "duplicate", "not_allowed"))
 """Reasons for which an event is dropped where nobody was to have it, or has it already."""
@@ -109,7 +111,7 @@ class PeerTelemetry(Telemetry):
     def _drop(
         self, frames: Sequence[EventFrame], reason: str, subject: int, came: Came, bound_us: int = 0, flags: int = 0
     ) -> None:
-        kind = Kind.DROP | reason_code(reason) << 8
+        kind = RecordKind.DROP | reason_code(reason) << 8
         self._each(kind, frames, subject, bound_us, came.added_us, 1, 0, came.hops, flags, came.now)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from plait_core.telemetry import PROBED, RETURNED, Kind
+from plait_core.telemetry import PROBED, RETURNED, RecordKind
 
 from .home import Home
 from .link import Stage
@@ -47,7 +47,7 @@ class Sampler:
         self._links(now)
         homes = self._homes()
         self._telemetry.state(
-            Kind.QUEUE,
+            RecordKind.QUEUE,
             sum(home.subscriptions for home in homes),
             now,
             size=sum(home.size + home.client_bytes for home in homes),
@@ -72,7 +72,7 @@ class Sampler:
         for node, size in waiting.items():
             delay_us, jitter_us, silent = measured[node]
             self._telemetry.state(
-                Kind.LINK,
+                RecordKind.LINK,
                 node,
                 now,
                 delay_us=delay_us,
@@ -105,9 +105,9 @@ class Sampler:
         members |= {node.nodes[address] for address in self._heard_of() if address in node.nodes}
         members.discard(node.id)
         for member in sorted(members - self._members):
-            self._telemetry.state(Kind.MEMBERSHIP, member, now, flags=RETURNED)
+            self._telemetry.state(RecordKind.MEMBERSHIP, member, now, flags=RETURNED)
         for member in sorted(self._members - members):
-            self._telemetry.state(Kind.MEMBERSHIP, member, now)
+            self._telemetry.state(RecordKind.MEMBERSHIP, member, now)
         self._members = members
 
     def _heard_of(self) -> set[str]:
@@ -128,10 +128,10 @@ class Sampler:
                     found[origin] = (delay_us, neighbour)
         for origin, (delay_us, neighbour) in found.items():
             if self._ways.get(origin) != neighbour:
-                self._telemetry.state(Kind.ROUTING, origin, now, by=neighbour, delay_us=delay_us)
+                self._telemetry.state(RecordKind.ROUTING, origin, now, by=neighbour, delay_us=delay_us)
         for origin in self._ways:
             if origin not in found:
-                self._telemetry.state(Kind.ROUTING, origin, now)
+                self._telemetry.state(RecordKind.ROUTING, origin, now)
         self._ways = {origin: neighbour for origin, (_, neighbour) in found.items()}
 
     def _sources(self, peer: Peer) -> list[tuple[int, int, int]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plait_core.limits import PEER_SAMPLE_MAX
-from plait_core.wire.peer_frames import Gossip, Profile
+from plait_core.wire.frame_types.peer_frames import Gossip, Profile
 
 from .myself import Myself
 from .outputs import PeerId

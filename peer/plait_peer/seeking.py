@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plait_core.wire.peer_frames import UNREACHED, PotentialParent, Profile
+from plait_core.wire.frame_types.peer_frames import UNREACHED, PotentialParent, Profile
 
 from .conduct import Conduct
 from .incoming import Incoming

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from plait_core.wire.peer_frames import Profile
+from plait_core.wire.frame_types.peer_frames import Profile
 
 from .myself import Myself
 from .outputs import PeerId

@@ -24,7 +24,7 @@ from plait_analytics.duckdb_engine import compute
 from plait_analytics.inventory import CATALOGUE, Inventory
 from plait_analytics.reference import page
 from plait_analytics.summary import quantile_us, summary
-from plait_core.telemetry import Kind, bucket_of
+from plait_core.telemetry import RecordKind, bucket_of
 
 MINUTE_US = 60_000_000
 NOW = datetime.fromtimestamp(START_US / 1_000_000, UTC) + timedelta(days=1)
@@ -179,4 +179,6 @@ def test_the_page_of_tables_is_what_the_code_says() -> None:
 
 
 def test_kinds_are_those_that_are_known() -> None:
-    assert {int(kind) for kind in Kind} == set(range(1, 12)), "a new kind: is it of events or a sample (counts.py)?"
+    assert {int(kind) for kind in RecordKind} == set(range(1, 12)), (
+        "a new kind: is it of events or a sample (counts.py)?"
+    )

@@ -28,7 +28,7 @@ from plait_analytics.names import read_names
 from plait_analytics.pages import page_document
 from plait_analytics.shards import Shards
 from plait_analytics.summary import SUMMARY, WINDOWS
-from plait_core.telemetry import RECORD_BYTES, Kind
+from plait_core.telemetry import RECORD_BYTES, RecordKind
 from plait_core.telemetry.records import RECORD
 from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
@@ -245,7 +245,7 @@ def written(home: Path, broker: int) -> SegmentWriter:
 
 def put(segments: SegmentWriter, ts_us: int, count: int) -> None:
     for n in range(count):
-        record = RECORD.pack(ts_us + n, ts_us, 1, n + 1, 0, 0, 0, 1, 0, 0, 1, int(Kind.PUBLISH), 0, 1, 0)
+        record = RECORD.pack(ts_us + n, ts_us, 1, n + 1, 0, 0, 0, 1, 0, 0, 1, int(RecordKind.PUBLISH), 0, 1, 0)
         segments.write([memoryview(record)], 0.0)
 
 

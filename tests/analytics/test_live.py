@@ -27,7 +27,7 @@ from plait_analytics.derived import COUNTED, derive
 from plait_analytics.java import JavaMissing, find_java
 from plait_analytics.lake import presented
 from plait_analytics.names import read_names
-from plait_core.telemetry import Kind
+from plait_core.telemetry import RecordKind
 from plait_core.telemetry.records import RECORD
 from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
@@ -87,7 +87,9 @@ def home(tmp_path: Path) -> Iterator[Path]:
     home = World(21).run(2_500).write(tmp_path / "telemetry", segment_records=700)
     closing = SegmentWriter(home / "closing", 0x99, CLOSING_US, SegmentLimits())
     closing.open()
-    closing.write([memoryview(RECORD.pack(CLOSING_US, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, int(Kind.QUEUE), 0, 1, 0))], 0.0)
+    closing.write(
+        [memoryview(RECORD.pack(CLOSING_US, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, int(RecordKind.QUEUE), 0, 1, 0))], 0.0
+    )
     yield home
     closing.abandon()
 

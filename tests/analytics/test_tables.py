@@ -25,7 +25,7 @@ from plait_analytics.java import JavaMissing, find_java
 from plait_analytics.journeys import AUDITS, pieced
 from plait_analytics.lake import presented
 from plait_analytics.portable import with_window
-from plait_core.telemetry import Kind, bucket_bounds_us, bucket_of
+from plait_core.telemetry import RecordKind, bucket_bounds_us, bucket_of
 from plait_core.telemetry.records import RECORD
 from plait_telemetry.telemetry import sampled_out
 from plait_telemetry.writer import SegmentLimits, SegmentWriter
@@ -217,8 +217,8 @@ def test_flows_and_selectivity(world: World, tables: Tables) -> None:
 def test_delays_add_up_to_what_was_delivered(world: World, tables: Tables) -> None:
     expected: Counter[tuple[int, ...]] = Counter()
     for (at, broker, number), delays in world.truth.delays.items():
-        expected.update((at, int(Kind.DELIVERY), broker, number, bucket_of(delay)) for delay in delays)
-    found = {key: row["n"] for key, row in rows(tables, "delays").items() if key[1] == int(Kind.DELIVERY)}
+        expected.update((at, int(RecordKind.DELIVERY), broker, number, bucket_of(delay)) for delay in delays)
+    found = {key: row["n"] for key, row in rows(tables, "delays").items() if key[1] == int(RecordKind.DELIVERY)}
     assert found == expected
 
 
@@ -249,10 +249,10 @@ def test_what_departs_from_its_own_history_is_an_incident(tmp_path: Path) -> Non
     for minute in range(20):
         at = START_US // MINUTE_US * MINUTE_US + minute * MINUTE_US
         for n in range(400 if minute == 15 else chance.randrange(95, 105)):
-            records.append(record(Kind.PUBLISH, at + n, publisher=1, sequence=1000 * minute + n + 1, expected=1))
+            records.append(record(RecordKind.PUBLISH, at + n, publisher=1, sequence=1000 * minute + n + 1, expected=1))
         for n in range(10):
             delay_us = 90_000 if minute == 17 else chance.randrange(9_000, 11_000)
-            records.append(record(Kind.LINK, at + n, subject=5, delay_us=delay_us))
+            records.append(record(RecordKind.LINK, at + n, subject=5, delay_us=delay_us))
     found = by_duckdb(one_broker(tmp_path, records), only=["incidents"])["incidents"].to_pylist()
     first = START_US // MINUTE_US * MINUTE_US
     incidents = {
@@ -261,7 +261,7 @@ def test_what_departs_from_its_own_history_is_an_incident(tmp_path: Path) -> Non
     assert incidents == {(15, "broker", "rate", 0), (17, "link", "delay", 5)}
 
 
-def record(kind: Kind, ts_us: int, *, publisher: int = 0, sequence: int = 0, subject: int = 0,
+def record(kind: RecordKind, ts_us: int, *, publisher: int = 0, sequence: int = 0, subject: int = 0,
            delay_us: int = 0, expected: int = 0, weight: int = 1) -> bytes:  # fmt: skip
     return RECORD.pack(
         ts_us, ts_us, publisher, sequence, subject, delay_us, 0, 1, 0, expected, weight, int(kind), 0, 1, 0
@@ -269,7 +269,7 @@ def record(kind: Kind, ts_us: int, *, publisher: int = 0, sequence: int = 0, sub
 
 
 def delivery(publisher: int, sequence: int, subscription: int, ts_us: int) -> bytes:
-    return record(Kind.DELIVERY, ts_us, publisher=publisher, sequence=sequence, subject=subscription, expected=1)
+    return record(RecordKind.DELIVERY, ts_us, publisher=publisher, sequence=sequence, subject=subscription, expected=1)
 
 
 def one_broker(directory: Path, records: list[bytes]) -> Inventory:
@@ -283,8 +283,8 @@ def one_broker(directory: Path, records: list[bytes]) -> Inventory:
 def test_sampled_records_count_for_those_that_they_stand_for(tmp_path: Path) -> None:
     """Of 4,000 events one broker kept all, the other every fourth: the audit takes those that both kept."""
     kept = [n for n in range(1, 4001) if not sampled_out(n, 3)]
-    near = [record(Kind.PUBLISH, START_US + n, publisher=1, sequence=n, expected=1) for n in range(1, 4001)]
-    near += [record(Kind.DELIVERY, START_US + n, publisher=1, sequence=n, subject=3, weight=4) for n in kept]
+    near = [record(RecordKind.PUBLISH, START_US + n, publisher=1, sequence=n, expected=1) for n in range(1, 4001)]
+    near += [record(RecordKind.DELIVERY, START_US + n, publisher=1, sequence=n, subject=3, weight=4) for n in kept]
     inventory = one_broker(tmp_path, near)
     tables = by_duckdb(inventory, only=["subscriptions", "journeys"])
     (subscription,), (journey,) = tables["subscriptions"].to_pylist(), tables["journeys"].to_pylist()

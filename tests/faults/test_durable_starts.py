@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plait_core.wire import Confirm
-from plait_core.wire.session_frames import Start
+from plait_core.wire.frame_types.session_frames import Start
 from plait_lab.simulation.disks import DiskTerms
 from plait_lab.simulation.stage import Stage
 

@@ -23,7 +23,7 @@ from scripted import ScriptedClient
 import plait
 from plait_core import EventId
 from plait_core.wire import Deliver
-from plait_core.wire.session_frames import Acknowledge, Start
+from plait_core.wire.frame_types.session_frames import Acknowledge, Start
 
 KILLS = 20 if NIGHTLY else 4
 PUBLISHERS = 3

@@ -18,7 +18,7 @@ from plait.errors import DurabilityFailed
 from plait_broker import BrokerSettings
 from plait_broker.description import describe_subscriptions
 from plait_core.wire import Confirm
-from plait_core.wire.session_frames import Failed, Refusal, Start
+from plait_core.wire.frame_types.session_frames import Failed, Refusal, Start
 from plait_lab.simulation.disks import DiskTerms
 from plait_lab.simulation.stage import Stage
 

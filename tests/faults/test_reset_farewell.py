@@ -11,7 +11,7 @@ import pytest
 
 import plait
 from plait_core.wire import HANDSHAKE_VERSION, Close, encode_frame
-from plait_core.wire.session_frames import Code
+from plait_core.wire.frame_types.session_frames import Code
 
 VISITS = 5
 FAREWELL = encode_frame(Close(Code.LIMIT, "too many", retryable=True), HANDSHAKE_VERSION)

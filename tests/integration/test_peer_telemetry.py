@@ -19,7 +19,7 @@ from processes import put_away
 import plait
 from plait_analytics import take_inventory
 from plait_analytics.duckdb_engine import compute
-from plait_telemetry.face import TelemetryError
+from plait_telemetry.recording import TelemetryError
 
 EVENTS = 60
 PATIENCE_S = 60.0

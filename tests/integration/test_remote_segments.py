@@ -24,8 +24,8 @@ from plait_broker.face.endpoints import Endpoint
 from plait_broker.face.server import BrokerServer
 from plait_broker.settings import BrokerSettings
 from plait_core.telemetry import RECORD_BYTES, parse_segment_name
-from plait_telemetry.face import TelemetryPlace
 from plait_telemetry.readers import AWAY_S_MAX, READERS_MAX, ReaderError, Readers
+from plait_telemetry.recording import TelemetryPlace
 from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
 ANY = Endpoint("127.0.0.1", 0)

@@ -29,8 +29,8 @@ from plait_core.wire import (
     Welcome,
     encode_frame,
 )
-from plait_core.wire.prefix import PREFIX, PUBLISH
-from plait_core.wire.session_frames import (
+from plait_core.wire.frame_header import PREFIX, PUBLISH
+from plait_core.wire.frame_types.session_frames import (
     Acknowledge,
     Advertise,
     Code,

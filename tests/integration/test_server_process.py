@@ -15,7 +15,7 @@ from processes import broker_process
 from scripted import ScriptedClient
 
 from plait_core.wire import Close, Confirm
-from plait_core.wire.session_frames import Code, Receipt
+from plait_core.wire.frame_types.session_frames import Code, Receipt
 
 ANY = ("--listen", "127.0.0.1:0", "--http", "off")
 CANARY = "canary-0123456789-secret"

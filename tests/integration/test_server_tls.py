@@ -24,7 +24,7 @@ from plait_broker.face.endpoints import Endpoint
 from plait_broker.face.sections import ConfigurationError
 from plait_broker.face.server import BrokerServer
 from plait_broker.face.tls import server_context
-from plait_core.wire.session_frames import Code
+from plait_core.wire.frame_types.session_frames import Code
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from plait_broker.face.endpoints import Endpoint
 from plait_broker.face.overlay_section import OverlayPlace
 from plait_broker.face.server import BrokerServer
 from plait_broker.settings import BrokerSettings, LinkSettings
-from plait_core.telemetry import RECORD_BYTES, Kind, SegmentHeader, parse_seal, record_dtype
-from plait_telemetry.face import TelemetryError, TelemetryPlace
+from plait_core.telemetry import RECORD_BYTES, RecordKind, SegmentHeader, parse_seal, record_dtype
+from plait_telemetry.recording import TelemetryError, TelemetryPlace
 
 EVENTS = 40
 ANY = Endpoint("127.0.0.1", 0)
@@ -44,7 +44,7 @@ def recorded(directory: Path, *, sealed: bool) -> np.ndarray:
     return np.concatenate(found) if found else np.zeros(0, record_dtype())
 
 
-def of(records: np.ndarray, kind: Kind) -> np.ndarray:
+def of(records: np.ndarray, kind: RecordKind) -> np.ndarray:
     return records[records["kind"] == kind]
 
 
@@ -62,22 +62,22 @@ async def test_what_a_broker_did_is_what_it_wrote(tmp_path: Path) -> None:
         for n in range(EVENTS):
             assert await hears.delivered() == {"n": n}
         async with asyncio.timeout(5):  # while the segment grows
-            while len(of(recorded(home, sealed=False), Kind.DELIVERY)) < 50:  # noqa: ASYNC110 - files tell nobody
+            while len(of(recorded(home, sealed=False), RecordKind.DELIVERY)) < 50:  # noqa: ASYNC110 - files tell nobody
                 await asyncio.sleep(0.01)
         facts = server.facts()["telemetry"]
         broker = server.broker.id
     assert (facts["lost"], facts["weight"], facts["failing"]) == (0, 1, None)
     records = recorded(home, sealed=True)
-    published, delivered = of(records, Kind.PUBLISH), of(records, Kind.DELIVERY)
+    published, delivered = of(records, RecordKind.PUBLISH), of(records, RecordKind.DELIVERY)
     assert published["sequence"].tolist() == list(range(1, EVENTS + 1))
     assert published["expected"].tolist() == [1 + (20 <= n < 30) for n in range(EVENTS)]
     assert set(published["publisher"].tolist()) == {2}
     assert Counter(delivered["subject"].tolist()) == {1: 30, 2: 20}
     assert delivered["expected"].sum() == 20 * 1 + 10 * 2 * 2 + 10 * 1, "each says how many its event is for"
     assert set(delivered["bound_us"].tolist()) == {0, 10_000_000}
-    assert of(records, Kind.MATCH)["count"].sum() == EVENTS
-    assert len(of(records, Kind.QUEUE)) >= 2, "at the start and at the end"
-    assert not len(of(records, Kind.DROP))
+    assert of(records, RecordKind.MATCH)["count"].sum() == EVENTS
+    assert len(of(records, RecordKind.QUEUE)) >= 2, "at the start and at the end"
+    assert not len(of(records, RecordKind.DROP))
     names = [json.loads(line) for path in home.glob("*.names.jsonl") for line in path.read_text().splitlines()]
     assert {"kind": "broker", "id": f"{broker:016x}", "name": "north"} in names
     assert [(n["id"], n["filter"], n["client"], n["within_us"]) for n in names if n["kind"] == "subscription"] == [
@@ -104,20 +104,20 @@ async def test_two_brokers_write_both_ends_of_a_link(tmp_path: Path) -> None:
                         assert (await anext(aiter(quotes)))["n"] == n
             await _sampled(tmp_path, ids)
     at = {name: recorded(tmp_path / f"broker-{name}", sealed=True) for name in ids}
-    assert of(at["north"], Kind.PUBLISH)["count"].tolist() == [1] * EVENTS, "each went to one other broker"
-    forwarded = of(at["north"], Kind.FORWARD)
+    assert of(at["north"], RecordKind.PUBLISH)["count"].tolist() == [1] * EVENTS, "each went to one other broker"
+    forwarded = of(at["north"], RecordKind.FORWARD)
     assert set(forwarded["subject"].tolist()) == {ids["south"]}
-    arrived = of(at["south"], Kind.ARRIVAL)
+    arrived = of(at["south"], RecordKind.ARRIVAL)
     assert arrived["sequence"].tolist() == list(range(1, EVENTS + 1))
     assert set(arrived["subject"].tolist()) == {ids["north"]}
-    delivered = of(at["south"], Kind.DELIVERY)
+    delivered = of(at["south"], RecordKind.DELIVERY)
     assert delivered["sequence"].tolist() == list(range(1, EVENTS + 1))
     assert set(delivered["hops"].tolist()) == {2}
-    assert not len(of(at["north"], Kind.DELIVERY))
+    assert not len(of(at["north"], RecordKind.DELIVERY))
     for name, other in (("north", "south"), ("south", "north")):
-        assert ids[other] in of(at[name], Kind.LINK)["subject"].tolist()
-        assert ids[other] in of(at[name], Kind.MEMBERSHIP)["subject"].tolist()
-        ways = of(at[name], Kind.ROUTING)
+        assert ids[other] in of(at[name], RecordKind.LINK)["subject"].tolist()
+        assert ids[other] in of(at[name], RecordKind.MEMBERSHIP)["subject"].tolist()
+        ways = of(at[name], RecordKind.ROUTING)
         assert (ids[other], ids[other]) in zip(ways["subject"].tolist(), ways["publisher"].tolist(), strict=True)
 
 
@@ -126,7 +126,10 @@ async def _sampled(place: Path, ids: dict[str, int]) -> None:
 
     def seen(name: str, other: str) -> bool:
         records = recorded(place / f"broker-{name}", sealed=False)
-        return all(ids[other] in of(records, kind)["subject"] for kind in (Kind.LINK, Kind.MEMBERSHIP, Kind.ROUTING))
+        return all(
+            ids[other] in of(records, kind)["subject"]
+            for kind in (RecordKind.LINK, RecordKind.MEMBERSHIP, RecordKind.ROUTING)
+        )
 
     async with asyncio.timeout(30):
         while not (seen("north", "south") and seen("south", "north")):  # noqa: ASYNC110 - files tell nobody

@@ -22,7 +22,7 @@ from plait_core.filters import Filter, parse
 from plait_core.limits import WANTS_MAX
 from plait_core.matching import new_index
 from plait_core.wire import Confirm, Publish, encode_block
-from plait_core.wire.overlay_frames import Offer, Sheet, Want
+from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate, LinkState
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -32,7 +32,7 @@ INFINITE = 1 << 60
 
 
 @st.composite
-def sheets(draw: st.DrawFn) -> list[Sheet]:
+def sheets(draw: st.DrawFn) -> list[LinkState]:
     """What up to nine brokers say of links to each other, to one that says nothing, and not always at both ends."""
     rng = draw(st.randoms(use_true_random=False))
     count = rng.randint(1, 9)
@@ -43,17 +43,17 @@ def sheets(draw: st.DrawFn) -> list[Sheet]:
             said[near][far] = rng.choice((1, 1, 100, 1000, rng.randint(1, 100_000)))
             if far in said and rng.random() < 0.8:
                 said[far][near] = rng.choice((said[near][far], rng.randint(1, 100_000)))
-    return [Sheet(broker, 1, "", tuple(delays), tuple(delays.values())) for broker, delays in said.items()]
+    return [LinkState(broker, 1, "", tuple(delays), tuple(delays.values())) for broker, delays in said.items()]
 
 
-def drawn(said: list[Sheet]) -> Map:
+def drawn(said: list[LinkState]) -> Map:
     map = Map()
     for sheet in said:
         map.put(sheet)
     return map
 
 
-def floyd_warshall(said: list[Sheet]) -> dict[tuple[int, int], int]:
+def floyd_warshall(said: list[LinkState]) -> dict[tuple[int, int], int]:
     delays = {
         (sheet.origin, far): us for sheet in said for far, us in zip(sheet.neighbours, sheet.delays_us, strict=True)
     }
@@ -69,7 +69,7 @@ def floyd_warshall(said: list[Sheet]) -> dict[tuple[int, int], int]:
 
 
 @given(sheets())
-def test_distances_are_those_of_floyd_and_warshall(said: list[Sheet]) -> None:
+def test_distances_are_those_of_floyd_and_warshall(said: list[LinkState]) -> None:
     map, best = drawn(said), floyd_warshall(said)
     for (a, b), distance in best.items():
         assert map.distances(b).get(a, INFINITE) == min(distance, INFINITE)
@@ -77,7 +77,7 @@ def test_distances_are_those_of_floyd_and_warshall(said: list[Sheet]) -> None:
 
 
 @given(sheets())
-def test_a_parent_is_on_a_shortest_path_and_all_parents_make_a_tree(said: list[Sheet]) -> None:
+def test_a_parent_is_on_a_shortest_path_and_all_parents_make_a_tree(said: list[LinkState]) -> None:
     map = drawn(said)
     for root in (sheet.origin for sheet in said):
         distances = map.distances(root)
@@ -92,7 +92,7 @@ def test_a_parent_is_on_a_shortest_path_and_all_parents_make_a_tree(said: list[S
 
 
 @given(sheets())
-def test_no_link_is_longer_than_its_detours_and_distances_obey_the_triangle(said: list[Sheet]) -> None:
+def test_no_link_is_longer_than_its_detours_and_distances_obey_the_triangle(said: list[LinkState]) -> None:
     map = drawn(said)
     brokers = [sheet.origin for sheet in said]
     for a in brokers:
@@ -104,10 +104,10 @@ def test_no_link_is_longer_than_its_detours_and_distances_obey_the_triangle(said
 
 
 @given(sheets(), st.data())
-def test_what_was_put_and_taken_away_leaves_no_trace(said: list[Sheet], data: st.DataObject) -> None:
+def test_what_was_put_and_taken_away_leaves_no_trace(said: list[LinkState], data: st.DataObject) -> None:
     map = drawn(said)
     gone = data.draw(st.sampled_from(said))
-    other = Sheet(gone.origin, 2, "other", (), ())
+    other = LinkState(gone.origin, 2, "other", (), ())
     for broker in (sheet.origin for sheet in said):
         map.distances(broker)
     map.put(other)
@@ -211,12 +211,12 @@ class Interest(RuleBasedStateMachine):
         super().__init__()
         self.wanting = Wanting(HOME, new_index)
         self.wanted = {ROOT: Wanted(new_index), OTHER: Wanted(new_index)}
-        self.wants: list[tuple[int, Want]] = []
+        self.wants: list[tuple[int, InterestUpdate]] = []
         self.answers: list[tuple[int, int, int, int]] = []
         self.own = {ROOT: Offered(ROOT), OTHER: Offered(OTHER)}
         """What the publishers' brokers offer, by themselves."""
         self.known = Offered(HOME)
-        self.news: list[Offer] = []
+        self.news: list[Advertisement] = []
         """Offers that flood and are not here yet."""
         self.versions = 0
         self.unsettled: dict[tuple[int, int], int] = {}
@@ -225,7 +225,7 @@ class Interest(RuleBasedStateMachine):
         self.offers: dict[tuple[int, int], Filter] = {}
         self.reachable = {ROOT: True, OTHER: True}
         self.latest: dict[tuple[int, int], int] = {}
-        self.texts: dict[tuple[int, int], Offer] = {}
+        self.texts: dict[tuple[int, int], Advertisement] = {}
         """As they are known here, withdrawn ones too."""
         self.number = 0
         self.now = 100.0
@@ -267,7 +267,7 @@ class Interest(RuleBasedStateMachine):
 
     def _say(self, root: int, number: int, text: str) -> None:
         self.versions += 1
-        offer = Offer(root, number, self.versions, text)
+        offer = Advertisement(root, number, self.versions, text)
         self.own[root].learn(offer)
         self.news.append(offer)
         self.unsettled.pop((root, number), None)
@@ -290,7 +290,7 @@ class Interest(RuleBasedStateMachine):
         self._learn(self.news.pop(data.draw(st.sampled_from(some))))
         self.tell()
 
-    def _learn(self, offer: Offer) -> None:
+    def _learn(self, offer: Advertisement) -> None:
         """Floods may come in any order; an older version than the one that is known is none."""
         key = (offer.origin, offer.number)
         if offer.version < self.latest.get(key, 0):
@@ -347,7 +347,7 @@ class Interest(RuleBasedStateMachine):
             self.wants.append((to, want))
         self._hear(to, want)
 
-    def _hear(self, to: int, want: Want) -> None:
+    def _hear(self, to: int, want: InterestUpdate) -> None:
         at = want.to.index(to)
         version = self.wanted[to].hear(want, want.versions[at], want.offers[at])
         self.answers.append((to, version, self.own[to].fingerprint(to), want.versions[at]))

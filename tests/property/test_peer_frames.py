@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from plait_core.errors import FrameError
 from plait_core.wire import VERSION_MAX, FrameDecoder, encode_frame
-from plait_core.wire.packing import pack
-from plait_core.wire.peer_frames import (
+from plait_core.wire.frame_header import PREFIX
+from plait_core.wire.frame_types.peer_frames import (
     Accept,
     Beat,
     Connect,
@@ -28,7 +28,7 @@ from plait_core.wire.peer_frames import (
     Pulse,
     Taken,
 )
-from plait_core.wire.prefix import PREFIX
+from plait_core.wire.msgpack_codec import pack
 from plait_peer.subspaces import merged
 
 ids = st.integers(1, 2**64 - 1)

@@ -42,7 +42,7 @@ from plait_core.wire import (
     encode_frame,
 )
 from plait_core.wire.attributes import pack_attributes, reader_for
-from plait_core.wire.nesting import check_nesting
+from plait_core.wire.msgpack_depth import check_nesting
 
 # --- what there is to say ---------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import pytest
 
 from plait_broker.overlay.errands import Errands
 from plait_core.wire import ControlFrame, Ping, encode_frame
-from plait_core.wire.overlay_frames import Detour, Digest, Sent, Took
+from plait_core.wire.frame_types.overlay_frames import ClockStamp, DatabaseSummary, SourceRouted, StreamAck
 from plait_lab.simulation.hostile import ATTACKS
 from plait_lab.simulation.joined import Joined
 from plait_lab.simulation.sieges import DIAMOND, FORK, LADDER, Links, Siege, beads
@@ -75,21 +75,21 @@ def test_who_hands_on_nonsense_that_it_cannot_read_is_not_shunned() -> None:
     world = Joined({(0, 1): 0.010, (1, 2): 0.020})
     world.run()
     liar, between, last = (one.broker.joining.overlay for one in world.brokers)
-    liar._send(between.me, Detour((liar.me, between.me, last.me), 1, 0, b"garbage!"))
+    liar._send(between.me, SourceRouted((liar.me, between.me, last.me), 1, 0, b"garbage!"))
     world.brokers[0].act()
     world.run(1.0)
     assert last.counts["unexpected"] == 1
     assert between.me in last.neighbours
 
 
-@pytest.mark.parametrize("said", [Sent(0), Digest(True, True, (), (), ())])
+@pytest.mark.parametrize("said", [ClockStamp(0), DatabaseSummary(True, True, (), (), ())])
 def test_nobody_speaks_in_the_name_of_the_last_on_the_way(said: ControlFrame) -> None:
     """It would make that one look slow, or like one that floods."""
     world = Joined({(0, 1): 0.010, (1, 2): 0.020})
     world.run()
     liar, between, last = (one.broker.joining.overlay for one in world.brokers)
     answered = last.counts.copy()
-    liar._send(between.me, Detour((liar.me, between.me, last.me), 1, 0, encode_frame(said)))
+    liar._send(between.me, SourceRouted((liar.me, between.me, last.me), 1, 0, encode_frame(said)))
     world.brokers[0].act()
     world.run(0.05)
     assert last.counts["unexpected"] == 1
@@ -101,10 +101,10 @@ def test_a_way_is_believed_that_its_first_broker_has_chosen_and_no_other() -> No
     world = Joined({(0, 1): 0.010, (1, 2): 0.020, (0, 2): 0.050})
     world.run()
     liar, between, last = (one.broker.joining.overlay for one in world.brokers)
-    made_up = Detour((between.me, liar.me, last.me), 2, 0, encode_frame(Ping(1)))
+    made_up = SourceRouted((between.me, liar.me, last.me), 2, 0, encode_frame(Ping(1)))
     last.hear(liar.me, made_up, last.now)
     assert not last.errands._back_to(between.me)
-    between.errands.by(made_up.route, Took(last.me, between.me, 0))
+    between.errands.by(made_up.route, StreamAck(last.me, between.me, 0))
     for one in world.brokers:
         one.act()
     world.run(1.0)

@@ -6,7 +6,7 @@ import pytest
 
 from plait_broker import BrokerSettings
 from plait_core.wire import Confirm
-from plait_core.wire.session_frames import Acknowledge, Full, Notice, NoticeKind
+from plait_core.wire.frame_types.session_frames import Acknowledge, Full, Notice, NoticeKind
 from plait_lab.simulation.disks import DiskTerms
 from plait_lab.simulation.network import Path
 from plait_lab.simulation.raw_clients import RawClient

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from plait_broker.overlay.errands import Errands
-from plait_core.wire import schema
+from plait_core.wire.frame_types import frame_schema
 from plait_lab.overlay_planted import PLANTED as OVERLAY_PLANTED
 from plait_lab.planted import PLANTED
 from plait_lab.simulation import history_hashes
@@ -86,7 +86,7 @@ def test_another_behaviour_has_another_hash(
 @pytest.fixture
 def renamed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every class of frames and every field of theirs has another name, and every hint is longer."""
-    pack, unpack = schema.pack, schema.unpack_fields
+    pack, unpack = frame_schema.pack, frame_schema.unpack_fields
 
     def pack_renamed(fields: dict[str, Any]) -> bytes:
         if fields.get("hint"):
@@ -96,9 +96,9 @@ def renamed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def unpack_renamed(*arguments: Any) -> dict[str, Any]:
         return {name.removeprefix("other_name_of_"): value for name, value in unpack(*arguments).items()}
 
-    monkeypatch.setattr(schema, "pack", pack_renamed)
-    monkeypatch.setattr(schema, "unpack_fields", unpack_renamed)
-    names = {one.frame: one.frame.__name__ for one in schema.SCHEMAS.values()}
+    monkeypatch.setattr(frame_schema, "pack", pack_renamed)
+    monkeypatch.setattr(frame_schema, "unpack_fields", unpack_renamed)
+    names = {one.frame: one.frame.__name__ for one in frame_schema.FRAME_SCHEMAS.values()}
     for frame, name in names.items():
         frame.__name__ = f"OtherNameOf{name}"
     yield

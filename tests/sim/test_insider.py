@@ -14,9 +14,15 @@ from plait_broker.settings import BrokerSettings
 from plait_core.events import Event
 from plait_core.limits import BROKERS_MAX, FRAME_BYTES_MAX, PATH_MAX
 from plait_core.wire import Destination, Forward, encode_block, encode_frame
-from plait_core.wire.overlay_frames import Detour, Digest, Offer, Skip, Want
-from plait_core.wire.packing import pack
-from plait_core.wire.prefix import PREFIX, VERSION_MAX
+from plait_core.wire.frame_header import PREFIX, VERSION_MAX
+from plait_core.wire.frame_types.overlay_frames import (
+    Advertisement,
+    DatabaseSummary,
+    InterestUpdate,
+    SourceRouted,
+    StreamSkip,
+)
+from plait_core.wire.msgpack_codec import pack
 from plait_lab.simulation.insider import Insider, Persona, unreadable
 from plait_lab.simulation.joined import FrameClient, Joined
 
@@ -62,7 +68,7 @@ def test_an_event_that_cannot_be_read_is_counted_and_nobody_else_is_blamed() -> 
     home = world.brokers[1].broker
     block = unreadable()
     for position in (1, 2):
-        insider.say(insider.me.trust.prove(Skip(home.id, insider.me.id, position - 1)))
+        insider.say(insider.me.trust.prove(StreamSkip(home.id, insider.me.id, position - 1)))
         insider.say(insider.me.event(home.id, position, block))
         world.run(1.0)
     assert home.counters.dropped["invalid"] == 1, "the second is a repetition"
@@ -86,7 +92,7 @@ def test_an_age_beyond_what_can_be_written_by_a_detour() -> None:
     insider = Insider(world, world.brokers[0])
     between, next, last = (face.broker.id for face in world.brokers)
     old = Forward(1, 2**64 - 1, 0, (insider.me.id,), (Destination(last, 1, 0),), BLOCK)
-    insider.say(Detour((insider.me.id, between, next, last), 1, 2**32 - 1, encode_frame(old)))
+    insider.say(SourceRouted((insider.me.id, between, next, last), 1, 2**32 - 1, encode_frame(old)))
     world.run(1.0)
     assert world.brokers[2].broker.joining.overlay.counts["forged"] == 1, "it has come"
     assert_unharmed(world)
@@ -126,7 +132,7 @@ def test_more_brokers_than_there_may_be() -> None:
 def test_who_never_answers_keeps_subscribers_waiting_once_and_is_named(durable: str) -> None:
     world = chain()
     insider = Insider(world, world.brokers[0])
-    insider.say(insider.me.trust.sign(Offer(insider.me.id, 1, 1, "true")))
+    insider.say(insider.me.trust.sign(Advertisement(insider.me.id, 1, 1, "true")))
     world.run(1.0)
     client = world.client(1)
     client.subscribe("x > 0", durable=durable)
@@ -149,10 +155,10 @@ def test_brokers_that_were_forgotten_are_no_reason_to_tell_everything_for_each()
     world.run(8.0)
     between = world.brokers[0].broker.joining.overlay
     assert len(between.map) == 3, "they are forgotten"
-    before = between.counts["Digest"]
+    before = between.counts["DatabaseSummary"]
     insider.say(*(other.sheet() for other in others))
     world.run(1.0)
-    assert between.counts["Digest"] - before <= 2 * 2, "one for each neighbour and beat"
+    assert between.counts["DatabaseSummary"] - before <= 2 * 2, "one for each neighbour and beat"
     assert_unharmed(world)
 
 
@@ -160,9 +166,9 @@ def test_digests_in_a_row_are_answered_once_a_beat() -> None:
     world = chain()
     insider = Insider(world, world.brokers[0])
     insider.heard.clear()
-    insider.say(*[Digest(True, True, (), (), ())] * 300)
+    insider.say(*[DatabaseSummary(True, True, (), (), ())] * 300)
     world.run(2.0)
-    told = [frame for frame in insider.heard if type(frame).__name__ == "Sheet"]
+    told = [frame for frame in insider.heard if type(frame).__name__ == "LinkState"]
     assert 2 * 2 <= len(told) <= 2 * 3 * 3, "the last of them, too"
     assert_unharmed(world)
 
@@ -174,11 +180,13 @@ def test_a_neighbours_next_life_that_is_heard_of_over_its_own_link() -> None:
     insider.say(insider.me.sheet([world.brokers[0].broker.id], born=1))
     world.run(1.0)
     anew = Persona(Random(5), log)
-    insider.say(anew.trust.sign(Offer(anew.id, 1, 1, "x > 0")), anew.sheet([world.brokers[0].broker.id], born=2))
+    insider.say(
+        anew.trust.sign(Advertisement(anew.id, 1, 1, "x > 0")), anew.sheet([world.brokers[0].broker.id], born=2)
+    )
     world.run(2.0)
     assert_unharmed(world)
 
 
 def test_a_want_names_each_broker_once() -> None:
     with pytest.raises(ValueError, match="each broker once"):
-        encode_frame(Want((1, 1), 2, (1, 1), (0, 0), True, (), (), ()))
+        encode_frame(InterestUpdate((1, 1), 2, (1, 1), (0, 0), True, (), (), ()))

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from plait_core.wire.peer_frames import Beat, Connect, DetectCycle, Gossip, Happening, PeerFrame, Profile
+from plait_core.wire.frame_types.peer_frames import Beat, Connect, DetectCycle, Gossip, Happening, PeerFrame, Profile
 from plait_lab.peers.structure import Structure
 from plait_lab.peers.trial import Terms, Trial
 from plait_lab.peers.workload import Spread, Workload

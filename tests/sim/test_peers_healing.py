@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from peer_bench import Bench, told
 
-from plait_core.wire.peer_frames import Connect, DetectCycle, Disconnect, PotentialParent
+from plait_core.wire.frame_types.peer_frames import Connect, DetectCycle, Disconnect, PotentialParent
 from plait_lab.peers.healings import HealingTerms, HealingTrial
 from plait_peer import PLAIT, Peer, PeerSettings
 from plait_peer.cycles import Cycles

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from plait_core.limits import PEER_MEMBERS_MAX
-from plait_core.wire.peer_frames import (
+from plait_core.wire.frame_types.peer_frames import (
     Accept,
     Beat,
     Connect,

@@ -12,9 +12,9 @@ from sealed_world import HOUR_US, World, areas
 from plait_broker import DropReason
 from plait_broker.tags import TEST_S, TESTS_AHEAD, TESTS_PENDING_MAX
 from plait_core.limits import DEPOSIT_BYTES_MAX
-from plait_core.sealed import PARCEL_HEAD, SEALED
+from plait_core.sealed_opening import SEALED, SEALED_HEAD
 from plait_core.wire import Confirm, Deliver
-from plait_core.wire.session_frames import Receipt, Subscribe
+from plait_core.wire.frame_types.session_frames import Receipt, Subscribe
 from plait_crypto import Draft, ParcelSealer, SessionSealer, deposit
 from plait_lab.simulation.joined import FrameClient, Joined
 
@@ -175,12 +175,12 @@ def test_what_has_no_tags_is_counted_and_costs_a_bounded_time(sealing: Sealing) 
     world, publisher, readers = town(sealing)
     good = sealing.seal(LONDON)
     rng = Random(1)
-    hostile = [b"", b"nothing of the kind", PARCEL_HEAD.pack(1, 5) + b"short", good[: len(good) // 3]]
+    hostile = [b"", b"nothing of the kind", SEALED_HEAD.pack(1, 5) + b"short", good[: len(good) // 3]]
     off_curve = bytearray(good)
-    at = PARCEL_HEAD.size + 42 + 1 + 2 + 80
+    at = SEALED_HEAD.size + 42 + 1 + 2 + 80
     off_curve[at : at + 48] = b"\xc0" + bytes(47)
     hostile.append(bytes(off_curve))
-    hostile += [PARCEL_HEAD.pack(1, 500) + rng.randbytes(600) for _ in range(20)]
+    hostile += [SEALED_HEAD.pack(1, 500) + rng.randbytes(600) for _ in range(20)]
     for payload in hostile:
         publisher.publish(sealing.mark, payload=payload)
     publisher.publish(sealing.mark, payload=good)
@@ -197,7 +197,7 @@ def test_tests_of_one_publisher_leave_room_for_others(sealing: Sealing) -> None:
     world.probe_s = 0.01
     rng = Random(2)
     template = sealing.seal(LONDON)
-    at = PARCEL_HEAD.size + 30
+    at = SEALED_HEAD.size + 30
     for _ in range(200):  # each another opening
         publisher.publish(sealing.mark, payload=template[:at] + rng.randbytes(4) + template[at + 4 :])
     world.run(0.005)

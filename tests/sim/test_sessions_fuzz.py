@@ -16,7 +16,7 @@ from plait_broker import BrokerSettings
 from plait_core.events import Event
 from plait_core.wire import Close, Confirm, ControlFrame, Deliver, Delivery, Forward, Hello, Ping, Pong, Role, Welcome
 from plait_core.wire.event_block import encode_block
-from plait_core.wire.session_frames import (
+from plait_core.wire.frame_types.session_frames import (
     Acknowledge,
     Advertise,
     Done,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from plait_core.wire import Deliver
-from plait_core.wire.session_frames import Unsubscribe
+from plait_core.wire.frame_types.session_frames import Unsubscribe
 from plait_lab.simulation.joined import Joined
 
 LINE = {(0, 1): 0.002, (1, 2): 0.002}

@@ -7,7 +7,7 @@ import pytest
 from plait_broker.access import ALL, NONE, Caller, Keyring, OpenGate, Principal, Rules
 from plait_core.filters import EVERYTHING, parse
 from plait_core.wire import Confirm, Hello, Role
-from plait_core.wire.session_frames import Refusal
+from plait_core.wire.frame_types.session_frames import Refusal
 from plait_lab.simulation.stage import Stage
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plait_broker.confirmations import LOG, Confirmations
-from plait_core.wire.session_frames import Code
+from plait_core.wire.frame_types.session_frames import Code
 
 
 def outcomes(confirmations: Confirmations) -> list[tuple[int, int, str]]:

@@ -12,7 +12,7 @@ from plait_broker.outputs import NOTHING_RECOVERED, Cursor, Fetch, LogRecord, Pe
 from plait_core.events import Event
 from plait_core.filters import EVERYTHING
 from plait_core.wire import Confirm, Publish, encode_block
-from plait_core.wire.session_frames import Acknowledge, Start, Unsubscribe
+from plait_core.wire.frame_types.session_frames import Acknowledge, Start, Unsubscribe
 from plait_lab.simulation.stage import Stage
 
 

@@ -9,7 +9,7 @@ from plait_broker.offering import UNUSED_S
 from plait_core import Attributes
 from plait_core.filters import EVERYTHING
 from plait_core.wire import Confirm
-from plait_core.wire.session_frames import Receipt
+from plait_core.wire.frame_types.session_frames import Receipt
 from plait_lab.simulation.joined import Joined
 
 CHAIN = {(0, 1): 0.010, (1, 2): 0.010}

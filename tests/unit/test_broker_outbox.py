@@ -10,7 +10,7 @@ from plait_broker.outbox import Outbox, Queued
 from plait_broker.reasons import DropReason
 from plait_core.events import Event
 from plait_core.wire import Confirm, Publish, encode_block
-from plait_core.wire.session_frames import Full
+from plait_core.wire.frame_types.session_frames import Full
 
 ROOM = 1 << 30
 

@@ -7,7 +7,7 @@ import pytest
 from plait_broker import BrokerSettings
 from plait_core.limits import CLOSE_TEXT_MAX, NAME_BYTES_MAX
 from plait_core.wire import Confirm
-from plait_core.wire.session_frames import Code, Refusal
+from plait_core.wire.frame_types.session_frames import Code, Refusal
 from plait_lab.simulation.disks import DiskTerms
 from plait_lab.simulation.joined import Joined
 from plait_lab.simulation.raw_clients import RawClient

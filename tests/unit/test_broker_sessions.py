@@ -10,7 +10,7 @@ import pytest
 from plait_broker import BrokerSettings, Caller
 from plait_broker.links import CONTROL_BYTES_MAX, Link
 from plait_core.wire import Close, Confirm, ControlFrame, Deliver, FrameDecoder, Hello, Pong, Role, Welcome
-from plait_core.wire.session_frames import (
+from plait_core.wire.frame_types.session_frames import (
     Acknowledge,
     Advertise,
     Done,

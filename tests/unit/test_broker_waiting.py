@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plait_broker import Broker, BrokerSettings
-from plait_core.wire.session_frames import Full, Unsubscribe
+from plait_core.wire.frame_types.session_frames import Full, Unsubscribe
 from plait_lab.simulation.network import Path
 from plait_lab.simulation.raw_clients import RawClient
 from plait_lab.simulation.stage import Stage

@@ -30,7 +30,7 @@ from plait_core.wire import (
     deliver_head,
     encode_frame,
 )
-from plait_core.wire.session_frames import (
+from plait_core.wire.frame_types.session_frames import (
     CONFIRM,
     DURABLE,
     Acknowledge,
@@ -754,7 +754,7 @@ async def test_flush_and_rtt(town: Town) -> None:
 async def test_a_refused_publish_that_nobody_waits_for_is_said_once(
     town: Town, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from plait_core.wire.session_frames import Refusal
+    from plait_core.wire.frame_types.session_frames import Refusal
 
     def refuse(link: LittleBroker, frame: Any) -> None:
         if isinstance(frame, Publish):

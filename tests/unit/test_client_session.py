@@ -59,7 +59,7 @@ from plait_core.wire import (
     encode_block,
     encode_frame,
 )
-from plait_core.wire.session_frames import (
+from plait_core.wire.frame_types.session_frames import (
     CONFIRM,
     DURABLE,
     LATE,

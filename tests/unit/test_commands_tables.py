@@ -23,7 +23,7 @@ from plait_broker.description import (
     describe_subscriptions,
     describe_topology,
 )
-from plait_core.wire.session_frames import Advertise
+from plait_core.wire.frame_types.session_frames import Advertise
 from plait_lab.simulation.joined import Joined
 from plait_lab.simulation.stage import Stage
 

@@ -8,7 +8,7 @@ import pytest
 from sealed_world import HOUR_US, World, areas, quotes
 
 from plait_core.limits import DEPOSIT_BYTES_MAX
-from plait_core.sealed import Fit, opening_of
+from plait_core.sealed_opening import Fit, opening_of
 from plait_crypto import (
     Draft,
     KeyInvalid,

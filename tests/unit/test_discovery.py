@@ -9,7 +9,7 @@ import pytest
 from plait_broker.finding import discovery as module
 from plait_broker.finding.discovery import ANSWER_S, DATAGRAM_BYTES_MAX, INTERVAL_S, QUIET_S, SPREAD, Discovery, Found
 from plait_core.wire import Ping, encode_frame
-from plait_core.wire.overlay_frames import Announcement
+from plait_core.wire.frame_types.overlay_frames import Announcement
 
 SECRET = "open-sesame-42"
 

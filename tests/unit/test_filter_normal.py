@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plait_core.errors import FilterTooComplex
-from plait_core.filters import Constraint, F, Span, parse, satisfies
+from plait_core.filters import Constraint, F, ValueSet, parse, satisfies
 from plait_core.limits import CONJUNCTIONS_MAX, FilterLimits
 
 
@@ -14,11 +14,11 @@ def one(constraint: Constraint, attr: str = "x") -> tuple[dict[str, Constraint],
 
 
 def numbers(**parts: object) -> Constraint:
-    return Constraint(numbers=Span(**parts))
+    return Constraint(numbers=ValueSet(**parts))
 
 
 def texts(**parts: object) -> Constraint:
-    return Constraint(texts=Span(**parts))
+    return Constraint(texts=ValueSet(**parts))
 
 
 ONE_ALTERNATIVE = [
@@ -34,10 +34,10 @@ ONE_ALTERNATIVE = [
     ("x == 1 or x == 2 or x in [2, 3]", numbers(points={1, 2, 3})),
     ("x", Constraint(bools=frozenset({True}))),
     ("x or not x", Constraint(bools=frozenset({True, False}))),
-    ("x in [1, 'a', true]", Constraint(Span(points={1}), Span(points={"a"}), frozenset({True}))),
-    ("x == 1 or x == 'a' or x", Constraint(Span(points={1}), Span(points={"a"}), frozenset({True}))),
-    ("x not in [1, 'a']", Constraint(Span(holes={1}), Span(holes={"a"}))),
-    ("x not in [true, 1]", Constraint(Span(holes={1}), None, frozenset({False}))),
+    ("x in [1, 'a', true]", Constraint(ValueSet(points={1}), ValueSet(points={"a"}), frozenset({True}))),
+    ("x == 1 or x == 'a' or x", Constraint(ValueSet(points={1}), ValueSet(points={"a"}), frozenset({True}))),
+    ("x not in [1, 'a']", Constraint(ValueSet(holes={1}), ValueSet(holes={"a"}))),
+    ("x not in [true, 1]", Constraint(ValueSet(holes={1}), None, frozenset({False}))),
     ("x startswith 'ab'", texts(low="ab", high="ac", high_open=True)),
     ("x startswith 'a\U0010ffff'", texts(low="a\U0010ffff", high="b", high_open=True)),
     ("x startswith '\U0010ffff'", texts(low="\U0010ffff", high_open=True)),
@@ -47,7 +47,7 @@ ONE_ALTERNATIVE = [
     ("x >= ''", texts()),
     ("x <= ''", texts(points={""})),
     ("x endswith 'a'", texts(shapes={("endswith", "a", False)})),
-    ("has(x)", Constraint(Span(), Span(), frozenset({True, False}), others=True)),
+    ("has(x)", Constraint(ValueSet(), ValueSet(), frozenset({True, False}), others=True)),
     ("x is null", Constraint(absent=True)),
     ("has(x) and x > 1", numbers(low=1, low_open=True)),
     ("not (x != 1 or x != 1)", numbers(points={1})),

@@ -21,7 +21,7 @@ from plait_broker.finding.gathering import (
 from plait_broker.overlay.map import Map
 from plait_broker.overlay.neighbours import Neighbour
 from plait_broker.settings import LinkSettings
-from plait_core.wire.overlay_frames import Sheet
+from plait_core.wire.frame_types.overlay_frames import LinkState
 
 ME = 1
 SEED = "10.0.0.99:4680"
@@ -52,7 +52,9 @@ class Broker:
         for broker, others in sorted(both.items()):
             delays = (delay_us,) * len(others)
             named = tuple(sorted(others))
-            self.map.put(Sheet(broker, self.versions, f"b{broker}", named, delays, born=born, address=address(broker)))
+            self.map.put(
+                LinkState(broker, self.versions, f"b{broker}", named, delays, born=born, address=address(broker))
+            )
 
     def linked(self, broker: int, at: str = "", now: float = 0.0, *, kept: bool = False, delay_us: float = 1.0) -> None:
         self.neighbours[broker] = Neighbour(broker, f"b{broker}", broker, now, delay_us=delay_us)
@@ -115,8 +117,8 @@ def test_it_adds_near_ones_until_it_has_its_degree_and_one_drawn_at_random() -> 
         one.gathering.found(SEED, 2)
         one.knows({ME: [2], 2: [3, 4, 5, 6, 7, 8]})
         one.linked(2, SEED)
-        one.map.put(Sheet(3, 9, "b3", (2,), (1,), address=address(3)))  # the nearest
-        one.map.put(Sheet(2, 9, "b2", (ME, 3, 4, 5, 6, 7, 8), (1,) * 7, address=address(2)))
+        one.map.put(LinkState(3, 9, "b3", (2,), (1,), address=address(3)))  # the nearest
+        one.map.put(LinkState(2, 9, "b2", (ME, 3, 4, 5, 6, 7, 8), (1,) * 7, address=address(2)))
         chosen = [place for _, place in one.dials(1.0, fails=False)]
         assert len(chosen) == len(set(chosen)) == 2
         assert address(ME) not in chosen
@@ -131,7 +133,7 @@ def test_it_does_not_ask_those_that_have_as_many_links_as_they_keep() -> None:
     one.knows({ME: [2], 2: [3], 3: [11, 12, 13, 14]})
     one.linked(2, SEED)
     for full in (11, 12, 13, 14):
-        one.map.put(Sheet(full, 9, "full", (3, 21, 22, 23), (1,) * 4, address=address(full)))
+        one.map.put(LinkState(full, 9, "full", (3, 21, 22, 23), (1,) * 4, address=address(full)))
     assert not one.dials(30.0)
 
 
@@ -207,7 +209,7 @@ def test_two_that_say_they_are_at_one_address_do_not_keep_it_busy() -> None:
     one.gathering.found(SEED, 2)
     one.knows({ME: [2], 2: [3, 4]})
     one.linked(2, SEED)
-    one.map.put(Sheet(4, 9, "b4", (2,), (1000,), address=address(3)))
+    one.map.put(LinkState(4, 9, "b4", (2,), (1000,), address=address(3)))
     dialled = []
     for now, place in one.dials(60.0, fails=False):
         dialled.append((now, place))
@@ -237,7 +239,7 @@ def test_what_is_given_up_is_never_the_only_way_to_a_broker(seed: int) -> None:
             del one.neighbours[given_up]
             one.gathering.down(given_up)
             links[ME].discard(given_up)
-            one.map.put(Sheet(ME, 100 + round(now), "me", tuple(sorted(links[ME])), (1,) * len(links[ME])))
+            one.map.put(LinkState(ME, 100 + round(now), "me", tuple(sorted(links[ME])), (1,) * len(links[ME])))
             assert set(one.map.distances(ME)) >= set(range(2, 12)) | {ME}
     assert len(one.neighbours) - 1 <= 3 or len(links) < 8
 

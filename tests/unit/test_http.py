@@ -25,7 +25,7 @@ from plait_broker.web.stream import Sample, difference
 from plait_broker.web.watching import Watching
 from plait_core.ids import id_text
 from plait_core.wire import Close
-from plait_core.wire.session_frames import Advertise, Done, Matching
+from plait_core.wire.frame_types.session_frames import Advertise, Done, Matching
 
 WITH_HTTP = replace(LOCAL, http=Endpoint("127.0.0.1", 0))
 PATHS = ["broker", "links", "clients", "subscriptions", "advertisements", "topology", "overview", "events", "stream"]

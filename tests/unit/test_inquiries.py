@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from plait_broker.explain.inquiries import AGAIN_S, ANSWERS_BURST, ASKED_MAX, WAIT_S, Inquiries
-from plait_core.wire.explaining_frames import FACTS_CHARACTERS_MAX, Finding, Inquiry
+from plait_core.wire.frame_types.trace_frames import FACTS_CHARACTERS_MAX, Query, QueryResult
 
 ME, NEAR, FAR = 1, 2, 3
 
@@ -15,7 +15,7 @@ class Desk:
     """One broker's inquiries, what they send, and what comes of them."""
 
     def __init__(self, answer: Any = None) -> None:
-        self.sent: list[Inquiry | Finding] = []
+        self.sent: list[Query | QueryResult] = []
         self.answers: list[dict[int, dict[str, Any]]] = []
         self.inquiries = Inquiries(ME, self.sent.append, lambda topic, question, now: answer or {topic: question}, 0.0)
 
@@ -28,7 +28,7 @@ def test_all_answers_end_the_waiting() -> None:
     desk.ask(ME, NEAR, FAR)
     assert [frame.to for frame in desk.sent] == [NEAR, FAR]
     for frame in desk.sent:
-        desk.inquiries.hear(Finding(ME, frame.to, frame.number, json.dumps({"i am": frame.to})), 0.1)
+        desk.inquiries.hear(QueryResult(ME, frame.to, frame.number, json.dumps({"i am": frame.to})), 0.1)
     assert desk.answers == [{ME: {"why": {"event": "x"}}, NEAR: {"i am": NEAR}, FAR: {"i am": FAR}}]
     assert desk.inquiries.next_deadline() is None
 
@@ -36,7 +36,7 @@ def test_all_answers_end_the_waiting() -> None:
 def test_who_is_silent_is_asked_once_more_and_then_left_out() -> None:
     desk = Desk()
     desk.ask(NEAR, FAR)
-    desk.inquiries.hear(Finding(ME, NEAR, desk.sent[0].number, "{}"), 0.1)
+    desk.inquiries.hear(QueryResult(ME, NEAR, desk.sent[0].number, "{}"), 0.1)
     assert desk.inquiries.next_deadline() == AGAIN_S
     desk.inquiries.tick(AGAIN_S)
     assert [frame.to for frame in desk.sent] == [NEAR, FAR, FAR]
@@ -45,7 +45,7 @@ def test_who_is_silent_is_asked_once_more_and_then_left_out() -> None:
     assert desk.inquiries.next_deadline() == WAIT_S
     desk.inquiries.tick(WAIT_S)
     assert desk.answers == [{NEAR: {}}]
-    desk.inquiries.hear(Finding(ME, FAR, desk.sent[0].number, "{}"), WAIT_S + 1)
+    desk.inquiries.hear(QueryResult(ME, FAR, desk.sent[0].number, "{}"), WAIT_S + 1)
     assert len(desk.answers) == 1, "too late"
 
 
@@ -53,28 +53,28 @@ def test_what_is_no_answer_is_none() -> None:
     desk = Desk()
     desk.ask(NEAR, FAR)
     number = desk.sent[0].number
-    desk.inquiries.hear(Finding(ME, 99, number, "{}"), 0.1)
-    desk.inquiries.hear(Finding(ME, NEAR, number + 1, "{}"), 0.1)
+    desk.inquiries.hear(QueryResult(ME, 99, number, "{}"), 0.1)
+    desk.inquiries.hear(QueryResult(ME, NEAR, number + 1, "{}"), 0.1)
     assert not desk.answers, "nobody asked these"
-    desk.inquiries.hear(Finding(ME, NEAR, number, "[" * 5000), 0.1)
-    desk.inquiries.hear(Finding(ME, NEAR, number, "{}"), 0.1)
-    desk.inquiries.hear(Finding(ME, FAR, number, '{"right": 1}'), 0.1)
+    desk.inquiries.hear(QueryResult(ME, NEAR, number, "[" * 5000), 0.1)
+    desk.inquiries.hear(QueryResult(ME, NEAR, number, "{}"), 0.1)
+    desk.inquiries.hear(QueryResult(ME, FAR, number, '{"right": 1}'), 0.1)
     assert desk.answers == [{FAR: {"right": 1}}]
 
 
 def test_others_are_answered_within_bounds() -> None:
     desk = Desk(answer={"text": "x" * FACTS_CHARACTERS_MAX})
-    desk.inquiries.hear(Inquiry(ME, FAR, 5, "why", "no JSON"), 0.0)
+    desk.inquiries.hear(Query(ME, FAR, 5, "why", "no JSON"), 0.0)
     assert desk.sent == []
-    desk.inquiries.hear(Inquiry(ME, FAR, 5, "why", "{}"), 0.0)
+    desk.inquiries.hear(Query(ME, FAR, 5, "why", "{}"), 0.0)
     (finding,) = desk.sent
-    assert isinstance(finding, Finding)
+    assert isinstance(finding, QueryResult)
     assert (finding.to, finding.source, finding.number) == (FAR, ME, 5)
     assert "error" in json.loads(finding.text), "too long for a frame"
     for number in range(round(ANSWERS_BURST) + 100):
-        desk.inquiries.hear(Inquiry(ME, FAR, number, "why", "{}"), 0.0)
+        desk.inquiries.hear(Query(ME, FAR, number, "why", "{}"), 0.0)
     assert len(desk.sent) == round(ANSWERS_BURST), "beyond it, it is silent"
-    desk.inquiries.hear(Inquiry(ME, FAR, 1, "why", "{}"), 1.0)
+    desk.inquiries.hear(Query(ME, FAR, 1, "why", "{}"), 1.0)
     assert len(desk.sent) == round(ANSWERS_BURST) + 1
 
 

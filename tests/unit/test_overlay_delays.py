@@ -12,7 +12,7 @@ import pytest
 from plait_broker import DropReason
 from plait_core import Event
 from plait_core.wire import Confirm, Deliver, Destination, Publish, encode_block, encode_publish
-from plait_core.wire.session_frames import LATE, Late, Notice, Subscribe
+from plait_core.wire.frame_types.session_frames import LATE, Late, Notice, Subscribe
 from plait_lab.simulation.joined import CLIENT_DELAY_S, FrameClient, Joined
 
 SLOW_US = 60_000

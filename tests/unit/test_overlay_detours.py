@@ -12,8 +12,16 @@ from plait_broker.overlay.errands import Errands
 from plait_broker.overlay.routes import Routes
 from plait_broker.overlay.trust import Trust
 from plait_core.wire import ControlFrame, Ping, Pong
-from plait_core.wire.explaining_frames import Finding
-from plait_core.wire.overlay_frames import ROUTE_MAX, Digest, Offer, Sent, Sheet, Skip, Took
+from plait_core.wire.frame_types.overlay_frames import (
+    ROUTE_MAX,
+    Advertisement,
+    ClockStamp,
+    DatabaseSummary,
+    LinkState,
+    StreamAck,
+    StreamSkip,
+)
+from plait_core.wire.frame_types.trace_frames import QueryResult
 
 
 def test_no_other_broker_is_on_all_ways_around() -> None:
@@ -35,14 +43,22 @@ def test_who_is_taken_beside_the_usual_path_is_gone_around_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "frame", [Ping(1), Pong(1), Sent(1), Digest(True, True, (), (), ()), Sheet(9, 1, "b9", (), ()), Offer(9, 1, 1, "")]
+    "frame",
+    [
+        Ping(1),
+        Pong(1),
+        ClockStamp(1),
+        DatabaseSummary(True, True, (), (), ()),
+        LinkState(9, 1, "b9", (), ()),
+        Advertisement(9, 1, 1, ""),
+    ],
 )
 def test_what_only_a_neighbour_says_for_itself_does_not_come_around(frame: ControlFrame) -> None:
     """Or whoever chooses a way would speak in the name of the last on it."""
     assert unwrap(wrap((1, 2, 3), frame)) is None
 
 
-@pytest.mark.parametrize("frame", [Took(3, 1, 7), Skip(3, 1, 7), Finding(3, 1, 1, "{}")])
+@pytest.mark.parametrize("frame", [StreamAck(3, 1, 7), StreamSkip(3, 1, 7), QueryResult(3, 1, 1, "{}")])
 def test_what_shows_by_itself_whose_it_is_does(frame: ControlFrame) -> None:
     assert unwrap(wrap((1, 2, 3), frame)) == frame
 

@@ -10,7 +10,7 @@ import pytest
 from plait_broker.overlay.flooding import Document, Flooding
 from plait_core.limits import DIGEST_MAX
 from plait_core.wire import ControlFrame
-from plait_core.wire.overlay_frames import Digest, Offer, Sheet
+from plait_core.wire.frame_types.overlay_frames import Advertisement, DatabaseSummary, LinkState
 
 
 class Net:
@@ -56,10 +56,10 @@ class Net:
         while ways := [way for way, queue in self.queues.items() if queue]:
             near, far = self.rng.choice(ways)
             frame = self.queues[near, far].popleft()
-            if isinstance(frame, Digest):
+            if isinstance(frame, DatabaseSummary):
                 self.brokers[far].hear_digest(frame, near)
             else:
-                assert isinstance(frame, Sheet | Offer)
+                assert isinstance(frame, LinkState | Advertisement)
                 self.carried[frozenset((near, far))] += 1
                 self.brokers[far].hear(frame, near)
 
@@ -79,7 +79,7 @@ def graph(seed: int, brokers: int = 60) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("seed", range(10))
 def test_one_document_costs_at_most_two_messages_a_link(seed: int) -> None:
     net = Net(graph(seed), seed)
-    offer = Offer(7, 1, 1, "x > 1")
+    offer = Advertisement(7, 1, 1, "x > 1")
     net.brokers[7].say(offer)
     net.quiet()
     assert max(net.carried.values()) <= 2
@@ -92,7 +92,7 @@ def test_one_document_costs_at_most_two_messages_a_link(seed: int) -> None:
 def test_newer_wins_wherever_they_meet(seed: int) -> None:
     net = Net(graph(seed, 12), seed)
     for version in range(1, 6):
-        net.brokers[3].say(Sheet(3, version, f"v{version}", (), ()))
+        net.brokers[3].say(LinkState(3, version, f"v{version}", (), ()))
         if net.rng.random() < 0.5:
             net.quiet()
     net.quiet()
@@ -105,7 +105,7 @@ def test_newer_wins_wherever_they_meet(seed: int) -> None:
 def test_who_tells_what_is_old_hears_what_is_new() -> None:
     sent: list[tuple[int, ControlFrame]] = []
     flooding = Flooding(1, lambda to, frame: sent.append((to, frame)), lambda *_: None)
-    new, old = Offer(5, 1, 4, "x > 4"), Offer(5, 1, 3, "x > 3")
+    new, old = Advertisement(5, 1, 4, "x > 4"), Advertisement(5, 1, 3, "x > 3")
     flooding.hear(new, 2)
     sent.clear()
     flooding.hear(old, 2)
@@ -117,7 +117,7 @@ def test_who_tells_what_is_old_hears_what_is_new() -> None:
 def test_a_document_that_replaces_another_is_learned_with_it() -> None:
     learned: list[tuple[Document, Document | None]] = []
     flooding = Flooding(1, lambda *_: None, lambda *both: learned.append(both))
-    first, second = Offer(5, 1, 1, "x > 1"), Offer(5, 1, 2, "")
+    first, second = Advertisement(5, 1, 1, "x > 1"), Advertisement(5, 1, 2, "")
     flooding.hear(first, 2)
     flooding.hear(second, 2)
     assert learned == [(first, None), (second, first)]
@@ -126,17 +126,17 @@ def test_a_document_that_replaces_another_is_learned_with_it() -> None:
 def test_after_a_cut_each_side_gets_what_it_does_not_have_and_no_more() -> None:
     net = Net({(0, 1), (1, 2), (2, 3)}, 1)
     for broker in range(4):
-        net.brokers[broker].say(Sheet(broker, 1, "", (), ()))
+        net.brokers[broker].say(LinkState(broker, 1, "", (), ()))
     net.quiet()
     net.cut(1, 2)
-    net.brokers[0].say(Offer(0, 1, 1, "x > 0"))
-    net.brokers[3].say(Sheet(3, 2, "renamed", (), ()))
+    net.brokers[0].say(Advertisement(0, 1, 1, "x > 0"))
+    net.brokers[3].say(LinkState(3, 2, "renamed", (), ()))
     net.quiet()
     net.carried.clear()
     net.join(1, 2)
     net.quiet()
     assert net.carried == {frozenset((1, 2)): 2, frozenset((0, 1)): 1, frozenset((2, 3)): 1}
-    assert net.newest(3, 0)[-1] == Offer(0, 1, 1, "x > 0")
+    assert net.newest(3, 0)[-1] == Advertisement(0, 1, 1, "x > 0")
     assert net.newest(0, 3)[-1].version == 2
 
 
@@ -145,10 +145,10 @@ def test_a_digest_of_many_comes_in_parts() -> None:
     rich = Flooding(1, lambda _, frame: near.append(frame), lambda *_: None)
     poor = Flooding(2, lambda _, frame: far.append(frame), lambda *_: None)
     for number in range(1, DIGEST_MAX + 3):
-        rich.say(Offer(1, number, 1, "x > 1"))
+        rich.say(Advertisement(1, number, 1, "x > 1"))
     rich.link_up(2)
     poor.link_up(1)
-    digests = [frame for frame in near if isinstance(frame, Digest)]
+    digests = [frame for frame in near if isinstance(frame, DatabaseSummary)]
     assert [(digest.first, digest.last) for digest in digests] == [(True, False), (False, True)]
     (empty,) = far
     near.clear()
@@ -165,27 +165,27 @@ def test_what_others_say_in_our_name_is_contested() -> None:
     sent: list[ControlFrame] = []
     flooding = Flooding(1, lambda _, frame: sent.append(frame), lambda *_: None)
     flooding.link_up(2)
-    flooding.say(Sheet(1, 3, "us", (2,), (10,)))
-    flooding.say(Offer(1, 4, 1, "x > 4"))
+    flooding.say(LinkState(1, 3, "us", (2,), (10,)))
+    flooding.say(Advertisement(1, 4, 1, "x > 4"))
     sent.clear()
-    flooding.hear(Sheet(1, 8, "them", (), ()), 2)
-    flooding.hear(Offer(1, 4, 6, ""), 2)
-    flooding.hear(Offer(1, 5, 6, "x > 5"), 2)
+    flooding.hear(LinkState(1, 8, "them", (), ()), 2)
+    flooding.hear(Advertisement(1, 4, 6, ""), 2)
+    flooding.hear(Advertisement(1, 5, 6, "x > 5"), 2)
     assert sent == [
-        Sheet(1, 9, "us", (2,), (10,)),
-        Offer(1, 4, 7, "x > 4"),  # what we offer still
-        Offer(1, 5, 7, ""),  # what we never did
+        LinkState(1, 9, "us", (2,), (10,)),
+        Advertisement(1, 4, 7, "x > 4"),  # what we offer still
+        Advertisement(1, 5, 7, ""),  # what we never did
     ]
     assert flooding.next_version((1, 4)) == 8
 
 
-@pytest.mark.parametrize("document", [Sheet(1, 2**64 - 1, "", (), ()), Offer(1, 4, 2**64 - 1, "")])
+@pytest.mark.parametrize("document", [LinkState(1, 2**64 - 1, "", (), ()), Advertisement(1, 4, 2**64 - 1, "")])
 def test_a_version_that_cannot_be_surpassed_is_a_lie(document: Document) -> None:
     sent: list[ControlFrame] = []
     flooding = Flooding(1, lambda _, frame: sent.append(frame), lambda *_: None)
     flooding.link_up(2)
-    flooding.say(Sheet(1, 1, "us", (), ()))
-    flooding.say(Offer(1, 4, 1, "x > 4"))
+    flooding.say(LinkState(1, 1, "us", (), ()))
+    flooding.say(Advertisement(1, 4, 1, "x > 4"))
     sent.clear()
     flooding.hear(document, 2)
     assert sent == []
@@ -195,21 +195,21 @@ def test_a_version_that_cannot_be_surpassed_is_a_lie(document: Document) -> None
 def test_who_forgot_a_broker_that_its_neighbours_did_not_gets_all_its_documents() -> None:
     """In the middle of a chain nothing flaps: only the sheet is new, and the offers would not be told again."""
     net = Net({(0, 1), (1, 2), (2, 3)}, 1)
-    net.brokers[0].say(Sheet(0, 1, "", (), ()))
-    net.brokers[0].say(Offer(0, 1, 1, "x > 1"))
+    net.brokers[0].say(LinkState(0, 1, "", (), ()))
+    net.brokers[0].say(Advertisement(0, 1, 1, "x > 1"))
     net.quiet()
     for broker in (2, 3):
         assert len(net.brokers[broker].forget(0)) == 2
-    net.brokers[0].say(Sheet(0, 2, "", (), ()))
+    net.brokers[0].say(LinkState(0, 2, "", (), ()))
     net.quiet()
     for one in net.brokers.values():
         one.beat()
     net.quiet()
     for broker in (2, 3):
         assert len(net.brokers[broker]) == 2
-        assert Offer(0, 1, 1, "x > 1") in [document for document, _ in net.learned[broker][2:]]
+        assert Advertisement(0, 1, 1, "x > 1") in [document for document, _ in net.learned[broker][2:]]
     net.carried.clear()
-    net.brokers[0].say(Sheet(0, 3, "", (), ()))
+    net.brokers[0].say(LinkState(0, 3, "", (), ()))
     net.quiet()
     assert net.carried.total() == 3, "and it is over"
 
@@ -218,11 +218,11 @@ def test_the_dead_stay_dead() -> None:
     """Brokers learn of a death at different times: what one buried and another tells it again goes round no more."""
     learned: list[Document] = []
     flooding = Flooding(1, lambda *_: None, lambda document, _: learned.append(document))
-    sheet, offer = Sheet(5, 1, "", (), ()), Offer(5, 1, 1, "x > 1")
+    sheet, offer = LinkState(5, 1, "", (), ()), Advertisement(5, 1, 1, "x > 1")
     for document in (sheet, offer):
         flooding.hear(document, 2)
     assert flooding.forget(5, dead=True) == [sheet, offer]
-    for document in (sheet, offer, Sheet(5, 2, "", (), ())):
+    for document in (sheet, offer, LinkState(5, 2, "", (), ())):
         flooding.hear(document, 2)
     assert learned == [sheet, offer]
     assert len(flooding) == 0
@@ -231,7 +231,7 @@ def test_the_dead_stay_dead() -> None:
 def test_what_is_forgotten_can_be_learned_again() -> None:
     learned: list[Document] = []
     flooding = Flooding(1, lambda *_: None, lambda document, _: learned.append(document))
-    sheet, offer = Sheet(5, 1, "", (), ()), Offer(5, 1, 1, "x > 1")
+    sheet, offer = LinkState(5, 1, "", (), ()), Advertisement(5, 1, 1, "x > 1")
     for document in (sheet, offer):
         flooding.hear(document, 2)
     assert flooding.forget(5) == [sheet, offer]

@@ -15,7 +15,7 @@ from plait_core.filters import parse
 from plait_core.limits import WANTS_MAX
 from plait_core.matching import new_index
 from plait_core.wire import Confirm, FrameDecoder, Publish, encode_block, encode_frame
-from plait_core.wire.overlay_frames import Offer, Want
+from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate
 
 HOME, ROOT, OTHER = 7, 1, 2
 
@@ -32,20 +32,20 @@ class Pair:
         self.now = 10.0
         self.installed: list[int] = []
 
-    def tell(self, *, reaches: bool = True) -> list[Want]:
+    def tell(self, *, reaches: bool = True) -> list[InterestUpdate]:
         self.now += 0.001
         wants = self.wanting.tell(self.now, lambda _: reaches)
         self.installed += self.wanting.installed
         self.wanting.installed.clear()
         return wants
 
-    def hear(self, want: Want) -> int:
+    def hear(self, want: InterestUpdate) -> int:
         at = want.to.index(ROOT)
         version = self.wanted.hear(want, want.versions[at], want.offers[at])
         self.wanting.heard(ROOT, version, self.own.fingerprint(ROOT), want.versions[at], self.now)
         return version
 
-    def settle(self) -> Iterator[Want]:
+    def settle(self) -> Iterator[InterestUpdate]:
         """Until nothing is left to say; each frame as it is heard."""
         for _ in range(10):
             for want in self.tell():
@@ -55,14 +55,14 @@ class Pair:
     def offer(self, text: str = "x >= 0", number: int = 1) -> None:
         self.learn(self.say(text, number))
 
-    def say(self, text: str, number: int = 1) -> Offer:
+    def say(self, text: str, number: int = 1) -> Advertisement:
         """The publisher's broker offers more; nobody has heard of it yet."""
         self.version += 1
-        offer = Offer(ROOT, number, self.version, text)
+        offer = Advertisement(ROOT, number, self.version, text)
         self.own.learn(offer)
         return offer
 
-    def learn(self, offer: Offer) -> None:
+    def learn(self, offer: Advertisement) -> None:
         filter, _ = self.known.learn(offer)
         assert filter is not None
         self.wanting.offer(ROOT, offer.number, filter)
@@ -85,7 +85,7 @@ def test_what_meets_an_offer_is_told_and_counts_once_it_is_heard() -> None:
     pair.wanting.add(2, parse("x < 0"))
     (want,) = pair.tell()
     fingerprint = pair.own.fingerprint(ROOT)
-    assert want == Want((ROOT,), HOME, (1,), (fingerprint,), True, (1,), ("x >= 50",), ()), "all there is"
+    assert want == InterestUpdate((ROOT,), HOME, (1,), (fingerprint,), True, (1,), ("x >= 50",), ()), "all there is"
     assert pair.installed == [], "whether that is all that is offered there is not known yet"
     pair.hear(want)
     assert pair.tell() == []
@@ -322,9 +322,9 @@ def test_one_that_we_forgot_and_that_remembers_us_is_put_right() -> None:
 def test_a_filter_that_is_none_changes_nothing() -> None:
     wanted = Wanted(new_index)
     with pytest.raises(PlaitError):
-        wanted.hear(Want((ROOT,), HOME, (1,), (0,), True, (1, 2), ("x > 1", "x >"), ()), 1, 0)
+        wanted.hear(InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1, 2), ("x > 1", "x >"), ()), 1, 0)
     assert len(wanted) == 0
-    assert wanted.hear(Want((ROOT,), HOME, (1,), (0,), True, (1,), ("x > 1",), ()), 1, 0) == 1
+    assert wanted.hear(InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1,), ("x > 1",), ()), 1, 0) == 1
 
 
 def test_a_broker_that_is_gone_wants_nothing() -> None:
@@ -342,14 +342,14 @@ def test_a_broker_that_is_gone_wants_nothing() -> None:
 def test_a_broker_that_starts_anew_wants_what_it_did_until_it_says_what_it_wants_now() -> None:
     """Or what is published meanwhile would be confirmed, and never reach its durable subscriptions."""
     wanted = Wanted(new_index)
-    ours = Want((ROOT,), HOME, (1,), (0,), True, (1, 2), ("price > 10", "price > 20"), ())
+    ours = InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1, 2), ("price > 10", "price > 20"), ())
     wanted.hear(ours, 1, 0)
     dear = Publish(Confirm.NONE, encode_block(Event({"price": 30})))
     assert wanted.match(dear) == [HOME]
     wanted.succeed(HOME, OTHER)
     wanted.gone(HOME)
     assert wanted.match(dear) == [OTHER]
-    anew = Want((ROOT,), OTHER, (1,), (0,), True, (1,), ("price > 40",), ())
+    anew = InterestUpdate((ROOT,), OTHER, (1,), (0,), True, (1,), ("price > 40",), ())
     assert wanted.hear(anew, 1, 0) == 1
     assert wanted.match(dear) == []
     assert len(wanted) == 1, "nothing of before is left"

@@ -8,7 +8,7 @@ from maps import linked
 from plait_broker.overlay.map import HOP_US, Map
 from plait_broker.overlay.neighbours import Neighbour
 from plait_broker.overlay.routes import KEEP_RATIO, KEEP_US, Routes
-from plait_core.wire.overlay_frames import Sheet
+from plait_core.wire.frame_types.overlay_frames import LinkState
 
 ME, FAST, SLOW, BACK, TO = 1, 2, 3, 4, 9
 
@@ -50,8 +50,8 @@ def test_as_close_is_not_closer() -> None:
 
 def test_who_does_not_reach_it_is_not_feasible() -> None:
     table = Table()
-    table.map.put(Sheet(SLOW, 2, "", (ME,), (3000,)))  # it has lost its link
-    table.map.put(Sheet(BACK, 2, "", (), ()))
+    table.map.put(LinkState(SLOW, 2, "", (ME,), (3000,)))  # it has lost its link
+    table.map.put(LinkState(BACK, 2, "", (), ()))
     assert [one.id for one, _ in table.routes.feasible(TO)] == [FAST]
     assert table.routes.next(77) is None, "a broker that no map has"
 
@@ -88,7 +88,7 @@ def test_another_takes_over_at_once(how: str) -> None:
         del table.neighbours[FAST]
         table.routes.stale()
     else:
-        table.map.put(Sheet(FAST, 2, "", (ME, BACK), (1000, 9000)))
+        table.map.put(LinkState(FAST, 2, "", (ME, BACK), (1000, 9000)))
     assert table.next() == SLOW
 
 
@@ -112,7 +112,7 @@ def test_what_is_forgotten_is_chosen_afresh() -> None:
 
 def test_a_map_tells_of_links_that_have_gone() -> None:
     map = Map()
-    assert not map.put(Sheet(1, 1, "b1", (2, 3), (10, 10)))
-    assert not map.put(Sheet(1, 2, "b1", (2, 3), (10, 90))), "slower is not gone"
-    assert not map.put(Sheet(1, 3, "b1", (2, 3, 4), (10, 90, 5)))
-    assert map.put(Sheet(1, 4, "b1", (2, 4, 5), (10, 5, 5)))
+    assert not map.put(LinkState(1, 1, "b1", (2, 3), (10, 10)))
+    assert not map.put(LinkState(1, 2, "b1", (2, 3), (10, 90))), "slower is not gone"
+    assert not map.put(LinkState(1, 3, "b1", (2, 3, 4), (10, 90, 5)))
+    assert map.put(LinkState(1, 4, "b1", (2, 4, 5), (10, 5, 5)))

@@ -15,11 +15,17 @@ from plait_core import Event
 from plait_core.filters import parse
 from plait_core.matching import new_index
 from plait_core.wire import Confirm, EventFrame, Publish, encode_block
-from plait_core.wire.overlay_frames import STANDING, Heard, Sheet, Standing, Want
+from plait_core.wire.frame_types.overlay_frames import (
+    DURABLE_NUMBERS_FROM,
+    DurableInterest,
+    InterestAck,
+    InterestUpdate,
+    LinkState,
+)
 
 HOME, HEIR = 7, 8
-CHEAP = Standing(HOME, STANDING + 1, 1, "price < 10")
-SHEET = Sheet(HOME, 1, "home", (), (), log=5, born=1)
+CHEAP = DurableInterest(HOME, DURABLE_NUMBERS_FROM + 1, 1, "price < 10")
+SHEET = LinkState(HOME, 1, "home", (), (), log=5, born=1)
 
 
 def event(price: int) -> EventFrame:
@@ -48,7 +54,7 @@ def test_whoever_has_answered_to_our_present_offers_is_there(
 
 
 def test_what_is_taken_back_is_wanted_no_more(theirs: Theirs) -> None:
-    theirs.learn(Standing(HOME, CHEAP.number, 2, ""))
+    theirs.learn(DurableInterest(HOME, CHEAP.number, 2, ""))
     theirs.review({}, 0)
     assert theirs.match(event(5)) == []
     assert not theirs.away
@@ -66,7 +72,7 @@ def test_a_next_life_is_wanted_of_until_it_has_spoken(theirs: Theirs) -> None:
 
 
 def test_what_cannot_be_read_is_said_to_be_so(theirs: Theirs) -> None:
-    assert not theirs.learn(Standing(HOME, STANDING + 2, 1, "price <"))
+    assert not theirs.learn(DurableInterest(HOME, DURABLE_NUMBERS_FROM + 2, 1, "price <"))
 
 
 class Kept:
@@ -114,7 +120,7 @@ def test_what_is_told_is_kept_with_the_sheet_that_it_is_believed_by() -> None:
     for document in (SHEET, CHEAP):
         broker.hear(2, document, 0.1)
     assert set(host.memories) == {key_of(SHEET), key_of(CHEAP)}
-    broker.hear(2, Standing(HOME, CHEAP.number, 2, ""), 0.2)
+    broker.hear(2, DurableInterest(HOME, CHEAP.number, 2, ""), 0.2)
     assert host.memories == {}, "and nothing of a broker that wants nothing"
 
 
@@ -137,13 +143,13 @@ def test_a_home_hears_that_it_is_known_once_that_is_stored() -> None:
     host = Kept()
     broker = overlay(host)
     broker.link_up(1, 2, "b", 0.0, delay_us=1000)
-    broker.hear(2, Sheet(2, 1, "b", (1,), (1000,), log=5, born=1), 0.1)
-    broker.hear(2, Standing(2, STANDING + 1, 1, "price < 10"), 0.1)
-    broker.hear(2, Want((1,), 2, (1,), (0,), True, (1,), ("price < 10",), ()), 0.1)
+    broker.hear(2, LinkState(2, 1, "b", (1,), (1000,), log=5, born=1), 0.1)
+    broker.hear(2, DurableInterest(2, DURABLE_NUMBERS_FROM + 1, 1, "price < 10"), 0.1)
+    broker.hear(2, InterestUpdate((1,), 2, (1,), (0,), True, (1,), ("price < 10",), ()), 0.1)
     assert len(host.memories) == 2
-    assert not [frame for frame in host.sent if isinstance(frame, Heard)]
+    assert not [frame for frame in host.sent if isinstance(frame, InterestAck)]
     broker.stored(list(host.memories))
-    assert [frame.version for frame in host.sent if isinstance(frame, Heard)] == [1]
+    assert [frame.version for frame in host.sent if isinstance(frame, InterestAck)] == [1]
 
 
 def test_a_broker_alone_says_nothing_and_all_once_there_are_others() -> None:
@@ -152,12 +158,12 @@ def test_a_broker_alone_says_nothing_and_all_once_there_are_others() -> None:
     broker.want(1, parse("price < 10"), durable=True)
     broker.want(2, parse("price < 5"), durable=True)
     broker.link_up(1, 2, "b", 0.0)
-    assert not [frame for frame in host.sent if isinstance(frame, Standing)]
-    broker.hear(2, Sheet(2, 1, "b", (), ()), 0.1)
-    said = [frame for frame in host.sent if isinstance(frame, Standing)]
+    assert not [frame for frame in host.sent if isinstance(frame, DurableInterest)]
+    broker.hear(2, LinkState(2, 1, "b", (), ()), 0.1)
+    said = [frame for frame in host.sent if isinstance(frame, DurableInterest)]
     assert [frame.filter for frame in said] == ["price < 10"], "which covers the other"
     broker.unwant(1)
-    said = [frame for frame in host.sent if isinstance(frame, Standing)][1:]
+    said = [frame for frame in host.sent if isinstance(frame, DurableInterest)][1:]
     assert [frame.filter for frame in said] == ["price < 5", ""], "what it covered alone comes first"
 
 

@@ -11,7 +11,7 @@ from plait_broker.overlay.neighbours import Neighbour
 from plait_broker.overlay.transits import MARK_S, SPAN_S, SPANS, Transit
 from plait_core.events import U64_MAX
 from plait_core.wire import VERSION_MAX, encode_frame
-from plait_core.wire.overlay_frames import Sent, Took
+from plait_core.wire.frame_types.overlay_frames import ClockStamp, StreamAck
 from plait_lab.simulation.joined import Joined
 
 THEIRS_US = 7_000_000_000_000
@@ -115,7 +115,7 @@ def test_marks_are_few_and_the_first_comes_after_the_introduction() -> None:
     for number in range(1000):
         wire.now = 1.0 + number / 1000
         wire.ends[0].tick(wire.now)
-        wire.ends[0].joining.send(wire.link, Took(1, 2, number))
+        wire.ends[0].joining.send(wire.link, StreamAck(1, 2, number))
         wire.collect()
         wire.settle()
     assert wire.up
@@ -129,11 +129,11 @@ def test_marks_are_for_brokers_alone() -> None:
     world = Joined({(0, 1): 0.001})
     world.run()
     client = world.client(0)
-    world.carry(client.wire, client, encode_frame(Sent(U64_MAX)))
+    world.carry(client.wire, client, encode_frame(ClockStamp(U64_MAX)))
     world.run(1.0)
     assert not client.wire.open, "as with all that no client may say"
     assert len(world.brokers[0].broker.neighbourhood) == 1
 
 
 def marks(data: list[bytes]) -> list[int]:
-    return [frame.at_us for frame in frames(data, VERSION_MAX) if isinstance(frame, Sent)]
+    return [frame.at_us for frame in frames(data, VERSION_MAX) if isinstance(frame, ClockStamp)]

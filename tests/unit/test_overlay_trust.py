@@ -11,8 +11,16 @@ import pytest
 
 from plait_broker.overlay.identity import Forged, Identity, id_of, log_key_of, log_of
 from plait_broker.overlay.trust import Trust, _said
-from plait_core.wire.explaining_frames import Finding, Inquiry, Step
-from plait_core.wire.overlay_frames import Heard, Offer, Outcome, Sheet, Skip, Took, Want
+from plait_core.wire.frame_types.overlay_frames import (
+    Advertisement,
+    DeliveryOutcome,
+    InterestAck,
+    InterestUpdate,
+    LinkState,
+    StreamAck,
+    StreamSkip,
+)
+from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceStep
 
 SECRET = bytes(range(32))
 
@@ -24,8 +32,8 @@ def identity(seed: int, secret: bytes = b"") -> Identity:
 ALICE, BOB, EVE = identity(1, SECRET), identity(2), identity(3, bytes(32))
 
 
-def sheet(of: Identity, version: int = 1, log: int = 0) -> Sheet:
-    return Sheet(of.id, version, "b", (7, 8), (10, 20), log, 5)
+def sheet(of: Identity, version: int = 1, log: int = 0) -> LinkState:
+    return LinkState(of.id, version, "b", (7, 8), (10, 20), log, 5)
 
 
 def trusts() -> tuple[Trust, Trust]:
@@ -52,7 +60,7 @@ def changed(value: Any) -> Any:
     raise AssertionError(value)
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(Sheet)])
+@pytest.mark.parametrize("field", [field.name for field in fields(LinkState)])
 def test_a_sheet_that_was_changed_is_refused(field: str) -> None:
     alice, bob = trusts()
     told = alice.sign(sheet(ALICE, 2, log_of(ALICE.log_key)))
@@ -61,10 +69,10 @@ def test_a_sheet_that_was_changed_is_refused(field: str) -> None:
         bob.check(replace(told, **{field: changed(getattr(told, field))}))
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(Offer)])
+@pytest.mark.parametrize("field", [field.name for field in fields(Advertisement)])
 def test_an_offer_that_was_changed_is_refused(field: str) -> None:
     alice, bob = trusts()
-    told = alice.sign(Offer(ALICE.id, 3, 1, "x > 1"))
+    told = alice.sign(Advertisement(ALICE.id, 3, 1, "x > 1"))
     assert bob.check(told)
     forged = replace(told, **{field: changed(getattr(told, field))})
     if field == "origin":
@@ -81,7 +89,7 @@ def test_nobody_can_speak_for_another() -> None:
         bob.check(replace(eve.sign(sheet(EVE)), origin=ALICE.id))
     with pytest.raises(Forged):
         bob.check(eve.sign(replace(sheet(ALICE), card=ALICE.card)))
-    own = alice.sign(Offer(ALICE.id, 1, 1, "x > 1"))
+    own = alice.sign(Advertisement(ALICE.id, 1, 1, "x > 1"))
     with pytest.raises(Forged):
         bob.check(replace(own, number=2))
 
@@ -111,13 +119,13 @@ def test_a_proof_of_a_log_is_for_one_broker_and_one_start() -> None:
 
 
 ERRANDS = {
-    "heard": lambda: Heard(BOB.id, ALICE.id, 3, 4, 5),
-    "took": lambda: Took(BOB.id, ALICE.id, 3, (5, 6)),
-    "skip": lambda: Skip(BOB.id, ALICE.id, 3),
-    "outcome": lambda: Outcome(BOB.id, ALICE.id, 3, 4, "late"),
-    "step": lambda: Step(BOB.id, ALICE.id, 3, 4, "delivered", 5, 6, 7, 8, 1, (9,), "late"),
-    "inquiry": lambda: Inquiry(BOB.id, ALICE.id, 3, "why", "{}"),
-    "finding": lambda: Finding(BOB.id, ALICE.id, 3, "{}"),
+    "heard": lambda: InterestAck(BOB.id, ALICE.id, 3, 4, 5),
+    "took": lambda: StreamAck(BOB.id, ALICE.id, 3, (5, 6)),
+    "skip": lambda: StreamSkip(BOB.id, ALICE.id, 3),
+    "outcome": lambda: DeliveryOutcome(BOB.id, ALICE.id, 3, 4, "late"),
+    "step": lambda: TraceStep(BOB.id, ALICE.id, 3, 4, "delivered", 5, 6, 7, 8, 1, (9,), "late"),
+    "inquiry": lambda: Query(BOB.id, ALICE.id, 3, "why", "{}"),
+    "finding": lambda: QueryResult(BOB.id, ALICE.id, 3, "{}"),
 }
 
 
@@ -134,9 +142,9 @@ def test_an_errand_that_was_changed_is_refused(make: Callable[[], Any]) -> None:
 
 def test_an_errand_of_one_kind_is_none_of_another() -> None:
     alice, bob = trusts()
-    told = alice.prove(Skip(BOB.id, ALICE.id, 3))
+    told = alice.prove(StreamSkip(BOB.id, ALICE.id, 3))
     with pytest.raises(Forged):
-        bob.check_errand(Took(told.to, told.source, told.up_to, proof=told.proof))
+        bob.check_errand(StreamAck(told.to, told.source, told.up_to, proof=told.proof))
 
 
 def test_interest_is_proved_to_each_that_it_is_told_to() -> None:
@@ -144,7 +152,7 @@ def test_interest_is_proved_to_each_that_it_is_told_to() -> None:
     eve = Trust(EVE.id, EVE)
     assert alice.check(eve.sign(sheet(EVE)))
     assert eve.check(alice.sign(sheet(ALICE)))
-    told = alice.prove_want(Want((BOB.id, EVE.id), ALICE.id, (1, 5), (2, 6), True, (1,), ("x > 1",), ()))
+    told = alice.prove_want(InterestUpdate((BOB.id, EVE.id), ALICE.id, (1, 5), (2, 6), True, (1,), ("x > 1",), ()))
     bob.check_want(told, 0)
     eve.check_want(told, 1)
     with pytest.raises(Forged):
@@ -160,7 +168,7 @@ def test_interest_is_proved_to_each_that_it_is_told_to() -> None:
 
 def test_an_offer_before_its_sheet_waits_for_it() -> None:
     alice, bob = Trust(ALICE.id, ALICE), Trust(BOB.id, BOB)
-    offer = alice.sign(Offer(ALICE.id, 1, 1, "x > 1"))
+    offer = alice.sign(Advertisement(ALICE.id, 1, 1, "x > 1"))
     assert not bob.check(offer)
     assert bob.check(alice.sign(sheet(ALICE)))
     assert bob.awaited(ALICE.id)
@@ -181,10 +189,10 @@ def test_both_of_a_pair_have_the_same_key_and_nobody_else() -> None:
 
 def test_without_an_identity_everything_is_believed() -> None:
     trust = Trust(5, None)
-    document = Offer(9, 1, 1, "x > 1")
+    document = Advertisement(9, 1, 1, "x > 1")
     assert trust.sign(document) is document
     assert trust.check(document)
-    trust.check_errand(Skip(5, 9, 1))
+    trust.check_errand(StreamSkip(5, 9, 1))
 
 
 @pytest.mark.parametrize("size", [0, 100, 1024, 1025, 60_000])
@@ -226,7 +234,7 @@ def test_of_a_hundred_thousand_forgeries_none_is_believed() -> None:
             bob.check_errand(chance.choice(forged))
         with pytest.raises(Forged):
             bob.check_event(ALICE.id, chance.getrandbits(40), chance.getrandbits(2), block, chance.getrandbits(64))
-    said = alice.sign(Offer(ALICE.id, 1, 1, "x > 1"))
+    said = alice.sign(Advertisement(ALICE.id, 1, 1, "x > 1"))
     for _ in range(10_000):
         flipped = int.from_bytes(said.signature, "big") ^ (1 << chance.randrange(512))
         with pytest.raises(Forged):

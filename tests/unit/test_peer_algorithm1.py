@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from peer_bench import Bench, settings, told
 
-from plait_core.wire.peer_frames import (
+from plait_core.wire.frame_types.peer_frames import (
     Accept,
     Beat,
     Connect,

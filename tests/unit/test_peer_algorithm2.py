@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from peer_bench import Bench, settings, told
 
-from plait_core.wire.peer_frames import Accept, Connect, Disconnect, Happening
+from plait_core.wire.frame_types.peer_frames import Accept, Connect, Disconnect, Happening
 from plait_peer import PLAIT, DelayUnit
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from peer_bench import Bench, settings, told
 
-from plait_core.wire.peer_frames import Connect, PotentialParent
+from plait_core.wire.frame_types.peer_frames import Connect, PotentialParent
 from plait_peer import PLAIT, THESIS, Coarsening
 from plait_peer.rates import Rates, aggregated, reports
 

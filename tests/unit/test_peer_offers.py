@@ -7,7 +7,7 @@ import pytest
 from plait_core.errors import FilterError
 from plait_core.filters import parse
 from plait_core.space import IntRange, Schema
-from plait_core.wire.session_frames import Matching
+from plait_core.wire.frame_types.session_frames import Matching
 from plait_peer.group import Group
 from plait_peer.offers import Offers
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plait_core import Event
 from plait_core.errors import FrameError
 from plait_core.wire import VERSION_MAX, Forward, FrameDecoder, encode_block, forward_head
-from plait_core.wire.peer_frames import Happening
+from plait_core.wire.frame_types.peer_frames import Happening
 from plait_peer.discovery import Discovery
 from plait_peer.group import Group
 from plait_peer.passage import event_of, head_of, plain_dz

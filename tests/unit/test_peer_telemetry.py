@@ -8,9 +8,9 @@ import pytest
 from peer_processes import LINK_S, WALL_US, Processes
 
 from plait_core.space import IntRange, Schema
-from plait_core.telemetry import LATE, PROBED, RETURNED, TO_BROKER, Kind, reason_code
-from plait_core.wire.peer_frames import Happening
-from plait_core.wire.session_frames import Late
+from plait_core.telemetry import LATE, PROBED, RETURNED, TO_BROKER, RecordKind, reason_code
+from plait_core.wire.frame_types.peer_frames import Happening
+from plait_core.wire.frame_types.session_frames import Late
 
 EVENTS = range(1, 101)
 
@@ -39,7 +39,7 @@ def test_deliveries_are_what_applications_have_heard() -> None:
     says, hears, other = group.all
     assert hears.heard == {1: [*range(1, 40)], 2: [*range(30, 50)]}
     assert other.heard == {1: [*range(90, 101)]}
-    delivered = hears.records(Kind.DELIVERY)
+    delivered = hears.records(RecordKind.DELIVERY)
     assert Counter(delivered["subject"].tolist()) == {1: 39, 2: 20}
     assert set(delivered[delivered["subject"] == 2]["bound_us"].tolist()) == {9_000_000}
     assert set(delivered["publisher"].tolist()) == {says.publisher}
@@ -51,23 +51,23 @@ def test_deliveries_are_what_applications_have_heard() -> None:
         (1, "n < 40", "hears", 0),
         (2, "n >= 30 and n < 50", "hears", 9_000_000),
     ]
-    assert len(other.records(Kind.DELIVERY)) == 11
+    assert len(other.records(RecordKind.DELIVERY)) == 11
 
 
 def test_every_copy_that_is_sent_arrives_once_and_ends_with_a_reason() -> None:
     group = grouped()
     of_events(group)
     says, *others = group.all
-    published = says.records(Kind.PUBLISH)
+    published = says.records(RecordKind.PUBLISH)
     assert published["sequence"].tolist() == list(EVENTS)
-    copies = sum(len(process.records(Kind.FORWARD)) for process in group.all)
-    arrivals = [process.records(Kind.ARRIVAL) for process in others]
+    copies = sum(len(process.records(RecordKind.FORWARD)) for process in group.all)
+    arrivals = [process.records(RecordKind.ARRIVAL) for process in others]
     assert sum(map(len, arrivals)) == 3 * len(EVENTS), "one for each subscription"
     assert 2 * len(EVENTS) <= copies <= 3 * len(EVENTS), "subscriptions of one process may feed each other"
     assert set(arrivals[0]["subject"].tolist()) == {says.node.id}
     for process, wanted, subscriptions in zip(others, (59, 11), (2, 1), strict=True):
-        assert process.records(Kind.ARRIVAL)["expected"].sum() == wanted
-        dropped = process.records(Kind.DROP)
+        assert process.records(RecordKind.ARRIVAL)["expected"].sum() == wanted
+        dropped = process.records(RecordKind.DROP)
         assert set(dropped["reason"].tolist()) == {reason_code("unmatched")}
         assert len(dropped) == subscriptions * len(EVENTS) - wanted
         assert not dropped["subject"].any(), "nobody has lost anything"
@@ -79,8 +79,8 @@ def test_what_goes_to_nobody_is_said() -> None:
     group.advertise(alone)
     group.run(6.0)
     group.publish(alone, 1, 2)
-    assert alone.records(Kind.PUBLISH)["count"].tolist() == [0, 0]
-    assert alone.records(Kind.DROP)["reason"].tolist() == 2 * [reason_code("unmatched")]
+    assert alone.records(RecordKind.PUBLISH)["count"].tolist() == [0, 0]
+    assert alone.records(RecordKind.DROP)["reason"].tolist() == 2 * [reason_code("unmatched")]
 
 
 def test_copies_for_a_link_that_takes_nothing_are_dropped_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,12 +89,12 @@ def test_copies_for_a_link_that_takes_nothing_are_dropped_with_a_reason(monkeypa
     says = group.all[0]
     group.silent.add("says")
     of_events(group)
-    dropped, written = says.records(Kind.DROP), says.records(Kind.FORWARD)
+    dropped, written = says.records(RecordKind.DROP), says.records(RecordKind.FORWARD)
     assert says.node.counts["slow_link"] == len(dropped) > 0
     assert set(dropped["reason"].tolist()) == {reason_code("overlay_full")}
     assert set(dropped["flags"].tolist()) == {TO_BROKER}
     assert set(dropped["subject"].tolist()) <= {process.node.id for process in group.all[1:]}
-    assert says.records(Kind.PUBLISH)["count"].sum() == len(dropped) + len(written)
+    assert says.records(RecordKind.PUBLISH)["count"].sum() == len(dropped) + len(written)
 
 
 def test_events_of_a_group_with_a_space_have_their_cell() -> None:
@@ -105,11 +105,11 @@ def test_events_of_a_group_with_a_space_have_their_cell() -> None:
     group.run(6.0)
     group.publish(says, 4, 5, 0, 7)
     group.run(1.0)
-    published = says.records(Kind.PUBLISH)
+    published = says.records(RecordKind.PUBLISH)
     assert published["subject"].tolist() == [0b1100, 0b1101, 0b1000, 0b1111]
     assert published["count"].tolist() == [1, 1, 0, 1]
     assert hears.heard == {1: [4, 5, 7]}
-    assert len(hears.records(Kind.ARRIVAL)) == 3
+    assert len(hears.records(RecordKind.ARRIVAL)) == 3
 
 
 @pytest.mark.parametrize("late", [Late.DROP, Late.FLAG])
@@ -124,20 +124,20 @@ def test_an_event_beyond_the_bound_is_late_or_dropped_as_late(late: Late) -> Non
     (child,) = publisher.outgoing.children
     link.say(publisher.id, child, Happening(publisher.id, 1, "", 3.0, 0, group.block_of(says, 5)))
     group.run(0.1)
-    (delivered,) = hears.records(Kind.DELIVERY, Kind.DROP)
+    (delivered,) = hears.records(RecordKind.DELIVERY, RecordKind.DROP)
     assert (delivered["subject"], delivered["bound_us"]) == (1, 2_000_000)
     assert delivered["delay_us"] > 3_000_000
     if late is Late.FLAG:
-        assert (delivered["kind"], delivered["flags"], hears.heard) == (Kind.DELIVERY, LATE, {1: [5]})
+        assert (delivered["kind"], delivered["flags"], hears.heard) == (RecordKind.DELIVERY, LATE, {1: [5]})
     else:
-        assert (delivered["kind"], delivered["reason"], hears.heard) == (Kind.DROP, reason_code("late"), {})
+        assert (delivered["kind"], delivered["reason"], hears.heard) == (RecordKind.DROP, reason_code("late"), {})
 
 
 def test_what_comes_twice_or_unasked_is_dropped_and_is_no_arrival() -> None:
     group = grouped()
     says, hears, _ = group.all
     of_events(group)
-    before = len(hears.records(Kind.ARRIVAL))
+    before = len(hears.records(RecordKind.ARRIVAL))
     publisher = next(peer for peer in says.node.peers.values() if peer.id == says.publisher)
     child = next(child for child in publisher.outgoing.children if child in hears.node.peers)
     link = next(link for link in says.node.links.values() if link.node == hears.node.id)
@@ -146,9 +146,9 @@ def test_what_comes_twice_or_unasked_is_dropped_and_is_no_arrival() -> None:
     link.say(publisher.id, child, again)
     link.say(says.node.presence.id, child, again)
     group.run(0.1)
-    dropped = hears.records(Kind.DROP)[-2:]
+    dropped = hears.records(RecordKind.DROP)[-2:]
     assert dropped["reason"].tolist() == [reason_code("duplicate"), reason_code("not_allowed")]
-    assert len(hears.records(Kind.ARRIVAL)) == before
+    assert len(hears.records(RecordKind.ARRIVAL)) == before
 
 
 def test_links_members_and_ways_are_sampled() -> None:
@@ -156,24 +156,24 @@ def test_links_members_and_ways_are_sampled() -> None:
     of_events(group)
     says, hears, other = group.all
     group.sample()
-    links = hears.records(Kind.LINK)
+    links = hears.records(RecordKind.LINK)
     (seen,) = links[links["subject"] == says.node.id]
     assert seen["flags"] == PROBED
     assert seen["delay_us"] == pytest.approx(LINK_S * 1e6, rel=0.6)
-    handed = sum(process.records(Kind.LINK)["count"].sum() for process in group.all)
-    assert handed == sum(len(process.records(Kind.FORWARD)) for process in group.all)
-    members = hears.records(Kind.MEMBERSHIP)
+    handed = sum(process.records(RecordKind.LINK)["count"].sum() for process in group.all)
+    assert handed == sum(len(process.records(RecordKind.FORWARD)) for process in group.all)
+    members = hears.records(RecordKind.MEMBERSHIP)
     assert set(members["subject"].tolist()) == {says.node.id, other.node.id}
     assert set(members["flags"].tolist()) == {RETURNED}
-    (way,) = hears.records(Kind.ROUTING)
+    (way,) = hears.records(RecordKind.ROUTING)
     assert way["subject"] == says.node.id
     assert way["publisher"] in {says.node.id, other.node.id}
-    (queue,) = hears.records(Kind.QUEUE)
+    (queue,) = hears.records(RecordKind.QUEUE)
     assert queue["subject"] == 2
     group.sample()
-    assert len(hears.records(Kind.MEMBERSHIP)) == len(members), "what has not changed is not said again"
+    assert len(hears.records(RecordKind.MEMBERSHIP)) == len(members), "what has not changed is not said again"
     group.kill(other)
     group.run(15.0)
     group.sample()
-    gone = hears.records(Kind.MEMBERSHIP)[-1]
+    gone = hears.records(RecordKind.MEMBERSHIP)[-1]
     assert (gone["subject"], gone["flags"]) == (other.node.id, 0)

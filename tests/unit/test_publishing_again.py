@@ -6,7 +6,7 @@ import pytest
 
 from plait_core import Event
 from plait_core.wire import Confirm, encode_publish
-from plait_core.wire.session_frames import Receipt
+from plait_core.wire.frame_types.session_frames import Receipt
 from plait_lab.simulation.joined import CLIENT_DELAY_S, FrameClient, Joined
 
 FAR_S = 0.2

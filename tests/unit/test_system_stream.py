@@ -13,10 +13,10 @@ from plait_broker.telemetry import system
 from plait_core.filters import EVERYTHING, parse
 from plait_core.native import kernel
 from plait_core.space import IntRange, Schema
-from plait_core.telemetry import KIND, RECORD, Kind, record_attributes, record_dtype
+from plait_core.telemetry import KIND, RECORD, RecordKind, record_attributes, record_dtype
 from plait_core.values import Attributes
 from plait_core.wire import Confirm, Deliver, Hello
-from plait_core.wire.session_frames import Advertise, Failed, Refusal
+from plait_core.wire.frame_types.session_frames import Advertise, Failed, Refusal
 from plait_lab.simulation.raw_clients import RawClient
 from plait_lab.simulation.stage import Stage
 from plait_telemetry.recorder import new_recorder
@@ -267,7 +267,7 @@ def test_the_ring_is_read_behind_its_writer(native: bool) -> None:
 
 
 def test_a_record_of_any_kind_can_be_said() -> None:
-    for kind in Kind:
+    for kind in RecordKind:
         said = record_attributes((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, kind, 0, 2, 255), "north")
         assert (said[KIND], said["$broker"], said["$delay_us"]) == (kind.name.lower(), "north", 6)
         assert all(name.startswith("$") for name in said)
@@ -319,5 +319,5 @@ def test_events_are_located_in_an_event_space_that_telemetry_is_given(filters: t
     publisher.publish(n=2)
     stage.run(0.1)
     records = np.frombuffer(telemetry.ring.copy(0, telemetry.ring.written), record_dtype())
-    published = records[records["kind"] == Kind.PUBLISH]
+    published = records[records["kind"] == RecordKind.PUBLISH]
     assert published["subject"].tolist() == [0, 0, 0, 0b1_101010000000, 0b1_010010000000, 0]

@@ -19,7 +19,7 @@ from plait_core.telemetry import (
     RECORD_BYTES,
     SCHEMAS,
     SEGMENT_HEADER_BYTES,
-    Kind,
+    RecordKind,
     Seal,
     SegmentError,
     SegmentHeader,
@@ -34,7 +34,8 @@ from plait_core.telemetry import (
     segment_name,
 )
 from plait_core.telemetry.records import RECORD
-from plait_core.wire import EventFrame, encode_block, session_frames
+from plait_core.wire import EventFrame, encode_block
+from plait_core.wire.frame_types import session_frames
 from plait_telemetry.ring import Ring
 from plait_telemetry.telemetry import Telemetry, TelemetrySettings, sampled_out
 from plait_telemetry.writer import SegmentLimits, SegmentWriter, TelemetryWriter
@@ -56,7 +57,7 @@ def records_of(path: Path) -> np.ndarray:
 
 
 def put(ring: Ring, sequence: int) -> None:
-    ring.put(1, 2, 3, sequence, 5, 6, 7, 8, 9, 10, 1, int(Kind.PUBLISH), 0, 1, 0)
+    ring.put(1, 2, 3, sequence, 5, 6, 7, 8, 9, 10, 1, int(RecordKind.PUBLISH), 0, 1, 0)
 
 
 def held(ring: Ring) -> list[int]:
@@ -142,8 +143,12 @@ def test_above_the_rate_events_are_recorded_whole_or_not_and_weighted() -> None:
         telemetry.published(event(sequence), [1], [], [], 0, 2.0)
         telemetry.dropped(event(sequence), "late", 0, 2.0, subject=1)
     found = np.frombuffer(b"".join(telemetry.ring.filled()), record_dtype())
-    by_kind = {kind: set(found[found["kind"] == kind]["sequence"].tolist()) for kind in (Kind.PUBLISH, Kind.DROP)}
-    assert by_kind[Kind.PUBLISH] == by_kind[Kind.DROP] == {n for n in range(1, 8001) if not sampled_out(n, 7)}
+    by_kind = {
+        kind: set(found[found["kind"] == kind]["sequence"].tolist()) for kind in (RecordKind.PUBLISH, RecordKind.DROP)
+    }
+    assert (
+        by_kind[RecordKind.PUBLISH] == by_kind[RecordKind.DROP] == {n for n in range(1, 8001) if not sampled_out(n, 7)}
+    )
     assert found["weight"].tolist() == [8] * len(found)
     assert 0.9 < found["weight"].sum() / 16_000 < 1.1
     telemetry.ring.release(len(found))
@@ -154,7 +159,7 @@ def test_above_the_rate_events_are_recorded_whole_or_not_and_weighted() -> None:
 def test_values_beyond_their_fields_are_clipped() -> None:
     telemetry = Telemetry(TelemetrySettings(), 0)
     telemetry.published(event(2**64 - 1), range(99_999), [1], range(3), 2**40, 5.0)
-    telemetry.state(Kind.ROUTING, -1, 5.0, delay_us=2**40, expected=2**20)
+    telemetry.state(RecordKind.ROUTING, -1, 5.0, delay_us=2**40, expected=2**20)
     published, state = np.frombuffer(b"".join(telemetry.ring.filled()), record_dtype())
     assert (published["delay_us"], published["expected"]) == (2**32 - 1, 2**16 - 1)
     assert (state["delay_us"], state["expected"], state["subject"]) == (2**32 - 1, 2**16 - 1, 2**64 - 1)

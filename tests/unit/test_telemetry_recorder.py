@@ -10,7 +10,7 @@ import pytest
 
 from plait_core.events import Event
 from plait_core.native import kernel
-from plait_core.telemetry import DURABLE, LATE, RECORD_BYTES, Kind, record_dtype
+from plait_core.telemetry import DURABLE, LATE, RECORD_BYTES, RecordKind, record_dtype
 from plait_core.wire import EventFrame, Forward, encode_block
 from plait_telemetry.recorder import Recorder, Records, new_recorder
 
@@ -62,7 +62,10 @@ def step(chance: Random) -> tuple[str, tuple[Any, ...]]:
     frame, now = frame_of(chance), chance.choice([0.0, 1.5, 17.0000005, chance.random() * 1e6])
     delay_us, many = chance.choice([0, 1234, 2**32 - 1, 2**32, 2**40]), chance.choice([0, 3, 2**16 - 1, 2**16, 10**6])
     broker = chance.choice([1, 2**63, 2**64 - 1])
-    kind, frames = chance.choice([int(Kind.PUBLISH), int(Kind.DROP) | 17 << 8]), [frame_of(chance) for _ in range(3)]
+    kind, frames = (
+        chance.choice([int(RecordKind.PUBLISH), int(RecordKind.DROP) | 17 << 8]),
+        [frame_of(chance) for _ in range(3)],
+    )
     return chance.choice(
         [
             ("published", (frame, range(many), range(chance.randrange(9)), range(chance.randrange(99)), delay_us, now)),
@@ -87,7 +90,7 @@ def step(chance: Random) -> tuple[str, tuple[Any, ...]]:
             ),
             ("locate", (broker,)),
             ("weigh", (1 << chance.randrange(4),)),
-            ("put", (-5, 2**62, 2**64 - 1, 4, 5, 6, 7, 8, 9, 10, 11, int(Kind.LINK), 13, 14, 15)),
+            ("put", (-5, 2**62, 2**64 - 1, 4, 5, 6, 7, 8, 9, 10, 11, int(RecordKind.LINK), 13, 14, 15)),
         ]
     )
 
@@ -128,7 +131,7 @@ def test_order_is_kept_around_the_end_and_losses_are_counted(native: bool) -> No
     for _ in range(500):
         for _ in range(chance.randrange(6)):
             sent += 1
-            recorder.put(1, 2, 3, sent, 5, 6, 7, 8, 9, 10, 1, int(Kind.PUBLISH), 0, 1, 0)
+            recorder.put(1, 2, 3, sent, 5, 6, 7, 8, 9, 10, 1, int(RecordKind.PUBLISH), 0, 1, 0)
         if chance.random() < 0.7:
             got.extend(read(recorder)["sequence"].tolist())
     got.extend(read(recorder)["sequence"].tolist())
@@ -140,7 +143,7 @@ def test_order_is_kept_around_the_end_and_losses_are_counted(native: bool) -> No
 @BOTH
 def test_what_is_taken_stays_as_it_was(native: bool) -> None:
     recorder = made(4, native=native)
-    recorder.put(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, int(Kind.PUBLISH), 0, 1, 0)
+    recorder.put(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, int(RecordKind.PUBLISH), 0, 1, 0)
     (piece,) = recorder.filled()
     for _ in range(3):  # the ring is not full: nobody writes over what is not released
         recorder.put(9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9)

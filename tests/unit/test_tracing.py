@@ -12,8 +12,8 @@ from plait_broker import BrokerSettings
 from plait_broker.explain.tracing import LIVE_S, MARKS_BURST, STEPS_MAX
 from plait_core import Event
 from plait_core.wire import Deliver, encode_block
-from plait_core.wire.explaining_frames import PARTIES_MAX, Step, StepKind, Trace
-from plait_core.wire.session_frames import Brokers, Code, Done, Failed, Late
+from plait_core.wire.frame_types.session_frames import Brokers, Code, Done, Failed, Late
+from plait_core.wire.frame_types.trace_frames import PARTIES_MAX, StepKind, Trace, TraceStep
 from plait_lab.simulation.joined import FrameClient, Joined
 
 CHAIN = {(0, 1): 0.010, (1, 2): 0.020}
@@ -30,7 +30,7 @@ class Traced:
         self.names = {face.broker.id: number for number, face in enumerate(world.brokers)}
         world.run(5.0)  # it is told of the brokers' names
 
-    def publish(self, attributes: dict[str, Any], for_s: float = 1.0, **parts: Any) -> list[Step]:
+    def publish(self, attributes: dict[str, Any], for_s: float = 1.0, **parts: Any) -> list[TraceStep]:
         """Publish a marked event; its steps."""
         client = self.client
         client.sequence += 1
@@ -39,16 +39,16 @@ class Traced:
         self.world.run(for_s)
         return self.steps(client.sequence)
 
-    def steps(self, sequence: int) -> list[Step]:
-        return [step for step in self.client.heard(Step) if step.sequence == sequence]
+    def steps(self, sequence: int) -> list[TraceStep]:
+        return [step for step in self.client.heard(TraceStep) if step.sequence == sequence]
 
-    def story(self, steps: list[Step]) -> list[tuple[int, str]]:
+    def story(self, steps: list[TraceStep]) -> list[tuple[int, str]]:
         return [(self.names[step.source], step.kind) for step in steps]
 
-    def judge(self, steps: list[Step]) -> Steps:
+    def judge(self, steps: list[TraceStep]) -> Steps:
         """As `plait trace` sees it."""
         seen = Steps()
-        told: list[Step | Brokers] = [*self.client.heard(Brokers), *steps]
+        told: list[TraceStep | Brokers] = [*self.client.heard(Brokers), *steps]
         for one in told:
             list(seen.take(one))
         return seen
@@ -284,12 +284,12 @@ def test_it_is_bounded_in_what_it_tells_and_for_how_long() -> None:
     assert traced.judge(steps).complete
     tracing = world.brokers[1].broker.explaining.tracing
     (trail,) = tracing.live.values()
-    before = len(traced.client.heard(Step))
+    before = len(traced.client.heard(TraceStep))
     trail.told = STEPS_MAX
     tracing.dropped(world.brokers[1].broker.explaining.memory.events[0][1], "late", 0, 1)
     world.brokers[1].act()
     world.run(1.0)
-    assert len(traced.client.heard(Step)) == before, "no broker tells for ever of one event"
+    assert len(traced.client.heard(TraceStep)) == before, "no broker tells for ever of one event"
     world.run(LIVE_S + 1.0)
     assert all(face.broker.explaining.tracing.live == {} for face in world.brokers)
 
@@ -302,5 +302,5 @@ def test_unmarked_events_leave_no_trace() -> None:
     traced.client.publish({"price": 11})
     world.run(1.0)
     assert subscriber.delivered == [{"price": 11}]
-    assert traced.client.heard(Step) == []
+    assert traced.client.heard(TraceStep) == []
     assert all(face.broker.explaining.tracing.live == {} for face in world.brokers)

@@ -10,26 +10,26 @@ import pytest
 
 from plait_core.errors import EventInvalid
 from plait_core.limits import ATTRIBUTES_MAX, INT_BITS_MAX, LIST_ITEMS_MAX, NAME_BYTES_MAX, VALUE_BYTES_MAX, EventLimits
-from plait_core.values import Kind, check_attributes, is_name, is_text, kind_of
+from plait_core.values import ValueKind, check_attributes, is_name, is_text, kind_of
 
 
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        (0, Kind.NUMBER),
-        (2**200, Kind.NUMBER),
-        (0.1, Kind.NUMBER),
-        (math.inf, Kind.NUMBER),
+        (0, ValueKind.NUMBER),
+        (2**200, ValueKind.NUMBER),
+        (0.1, ValueKind.NUMBER),
+        (math.inf, ValueKind.NUMBER),
         (math.nan, None),
-        ("", Kind.TEXT),
-        (True, Kind.BOOL),
+        ("", ValueKind.TEXT),
+        (True, ValueKind.BOOL),
         (None, None),
         ([], None),
         ([1], None),
         (b"", None),
     ],
 )
-def test_kind(value: object, kind: Kind | None) -> None:
+def test_kind(value: object, kind: ValueKind | None) -> None:
     assert kind_of(value) is kind
 
 

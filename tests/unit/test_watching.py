@@ -22,7 +22,7 @@ from plait_broker.web import http, watching
 from plait_broker.web.incidents import Incidents
 from plait_broker.web.readings import Change, Reading, percentile_ms, short
 from plait_broker.web.stream import Feed, Sample, difference
-from plait_core.wire.session_frames import Advertise, Done
+from plait_core.wire.frame_types.session_frames import Advertise, Done
 
 WITH_HTTP = replace(LOCAL, http=Endpoint("127.0.0.1", 0))
 HOSTILE = "<img src=x onerror=alert(1)>"

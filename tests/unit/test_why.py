@@ -15,7 +15,7 @@ from plait_broker.web.explanations import Explanations
 from plait_core import Event
 from plait_core.events import EventId
 from plait_core.wire import encode_publish
-from plait_core.wire.session_frames import Late
+from plait_core.wire.frame_types.session_frames import Late
 from plait_lab.simulation.joined import FrameClient, Joined
 
 CHAIN = {(0, 1): 0.010, (1, 2): 0.020}

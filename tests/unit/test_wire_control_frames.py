@@ -28,15 +28,15 @@ from plait_core.wire import (
     control,
     encode_frame,
 )
-from plait_core.wire.schema import SCHEMAS, Schema, decode_control
+from plait_core.wire.frame_types.frame_schema import FRAME_SCHEMAS, FrameSchema, decode_control
 
 HELLO = {"version_min": 1, "version_max": 1, "role": "client", "name": "ibis", "publisher": 7}
 WELCOME = {"version": 1, "capabilities": [], "broker_name": "b", "broker": 1, "session": 2, "heartbeat_s": 5.0}
 BODIES: dict[int, dict[str, Any]] = {0x10: HELLO, 0x11: WELCOME, 0x12: {"code": "auth"}, 0x13: {"nonce": 1}}
 
 
-def schema(number: int) -> Schema:
-    return SCHEMAS[number]
+def schema(number: int) -> FrameSchema:
+    return FRAME_SCHEMAS[number]
 
 
 def fault_of(number: int, body: bytes, limits: WireLimits | None = None) -> FrameFault:
@@ -206,14 +206,14 @@ SAMPLE = {
 
 
 @pytest.fixture
-def sample(monkeypatch: pytest.MonkeyPatch) -> Schema:
-    monkeypatch.setattr("plait_core.wire.schema.SCHEMAS", registry := {})
+def sample(monkeypatch: pytest.MonkeyPatch) -> FrameSchema:
+    monkeypatch.setattr("plait_core.wire.frame_types.frame_schema.FRAME_SCHEMAS", registry := {})
     control(0xF0)(Sample)
-    found: Schema = registry[0xF0]
+    found: FrameSchema = registry[0xF0]
     return found
 
 
-def test_every_kind_of_field(sample: Schema) -> None:
+def test_every_kind_of_field(sample: FrameSchema) -> None:
     frame = decode_control(sample, msgpack.packb(SAMPLE))
     assert frame == Sample(
         -(2**63), float("inf"), "", False, b"1234", Shape.FLAT, ("a",), (0, 9), {"k": "v"}, None
@@ -227,7 +227,7 @@ def test_every_kind_of_field(sample: Schema) -> None:
      ("shape", "square"), ("texts", [None]), ("numbers", [10]), ("numbers", {}), ("pairs", {"k": 1}),
      ("pairs", {b"k": "v"}), ("pairs", {"a": "", "b": "", "c": ""}), ("pairs", []), ("maybe", [None])],
 )  # fmt: skip
-def test_every_kind_of_field_refuses(sample: Schema, name: str, value: Any) -> None:
+def test_every_kind_of_field_refuses(sample: FrameSchema, name: str, value: Any) -> None:
     with pytest.raises(FrameError, match=name) as caught:
         decode_control(sample, msgpack.packb(SAMPLE | {name: value}))
     assert caught.value.fault is FrameFault.FIELD
@@ -246,4 +246,4 @@ def test_annotations_without_a_check_fail_at_import(hint: Any) -> None:
     declared = dataclass(frozen=True)(type("Odd", (ControlFrame,), {"__annotations__": {"field": hint}}))
     with pytest.raises(TypeError):
         control(0xF1)(declared)
-    assert 0xF1 not in SCHEMAS
+    assert 0xF1 not in FRAME_SCHEMAS

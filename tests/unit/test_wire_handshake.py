@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from plait_core.errors import FrameError, FrameFault
-from plait_core.wire import Close, FrameDecoder, Handshake, Hello, Ping, Role, Side, State, Welcome, encode_frame
-from plait_core.wire.handshake import TABLE, Step
+from plait_core.wire import Close, End, FrameDecoder, Handshake, Hello, Ping, Role, State, Welcome, encode_frame
+from plait_core.wire.handshake import TABLE, Transition
 
 HELLO = Hello(1, 3, Role.CLIENT, "ibis", 7, ("durable", "trace", "durable", "seal"))
 WELCOME = Welcome(2, ("trace",), "hub", 1, 2, 10.0)
@@ -25,15 +25,15 @@ def acceptor() -> Handshake:
     return Handshake.acceptor(("trace", "seal"), versions=(1, 2))
 
 
-REACH: dict[tuple[Side, State], list[str]] = {
-    (Side.INITIATOR, State.START): [],
-    (Side.INITIATOR, State.HELLO_SENT): ["SEND_HELLO"],
-    (Side.INITIATOR, State.OPEN): ["SEND_HELLO", "RECEIVE_WELCOME"],
-    (Side.INITIATOR, State.CLOSED): ["SEND_CLOSE"],
-    (Side.ACCEPTOR, State.START): [],
-    (Side.ACCEPTOR, State.HELLO_RECEIVED): ["RECEIVE_HELLO"],
-    (Side.ACCEPTOR, State.OPEN): ["RECEIVE_HELLO", "SEND_WELCOME"],
-    (Side.ACCEPTOR, State.CLOSED): ["RECEIVE_CLOSE"],
+REACH: dict[tuple[End, State], list[str]] = {
+    (End.INITIATOR, State.START): [],
+    (End.INITIATOR, State.HELLO_SENT): ["SEND_HELLO"],
+    (End.INITIATOR, State.OPEN): ["SEND_HELLO", "RECEIVE_WELCOME"],
+    (End.INITIATOR, State.CLOSED): ["SEND_CLOSE"],
+    (End.ACCEPTOR, State.START): [],
+    (End.ACCEPTOR, State.HELLO_RECEIVED): ["RECEIVE_HELLO"],
+    (End.ACCEPTOR, State.OPEN): ["RECEIVE_HELLO", "SEND_WELCOME"],
+    (End.ACCEPTOR, State.CLOSED): ["RECEIVE_CLOSE"],
 }
 
 
@@ -57,10 +57,10 @@ def test_every_state_of_the_table_can_be_reached() -> None:
     assert set(REACH) == {(side, state) for side, states in TABLE.items() for state in states}
 
 
-@pytest.mark.parametrize(("where", "step"), list(itertools.product(REACH, Step)), ids=str)
-def test_each_cell(where: tuple[Side, State], step: Step) -> None:
+@pytest.mark.parametrize(("where", "step"), list(itertools.product(REACH, Transition)), ids=str)
+def test_each_cell(where: tuple[End, State], step: Transition) -> None:
     side, state = where
-    handshake = initiator() if side is Side.INITIATOR else acceptor()
+    handshake = initiator() if side is End.INITIATOR else acceptor()
     for earlier in REACH[where]:
         do(handshake, earlier)
     assert handshake.state is state

@@ -6,7 +6,7 @@ import msgpack
 import pytest
 
 from plait_core.errors import FrameError, FrameFault
-from plait_core.wire.nesting import check_nesting
+from plait_core.wire.msgpack_depth import check_nesting
 
 OBJECTS = [
     None, True, 0, 127, 128, 255, 256, 2**16, 2**32, 2**64 - 1, -1, -32, -33, -129, -(2**15) - 1, -(2**63), 1.5,

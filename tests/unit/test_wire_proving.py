@@ -9,10 +9,22 @@ from types import ModuleType
 import pytest
 
 from plait_core import native
-from plait_core.wire import proving
+from plait_core.wire import event_mac
 
 KEY = bytes(range(32))
-LENGTHS = (0, 1, 110, 111, 112, 239, 240, proving.SHORT_BYTES - 1, proving.SHORT_BYTES, proving.SHORT_BYTES + 1, 70_000)
+LENGTHS = (
+    0,
+    1,
+    110,
+    111,
+    112,
+    239,
+    240,
+    event_mac.SHORT_BYTES - 1,
+    event_mac.SHORT_BYTES,
+    event_mac.SHORT_BYTES + 1,
+    70_000,
+)
 """Around the digest's own blocks of 128 bytes, and around where a digest of the block stands for it."""
 
 
@@ -20,7 +32,7 @@ LENGTHS = (0, 1, 110, 111, 112, 239, 240, proving.SHORT_BYTES - 1, proving.SHORT
 def in_python(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module as it is without the kernel."""
     monkeypatch.setattr(native, "kernel", None)
-    found = importlib.util.find_spec(proving.__name__)
+    found = importlib.util.find_spec(event_mac.__name__)
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
@@ -34,23 +46,23 @@ def test_both_make_the_same(in_python: ModuleType) -> None:
     for length in LENGTHS:
         key, block = rng.randbytes(rng.randint(1, 64)), rng.randbytes(length)
         place = (rng.getrandbits(64), rng.getrandbits(64), rng.getrandbits(8))
-        assert proving.EventProver(key).prove(*place, block) == in_python.EventProver(key).prove(*place, block)
+        assert event_mac.EventProver(key).prove(*place, block) == in_python.EventProver(key).prove(*place, block)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_nothing_can_change_under_a_proof(length: int) -> None:
-    prover, block = proving.EventProver(KEY), bytes(length)
+    prover, block = event_mac.EventProver(KEY), bytes(length)
     proof = prover.prove(7, 8, 1, block)
     assert proof == prover.prove(7, 8, 1, block), "a prover proves any number of events"
     others = [(6, 8, 1, block), (7, 9, 1, block), (7, 8, 0, block), (7, 8, 1, block + b"\0")]
     if length:
         others += [(7, 8, 1, b"\1" + block[1:]), (7, 8, 1, block[:-1] + b"\1"), (7, 8, 1, block[:-1])]
     assert all(prover.prove(*other) != proof for other in others)
-    assert proving.EventProver(KEY[::-1]).prove(7, 8, 1, block) != proof
+    assert event_mac.EventProver(KEY[::-1]).prove(7, 8, 1, block) != proof
 
 
 def test_a_key_has_1_to_64_bytes(in_python: ModuleType) -> None:
-    for module in (proving, in_python):
+    for module in (event_mac, in_python):
         for key in (b"", bytes(65)):
             with pytest.raises(ValueError):
                 module.EventProver(key)

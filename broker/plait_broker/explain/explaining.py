@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from plait_core import PlaitError
 from plait_core.telemetry import TO_BROKER
 from plait_core.wire import Destination, EventFrame, Forward
-from plait_core.wire.explaining_frames import MARKED, Finding, Inquiry, Step, Telling
+from plait_core.wire.frame_types.trace_frames import MARKED, Query, QueryResult, TraceMessage, TraceStep
 
 from ..telemetry.pipeline import BrokerTelemetry
 from .digest import Resources, describe_digest
@@ -45,7 +45,7 @@ ABOUT: Final[dict[str, Callable[[Broker, Json, float], Json]]] = {
 class Explaining:
     """One broker's explanations."""
 
-    def __init__(self, broker: Broker, tell: Callable[[Telling], None], now: float) -> None:
+    def __init__(self, broker: Broker, tell: Callable[[TraceMessage], None], now: float) -> None:
         """`tell` sends a frame to another broker."""
         self.memory = Memory()
         self.tracing = Tracing(broker.id, broker.interest, tell, self._tell_client, now)
@@ -55,12 +55,12 @@ class Explaining:
         self.resources: Resources = dict
         """What the process takes of its machine: the face knows."""
 
-    def hear(self, frame: Telling, now: float) -> None:
+    def hear(self, frame: TraceMessage, now: float) -> None:
         """Another broker tells, asks or answers."""
         match frame:
-            case Step():
+            case TraceStep():
                 self.tracing.hear(frame)
-            case Inquiry() | Finding():
+            case Query() | QueryResult():
                 self.inquiries.hear(frame, now)
 
     def tick(self, now: float) -> None:
@@ -128,7 +128,7 @@ class Explaining:
         if isinstance(frame, Forward) and frame.flags & MARKED:
             self.tracing.came(frame, delay_us, now)
 
-    def _tell_client(self, session: int, step: Step) -> None:
+    def _tell_client(self, session: int, step: TraceStep) -> None:
         known = self._broker.sessions.get(session)
         if known is not None and known.link is not None:
             known.link.send(step)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from plait_core.wire.explaining_frames import FACTS_CHARACTERS_MAX, Finding, Inquiry
+from plait_core.wire.frame_types.trace_frames import FACTS_CHARACTERS_MAX, Query, QueryResult
 
 from ..pace import Pace
 
@@ -51,7 +51,7 @@ class Inquiries:
     def __init__(
         self,
         me: int,
-        tell: Callable[[Inquiry | Finding], None],
+        tell: Callable[[Query | QueryResult], None],
         answer: Callable[[str, Json, float], Json],
         now: float,
     ) -> None:
@@ -81,9 +81,9 @@ class Inquiries:
         self._asked[self._numbers] = Asked(topic, text, waiting, answers, done, now + AGAIN_S, now + WAIT_S)
         self._send(self._numbers)
 
-    def hear(self, frame: Inquiry | Finding, now: float) -> None:
+    def hear(self, frame: Query | QueryResult, now: float) -> None:
         """Another broker asks, or answers."""
-        if isinstance(frame, Inquiry):
+        if isinstance(frame, Query):
             self._hear_inquiry(frame, now)
             return
         asked = self._asked.get(frame.number)
@@ -115,20 +115,20 @@ class Inquiries:
     def _send(self, number: int) -> None:
         asked = self._asked[number]
         for broker in list(asked.waiting):
-            self._tell(Inquiry(broker, self._me, number, asked.topic, asked.text))
+            self._tell(Query(broker, self._me, number, asked.topic, asked.text))
 
     def _finish(self, number: int) -> None:
         asked = self._asked.pop(number)
         asked.done(asked.answers)
 
-    def _hear_inquiry(self, inquiry: Inquiry, now: float) -> None:
+    def _hear_inquiry(self, inquiry: Query, now: float) -> None:
         question = _object(inquiry.text)
         if question is None or not self._pace.take(now):
             return
         text = json.dumps(self._answer(inquiry.topic, question, now))
         if len(text) > FACTS_CHARACTERS_MAX:
             text = json.dumps({"error": f"an answer of {len(text)} characters"})
-        self._tell(Finding(inquiry.source, self._me, inquiry.number, text))
+        self._tell(QueryResult(inquiry.source, self._me, inquiry.number, text))
 
 
 def _object(text: str) -> Json | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from plait_core.events import EventId
 from plait_core.wire import Destination, EventFrame, Forward
-from plait_core.wire.explaining_frames import PARTIES_MAX, Step, StepKind
+from plait_core.wire.frame_types.trace_frames import PARTIES_MAX, StepKind, TraceStep
 
 from ..pace import Pace
 
@@ -67,8 +67,8 @@ class Tracing:
         self,
         me: int,
         interest: Interest,
-        tell: Callable[[Step], None],
-        tell_client: Callable[[int, Step], None],
+        tell: Callable[[TraceStep], None],
+        tell_client: Callable[[int, TraceStep], None],
         now: float,
     ) -> None:
         """`tell` sends a step to another broker, `tell_client` to the client of a session."""
@@ -207,7 +207,7 @@ class Tracing:
         if trail is not None:
             self._say(trail, StepKind.LOST, delay_us, homes, len(homes), reason=reason)
 
-    def hear(self, step: Step) -> None:
+    def hear(self, step: TraceStep) -> None:
         """Another broker tells a step of an event that was published here: its client hears of it."""
         trail = self.live.get(EventId(step.publisher, step.sequence))
         if trail is not None and trail.root == self._me:
@@ -251,7 +251,7 @@ class Tracing:
         if trail.told > STEPS_MAX:
             return
         named = tuple(party for party, _ in zip(parties, range(PARTIES_MAX), strict=False))
-        step = Step(trail.root, self._me, *trail.id, kind, delay_us, took_us, link_us, peer, count, named, reason)
+        step = TraceStep(trail.root, self._me, *trail.id, kind, delay_us, took_us, link_us, peer, count, named, reason)
         if trail.root == self._me:
             self._tell_client(trail.session, step)
         else:

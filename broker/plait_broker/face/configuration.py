@@ -78,7 +78,7 @@ from typing import Any, Final, TypeAlias
 
 from plait_core.errors import FilterError
 from plait_core.filters import Filter, parse
-from plait_telemetry.face import TelemetryPlace
+from plait_telemetry.recording import TelemetryPlace
 
 from ..access import ALL, Keyring, Principal, Rules, digest
 from ..log.writer import Retention

@@ -13,8 +13,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
-from plait_core.sealed import Fit
-from plait_core.wire.session_frames import Code
+from plait_core.sealed_opening import Fit
+from plait_core.wire.frame_types.session_frames import Code
 
 from ..access import Caller
 from ..broker import Broker

@@ -11,7 +11,7 @@ from functools import partial
 from threading import local
 from typing import Final
 
-from plait_core.sealed import Fit
+from plait_core.sealed_opening import Fit
 
 from ..outputs import Probe
 from ..probing import Prober, available

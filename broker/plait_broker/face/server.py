@@ -24,8 +24,8 @@ from typing import Any, Final
 
 from plait_core.limits import CLOSE_TEXT_MAX
 from plait_core.wire import HANDSHAKE_VERSION, Close, encode_frame
-from plait_core.wire.session_frames import Code
-from plait_telemetry.face import TelemetryFace
+from plait_core.wire.frame_types.session_frames import Code
+from plait_telemetry.recording import Recording
 
 from ..broker import Broker
 from ..description import describe_clients, describe_links
@@ -83,7 +83,7 @@ class BrokerServer:
         self._driver: BrokerDriver | None = None
         self._event_log: EventLog | None = None
         self._lag: LoopLag | None = None
-        self._telemetry: TelemetryFace | None = None
+        self._telemetry: Recording | None = None
         self._dialling: Dialling | None = None
         self._listeners: list[Listener] = []
         self._http_listener: Listener | None = None
@@ -144,7 +144,7 @@ class BrokerServer:
         if place is not None:
             telemetry = broker.observe(place.settings)
             sampler, home = Sampler(broker, telemetry), f"broker-{broker.settings.name}"
-            self._telemetry = TelemetryFace(broker.id, home, telemetry, sampler, place, time.time_ns() // 1000)
+            self._telemetry = Recording(broker.id, home, telemetry, sampler, place, time.time_ns() // 1000)
             await self._telemetry.start()
             started.push_async_callback(self._telemetry.stop)
 

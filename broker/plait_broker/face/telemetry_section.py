@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plait_core.errors import SpaceInvalid
 from plait_core.space import Schema
-from plait_telemetry.face import TelemetryPlace
+from plait_telemetry.recording import TelemetryPlace
 from plait_telemetry.telemetry import TelemetrySettings
 from plait_telemetry.writer import SegmentLimits
 

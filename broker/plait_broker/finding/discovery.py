@@ -17,7 +17,7 @@ from plait_core.errors import FrameError
 from plait_core.ids import Randomness
 from plait_core.limits import PROOF_BYTES
 from plait_core.wire import VERSION_MAX, FrameDecoder, encode_frame
-from plait_core.wire.overlay_frames import Announcement
+from plait_core.wire.frame_types.overlay_frames import Announcement
 
 from .meeting import keyed
 

@@ -15,8 +15,8 @@ from plait_core.errors import FrameError, FrameFault
 from plait_core.ids import Randomness
 from plait_core.limits import BROKERS_MAX, NEIGHBOURS_MAX
 from plait_core.wire import Close, ControlFrame, Forward, Frame, Handshake, Hello, Introduction, Welcome
-from plait_core.wire.overlay_frames import Digest, Sheet
-from plait_core.wire.session_frames import Code
+from plait_core.wire.frame_types.overlay_frames import DatabaseSummary, LinkState
+from plait_core.wire.frame_types.session_frames import Code
 
 from ..counters import Counters
 from ..joining import Joining
@@ -311,9 +311,9 @@ class Neighbourhood:
 def _cost(frame: ControlFrame) -> float:
     """What a control frame takes of its link's pace: lists that are cheap to send and dear to look through take more.
     Those of filters need not, for reading these takes longer than it takes until as many may come."""
-    if isinstance(frame, Digest):
+    if isinstance(frame, DatabaseSummary):
         return 1 + len(frame.origins) / ITEMS_A_FRAME
-    return 1 + len(frame.neighbours) / ITEMS_A_FRAME if isinstance(frame, Sheet) else 1
+    return 1 + len(frame.neighbours) / ITEMS_A_FRAME if isinstance(frame, LinkState) else 1
 
 
 def _host(address: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from plait_core.wire.overlay_frames import Sheet
+from plait_core.wire.frame_types.overlay_frames import LinkState
 
 if TYPE_CHECKING:
     from .overlay import Overlay
@@ -55,7 +55,7 @@ class Absences:
         if broker in overlay.standing:
             return True
         sheet = overlay.flooding.document((broker, 0))
-        return bool(overlay.ours) and isinstance(sheet, Sheet) and bool(sheet.log)
+        return bool(overlay.ours) and isinstance(sheet, LinkState) and bool(sheet.log)
 
     def _thin(self, broker: int) -> None:
         overlay = self._overlay

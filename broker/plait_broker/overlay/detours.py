@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from plait_core.wire import ControlFrame, Forward, FrameDecoder, encode_frame, forward_head
-from plait_core.wire.explaining_frames import Telling
-from plait_core.wire.overlay_frames import Detour, Errand, Want
-from plait_core.wire.prefix import VERSION_MAX
+from plait_core.wire.frame_header import VERSION_MAX
+from plait_core.wire.frame_types.overlay_frames import EndToEnd, InterestUpdate, SourceRouted
+from plait_core.wire.frame_types.trace_frames import TraceMessage
 
 from .map import Map
 
@@ -42,15 +42,15 @@ def ways_around(map: Map, near: int, far: int, taken: int | None) -> list[tuple[
     return list(dict.fromkeys(routes))
 
 
-def wrap(route: tuple[int, ...], frame: ControlFrame | Forward, delay_us: int = 0) -> Detour:
+def wrap(route: tuple[int, ...], frame: ControlFrame | Forward, delay_us: int = 0) -> SourceRouted:
     """A frame with the way that it is to take."""
     if isinstance(frame, Forward):
         head = forward_head(frame.block, frame.tid, frame.delay_us, frame.flags, frame.path, frame.destinations)
-        return Detour(route, 0, delay_us, bytes(head) + bytes(frame.block))
-    return Detour(route, 0, delay_us, encode_frame(frame))
+        return SourceRouted(route, 0, delay_us, bytes(head) + bytes(frame.block))
+    return SourceRouted(route, 0, delay_us, encode_frame(frame))
 
 
-def unwrap(detour: Detour) -> Errand | Telling | Want | Forward | None:
+def unwrap(detour: SourceRouted) -> EndToEnd | TraceMessage | InterestUpdate | Forward | None:
     """The frame, at the end of its way; None when it is none that may come so: who handed it on last has not said it,
     so it must show by itself whose it is. FrameError when it is garbage."""
     decoder = FrameDecoder(version=VERSION_MAX)
@@ -63,4 +63,4 @@ def unwrap(detour: Detour) -> Errand | Telling | Want | Forward | None:
         mine = [one for one in frame.destinations if one[0] == detour.route[-1]]
         delay_us = min(frame.delay_us + detour.delay_us, DELAY_US_MAX)
         return Forward(frame.tid, delay_us, frame.flags, detour.route[:-1], tuple(mine), frame.block)
-    return frame if isinstance(frame, Errand | Telling | Want) else None
+    return frame if isinstance(frame, EndToEnd | TraceMessage | InterestUpdate) else None

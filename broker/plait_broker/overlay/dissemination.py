@@ -15,7 +15,7 @@ from typing import Final
 
 from plait_core.limits import PATH_MAX
 from plait_core.wire import Destination, EventFrame, Forward, Frame
-from plait_core.wire.overlay_frames import LOGGED, Skip, Took
+from plait_core.wire.frame_types.overlay_frames import LOGGED, StreamAck, StreamSkip
 
 from .detours import DELAY_US_MAX
 from .errands import Errands
@@ -151,7 +151,7 @@ class Dissemination:
             incoming.take(position, now)
             self.reporting[root] = None
 
-    def hear_took(self, took: Took, now: float) -> None:
+    def hear_took(self, took: StreamAck, now: float) -> None:
         """A destination tells what it has charge of, and what it misses."""
         outgoing = self.outgoing.get(took.source)
         if outgoing is None:
@@ -168,7 +168,7 @@ class Dissemination:
         if took.missing or took.up_to < outgoing.first - 1:
             self._send_again(took.source, outgoing, again, now, tell_floor=True)
 
-    def hear_skip(self, skip: Skip, now: float) -> None:
+    def hear_skip(self, skip: StreamSkip, now: float) -> None:
         """A publisher's broker tells what will not come."""
         for arrival in self._stream(skip.source).skip(skip.up_to, now):
             self._host.arrived(arrival)
@@ -253,7 +253,7 @@ class Dissemination:
         outgoing = self.outgoing.get(home)
         if outgoing is None:
             outgoing = self.outgoing[home] = Outgoing(max(1, round(now * 1_000_000)))
-            self._errands.say(Skip(home, self.me, outgoing.floor))
+            self._errands.say(StreamSkip(home, self.me, outgoing.floor))
         position = outgoing.add(kept, now)
         self._sending[home] = None
         settings = self.settings
@@ -342,7 +342,7 @@ class Dissemination:
         incoming = self.incoming[root]
         report = incoming.report(now)
         if report is not None:
-            self._errands.say(Took(root, self.me, *report), max(0, incoming.vain - USUAL_TRIES))
+            self._errands.say(StreamAck(root, self.me, *report), max(0, incoming.vain - USUAL_TRIES))
         if incoming.next_deadline() is None:
             del self.reporting[root]
 
@@ -357,7 +357,7 @@ class Dissemination:
             if waiting is not None and waiting.expired(now):
                 self._give_up(home, outgoing, position, "expired", now)
         if positions or tell_floor:
-            self._errands.say(Skip(home, self.me, outgoing.floor), tries)
+            self._errands.say(StreamSkip(home, self.me, outgoing.floor), tries)
         for position in positions:
             kept = outgoing.kept.get(position)
             if kept is None:

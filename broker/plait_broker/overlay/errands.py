@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Final
 
 from plait_core.wire import ControlFrame, Forward
-from plait_core.wire.explaining_frames import Telling
-from plait_core.wire.overlay_frames import ROUTE_MAX, Detour, Errand, Want
+from plait_core.wire.frame_types.overlay_frames import ROUTE_MAX, EndToEnd, InterestUpdate, SourceRouted
+from plait_core.wire.frame_types.trace_frames import TraceMessage
 
 from .detours import ways_around, wrap
 from .map import Map
@@ -63,17 +63,17 @@ class Errands:
         self._ways_revision = -1
         """Ways around by the map as it was then, by their end and the neighbour that is usually taken to it."""
 
-    def say(self, frame: Errand | Telling, tries: int = 0) -> None:
+    def say(self, frame: EndToEnd | TraceMessage, tries: int = 0) -> None:
         """Send a frame of our own to the broker that it is for; `tries`: how often that was in vain."""
         proved = self._trust.prove(frame)
         self._hand_on(proved, self._send)
         self._also(proved.to, proved, tries)
 
-    def pass_on(self, frame: Errand | Telling) -> None:
+    def pass_on(self, frame: EndToEnd | TraceMessage) -> None:
         """Send a frame of another's one step towards the broker that it is for."""
         self._hand_on(frame, self._relay)
 
-    def say_want(self, want: Want, tries: Sequence[int]) -> None:
+    def say_want(self, want: InterestUpdate, tries: Sequence[int]) -> None:
         """Tell some brokers what is wanted of them; for each, how often that was in vain."""
         want = self._trust.prove_want(want)
         self._spread(want, range(len(want.to)), self._send)
@@ -81,18 +81,18 @@ class Errands:
             if count or want.to[at] in self._back:
                 self._also(want.to[at], _part(want, [at]), count)
 
-    def spread(self, want: Want, among: Sequence[int]) -> None:
+    def spread(self, want: InterestUpdate, among: Sequence[int]) -> None:
         """Send another's interest on to some of the brokers that it is for."""
         self._spread(want, among, self._relay)
 
-    def _hand_on(self, frame: Errand | Telling, send: Callable[[int, ControlFrame], None]) -> None:
+    def _hand_on(self, frame: EndToEnd | TraceMessage, send: Callable[[int, ControlFrame], None]) -> None:
         neighbour = self._routes().next(frame.to)
         if neighbour is None or frame.hops >= HOPS_MAX:
             self._counts["errands_lost"] += 1
         else:
             send(neighbour.id, replace(frame, hops=frame.hops + 1))
 
-    def _spread(self, want: Want, among: Sequence[int], send: Callable[[int, ControlFrame], None]) -> None:
+    def _spread(self, want: InterestUpdate, among: Sequence[int], send: Callable[[int, ControlFrame], None]) -> None:
         """One frame a neighbour."""
         if want.hops >= HOPS_MAX:
             self._counts["errands_lost"] += 1
@@ -123,7 +123,7 @@ class Errands:
         self._lead(self._trust.prove_detour(detour), self._send)
         return True
 
-    def came_around(self, detour: Detour) -> None:
+    def came_around(self, detour: SourceRouted) -> None:
         """Something has come by a way that its sender chose: by it the sender can be reached."""
         route = detour.route
         if detour.number > self._heard.get(route[0], 0) and self._stands(route) and self._trust.led(detour):
@@ -162,11 +162,11 @@ class Errands:
         links = pairwise(route)
         return 1 < len(route) <= ROUTE_MAX and all(self._map.cost_us(near, far) is not None for near, far in links)
 
-    def pass_detour(self, detour: Detour) -> None:
+    def pass_detour(self, detour: SourceRouted) -> None:
         """Send another's to the next on its way."""
         self._lead(detour, self._relay)
 
-    def _lead(self, detour: Detour, send: Callable[[int, ControlFrame], None]) -> None:
+    def _lead(self, detour: SourceRouted, send: Callable[[int, ControlFrame], None]) -> None:
         neighbour = self._neighbours.get(detour.route[detour.at + 1])
         if neighbour is None:
             self._counts["no_way"] += 1
@@ -174,7 +174,7 @@ class Errands:
             send(neighbour.id, replace(detour, at=detour.at + 1))
 
 
-def _part(want: Want, group: Sequence[int]) -> Want:
+def _part(want: InterestUpdate, group: Sequence[int]) -> InterestUpdate:
     """What of it is for some of those that it is for."""
     return replace(
         want,

@@ -14,12 +14,12 @@ from typing import Final, TypeAlias
 
 from plait_core.limits import BROKERS_MAX, DIGEST_MAX
 from plait_core.wire import ControlFrame
-from plait_core.wire.overlay_frames import Digest, Offer, Sheet, Standing
+from plait_core.wire.frame_types.overlay_frames import Advertisement, DatabaseSummary, DurableInterest, LinkState
 
 from .identity import Forged
 from .trust import Trust
 
-Document: TypeAlias = Sheet | Offer | Standing
+Document: TypeAlias = LinkState | Advertisement | DurableInterest
 Key: TypeAlias = tuple[int, int]
 """Origin, and number: 0 is the sheet."""
 
@@ -29,7 +29,7 @@ VERSIONS_MAX: Final = 1 << 62
 
 def key_of(document: Document) -> Key:
     """What names a document over all its versions."""
-    return document.origin, 0 if isinstance(document, Sheet) else document.number
+    return document.origin, 0 if isinstance(document, LinkState) else document.number
 
 
 class Flooding:
@@ -93,7 +93,7 @@ class Flooding:
         if known is not None and known.version >= document.version:
             if known.version > document.version:
                 self._send(neighbour, known)
-        elif known is None and isinstance(document, Sheet) and self._sheets >= BROKERS_MAX:
+        elif known is None and isinstance(document, LinkState) and self._sheets >= BROKERS_MAX:
             self._counts["brokers_refused"] += 1
         elif not self._trust.check(document):
             return
@@ -131,7 +131,7 @@ class Flooding:
         for known in (self._neighbours, self._digests, self._doubtful, self._answered, self._asking):
             known.pop(neighbour, None)
 
-    def hear_digest(self, digest: Digest, neighbour: int) -> None:
+    def hear_digest(self, digest: DatabaseSummary, neighbour: int) -> None:
         """What a neighbour knows; it gets what it does not."""
         if digest.first:
             self._digests[neighbour] = {}
@@ -170,7 +170,7 @@ class Flooding:
         """A broker is gone, for all we know, or dead for good: its documents, which are forgotten."""
         gone = [document for key, document in self._documents.items() if key[0] == origin]
         for document in gone:
-            self._sheets -= isinstance(document, Sheet)
+            self._sheets -= isinstance(document, LinkState)
             del self._documents[key_of(document)]
             self._withdrawn.pop(key_of(document), None)
         remembered = self._dead if dead else self._forgotten
@@ -195,7 +195,7 @@ class Flooding:
             part = keys[start : start + DIGEST_MAX]
             self._send(
                 neighbour,
-                Digest(
+                DatabaseSummary(
                     start == 0,
                     start + DIGEST_MAX >= len(keys),
                     tuple(origin for origin, _ in part),
@@ -207,12 +207,12 @@ class Flooding:
     def _contest(self, document: Document) -> None:
         """Something of ours that we do not know any more, or never said: it is withdrawn, or said anew, above that."""
         own = self._documents.get(key_of(document))
-        if not isinstance(document, Sheet):
-            filter = "" if own is None or isinstance(own, Sheet) else own.filter
+        if not isinstance(document, LinkState):
+            filter = "" if own is None or isinstance(own, LinkState) else own.filter
             above = replace(document, version=document.version + 1, filter=filter, signature=b"")
             self._learned(above, own)
             self.say(above)
-        elif isinstance(own, Sheet):
+        elif isinstance(own, LinkState):
             anew = replace(own, version=document.version + 1)
             self.say(anew)
             self._learned(anew, own)
@@ -220,9 +220,9 @@ class Flooding:
     def _store(self, document: Document) -> Document | None:
         key = key_of(document)
         before = self._documents.get(key)
-        self._sheets += before is None and isinstance(document, Sheet)
+        self._sheets += before is None and isinstance(document, LinkState)
         self._documents[key] = document
-        if not isinstance(document, Sheet) and not document.filter:
+        if not isinstance(document, LinkState) and not document.filter:
             self._withdrawn[key] = math.inf
         else:
             self._withdrawn.pop(key, None)

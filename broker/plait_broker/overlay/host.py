@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from plait_core.wire import ControlFrame, Destination, EventFrame, Forward
-from plait_core.wire.explaining_frames import Telling
+from plait_core.wire.frame_types.trace_frames import TraceMessage
 
 from .streams import Arrival
 
@@ -83,6 +83,6 @@ class Host(Protocol):
         """A copy that came from a neighbour, so old by now, goes no further to these."""
         ...
 
-    def told(self, frame: Telling) -> None:
+    def told(self, frame: TraceMessage) -> None:
         """Another broker tells of a marked event, asks, or answers."""
         ...

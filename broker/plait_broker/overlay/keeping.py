@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from plait_core.wire.overlay_frames import Heard, Sheet, Standing
+from plait_core.wire.frame_types.overlay_frames import DurableInterest, InterestAck, LinkState
 
 from .errands import Errands
 from .flooding import Document, Flooding, Key, key_of
@@ -28,7 +28,7 @@ class Keeping:
         """By origin and number, the version of what is kept; number 0 is the sheet, of which any version will do."""
         self._storing: Counter[int] = Counter()
         """By origin, how much of it is being stored."""
-        self._withheld: dict[int, tuple[Heard, int]] = {}
+        self._withheld: dict[int, tuple[InterestAck, int]] = {}
 
     def recall(self, documents: Iterable[Document]) -> None:
         """What an earlier life of this broker has kept."""
@@ -42,7 +42,7 @@ class Keeping:
         for origin in [origin for origin in self._kept if origin not in self._theirs]:
             self._discard(origin)
 
-    def learn(self, document: Standing) -> bool:
+    def learn(self, document: DurableInterest) -> bool:
         """Keep what a broker tells, or drop what it takes back; whether it can be read."""
         readable = self._theirs.learn(document)
         kept = self._kept.setdefault(document.origin, {})
@@ -59,7 +59,7 @@ class Keeping:
             self._discard(document.origin)
         return readable
 
-    def learn_sheet(self, sheet: Sheet) -> None:
+    def learn_sheet(self, sheet: LinkState) -> None:
         """A sheet comes late."""
         if sheet.origin in self._theirs and 0 not in self._kept.get(sheet.origin, ()):
             self._keep(sheet)
@@ -75,7 +75,7 @@ class Keeping:
             for origin in [origin for origin in self._kept if origin not in self._theirs]:
                 self._discard(origin)
 
-    def answer(self, heard: Heard, tries: int) -> None:
+    def answer(self, heard: InterestAck, tries: int) -> None:
         """Tell a home that what it wants is known here, once that is stored."""
         if heard.to in self._storing:
             self._withheld[heard.to] = (heard, tries)
@@ -104,4 +104,4 @@ class Keeping:
 
 
 def _born(told: list[Document]) -> int:
-    return max((document.born for document in told if isinstance(document, Sheet)), default=0)
+    return max((document.born for document in told if isinstance(document, LinkState)), default=0)

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Collection
 from typing import Final
 
-from plait_core.wire.overlay_frames import Sheet
+from plait_core.wire.frame_types.overlay_frames import LinkState
 
 HOP_US: Final = 50
 """Added to each link's delay: what a broker takes to pass an event on. Of two paths as fast, the shorter wins."""
@@ -25,7 +25,7 @@ class Map:
     """All sheets, and the distances that follow from them."""
 
     def __init__(self) -> None:
-        self.known: dict[int, Sheet] = {}
+        self.known: dict[int, LinkState] = {}
         """By broker, what it says."""
         self._links: dict[int, dict[int, int]] = {}
         """By broker, its neighbours and the delays that it has measured to them."""
@@ -42,11 +42,11 @@ class Map:
         return broker in self.known
 
     @property
-    def sheets(self) -> list[Sheet]:
+    def sheets(self) -> list[LinkState]:
         """All of them, ordered by broker."""
         return [self.known[broker] for broker in sorted(self.known)]
 
-    def put(self, sheet: Sheet) -> bool:
+    def put(self, sheet: LinkState) -> bool:
         """What a broker says now; whether it has lost a link."""
         lost = not self._links.get(sheet.origin, {}).keys() <= set(sheet.neighbours)
         self.known[sheet.origin] = sheet

@@ -14,7 +14,7 @@ from typing import Final
 
 from plait_core import PlaitError
 from plait_core.filters import Filter, parse
-from plait_core.wire.overlay_frames import Offer
+from plait_core.wire.frame_types.overlay_frames import Advertisement
 
 STATES_MAX: Final = 4096
 """Of our own offers' past states; a broker that answers to an older one is behind by that many changes."""
@@ -42,7 +42,7 @@ class Offered:
         """When we offered just that, last; -1 when we never did, or too long ago."""
         return self._states.get(fingerprint, -1)
 
-    def learn(self, offer: Offer) -> tuple[Filter | None, bool]:
+    def learn(self, offer: Advertisement) -> tuple[Filter | None, bool]:
         """An offer, or its withdrawal; its filter, and whether what it says can be read."""
         key = (offer.origin, offer.number)
         self.filters.pop(key, None)
@@ -75,6 +75,6 @@ class Offered:
                 self._states.popitem(last=False)
 
 
-def _mark_of(offer: Offer) -> int:
+def _mark_of(offer: Advertisement) -> int:
     name = struct.pack(">QQ", offer.number, offer.version)
     return int.from_bytes(hashlib.blake2b(name, digest_size=8, person=b"plait offer").digest(), "big")

@@ -20,21 +20,21 @@ from plait_core.filters import Filter
 from plait_core.ids import Randomness, new_id
 from plait_core.matching import Index, new_index
 from plait_core.wire import ControlFrame, Destination, EventFrame, Forward, Frame, Ping, Pong
-from plait_core.wire.explaining_frames import Finding, Inquiry, Step, Telling
-from plait_core.wire.overlay_frames import (
-    Detour,
-    Digest,
-    Errand,
-    Heard,
-    Offer,
-    Outcome,
-    Sent,
-    Sheet,
-    Skip,
-    Standing,
-    Took,
-    Want,
+from plait_core.wire.frame_types.overlay_frames import (
+    Advertisement,
+    ClockStamp,
+    DatabaseSummary,
+    DeliveryOutcome,
+    DurableInterest,
+    EndToEnd,
+    InterestAck,
+    InterestUpdate,
+    LinkState,
+    SourceRouted,
+    StreamAck,
+    StreamSkip,
 )
+from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMessage, TraceStep
 
 from .absences import Absences
 from .detours import unwrap
@@ -185,7 +185,9 @@ class Overlay:
             self._hear(neighbour, frame, now)
         except Forged as error:
             self.counts["forged"] += 1
-            if isinstance(frame, Sheet | Offer | Standing | Forward):  # which honest neighbours check, or have not sent
+            if isinstance(
+                frame, LinkState | Advertisement | DurableInterest | Forward
+            ):  # which honest neighbours check, or have not sent
                 self._expel(neighbour, error)
 
     def hear_events(self, broker: int, frames: Sequence[Frame], at: int, now: float) -> int:
@@ -212,17 +214,17 @@ class Overlay:
         match frame:
             case Forward():
                 self.dissemination.hear(frame, now, broker, neighbour.transit.us(now))
-            case Sent(at_us):
+            case ClockStamp(at_us):
                 neighbour.transit.mark(at_us, now)
-            case Sheet() | Offer() | Standing():
+            case LinkState() | Advertisement() | DurableInterest():
                 self.flooding.hear(frame, broker)
-            case Digest():
+            case DatabaseSummary():
                 self.flooding.hear_digest(frame, broker)
-            case Want():
+            case InterestUpdate():
                 self._hear_want(neighbour, frame, now)
-            case Heard() | Took() | Skip() | Outcome() | Step() | Inquiry() | Finding():
+            case InterestAck() | StreamAck() | StreamSkip() | DeliveryOutcome() | TraceStep() | Query() | QueryResult():
                 self._hear_errand(neighbour, frame, now)
-            case Detour():
+            case SourceRouted():
                 self._hear_detour(neighbour, frame, now)
             case Ping(nonce):
                 self.host.send(neighbour.link, Pong(nonce))
@@ -302,11 +304,11 @@ class Overlay:
 
     def tell_outcome(self, root: int, position: int, matched: int, code: str) -> None:
         """What became of an event that is to be confirmed."""
-        self.errands.say(Outcome(root, self.me, position, matched, code))
+        self.errands.say(DeliveryOutcome(root, self.me, position, matched, code))
 
     # --- explanations -------------------------------------------------------------------------------------------------
 
-    def tell(self, frame: Telling) -> None:
+    def tell(self, frame: TraceMessage) -> None:
         """Tell another broker of a marked event, ask it, or answer it."""
         self.errands.say(frame)
 
@@ -397,25 +399,25 @@ class Overlay:
         told = sorted(neighbour.id for neighbour in self.neighbours.values() if neighbour.told_us)
         delays = tuple(self.neighbours[broker].told_us for broker in told)
         version = self._reported = self._reported + 1
-        sheet = Sheet(
+        sheet = LinkState(
             self.me, version, self.settings.name, tuple(told), delays, self.log, self.born, address=self.address
         )
         self.flooding.say(sheet)
         self._learn_sheet(sheet)
 
     def _learned(self, document: Document, before: Document | None) -> None:
-        if isinstance(document, Standing):
+        if isinstance(document, DurableInterest):
             if document.origin != self.me:
                 self.counts["bad_filters"] += not self.keeping.learn(document)
                 self._look_away()
-        elif isinstance(document, Sheet):
+        elif isinstance(document, LinkState):
             if document.origin == self.me:
                 self._reported = document.version
             self._learn_sheet(document)
         else:
             self._learn_offer(document)
 
-    def _learn_sheet(self, sheet: Sheet) -> None:
+    def _learn_sheet(self, sheet: LinkState) -> None:
         before = self.map.known.get(sheet.origin)
         if self.map.put(sheet):
             self.dissemination.hurry(self.now)
@@ -427,7 +429,7 @@ class Overlay:
             self.keeping.learn_sheet(sheet)
         self._absences.look(sheet.log, self.now)
 
-    def _learn_offer(self, offer: Offer) -> None:
+    def _learn_offer(self, offer: Advertisement) -> None:
         key = (offer.origin, offer.number)
         filter, readable = self.offered.learn(offer)
         if not readable:
@@ -442,7 +444,7 @@ class Overlay:
         self.wanting.offered(offer.origin, self.offered.fingerprint(offer.origin))
 
     def _say_offer(self, number: int, text: str) -> None:
-        offer = Offer(self.me, number, self.flooding.next_version((self.me, number)), text)
+        offer = Advertisement(self.me, number, self.flooding.next_version((self.me, number)), text)
         self.offered.learn(offer)
         self.flooding.say(offer)
 
@@ -493,7 +495,7 @@ class Overlay:
         self.counts["relays_refused"] += not relays
         return relays
 
-    def _hear_errand(self, neighbour: Neighbour, frame: Errand | Telling, now: float) -> None:
+    def _hear_errand(self, neighbour: Neighbour, frame: EndToEnd | TraceMessage, now: float) -> None:
         if frame.source == self.me:
             self.counts["loops"] += 1
             return
@@ -503,18 +505,18 @@ class Overlay:
             return
         self.trust.check_errand(frame)
         match frame:
-            case Heard():
+            case InterestAck():
                 self.wanting.heard(frame.source, frame.version, frame.offers, frame.asked, now)
-            case Took():
+            case StreamAck():
                 self.dissemination.hear_took(frame, now)
-            case Skip():
+            case StreamSkip():
                 self.dissemination.hear_skip(frame, now)
-            case Outcome():
+            case DeliveryOutcome():
                 self.host.outcome(frame.source, frame.position, frame.matched, frame.code)
-            case Step() | Inquiry() | Finding():
+            case TraceStep() | Query() | QueryResult():
                 self.host.told(frame)
 
-    def _hear_detour(self, neighbour: Neighbour, detour: Detour, now: float) -> None:
+    def _hear_detour(self, neighbour: Neighbour, detour: SourceRouted, now: float) -> None:
         at = detour.at
         if not at or detour.route[at] != self.me or detour.route[at - 1] != neighbour.id:
             self.counts["unexpected"] += 1
@@ -539,7 +541,7 @@ class Overlay:
             else:
                 self._hear(neighbour, frame, now)
 
-    def _hear_want(self, neighbour: Neighbour, want: Want, now: float) -> None:
+    def _hear_want(self, neighbour: Neighbour, want: InterestUpdate, now: float) -> None:
         if want.source == self.me:
             self.counts["loops"] += 1
             return
@@ -550,11 +552,11 @@ class Overlay:
         if others and self._relays(neighbour, now):
             self.errands.spread(want, others)
 
-    def _learn_want(self, want: Want, at: int) -> None:
+    def _learn_want(self, want: InterestUpdate, at: int) -> None:
         self.trust.check_want(want, at)
         try:
             version = self.wanted.hear(want, want.versions[at], want.offers[at])
-            heard = Heard(want.source, self.me, version, self.offered.fingerprint(self.me), want.versions[at])
+            heard = InterestAck(want.source, self.me, version, self.offered.fingerprint(self.me), want.versions[at])
             if not want.more and version == want.versions[at]:
                 self.wanted.complete(want.source, self.now)
                 self.keeping.told(want.source)

@@ -15,7 +15,7 @@ from plait_core import PlaitError
 from plait_core.filters import Filter, parse
 from plait_core.matching import Index
 from plait_core.wire import EventFrame
-from plait_core.wire.overlay_frames import STANDING, Standing
+from plait_core.wire.frame_types.overlay_frames import DURABLE_NUMBERS_FROM, DurableInterest
 
 from .exports import Exports
 from .flooding import Flooding, Key
@@ -63,8 +63,8 @@ class Ours:
 
     def _say(self, number: int, text: str) -> None:
         if self._telling:
-            number += STANDING
-            self._flooding.say(Standing(self._me, number, self._flooding.next_version((self._me, number)), text))
+            number += DURABLE_NUMBERS_FROM
+            self._flooding.say(DurableInterest(self._me, number, self._flooding.next_version((self._me, number)), text))
 
 
 class Theirs:
@@ -89,7 +89,7 @@ class Theirs:
     def __len__(self) -> int:
         return len(self._filters)
 
-    def learn(self, document: Standing) -> bool:
+    def learn(self, document: DurableInterest) -> bool:
         """What one wants, or wants no more; whether that can be read."""
         key = (document.origin, document.number)
         self._drop(key)

@@ -12,15 +12,22 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from plait_core.limits import BROKERS_MAX
-from plait_core.wire.explaining_frames import Telling
-from plait_core.wire.overlay_frames import Detour, Errand, Offer, Sheet, Standing, Want
-from plait_core.wire.packing import pack
-from plait_core.wire.proving import EventProver
+from plait_core.wire.event_mac import EventProver
+from plait_core.wire.frame_types.overlay_frames import (
+    Advertisement,
+    DurableInterest,
+    EndToEnd,
+    InterestUpdate,
+    LinkState,
+    SourceRouted,
+)
+from plait_core.wire.frame_types.trace_frames import TraceMessage
+from plait_core.wire.msgpack_codec import pack
 
 from .identity import Forged, Identity, check_card, check_log, check_proof, check_signature, prove
 
-_D = TypeVar("_D", bound=Sheet | Offer | Standing)
-_E = TypeVar("_E", bound=Errand | Telling)
+_D = TypeVar("_D", bound=LinkState | Advertisement | DurableInterest)
+_E = TypeVar("_E", bound=EndToEnd | TraceMessage)
 
 UNKNOWN_MAX: Final = BROKERS_MAX
 """Origins of offers that came before their sheet."""
@@ -52,19 +59,19 @@ class Trust:
         identity = self._identity
         if identity is None:
             return document
-        if isinstance(document, Sheet):
+        if isinstance(document, LinkState):
             log_signature = identity.sign_for_log(_succession(document)) if document.log else b""
             document = replace(
                 document, card=identity.card, log_key=identity.log_key if document.log else b"", log_proof=log_signature
             )
         return replace(document, signature=identity.sign(_said(document)))
 
-    def check(self, document: Sheet | Offer | Standing) -> bool:
+    def check(self, document: LinkState | Advertisement | DurableInterest) -> bool:
         """Forged unless its origin says it; False when that cannot be told yet, for want of its sheet."""
         if self._identity is None:
             return True
         origin = document.origin
-        card = document.card if isinstance(document, Sheet) else self._cards.get(origin)
+        card = document.card if isinstance(document, LinkState) else self._cards.get(origin)
         if card is None:
             self._unknown[origin] = None
             if len(self._unknown) > UNKNOWN_MAX:
@@ -72,7 +79,7 @@ class Trust:
             return False
         check_card(card, origin)
         check_signature(card, _said(document), document.signature)
-        if isinstance(document, Sheet):
+        if isinstance(document, LinkState):
             if document.log:
                 check_log(document.log_key, document.log, _succession(document), document.log_proof)
             self._cards[origin] = card
@@ -97,12 +104,12 @@ class Trust:
         key = self.key(errand.to)
         return errand if key is None else replace(errand, proof=prove(key, _told(errand)))
 
-    def check_errand(self, errand: Errand | Telling) -> None:
+    def check_errand(self, errand: EndToEnd | TraceMessage) -> None:
         """Forged unless its source says it, to us."""
         if self._identity is not None:
             check_proof(self._need(errand.source), _told(errand), errand.proof)
 
-    def prove_want(self, want: Want) -> Want:
+    def prove_want(self, want: InterestUpdate) -> InterestUpdate:
         """The same for what is said to several at once: a proof for each."""
         if self._identity is None:
             return want
@@ -113,19 +120,19 @@ class Trust:
             proofs.append(b"" if key is None else prove(key, what + _numbers(to, version, offers)))
         return replace(want, proofs=tuple(proofs))
 
-    def check_want(self, want: Want, at: int) -> None:
+    def check_want(self, want: InterestUpdate, at: int) -> None:
         """Forged unless its source says it, to us, who are there among those it is for."""
         if self._identity is not None:
             proof = want.proofs[at] if at < len(want.proofs) else b""
             numbers = _numbers(want.to[at], want.versions[at], want.offers[at])
             check_proof(self._need(want.source), _wanted(want) + numbers, proof)
 
-    def prove_detour(self, detour: Detour) -> Detour:
+    def prove_detour(self, detour: SourceRouted) -> SourceRouted:
         """A frame of ours on its way, which its receiver may come back by."""
         key = self.key(detour.route[-1]) if self._identity is not None else None
         return detour if key is None else replace(detour, proof=prove(key, _led(detour)))
 
-    def led(self, detour: Detour) -> bool:
+    def led(self, detour: SourceRouted) -> bool:
         """Whether the one at the beginning of a way has chosen it."""
         if self._identity is None:
             return True
@@ -178,27 +185,27 @@ class Trust:
         return key
 
 
-def _said(document: Sheet | Offer | Standing) -> bytes:
+def _said(document: LinkState | Advertisement | DurableInterest) -> bytes:
     """What a signature covers: all but itself."""
     return _packed(type(document).__name__, document, but="signature")
 
 
-def _succession(sheet: Sheet) -> bytes:
+def _succession(sheet: LinkState) -> bytes:
     return _numbers(sheet.origin, sheet.log, sheet.born)
 
 
-def _told(errand: Errand | Telling) -> bytes:
+def _told(errand: EndToEnd | TraceMessage) -> bytes:
     """What a proof covers: all but itself, and the hops, which change on the way."""
     return _packed(type(errand).__name__, errand, but="proof")
 
 
-def _led(detour: Detour) -> bytes:
-    return bytes(pack(("Detour", detour.route, detour.number, detour.frame)))
+def _led(detour: SourceRouted) -> bytes:
+    return bytes(pack(("SourceRouted", detour.route, detour.number, detour.frame)))
 
 
-def _wanted(want: Want) -> bytes:
+def _wanted(want: InterestUpdate) -> bytes:
     said = (want.source, want.whole, want.added, want.filters, want.removed, want.more, want.routing)
-    return bytes(pack(("Want", *said)))
+    return bytes(pack(("InterestUpdate", *said)))
 
 
 def _numbers(*numbers: int) -> bytes:

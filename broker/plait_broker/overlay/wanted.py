@@ -15,7 +15,7 @@ from plait_core.limits import DEPOSITS_BYTES_MAX
 from plait_core.matching import Index
 from plait_core.values import Attributes
 from plait_core.wire import EventFrame
-from plait_core.wire.overlay_frames import Want
+from plait_core.wire.frame_types.overlay_frames import InterestUpdate
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Wanted:
     def homes(self) -> dict[int, Home]:
         return self._homes
 
-    def hear(self, want: Want, version: int, offers: int) -> int:
+    def hear(self, want: InterestUpdate, version: int, offers: int) -> int:
         """A home broker tells a change, made from what it knows of our offers; the version that we are at. PlaitError
         when a filter of it is none."""
         home = self._homes.get(want.source)

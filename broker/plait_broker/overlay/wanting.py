@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from plait_core.filters import Filter
 from plait_core.limits import BROKERS_MAX, FRAME_BYTES_MAX, WANTS_MAX
 from plait_core.matching import Index
-from plait_core.wire.overlay_frames import Want
+from plait_core.wire.frame_types.overlay_frames import InterestUpdate
 
 from .exports import Exports
 
@@ -228,7 +228,7 @@ class Wanting:
         """Whether `tell` may have something to say or to install."""
         return bool(self._dirty or self._installing or self._unheard)
 
-    def tell(self, now: float, reaches: Callable[[int], bool]) -> list[Want]:
+    def tell(self, now: float, reaches: Callable[[int], bool]) -> list[InterestUpdate]:
         """What is to be said: new changes, and old ones that were not heard. Equal ones go out as one frame, and those
         of each broker in their order."""
         for root in self._dirty:
@@ -262,7 +262,7 @@ class Wanting:
         wants = []
         for (_, what), named in sorted(alike.items(), key=lambda item: item[0][0]):
             to, versions, offers = zip(*named, strict=True)
-            wants.append(Want(to, self._me, versions, offers, *what[:-1], routing=what[-1]))
+            wants.append(InterestUpdate(to, self._me, versions, offers, *what[:-1], routing=what[-1]))
         return wants
 
     def hurry(self, now: float) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plait_core.telemetry import PROBED, RETURNED, Kind
+from plait_core.telemetry import PROBED, RETURNED, RecordKind
 from plait_telemetry.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Sampler:
         interest = self._broker.interest
         waiting = interest.waiting
         self._telemetry.state(
-            Kind.QUEUE,
+            RecordKind.QUEUE,
             len(interest),
             now,
             count=waiting.items,
@@ -56,7 +56,7 @@ class Sampler:
             sent = neighbour.sent - self._sent.get(neighbour.id, 0)
             self._sent[neighbour.id] = neighbour.sent
             self._telemetry.state(
-                Kind.LINK,
+                RecordKind.LINK,
                 neighbour.id,
                 now,
                 delay_us=round(neighbour.delay_us),
@@ -72,10 +72,10 @@ class Sampler:
         for broker, name in members.items():
             if broker not in self._members:
                 self._telemetry.name("broker", broker, name=name)
-                self._telemetry.state(Kind.MEMBERSHIP, broker, now, flags=RETURNED)
+                self._telemetry.state(RecordKind.MEMBERSHIP, broker, now, flags=RETURNED)
         for broker in self._members:
             if broker not in members:
-                self._telemetry.state(Kind.MEMBERSHIP, broker, now)
+                self._telemetry.state(RecordKind.MEMBERSHIP, broker, now)
         self._members = members
 
     def _routing(self, now: float) -> None:
@@ -87,5 +87,5 @@ class Sampler:
             next_one = overlay.routes.next(broker)
             ways[broker] = (next_one.id if next_one is not None else 0, overlay.map.cost_us(overlay.me, broker) or 0)
             if self._ways.get(broker, (0, 0))[0] != ways[broker][0]:
-                self._telemetry.state(Kind.ROUTING, broker, now, by=ways[broker][0], delay_us=ways[broker][1])
+                self._telemetry.state(RecordKind.ROUTING, broker, now, by=ways[broker][0], delay_us=ways[broker][1])
         self._ways = ways

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from plait_core.events import Event
 from plait_core.filters import F, Filter
-from plait_core.telemetry import KIND, RECORD, RECORD_BYTES, Kind, record_attributes
+from plait_core.telemetry import KIND, RECORD, RECORD_BYTES, RecordKind, record_attributes
 from plait_core.values import Attributes
 from plait_core.wire import Confirm, EventFrame, Publish, encode_block
 from plait_telemetry.recorder import sampled_out
@@ -44,7 +44,7 @@ _KIND_AT: Final = 60
 _SEQUENCE: Final = Struct("<24xQ32x")
 """Where a record has these."""
 
-_KINDS: Final[dict[Kind, Filter]] = {kind: (F[KIND] == kind.name.lower()) for kind in Kind}
+_KINDS: Final[dict[RecordKind, Filter]] = {kind: (F[KIND] == kind.name.lower()) for kind in RecordKind}
 
 
 class SystemStream:

@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait_core.errors import PlaitError
-from plait_telemetry.face import TelemetryFace
+from plait_telemetry.recording import Recording
 
 from ..broker import Broker
 from ..description import (
@@ -122,7 +122,7 @@ class Pages:
         feed: Feed,
         overview: Feed,
         tables: Path | None,
-        telemetry: Callable[[], TelemetryFace | None],
+        telemetry: Callable[[], Recording | None],
     ) -> None:
         """`feed` is of this broker, `overview` of all; `tables` is where an analysis writes its own; `telemetry` is
         what records, if something does."""

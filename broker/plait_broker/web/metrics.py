@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.metrics_core import InfoMetricFamily, Metric
 
 from plait_core.errors import FrameFault
-from plait_core.wire.session_frames import Code
+from plait_core.wire.frame_types.session_frames import Code
 
 from ..histograms import DelayHistogram
 from ..reasons import DropReason
@@ -24,7 +24,7 @@ from .families import counter, counters, gauge, histogram
 from .overlay_metrics import overlay_metrics
 
 if TYPE_CHECKING:
-    from plait_telemetry.face import TelemetryFace
+    from plait_telemetry.recording import Recording
 
     from ..broker import Broker
     from ..log.event_log import LogStats
@@ -79,7 +79,7 @@ class BrokerCollector:
         version: str,
         broker: Callable[[], Broker | None],
         log_stats: Callable[[], LogStats | None],
-        telemetry: Callable[[], TelemetryFace | None],
+        telemetry: Callable[[], Recording | None],
     ) -> None:
         """`broker` gives none while the broker starts; `log_stats` and `telemetry` none when it keeps none."""
         self._version = version
@@ -183,7 +183,7 @@ def _logged(stats: LogStats) -> Iterator[Metric]:
     yield counter("plait_log_persists_refused", "Requests to store turned away.", stats.persists_refused)
 
 
-def _recorded(telemetry: TelemetryFace) -> Iterator[Metric]:
+def _recorded(telemetry: Recording) -> Iterator[Metric]:
     facts = telemetry.facts()
     yield counter("plait_telemetry_records", "Records of telemetry taken.", facts["records"])
     yield counter("plait_telemetry_lost", "Records of telemetry lost: the ring was full, or the disk failed.",

@@ -25,7 +25,7 @@ from plait_telemetry.readers import ReaderError
 from .arguments import number
 
 if TYPE_CHECKING:
-    from plait_telemetry.face import TelemetryFace
+    from plait_telemetry.recording import Recording
 
 Json: TypeAlias = dict[str, Any]
 
@@ -46,7 +46,7 @@ _FILE: Final = re.compile(r"\d{16}-\d{6}\.seg|\d{16}\.names\.jsonl|schema-\d{1,5
 class Segments:
     """The answers."""
 
-    def __init__(self, telemetry: Callable[[], TelemetryFace | None]) -> None:
+    def __init__(self, telemetry: Callable[[], Recording | None]) -> None:
         self._telemetry = telemetry
         self._reading = asyncio.Semaphore(READS_MAX)
 
@@ -97,7 +97,7 @@ class Segments:
             raise HTTPException(503, f"that cannot be kept: {error.strerror}") from None
         return JSONResponse({"segment": place.segment, "records": place.records})
 
-    def _recording(self) -> TelemetryFace:
+    def _recording(self) -> Recording:
         face = self._telemetry()
         if face is None:
             raise HTTPException(404, f"this broker keeps no records: {HINT}")

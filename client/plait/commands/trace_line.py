@@ -30,8 +30,8 @@ from plait_core.wire import (
     encode_block,
     encode_frame,
 )
-from plait_core.wire.explaining_frames import Step, Trace
-from plait_core.wire.session_frames import Brokers, Code, Failed, Refusal
+from plait_core.wire.frame_types.session_frames import Brokers, Code, Failed, Refusal
+from plait_core.wire.frame_types.trace_frames import Trace, TraceStep
 
 from .connecting import dial
 from .failures import Failure
@@ -44,7 +44,7 @@ WELCOME_S: Final = 5.0
 CATCH_UP_S: Final = 0.5
 """For steps that led to others which are told already, once it is known what became of the event."""
 
-Traced: TypeAlias = Step | Brokers
+Traced: TypeAlias = TraceStep | Brokers
 """What is told of an event: its steps, and what the brokers in them are called."""
 
 
@@ -75,7 +75,7 @@ async def follow(
                         caught_up_at = asyncio.get_running_loop().time() + CATCH_UP_S
                         limit.reschedule(min(limit.when() or caught_up_at, caught_up_at))
                     for frame in await line.frames():
-                        if isinstance(frame, Step | Brokers):
+                        if isinstance(frame, TraceStep | Brokers):
                             tell(frame)
         await line.send(Close(Code.BYE))
     except (OSError, EOFError) as error:

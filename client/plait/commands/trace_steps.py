@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 
 from plait_core.events import EventId
 from plait_core.ids import id_text
-from plait_core.wire.explaining_frames import Step, StepKind
-from plait_core.wire.session_frames import Brokers
+from plait_core.wire.frame_types.session_frames import Brokers
+from plait_core.wire.frame_types.trace_frames import StepKind, TraceStep
 
 from .durations import shown
 
@@ -57,14 +57,14 @@ class Steps:
         self._delivered = self._dropped = 0
         self._told: dict[tuple[int, str, str], set[int]] = {}
         """By broker, kind and reason, the parties that were told of."""
-        self._held: list[tuple[Step, bool]] = []
+        self._held: list[tuple[TraceStep, bool]] = []
         """Steps that wait for those that led to them, and whether each was told before."""
         self._shown: dict[int, None] = {}
         """Brokers of which it was shown that they have a copy."""
         self._links: Counter[tuple[str, int, int]] = Counter()
         """By kind of step, and both brokers: copies shown to have been sent, and to have come."""
 
-    def take(self, traced: Step | Brokers) -> Iterator[Told]:
+    def take(self, traced: TraceStep | Brokers) -> Iterator[Told]:
         """Something more is told; the steps that can be shown now."""
         if isinstance(traced, Brokers):
             self._names |= dict(zip(traced.ids, traced.names, strict=True))
@@ -116,14 +116,14 @@ class Steps:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _again(self, step: Step) -> bool:
+    def _again(self, step: TraceStep) -> bool:
         """Whether this was told before, of all of its parties."""
         key = (step.source, step.kind, step.reason)
         before, parties = self._told.get(key), set(step.parties)
         self._told[key] = parties | (before or set())
         return before is not None and parties <= before
 
-    def _follows(self, step: Step) -> bool:
+    def _follows(self, step: TraceStep) -> bool:
         """Whether the step that led to this one is shown."""
         if step.source == step.to:  # where it was published
             return step.kind == StepKind.PUBLISHED or step.kind in ENDING or step.source in self._shown
@@ -134,7 +134,7 @@ class Steps:
             return step.source in self._depths
         return step.source in self._shown
 
-    def _show(self, step: Step, again: bool) -> Told:
+    def _show(self, step: TraceStep, again: bool) -> Told:
         match step.kind:
             case StepKind.PUBLISHED:
                 self._depths[step.source] = 0
@@ -148,7 +148,7 @@ class Steps:
                 self._shown[step.source] = None
         return self._facts(step, again), self._line(step, again)
 
-    def _note(self, step: Step, *, again: bool) -> None:
+    def _note(self, step: TraceStep, *, again: bool) -> None:
         match step.kind:
             case StepKind.PUBLISHED:
                 self._root, self._homes = step.source, step.count
@@ -163,7 +163,7 @@ class Steps:
             self._delivered += step.count * (step.kind == StepKind.DELIVERED)
             self._dropped += step.count * (step.kind == StepKind.DROPPED)
 
-    def _facts(self, step: Step, again: bool) -> dict[str, Any]:
+    def _facts(self, step: TraceStep, again: bool) -> dict[str, Any]:
         return {
             "event": str(EventId(step.publisher, step.sequence)),
             "broker": self._name(step.source),
@@ -178,7 +178,7 @@ class Steps:
             "again": again,
         }
 
-    def _line(self, step: Step, again: bool) -> str:
+    def _line(self, step: TraceStep, again: bool) -> str:
         at = INDENT * self._depths.get(step.source, 1) + self._name(step.source)
         took, after = shown(step.took_us / 1e6), shown(step.delay_us / 1e6)
         whom = self._whom(step)
@@ -207,7 +207,7 @@ class Steps:
                 said = f"{step.kind} {step.reason}".rstrip()
         return f"{at}: {'again ' if again else ''}{said}"
 
-    def _whom(self, step: Step) -> str:
+    def _whom(self, step: TraceStep) -> str:
         """The parties of a step, for people."""
         named = self._parties(step)
         more = step.count - len(named)
@@ -215,7 +215,7 @@ class Steps:
             return "no other broker"
         return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 
-    def _parties(self, step: Step) -> list[str]:
+    def _parties(self, step: TraceStep) -> list[str]:
         if step.kind in OF_BROKERS:
             return [self._name(party) for party in step.parties]
         return [f"{self._name(step.source)}/{party}" for party in step.parties]

@@ -24,12 +24,12 @@ Frame: TypeAlias = tuple[int, int, int, int]
 def splitter_for(limits: WireLimits = WIRE_LIMITS, version: int | None = None) -> Splitter:
     """The splitter for connections with these limits that are past the handshake; of the newest version, if of none."""
     from plait_core.wire import VERSION_MAX, Close  # which uses the kernel itself
-    from plait_core.wire.schema import SCHEMAS
+    from plait_core.wire.frame_types.frame_schema import FRAME_SCHEMAS
 
     return Splitter(
         limits,
         VERSION_MAX if version is None else version,
-        [(n, schema.opening, schema.frame is Close) for n, schema in SCHEMAS.items()],
+        [(n, schema.opening, schema.frame is Close) for n, schema in FRAME_SCHEMAS.items()],
     )
 
 

@@ -6,11 +6,11 @@ intersection). `Filter` is the door to all of it.
 
 from .builder import Attribute, F
 from .constraints import Constraint
+from .eventbridge import from_pattern
 from .explaining import Explanation, Reason
 from .filter import EVERYTHING, Filter, as_filter, parse
-from .normal import Conjunction, NormalForm, satisfies
-from .patterns import from_pattern
-from .spans import Span
+from .normal_form import Conjunction, NormalForm, satisfies
+from .value_sets import ValueSet
 
 __all__ = [
     "EVERYTHING",
@@ -22,7 +22,7 @@ __all__ = [
     "Filter",
     "NormalForm",
     "Reason",
-    "Span",
+    "ValueSet",
     "as_filter",
     "from_pattern",
     "parse",

@@ -1,6 +1,6 @@
 """Making atoms: the one place that decides what an atom may be made of. The parser, the builder and importers call it.
 
-Every function returns the canonical shape (syntax.py) or raises FilterSyntax without a column; the caller that knows
+Every function returns the canonical shape (ast.py) or raises FilterSyntax without a column; the caller that knows
 where it stands adds the column.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from ..errors import FilterSyntax, FilterTooComplex
 from ..limits import EVENT_LIMITS, FilterLimits
 from ..values import Literal, is_name, is_text
-from .syntax import KEYWORDS, Compare, Expr, Flag, Member, Presence, Text, canonical_number, literal_order, negate
-from .syntax import conjoin as _conjoin
+from .ast import KEYWORDS, Compare, Expr, Flag, Member, Presence, Text, canonical_number, literal_order, negate
+from .ast import conjoin as _conjoin
 
 
 def attribute(name: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 from ..limits import FILTER_LIMITS
 from . import atoms
+from .ast import negate
+from .eventbridge import from_pattern
 from .filter import Filter, parse
-from .patterns import from_pattern
-from .syntax import negate
 
 
 class Attribute:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from ..values import Attributes, Kind, kind_of
-from .likeness import Likeness
-from .syntax import And, Atom, Compare, Constant, Expr, Flag, Member, Not, Or, Presence, Text, negate, push_not
+from ..values import Attributes, ValueKind, kind_of
+from .ast import And, Atom, Compare, Constant, Expr, Flag, Member, Not, Or, Presence, Text, negate, push_not
+from .like import LikePattern
 
 Matcher: TypeAlias = Callable[[Attributes], bool]
 
@@ -127,15 +127,15 @@ class _Writer:
     def _member(self, atom: Member) -> str:
         verb = "not in" if atom.negated else "in"
         tests: list[str] = []
-        for kind in Kind:
+        for kind in ValueKind:
             chosen = frozenset(literal for literal in atom.literals if kind_of(literal) is kind)
             if not chosen:
                 continue
             test = f"v {verb} {self.cell(chosen)}"
-            if kind is Kind.NUMBER:
+            if kind is ValueKind.NUMBER:
                 tests.append(f"((t := v.__class__) is float or t is int) and {test} and v == v")
             else:
-                tests.append(f"v.__class__ is {'str' if kind is Kind.TEXT else 'bool'} and {test}")
+                tests.append(f"v.__class__ is {'str' if kind is ValueKind.TEXT else 'bool'} and {test}")
         first = tests[0].replace("v.__class__", f"(v := g({self.name(atom.attr)})).__class__", 1)
         return f"({' or '.join([first, *tests[1:]])})"
 
@@ -143,7 +143,7 @@ class _Writer:
         if atom.op == "contains":
             test = f"{self.cell(atom.text)} {'not in' if atom.negated else 'in'} v"
         elif atom.op == "like":
-            test = f"{'not ' if atom.negated else ''}{self.cell(Likeness(atom.text).matches)}(v)"
+            test = f"{'not ' if atom.negated else ''}{self.cell(LikePattern(atom.text).matches)}(v)"
         else:
             test = f"{'not ' if atom.negated else ''}v.{atom.op}({self.cell(atom.text)})"
         return f"((v := g({self.name(atom.attr)})).__class__ is str and {test})"

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..values import Kind, Literal, Value, kind_of
-from .spans import NO_POINTS, Point, Span, text_span
-from .syntax import Atom, Compare, Flag, Member, Presence, Text
+from ..values import Literal, Value, ValueKind, kind_of
+from .ast import Atom, Compare, Flag, Member, Presence, Text
+from .value_sets import NO_POINTS, Point, ValueSet, text_set
 
-FULL = Span()
+FULL = ValueSet()
 BOTH = frozenset((False, True))
 NEITHER: frozenset[bool] = frozenset()
 
@@ -22,8 +22,8 @@ NEITHER: frozenset[bool] = frozenset()
 class Constraint(NamedTuple):
     """A set of states of one attribute. A kind whose part is None (or empty) is excluded."""
 
-    numbers: Span | None = None
-    texts: Span | None = None
+    numbers: ValueSet | None = None
+    texts: ValueSet | None = None
     bools: frozenset[bool] = NEITHER
     others: bool = False
     absent: bool = False
@@ -35,9 +35,9 @@ class Constraint(NamedTuple):
         kind = kind_of(value)
         if kind is None:
             return self.others
-        if kind is Kind.BOOL:
+        if kind is ValueKind.BOOL:
             return value in self.bools
-        span = self.numbers if kind is Kind.NUMBER else self.texts
+        span = self.numbers if kind is ValueKind.NUMBER else self.texts
         return span is not None and span.accepts(value)  # type: ignore[arg-type]
 
     def intersect(self, other: Constraint) -> Constraint | None:
@@ -101,54 +101,54 @@ def constraint_of(atom: Atom) -> Constraint | None:
         case Presence(_, present):
             return PRESENT if present else ABSENT
         case Text():
-            return Constraint(texts=text_span(atom))
+            return Constraint(texts=text_set(atom))
         case Member():
             return _member_constraint(atom)
 
 
-def _compare_span(op: str, literal: Point) -> Span | None:
+def _compare_span(op: str, literal: Point) -> ValueSet | None:
     if literal == "":  # the least text
         return _LEAST_TEXT[op]
     if op in ("<", "<="):
-        return Span(None, literal, False, op == "<")
+        return ValueSet(None, literal, False, op == "<")
     if op in (">", ">="):
-        return Span(literal, None, op == ">")
+        return ValueSet(literal, None, op == ">")
     alone = frozenset((literal,))
-    return Span(points=alone) if op == "==" else Span(holes=alone)
+    return ValueSet(points=alone) if op == "==" else ValueSet(holes=alone)
 
 
 _EMPTY: frozenset[Point] = frozenset(("",))
-_LEAST_TEXT: dict[str, Span | None] = {
+_LEAST_TEXT: dict[str, ValueSet | None] = {
     "<": None,
-    "<=": Span(points=_EMPTY),
-    "==": Span(points=_EMPTY),
-    "!=": Span(holes=_EMPTY),
-    ">": Span(low="", low_open=True),
+    "<=": ValueSet(points=_EMPTY),
+    "==": ValueSet(points=_EMPTY),
+    "!=": ValueSet(holes=_EMPTY),
+    ">": ValueSet(low="", low_open=True),
     ">=": FULL,
 }
 
 
 def _member_constraint(atom: Member) -> Constraint:
-    numbers = _of_kind(atom, Kind.NUMBER)
-    texts = _of_kind(atom, Kind.TEXT)
+    numbers = _of_kind(atom, ValueKind.NUMBER)
+    texts = _of_kind(atom, ValueKind.TEXT)
     bools = frozenset(literal for literal in atom.literals if isinstance(literal, bool))
     if atom.negated:
         return Constraint(
-            Span(holes=numbers) if numbers else None,
-            Span(holes=texts) if texts else None,
+            ValueSet(holes=numbers) if numbers else None,
+            ValueSet(holes=texts) if texts else None,
             BOTH - bools if bools else NEITHER,
         )
-    return Constraint(Span(points=numbers) if numbers else None, Span(points=texts) if texts else None, bools)
+    return Constraint(ValueSet(points=numbers) if numbers else None, ValueSet(points=texts) if texts else None, bools)
 
 
-def _of_kind(atom: Member, kind: Kind) -> frozenset[Point]:
+def _of_kind(atom: Member, kind: ValueKind) -> frozenset[Point]:
     return frozenset(literal for literal in atom.literals if kind_of(literal) is kind)
 
 
-def _includes(outer: Span | None, inner: Span | None) -> bool:
+def _includes(outer: ValueSet | None, inner: ValueSet | None) -> bool:
     return inner is None or (outer is not None and outer.includes(inner))
 
 
-def _merged(spans: Iterable[Span | None]) -> Span | None:
+def _merged(spans: Iterable[ValueSet | None]) -> ValueSet | None:
     points = NO_POINTS.union(*(span.points for span in spans if span is not None and span.points is not None))
-    return Span(points=points) if points else None
+    return ValueSet(points=points) if points else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..values import Attributes, Value
+from .ast import And, Atom, Constant, Expr, Not, Or, push_not
 from .compiling import compile_false, compile_true
-from .syntax import And, Atom, Constant, Expr, Not, Or, push_not
 
 WORDS = {True: "true", False: "false", None: "unknown"}
 

@@ -9,12 +9,12 @@ from typing import NoReturn
 from ..errors import FilterError, FilterTooComplex
 from ..limits import FILTER_LIMITS, FilterLimits
 from ..values import Attributes, Value, check_attributes, is_reserved
-from . import explaining, relations
+from . import covering, explaining
+from .ast import Constant, Expr, atoms, conjoin, depth, disjoin, negate
 from .compiling import Matcher, compile_false, compile_true
 from .explaining import Explanation
-from .normal import NormalForm, normal_form
+from .normal_form import NormalForm, normal_form
 from .parser import parse_expr
-from .syntax import Constant, Expr, atoms, conjoin, depth, disjoin, negate
 
 
 class Filter:
@@ -58,11 +58,11 @@ class Filter:
 
     def covers(self, other: Filter) -> bool:
         """Whether every event that `other` matches is matched here; False where that cannot be told cheaply."""
-        return relations.covers(self.normal, other.normal)
+        return covering.covers(self.normal, other.normal)
 
     def intersects(self, other: Filter) -> bool:
         """Whether some event may match both; True where that cannot be told cheaply."""
-        return relations.intersects(self.normal, other.normal)
+        return covering.intersects(self.normal, other.normal)
 
     def explain(self, attributes: Mapping[str, Value]) -> Explanation:
         """The result on attributes, with the atoms that decided."""

@@ -13,7 +13,7 @@ from ..errors import FilterError, FilterSyntax, FilterTooComplex
 from ..limits import EVENT_LIMITS, FILTER_LIMITS, FilterLimits
 from ..values import Literal
 from . import atoms
-from .syntax import KEYWORDS, MIRROR, Constant, Expr, conjoin, disjoin, negate
+from .ast import KEYWORDS, MIRROR, Constant, Expr, conjoin, disjoin, negate
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+)

@@ -5,17 +5,17 @@ The reference and its numpy are imported where somebody asks for them: a broker 
 
 from typing import TYPE_CHECKING
 
-from ..doors import door
+from ..lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from .choice import index_name, new_index
     from .index import Index
     from .python_index import PythonIndex
+    from .select_index import index_name, new_index
 else:
-    __getattr__, __dir__ = door(
+    __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            ".choice": ("index_name", "new_index"),
+            ".select_index": ("index_name", "new_index"),
             ".index": ("Index",),
             ".python_index": ("PythonIndex",),
         },

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..filters import Constraint, Span
-from ..values import Kind, Value, kind_of
+from ..filters import Constraint, ValueSet
+from ..values import Value, ValueKind, kind_of
 
 Bits: TypeAlias = NDArray[np.uint64]
 Slots: TypeAlias = list[tuple[int, int]]
@@ -57,9 +57,9 @@ class Column:
         if value is None:
             return MISSING
         kind = kind_of(value)
-        if kind is Kind.NUMBER:
+        if kind is ValueKind.NUMBER:
             return self._number_slot(value)
-        if kind is Kind.TEXT:
+        if kind is ValueKind.TEXT:
             return self._text_slot(value)
         return OTHER if kind is None else TRUE if value else FALSE
 
@@ -129,7 +129,7 @@ class Column:
             inside[start:stop] = True
         return inside
 
-    def _band_stretches(self, bands: Mapping[int, Span | None]) -> NDArray[np.intp]:
+    def _band_stretches(self, bands: Mapping[int, ValueSet | None]) -> NDArray[np.intp]:
         """Position, first slot and slot after the last of each, as `slots` would place them."""
         low = np.array([-np.inf if band is None or band.low is None else _float(band.low) for band in bands.values()])
         high = np.array([np.inf if band is None or band.high is None else _float(band.high) for band in bands.values()])
@@ -173,7 +173,7 @@ def positions(bits: Bits) -> list[int]:
     return found
 
 
-def _span_slots(span: Span, slot: Callable[[object], int], first: int, last: int) -> Slots:
+def _span_slots(span: ValueSet, slot: Callable[[object], int], first: int, last: int) -> Slots:
     low, high, _, _, points, _, _ = span
     if points is not None:
         return [(at, at + 1) for at in set(map(slot, points))]

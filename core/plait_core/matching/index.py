@@ -1,6 +1,6 @@
 """The matching index: which of many filters an event matches, and how a filter relates to them.
 
-This is the *match* step of the pipeline. The Python index (`table.py`, `postings.py`, `python_index.py`) is the
+This is the *match* step of the pipeline. The Python index (`bit_table.py`, `postings.py`, `python_index.py`) is the
 reference; the native kernel gives the same answers faster.
 """
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 
 from ..errors import IndexMisuse
 from ..filters import Conjunction, Filter
-from ..filters.relations import conjunction_covers, conjunctions_meet
+from ..filters.covering import conjunction_covers, conjunctions_meet
 from ..values import Attributes
+from .bit_table import BitTable
 from .index import Frame
 from .postings import Place, Postings
-from .table import Table
 
 LOOK_AT_MAX = 48
 """Filed conjunctions that are verified one by one; with more, the table thins them out first."""
@@ -39,7 +39,7 @@ class PythonIndex:
         self._by_text: dict[str, _Shared] = {}
         self._owners: dict[int, _Shared] = {}
         self._never: dict[_Shared, None] = {}
-        self._table = Table()
+        self._table = BitTable()
         self._postings = Postings()
 
     def __len__(self) -> int:

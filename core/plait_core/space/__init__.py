@@ -9,7 +9,7 @@ from .coarsening import Strategy
 from .domains import Domain, Enumeration, FloatRange, IntRange, TextPrefix
 from .dz import WHOLE, Dz
 from .dzset import DzSet
-from .filtering import boxes_of
+from .filter_boxes import boxes_of
 from .mapping import Region
 from .schema import Schema
 

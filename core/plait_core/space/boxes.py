@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..errors import SpaceInvalid
-from ..values import Kind, Literal, kind_of
+from ..values import Literal, ValueKind, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Interval:
         return cls(value, value)
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> ValueKind | None:
         """The kind of its values; None if it allows any."""
         return kind_of(self.hi if self.lo is None else self.lo)
 

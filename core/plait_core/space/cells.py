@@ -13,7 +13,7 @@ from enum import Enum
 from operator import itemgetter
 from typing import TypeAlias
 
-from .texts import bits_text
+from .dz_text import bits_text
 
 Run: TypeAlias = tuple[int, int]
 """Cells from the first up to, not including, the second."""

@@ -13,7 +13,7 @@ from typing import Protocol, Self
 
 from ..errors import SpaceInvalid
 from ..limits import DZ_SET_MAX
-from .texts import canonical
+from .dz_text import canonical
 from .thinning import thinned
 
 _LOOKAHEAD = 4

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol, TypeAlias
 
 from ..errors import SpaceInvalid
 from ..limits import DZ_BITS_MAX, FILTER_SET_MAX
-from ..values import Kind, Literal, kind_of
+from ..values import Literal, ValueKind, kind_of
 from .boxes import AllOf, AnyOf, Constraint, Interval, Prefix
 from .cells import Side
 
@@ -75,14 +75,14 @@ class IntRange:
         return (self.hi - self.lo).bit_length()
 
     def cell(self, value: object) -> int:
-        if not isinstance(value, int | float) or kind_of(value) is not Kind.NUMBER:
+        if not isinstance(value, int | float) or kind_of(value) is not ValueKind.NUMBER:
             raise _outside(value, self)
         if not self.lo <= value <= self.hi or value != floor(value):
             raise _outside(value, self)
         return self._start(int(value))
 
     def side(self, constraint: Interval | Prefix) -> Side:
-        if not isinstance(constraint, Interval) or constraint.kind not in (None, Kind.NUMBER):
+        if not isinstance(constraint, Interval) or constraint.kind not in (None, ValueKind.NUMBER):
             return _NOTHING
         first, last = self.lo, self.hi
         lo, hi = _number(constraint.lo), _number(constraint.hi)
@@ -114,7 +114,7 @@ class FloatRange:
     def __post_init__(self) -> None:
         _check_bits(self.bits)
         for bound in (self.lo, self.hi):
-            if kind_of(bound) is not Kind.NUMBER or bound in (inf, -inf):
+            if kind_of(bound) is not ValueKind.NUMBER or bound in (inf, -inf):
                 raise SpaceInvalid(f"{bound!r:.80} bounds no domain", hint="finite numbers")
         if not self.lo < self.hi:
             raise SpaceInvalid(f"no numbers from {self.lo} to below {self.hi}", hint="the lower first")
@@ -122,12 +122,16 @@ class FloatRange:
         object.__setattr__(self, "hi", _simplest(self.hi))
 
     def cell(self, value: object) -> int:
-        if not isinstance(value, int | float) or kind_of(value) is not Kind.NUMBER or not self.lo <= value < self.hi:
+        if (
+            not isinstance(value, int | float)
+            or kind_of(value) is not ValueKind.NUMBER
+            or not self.lo <= value < self.hi
+        ):
             raise _outside(value, self)
         return self._scaled(value)[0]
 
     def side(self, constraint: Interval | Prefix) -> Side:
-        if not isinstance(constraint, Interval) or constraint.kind not in (None, Kind.NUMBER):
+        if not isinstance(constraint, Interval) or constraint.kind not in (None, ValueKind.NUMBER):
             return _NOTHING
         lo, hi = _number(constraint.lo), _number(constraint.hi)
         if _is_empty(lo, hi, constraint.lo_open or constraint.hi_open):
@@ -165,8 +169,8 @@ class Enumeration:
 
     values: tuple[Literal, ...] = field(compare=False)
     type_name: ClassVar[str] = "enum"
-    _ranks: dict[tuple[Kind | None, object], int] = field(init=False, repr=False, compare=False)
-    _keys: tuple[tuple[Kind | None, object], ...] = field(init=False, repr=False)
+    _ranks: dict[tuple[ValueKind | None, object], int] = field(init=False, repr=False, compare=False)
+    _keys: tuple[tuple[ValueKind | None, object], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if type(self.values) not in (list, tuple) or not 1 <= len(self.values) <= FILTER_SET_MAX:
@@ -239,7 +243,7 @@ class TextPrefix:
         lo, hi = constraint.lo, constraint.hi
         if constraint.kind is None:
             return _everything(self)
-        if constraint.kind is not Kind.TEXT:
+        if constraint.kind is not ValueKind.TEXT:
             return _NOTHING
         first, end = 0, 1 << self.bits
         exact = True
@@ -286,7 +290,7 @@ def _check_bits(bits: object) -> None:
         raise SpaceInvalid(f"a dimension of {bits!r:.80} bits", hint=f"0 to {DZ_BITS_MAX} (DZ_BITS_MAX)")
 
 
-def _key(value: object) -> tuple[Kind | None, object]:
+def _key(value: object) -> tuple[ValueKind | None, object]:
     """Python takes True for 1; filters do not."""
     return kind_of(value), value
 

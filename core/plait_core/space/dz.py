@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from ..errors import SpaceInvalid
 from ..limits import DZ_BITS_MAX
-from .texts import sibling_text
+from .dz_text import sibling_text
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -17,7 +17,7 @@ from ..errors import SpaceInvalid
 from ..limits import DZ_SET_MAX
 from .coarsening import Strategy, cover
 from .dz import Dz
-from .texts import canonical
+from .dz_text import canonical
 
 _text = attrgetter("text")
 

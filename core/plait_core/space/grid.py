@@ -14,7 +14,7 @@ from math import prod
 from typing import TypeAlias
 
 from .cells import Reach, Side
-from .texts import interleave
+from .dz_text import interleave
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from ..limits import ATTRIBUTES_MAX, DZ_BITS_MAX
 from ..values import is_name
 from .domains import Domain, Enumeration, FloatRange, IntRange, Plain, TextPrefix
 from .dz import Dz
-from .texts import bits_text, interleave
+from .dz_text import bits_text, interleave
 
 _TYPES: dict[str, type[Enumeration | FloatRange | IntRange | TextPrefix]] = {
     domain.type_name: domain for domain in (Enumeration, FloatRange, IntRange, TextPrefix)

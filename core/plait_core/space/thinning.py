@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .texts import common_prefix
+from .dz_text import common_prefix
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,22 +8,24 @@ from typing import Final
 
 from ..ids import id_text
 from ..values import Attributes
-from .schema import DURABLE, LATE, PROBED, REPLAYED, RETURNED, TO_BROKER, Kind, reason_text
+from .schema import DURABLE, LATE, PROBED, REPLAYED, RETURNED, TO_BROKER, RecordKind, reason_text
 
 KIND: Final = "$kind"
 
 _FLAGS: Final = MappingProxyType(
     {
-        Kind.DELIVERY: (("$late", LATE), ("$durable", DURABLE), ("$replayed", REPLAYED)),
-        Kind.DROP: (("$to_broker", TO_BROKER),),
-        Kind.EXPIRY: (("$to_broker", TO_BROKER),),
-        Kind.LINK: (("$probed", PROBED),),
-        Kind.MEMBERSHIP: (("$returned", RETURNED),),
+        RecordKind.DELIVERY: (("$late", LATE), ("$durable", DURABLE), ("$replayed", REPLAYED)),
+        RecordKind.DROP: (("$to_broker", TO_BROKER),),
+        RecordKind.EXPIRY: (("$to_broker", TO_BROKER),),
+        RecordKind.LINK: (("$probed", PROBED),),
+        RecordKind.MEMBERSHIP: (("$returned", RETURNED),),
     }
 )
 """The flags that mean something of a kind."""
 
-_COUNTED: Final = frozenset((Kind.PUBLISH, Kind.DELIVERY, Kind.DROP, Kind.EXPIRY, Kind.QUEUE))
+_COUNTED: Final = frozenset(
+    (RecordKind.PUBLISH, RecordKind.DELIVERY, RecordKind.DROP, RecordKind.EXPIRY, RecordKind.QUEUE)
+)
 """Kinds whose subject is a number, of a cell, of a subscription or of how many there are; that of others is a broker's
 id."""
 
@@ -32,7 +34,7 @@ def record_attributes(record: Sequence[int], broker: str) -> Attributes:
     """What a record says, as `records.RECORD` unpacks it. `broker` is the name of whose record it is."""
     _, published_us, publisher, sequence, subject, delay_us, bound_us, size, count, expected, weight, *small = record
     number, reason, hops, flags = small
-    kind = Kind(number)
+    kind = RecordKind(number)
     said: Attributes = {KIND: kind.name.lower(), "$broker": broker}
     if publisher:
         said["$publisher"] = id_text(publisher)
@@ -41,7 +43,7 @@ def record_attributes(record: Sequence[int], broker: str) -> Attributes:
     if subject:
         counted = kind in _COUNTED and not flags & TO_BROKER
         said["$subject"] = subject if counted else id_text(subject)
-    if reason or kind is Kind.EXPIRY:
+    if reason or kind is RecordKind.EXPIRY:
         said["$reason"] = reason_text(reason)
     said["$delay_us"], said["$bound_us"], said["$size"] = delay_us, bound_us, size
     said["$count"], said["$expected"], said["$weight"], said["$hops"] = count, expected, weight, hops

@@ -20,7 +20,7 @@ SCHEMA_VERSION: Final = 1
 """The one that is written."""
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record is of. `subject` is what it is about, see the comments."""
 
     PUBLISH = 1  # an event was admitted here. expected: subscriptions that it matched here; count: brokers it goes to;
@@ -122,7 +122,7 @@ def schema_document(version: int = SCHEMA_VERSION) -> dict[str, Any]:
         "record_bytes": RECORD_BYTES,
         "byte_order": "little",
         "fields": [field._asdict() for field in SCHEMAS[version]],
-        "kinds": {kind.name.lower(): int(kind) for kind in Kind},
+        "kinds": {kind.name.lower(): int(kind) for kind in RecordKind},
         "flags": {
             "late": LATE,
             "durable": DURABLE,

@@ -1,13 +1,12 @@
 """Wire frames: how events and control messages look between any two parties. No I/O.
 
 `Handshake` agrees on a version, `FrameDecoder` turns bytes into frames, `encode_frame` and the `*_head` functions turn
-frames into bytes. ARCHITECTURE.md has the layout; `prefix.py`, `event_block.py` and `event_frames.py` are its source.
+frames into bytes. ARCHITECTURE.md has the layout; `frame_header.py`, `event_block.py` and `event_frames.py` are its
+source.
 """
 
-from . import session_frames as session_frames  # registers its frames with every decoder
-from .control_frames import Close, CloseCode, Hello, Introduction, Ping, Pong, Role, Welcome
 from .decoder import FrameDecoder
-from .delivering import DeliveryWriter
+from .delivery_writer import DeliveryWriter
 from .event_block import encode_block
 from .event_frames import (
     Confirm,
@@ -23,10 +22,12 @@ from .event_frames import (
     forward_head,
     publish_head,
 )
+from .frame_header import HANDSHAKE_VERSION, VERSION_MAX, VERSION_MIN
+from .frame_types import session_frames as session_frames  # registers its frames with every decoder
+from .frame_types.connection_frames import Close, CloseCode, Hello, Introduction, Ping, Pong, Role, Welcome
+from .frame_types.frame_schema import U64, AtMost, Between, ControlFrame, control
 from .frames import Frame, encode_frame
-from .handshake import Handshake, Side, State
-from .prefix import HANDSHAKE_VERSION, VERSION_MAX, VERSION_MIN
-from .schema import U64, AtMost, Between, ControlFrame, control
+from .handshake import End, Handshake, State
 
 __all__ = [
     "HANDSHAKE_VERSION",
@@ -43,6 +44,7 @@ __all__ = [
     "Delivery",
     "DeliveryWriter",
     "Destination",
+    "End",
     "EventFrame",
     "Forward",
     "Frame",
@@ -54,7 +56,6 @@ __all__ = [
     "Pong",
     "Publish",
     "Role",
-    "Side",
     "State",
     "Welcome",
     "control",

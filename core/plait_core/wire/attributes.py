@@ -13,8 +13,8 @@ from ..errors import EventInvalid, FrameError, FrameFault
 from ..limits import EventLimits, WireLimits
 from ..native import kernel
 from ..values import Attributes, is_name
-from .nesting import check_nesting
-from .packing import FOREIGN, ExtType, foreign_fault, pack, unpacker
+from .msgpack_codec import FOREIGN, ExtType, foreign_fault, pack, unpacker
+from .msgpack_depth import check_nesting
 
 BIG_INT: Final = 1
 """The ext type of an integer that msgpack's own forms cannot hold."""

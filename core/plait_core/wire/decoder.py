@@ -14,11 +14,11 @@ from ..errors import FrameError, FrameFault
 from ..limits import WIRE_LIMITS, WireLimits
 from ..native import kernel
 from .attributes import reader_for
-from .control_frames import CLOSE, HELLO, INTRODUCTION, WELCOME
 from .event_frames import EventFrameReader
+from .frame_header import DELIVER, FORWARD, HANDSHAKE_VERSION, PREFIX, PREFIX_BYTES, PUBLISH
+from .frame_types.connection_frames import CLOSE, HELLO, INTRODUCTION, WELCOME
+from .frame_types.frame_schema import FRAME_SCHEMAS, FrameSchema, decode_control
 from .frames import Frame
-from .prefix import DELIVER, FORWARD, HANDSHAKE_VERSION, PREFIX, PREFIX_BYTES, PUBLISH
-from .schema import SCHEMAS, Schema, decode_control
 
 _Read: TypeAlias = Callable[[bytes, int, int, int], Frame]
 """Makes a frame from a read, and where in it the frame's route and rest start and end."""
@@ -69,7 +69,9 @@ class FrameDecoder:
         self._native = native
         self._hot: Any = None  # the kernel's reader of hot frames
         self._take = 1  # what follows a handshake frame has other rules, which the frame's receiver sets
-        self._readers = {number: self._control(SCHEMAS[number]) for number in (HELLO, WELCOME, INTRODUCTION, CLOSE)}
+        self._readers = {
+            number: self._control(FRAME_SCHEMAS[number]) for number in (HELLO, WELCOME, INTRODUCTION, CLOSE)
+        }
         if version is not None:
             self.establish(version)
 
@@ -82,7 +84,9 @@ class FrameDecoder:
         events = EventFrameReader(self._limits, native=self._native)
         if self._native and kernel is not None:
             self._hot = kernel.EventFrameReader(self._limits, version, reader_for(self._limits.event))
-        self._readers = {number: self._control(schema) for number, schema in SCHEMAS.items() if not schema.opening}
+        self._readers = {
+            number: self._control(schema) for number, schema in FRAME_SCHEMAS.items() if not schema.opening
+        }
         self._readers |= {PUBLISH: events.publish, FORWARD: events.forward, DELIVER: events.deliver}
 
     @property
@@ -186,7 +190,7 @@ class FrameDecoder:
         if size > self._body_bytes_max:
             raise FrameError(FrameFault.OVERSIZE, f"a body of {size} bytes, and {self._body_bytes_max} are allowed")
         reader = self._readers.get(number)
-        if reader is None and (number in SCHEMAS or number in (PUBLISH, FORWARD, DELIVER)):
+        if reader is None and (number in FRAME_SCHEMAS or number in (PUBLISH, FORWARD, DELIVER)):
             when = "before" if self._version == HANDSHAKE_VERSION else "after"
             raise FrameError(FrameFault.ORDER, f"a frame of type {number:#x} {when} the handshake is done")
         # One who gives up before our Welcome reached it closes in the handshake's version.
@@ -197,7 +201,7 @@ class FrameDecoder:
             raise FrameError(FrameFault.TYPE, f"frame type {number:#x} does not exist")
         return reader
 
-    def _control(self, schema: Schema) -> _Read:
+    def _control(self, schema: FrameSchema) -> _Read:
         limits = self._limits
 
         def read_control(read: bytes, route: int, body: int, end: int) -> Frame:

@@ -21,7 +21,7 @@ from ..native import kernel
 from .attributes import AttributeReader, reader_for
 from .event_block import DEFAULT_READER, encode_block
 from .event_block import EventFrame as EventFrame
-from .prefix import DELIVER, FORWARD, PREFIX, PUBLISH, VERSION_MAX
+from .frame_header import DELIVER, FORWARD, PREFIX, PUBLISH, VERSION_MAX
 
 _PUBLISH_ROUTE: Final = Struct(">BB")
 _FORWARD_ROUTE: Final = Struct(">QQBBH")

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from ..limits import WIRE_LIMITS, WireLimits
 from .event_frames import Deliver, Forward, Publish, encode_event_frame
-from .prefix import VERSION_MAX
-from .schema import ControlFrame, encode_control
+from .frame_header import VERSION_MAX
+from .frame_types.frame_schema import ControlFrame, encode_control
 
 Frame: TypeAlias = Publish | Forward | Deliver | ControlFrame
 

@@ -12,12 +12,12 @@ from enum import Enum, auto
 from typing import Final
 
 from ..errors import FrameError, FrameFault
-from .control_frames import Close, CloseCode, Hello, Welcome
+from .frame_header import HANDSHAKE_VERSION, VERSION_MAX, VERSION_MIN
+from .frame_types.connection_frames import Close, CloseCode, Hello, Welcome
 from .frames import Frame
-from .prefix import HANDSHAKE_VERSION, VERSION_MAX, VERSION_MIN
 
 
-class Side(Enum):
+class End(Enum):
     INITIATOR = auto()
     ACCEPTOR = auto()
 
@@ -30,7 +30,7 @@ class State(Enum):
     CLOSED = auto()
 
 
-class Step(Enum):
+class Transition(Enum):
     SEND_HELLO = auto()
     SEND_WELCOME = auto()
     SEND_CLOSE = auto()
@@ -39,27 +39,27 @@ class Step(Enum):
     RECEIVE_CLOSE = auto()
 
 
-_FAREWELL: Final = {Step.SEND_CLOSE: State.CLOSED, Step.RECEIVE_CLOSE: State.CLOSED}
+_FAREWELL: Final = {Transition.SEND_CLOSE: State.CLOSED, Transition.RECEIVE_CLOSE: State.CLOSED}
 
-TABLE: Final[dict[Side, dict[State, dict[Step, State]]]] = {
-    Side.INITIATOR: {
-        State.START: {Step.SEND_HELLO: State.HELLO_SENT, **_FAREWELL},
-        State.HELLO_SENT: {Step.RECEIVE_WELCOME: State.OPEN, **_FAREWELL},
+TABLE: Final[dict[End, dict[State, dict[Transition, State]]]] = {
+    End.INITIATOR: {
+        State.START: {Transition.SEND_HELLO: State.HELLO_SENT, **_FAREWELL},
+        State.HELLO_SENT: {Transition.RECEIVE_WELCOME: State.OPEN, **_FAREWELL},
         State.OPEN: {},
         State.CLOSED: {},
     },
-    Side.ACCEPTOR: {
-        State.START: {Step.RECEIVE_HELLO: State.HELLO_RECEIVED, **_FAREWELL},
-        State.HELLO_RECEIVED: {Step.SEND_WELCOME: State.OPEN, **_FAREWELL},
+    End.ACCEPTOR: {
+        State.START: {Transition.RECEIVE_HELLO: State.HELLO_RECEIVED, **_FAREWELL},
+        State.HELLO_RECEIVED: {Transition.SEND_WELCOME: State.OPEN, **_FAREWELL},
         State.OPEN: {},
         State.CLOSED: {},
     },
 }
 
-_RECEIVED: Final[dict[type, Step]] = {
-    Hello: Step.RECEIVE_HELLO,
-    Welcome: Step.RECEIVE_WELCOME,
-    Close: Step.RECEIVE_CLOSE,
+_RECEIVED: Final[dict[type, Transition]] = {
+    Hello: Transition.RECEIVE_HELLO,
+    Welcome: Transition.RECEIVE_WELCOME,
+    Close: Transition.RECEIVE_CLOSE,
 }
 
 
@@ -69,7 +69,7 @@ class Handshake:
     When `state` turns OPEN, tell the decoder: `decoder.establish(handshake.version)`.
     """
 
-    def __init__(self, side: Side, versions: tuple[int, int], capabilities: Sequence[str]) -> None:
+    def __init__(self, side: End, versions: tuple[int, int], capabilities: Sequence[str]) -> None:
         self.side = side
         self.state = State.START
         self.capabilities: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Handshake:
     @classmethod
     def initiator(cls, hello: Hello) -> Handshake:
         """The side that opens the connection; `start` gives its first frame."""
-        handshake = cls(Side.INITIATOR, (hello.version_min, hello.version_max), hello.capabilities)
+        handshake = cls(End.INITIATOR, (hello.version_min, hello.version_max), hello.capabilities)
         handshake._hello = hello
         return handshake
 
@@ -95,7 +95,7 @@ class Handshake:
         cls, capabilities: Sequence[str] = (), *, versions: tuple[int, int] = (VERSION_MIN, VERSION_MAX)
     ) -> Handshake:
         """The side that is connected to."""
-        return cls(Side.ACCEPTOR, versions, capabilities)
+        return cls(End.ACCEPTOR, versions, capabilities)
 
     @property
     def version(self) -> int:
@@ -105,7 +105,7 @@ class Handshake:
     def start(self) -> Hello:
         """The initiator's first frame."""
         assert self._hello is not None, "the acceptor does not speak first"
-        self._step(Step.SEND_HELLO)
+        self._step(Transition.SEND_HELLO)
         return self._hello
 
     def receive(self, frame: Frame) -> Close | None:
@@ -142,7 +142,7 @@ class Handshake:
         http: str = "",
     ) -> Welcome:
         """The acceptor's yes, to be sent; the handshake is then done."""
-        self._step(Step.SEND_WELCOME)
+        self._step(Transition.SEND_WELCOME)
         return Welcome(
             self._agreed,
             self.capabilities,
@@ -160,11 +160,11 @@ class Handshake:
 
     def refuse(self, code: str, message: str, *, retryable: bool = False) -> Close:
         """Either side's no, to be sent in the version of the handshake; the connection is then to be closed."""
-        self._step(Step.SEND_CLOSE)
+        self._step(Transition.SEND_CLOSE)
         self.refusal = Close(code, message, retryable)
         return self.refusal
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: Transition) -> None:
         allowed = TABLE[self.side][self.state]
         assert step in allowed, f"{self.side.name} may not {step.name} when {self.state.name}"
         self.state = allowed[step]

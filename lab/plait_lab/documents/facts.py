@@ -14,7 +14,7 @@ from plait_broker import reasons, settings
 from plait_broker.face import admission, configuration
 from plait_broker.web.overlay_metrics import INCIDENTS
 from plait_core.telemetry import schema
-from plait_core.wire import session_frames
+from plait_core.wire.frame_types import session_frames
 
 from ..metric_names import MetricFamily
 from .reading import HEAD, class_in, docstring, members, one_line, path_of, table, tree_of, values
@@ -93,7 +93,7 @@ def telemetry_page() -> str:
     path = path_of(schema)
     document = schema.schema_document()
     flags = {value.name.lower(): value.says for value in values(tree_of(path).body)}
-    kinds = [(str(document["kinds"][name]), f"`{name}`", says) for name, says in members(path, "Kind")]
+    kinds = [(str(document["kinds"][name]), f"`{name}`", says) for name, says in members(path, "RecordKind")]
     fields = [(f"`{field.name}`", field.code, field.says) for field in schema.SCHEMAS[schema.SCHEMA_VERSION]]
     reasons_said = ", ".join(f"{code} `{name}`" for name, code in document["reasons"].items())
     return _page(

@@ -10,17 +10,17 @@ from typing import Final
 
 from plait_core import limits
 from plait_core.wire import handshake
-from plait_core.wire.schema import SCHEMAS
+from plait_core.wire.frame_types.frame_schema import FRAME_SCHEMAS
 
 from .reading import HEAD, docstring, one_line, path_of, table, tree_of, values
 
 _WIRE: Final = path_of(handshake).parent
 _ARCHITECTURE: Final = Path(__file__).parents[3] / "ARCHITECTURE.md"
 _ROOMS: Final = {
-    "control_frames": "Handshake",
+    "connection_frames": "Handshake",
     "session_frames": "Clients",
     "overlay_frames": "Brokers",
-    "explaining_frames": "Explaining",
+    "trace_frames": "Tracing",
     "peer_frames": "Peers",
 }
 
@@ -32,7 +32,7 @@ def wire_page() -> str:
     shape = text[start : text.index("\n## ", start)].strip()
     parts = [f"{HEAD}# Wire protocol\n\n{shape}\n\n## Control frames\n\nFields marked with = may be left out."]
     for room, title in _ROOMS.items():
-        rows = list(_frames(_WIRE / f"{room}.py"))
+        rows = list(_frames(_WIRE / "frame_types" / f"{room}.py"))
         if rows:
             parts.append(f"### {title}\n\n" + table(("type", "frame", "fields", ""), rows))
     bounds = [(f"`{v.name}`", f"{_size(v.default)}", v.says) for v in values(tree_of(path_of(limits)).body) if v.says]
@@ -45,7 +45,11 @@ def _frames(path: Path) -> Iterator[tuple[str, str, str, str]]:
         if not isinstance(node, ast.ClassDef):
             continue
         asked = next((d for d in node.decorator_list if ast.unparse(d).startswith("control(")), None)
-        number = next((n for n, known in SCHEMAS.items() if known.frame.__name__ == node.name), None) if asked else None
+        number = (
+            next((n for n, known in FRAME_SCHEMAS.items() if known.frame.__name__ == node.name), None)
+            if asked
+            else None
+        )
         if number is not None:
             fields = ", ".join(f"`{value.name}{'=' if value.default else ''}`" for value in values(node.body))
             yield f"`{number:#x}`", node.name, fields, one_line(docstring(node))

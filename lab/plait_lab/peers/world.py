@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, TypeAlias
 
-from plait_core.wire.peer_frames import PeerFrame, Profile
+from plait_core.wire.frame_types.peer_frames import PeerFrame, Profile
 from plait_peer import Confirmed, Deliver, Peer, PeerId
 
 from ..simulation.history import UNKNOWN, History, Kind, type_number

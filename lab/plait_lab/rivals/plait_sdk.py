@@ -31,7 +31,7 @@ from plait_core.wire import (
     Welcome,
     encode_frame,
 )
-from plait_core.wire.session_frames import Done, Failed, Subscribe
+from plait_core.wire.frame_types.session_frames import Done, Failed, Subscribe
 
 from .contender import HOST, Contender, Selects, package_version, run
 from .crowd import Member

@@ -18,8 +18,8 @@ from enum import IntEnum
 from typing import ClassVar, Final
 
 from plait_core.wire import Deliver, Forward, Frame, Publish
-from plait_core.wire.prefix import DELIVER, FORWARD, PREFIX, PREFIX_BYTES, PUBLISH
-from plait_core.wire.schema import SCHEMAS
+from plait_core.wire.frame_header import DELIVER, FORWARD, PREFIX, PREFIX_BYTES, PUBLISH
+from plait_core.wire.frame_types.frame_schema import FRAME_SCHEMAS
 
 UNKNOWN: Final = (1 << 64) - 1
 """Stands for a node that the world does not know, and for a result that there is not."""
@@ -119,7 +119,7 @@ def type_number(frame: Frame | bytes) -> int:
         if isinstance(frame, bytes):
             number: int = PREFIX.unpack_from(frame)[2]
             return number
-    found = next(number for number, schema in SCHEMAS.items() if schema.frame is kind)
+    found = next(number for number, schema in FRAME_SCHEMAS.items() if schema.frame is kind)
     _TYPE_NUMBERS[kind] = found
     return found
 
@@ -132,7 +132,7 @@ def frames_in(data: bytes) -> Iterator[tuple[int, int, int]]:
         body_bytes, _, number, _ = PREFIX.unpack_from(data, at)
         size = PREFIX_BYTES + body_bytes
         hot = number in (PUBLISH, FORWARD, DELIVER)
-        if size > len(data) - at or not (hot or number in SCHEMAS):
+        if size > len(data) - at or not (hot or number in FRAME_SCHEMAS):
             break
         yield number, size, size if hot else CONTROL_BYTES
         at += size

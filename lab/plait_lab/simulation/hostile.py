@@ -17,8 +17,19 @@ from plait_broker.overlay.detours import unwrap
 from plait_broker.overlay.overlay import Overlay
 from plait_core.events import Event
 from plait_core.wire import Destination, Forward, Frame, Ping, encode_block, encode_frame
-from plait_core.wire.explaining_frames import Finding, Inquiry, Step, Telling
-from plait_core.wire.overlay_frames import STANDING, Detour, Heard, Offer, Outcome, Sheet, Skip, Standing, Took, Want
+from plait_core.wire.frame_types.overlay_frames import (
+    DURABLE_NUMBERS_FROM,
+    Advertisement,
+    DeliveryOutcome,
+    DurableInterest,
+    InterestAck,
+    InterestUpdate,
+    LinkState,
+    SourceRouted,
+    StreamAck,
+    StreamSkip,
+)
+from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMessage, TraceStep
 
 from .overlay_nodes import Node, Pipe
 from .overlays import World
@@ -47,9 +58,12 @@ def _passes_through(node: Node, frame: Frame) -> bool:
     me = node.overlay.me
     if isinstance(frame, Forward):
         return frame.path[:1] != (me,)
-    if isinstance(frame, Detour):
+    if isinstance(frame, SourceRouted):
         return frame.route[0] != me
-    return isinstance(frame, Want | Heard | Took | Skip | Outcome) and frame.source != me
+    return (
+        isinstance(frame, InterestUpdate | InterestAck | StreamAck | StreamSkip | DeliveryOutcome)
+        and frame.source != me
+    )
 
 
 def drop(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
@@ -66,32 +80,32 @@ def drop_some(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
 
 def drop_events(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
     """It loses events, and is otherwise as one would wish."""
-    if not isinstance(frame, Forward | Detour) or not _passes_through(node, frame):
+    if not isinstance(frame, Forward | SourceRouted) or not _passes_through(node, frame):
         yield frame
 
 
 def drop_answers(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
     """It loses what says that something has come, and nothing else."""
-    inner = unwrap(frame) if isinstance(frame, Detour) else frame
-    if not isinstance(inner, Heard | Took) or not _passes_through(node, frame):
+    inner = unwrap(frame) if isinstance(frame, SourceRouted) else frame
+    if not isinstance(inner, InterestAck | StreamAck) or not _passes_through(node, frame):
         yield frame
 
 
 def one_by_one(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
     """It loses events, but for the next in order, now and then: something is always heard of them."""
-    inner = unwrap(frame) if isinstance(frame, Detour) else frame
+    inner = unwrap(frame) if isinstance(frame, SourceRouted) else frame
     if not isinstance(inner, Forward) or not _passes_through(node, frame):
         yield frame
         return
     let = [one for one in inner.destinations if world.may_pass((inner.path[0], one.broker), one.position)]
     if let:
-        yield frame if isinstance(frame, Detour) else _for_some(inner, let)
+        yield frame if isinstance(frame, SourceRouted) else _for_some(inner, let)
 
 
 def equivocate(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
     """It tells each neighbour of other delays, in one version, and loses what comes: no two maps are equal."""
     assert node.overlay is not None
-    if isinstance(frame, Sheet) and frame.origin == node.overlay.me:
+    if isinstance(frame, LinkState) and frame.origin == node.overlay.me:
         delays = tuple(world.rng.choice((1, delay, 30 * delay)) for delay in frame.delays_us)
         frame = node.overlay.trust.sign(replace(frame, delays_us=delays, signature=b""))
     yield from drop(world, node, frame)
@@ -108,7 +122,7 @@ def misdirect(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
 def sinkhole(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
     """It claims to be next to everyone, and loses what comes."""
     assert node.overlay is not None
-    if isinstance(frame, Sheet) and frame.origin == node.overlay.me:
+    if isinstance(frame, LinkState) and frame.origin == node.overlay.me:
         frame = node.overlay.trust.sign(replace(frame, delays_us=(1,) * len(frame.delays_us)))
     yield from drop(world, node, frame)
 
@@ -117,7 +131,7 @@ def tamper(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
     """It changes all that passes through, and all that floods."""
     yield (
         _changed(frame, world.rng)
-        if _passes_through(node, frame) or isinstance(frame, Sheet | Offer | Standing)
+        if _passes_through(node, frame) or isinstance(frame, LinkState | Advertisement | DurableInterest)
         else frame
     )
 
@@ -172,21 +186,21 @@ ATTACKS: Final[dict[str, Attack]] = {
 
 def _changed(frame: Frame, rng: Random) -> Frame:
     match frame:
-        case Sheet():
+        case LinkState():
             return replace(frame, version=frame.version + 1, neighbours=(), delays_us=())
-        case Offer() | Standing():
+        case Advertisement() | DurableInterest():
             return replace(frame, version=frame.version + 1, filter="" if frame.filter else "x >= 0")
-        case Want():
+        case InterestUpdate():
             return replace(frame, removed=frame.added, added=(), filters=())
-        case Heard():
+        case InterestAck():
             return replace(frame, version=frame.version + 1)
-        case Took():
+        case StreamAck():
             return replace(frame, up_to=frame.up_to + 5, missing=())
-        case Skip():
+        case StreamSkip():
             return replace(frame, up_to=frame.up_to + 5)
-        case Outcome():
+        case DeliveryOutcome():
             return replace(frame, code="" if frame.code else "gone")
-        case Detour():
+        case SourceRouted():
             return replace(frame, frame=frame.frame[:-1] + bytes([frame.frame[-1] ^ 1]))
         case Forward():
             block = bytearray(frame.block)
@@ -204,7 +218,7 @@ def _made_up_ways(world: HostileWorld, node: Node) -> Iterator[Frame]:
         for neighbour in overlay.neighbours:
             here = overlay.map.path(origin, overlay.me, without=(neighbour,))
             if origin not in (overlay.me, neighbour) and here is not None:
-                yield Detour((*here, neighbour), len(here), 0, nonsense)
+                yield SourceRouted((*here, neighbour), len(here), 0, nonsense)
 
 
 def _for_some(frame: Forward, destinations: Sequence[Destination]) -> Forward:
@@ -220,18 +234,18 @@ def _forgery(world: HostileWorld, node: Node) -> Frame:
     far = 2**40 + rng.randrange(1000)
     return rng.choice(
         (
-            Sheet(victim.me, far, "victim", (), ()),
-            Offer(victim.me, 1, far, ""),
-            Offer(victim.me, 77, 1, "x >= 0"),
-            Standing(victim.me, STANDING + 77, 1, "x >= 0"),
-            Want((target.me,), victim.me, (far,), (0,), True, (), (), ()),
-            Heard(target.me, victim.me, 0, 0, far),
-            Took(target.me, victim.me, far),
-            Skip(target.me, victim.me, far),
-            Outcome(target.me, victim.me, 1, 1, ""),
-            Step(target.me, victim.me, 1, 1, "delivered"),
-            Inquiry(target.me, victim.me, 1, "why", "{}"),
-            Finding(target.me, victim.me, 1, "{}"),
+            LinkState(victim.me, far, "victim", (), ()),
+            Advertisement(victim.me, 1, far, ""),
+            Advertisement(victim.me, 77, 1, "x >= 0"),
+            DurableInterest(victim.me, DURABLE_NUMBERS_FROM + 77, 1, "x >= 0"),
+            InterestUpdate((target.me,), victim.me, (far,), (0,), True, (), (), ()),
+            InterestAck(target.me, victim.me, 0, 0, far),
+            StreamAck(target.me, victim.me, far),
+            StreamSkip(target.me, victim.me, far),
+            DeliveryOutcome(target.me, victim.me, 1, 1, ""),
+            TraceStep(target.me, victim.me, 1, 1, "delivered"),
+            Query(target.me, victim.me, 1, "why", "{}"),
+            QueryResult(target.me, victim.me, 1, "{}"),
             _forged_event(world, (victim, node.overlay or victim), target),
         )
     )
@@ -262,7 +276,7 @@ class HostileNode(Node):
         assert isinstance(self.world, HostileWorld)
         self.world.check_arrival(self, arrival)
 
-    def told(self, frame: Telling) -> None:
+    def told(self, frame: TraceMessage) -> None:
         """Nobody tells anything in these histories, so whatever is believed was made up."""
         assert isinstance(self.world, HostileWorld)
         if self is not self.world.enemy and self.world.ids.get(frame.source) is not self.world.enemy:

@@ -27,7 +27,7 @@ from plait_core.wire import (
     encode_frame,
 )
 from plait_core.wire.event_block import BLOCK_BYTES
-from plait_core.wire.overlay_frames import Digest, Sheet
+from plait_core.wire.frame_types.overlay_frames import DatabaseSummary, LinkState
 
 from .joined import BrokerFace, Joined, Speaker
 
@@ -45,11 +45,11 @@ class Persona:
         self.log = log_of(identity.log_key) if log else 0
         self.version = 0
 
-    def sheet(self, neighbours: Sequence[int] = (), *, born: int = 0) -> Sheet:
+    def sheet(self, neighbours: Sequence[int] = (), *, born: int = 0) -> LinkState:
         """Its links, signed, in a version above the last."""
         self.version += 1
         delays = (1000,) * len(neighbours)
-        return self.trust.sign(Sheet(self.id, self.version, "insider", tuple(neighbours), delays, self.log, born))
+        return self.trust.sign(LinkState(self.id, self.version, "insider", tuple(neighbours), delays, self.log, born))
 
     def event(self, to: int, position: int, block: bytes) -> Forward:
         """An event that is proved to be its own, to a broker whose card it has seen."""
@@ -73,7 +73,7 @@ class Insider(Speaker):
         at.broker.connected(self.wire.number, Caller("127.0.0.1:7"), world.now)
         world.carry(self.wire, self, encode_frame(self.handshake.start(), 0))
         world.run(1.0)
-        self.say(Digest(True, True, (), (), ()), self.me.sheet([at.broker.id]))
+        self.say(DatabaseSummary(True, True, (), (), ()), self.me.sheet([at.broker.id]))
         world.run(1.0)
 
     def say(self, *frames: Frame | bytes) -> None:
@@ -92,7 +92,7 @@ class Insider(Speaker):
         elif isinstance(frame, Ping):
             self.say(Pong(frame.nonce))
         else:
-            if isinstance(frame, Sheet):
+            if isinstance(frame, LinkState):
                 self.me.trust.check(frame)  # it keeps its card
             self.heard.append(frame)
 

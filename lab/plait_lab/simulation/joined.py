@@ -33,7 +33,7 @@ from plait_core.wire import (
     encode_frame,
     encode_publish,
 )
-from plait_core.wire.session_frames import Advertise, Done, Subscribe
+from plait_core.wire.frame_types.session_frames import Advertise, Done, Subscribe
 
 from .history import History, Kind, weights_in
 from .timeline import CALENDAR_US, Timeline

@@ -11,7 +11,7 @@ from typing import Final
 
 from plait_core.events import Event
 from plait_core.wire import Confirm, encode_block
-from plait_core.wire.overlay_frames import Digest, Offer, Skip
+from plait_core.wire.frame_types.overlay_frames import Advertisement, DatabaseSummary, StreamSkip
 
 from .insider import Insider
 from .joined import FrameClient, Joined, Wire
@@ -100,10 +100,10 @@ class JoinedHistory:
         insider.say(
             *self.rng.choice(
                 (
-                    (me.trust.sign(Offer(me.id, self._positions, 1, "x >= 0")),),
-                    (me.trust.prove(Skip(to, me.id, self._positions - 1)), me.event(to, self._positions, block)),
+                    (me.trust.sign(Advertisement(me.id, self._positions, 1, "x >= 0")),),
+                    (me.trust.prove(StreamSkip(to, me.id, self._positions - 1)), me.event(to, self._positions, block)),
                     (me.event(to, self._positions, block),),
-                    (Digest(True, True, (), (), ()),),
+                    (DatabaseSummary(True, True, (), (), ()),),
                 )
             )
         )

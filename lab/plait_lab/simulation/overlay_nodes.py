@@ -30,8 +30,8 @@ from plait_core.wire import (
     forward_head,
 )
 from plait_core.wire.event_frames import Confirm
-from plait_core.wire.explaining_frames import Telling
-from plait_core.wire.overlay_frames import Detour, Sent
+from plait_core.wire.frame_types.overlay_frames import ClockStamp, SourceRouted
+from plait_core.wire.frame_types.trace_frames import TraceMessage
 
 from .history import Kind
 
@@ -121,7 +121,7 @@ class Node:
     # --- the host of the overlay --------------------------------------------------------------------------------------
 
     def send(self, link: int, frame: ControlFrame) -> None:
-        if isinstance(frame, Ping | Pong | Detour):
+        if isinstance(frame, Ping | Pong | SourceRouted):
             self.mark(link)
         self.world.carry(self, link, encode_frame(frame) if self.world.on_wire else frame)
 
@@ -134,7 +134,7 @@ class Node:
         if self.now - self.marked.get(link, -1.0) < MARK_S:
             return
         self.marked[link] = self.now
-        sent = Sent(self.booted_us + round(self.now * 1_000_000))
+        sent = ClockStamp(self.booted_us + round(self.now * 1_000_000))
         self.world.carry(self, link, encode_frame(sent) if self.world.on_wire else sent)
 
     def forward(
@@ -227,7 +227,7 @@ class Node:
     def ended(self, frame: Forward, delay_us: int, destinations: Sequence[Destination], reason: str) -> None:
         pass
 
-    def told(self, frame: Telling) -> None:
+    def told(self, frame: TraceMessage) -> None:
         pass
 
     # --- life ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from plait_core.wire import (
     encode_frame,
     encode_publish,
 )
-from plait_core.wire.session_frames import (
+from plait_core.wire.frame_types.session_frames import (
     CONFIRM,
     DURABLE,
     Acknowledge,

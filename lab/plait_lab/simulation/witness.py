@@ -11,7 +11,7 @@ from typing import Final
 
 from plait_core.ids import new_id
 from plait_core.wire import Deliver, Frame
-from plait_core.wire.session_frames import Done, Subscribe, Unsubscribe
+from plait_core.wire.frame_types.session_frames import Done, Subscribe, Unsubscribe
 
 from .interests import Interest, draw_interest
 from .network import Connection, Network, Path

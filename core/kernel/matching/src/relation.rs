@@ -1,5 +1,5 @@
 //! How a filter that is asked about stands to the filters in the index: covering and intersection, as
-//! `plait_core.filters.relations` decides them. Covering errs towards no, intersection towards yes.
+//! `plait_core.filters.covering` decides them. Covering errs towards no, intersection towards yes.
 
 use crate::class::Class;
 use crate::constraint::Constraint;

@@ -1,6 +1,6 @@
 //! Sets of comparable values of one kind: an interval with holes and shapes, or a finite set of points.
 //!
-//! The same logic, in the same words, as `plait_core.filters.spans`: the two must agree on every question, also where
+//! The same logic, in the same words, as `plait_core.filters.value_sets`: the two must agree on every question, also where
 //! the answer errs on the safe side. Numbers and texts are both treated as dense orders.
 
 use std::cmp::Ordering;

@@ -11,8 +11,8 @@ from typing import TypeAlias
 from ..errors import FilterTooComplex
 from ..limits import FILTER_LIMITS, FilterLimits
 from ..values import Attributes
+from .ast import And, Constant, Expr, Not, Or, push_not
 from .constraints import Constraint, constraint_of, union_of_points
-from .syntax import And, Constant, Expr, Not, Or, push_not
 
 Conjunction: TypeAlias = dict[str, Constraint]
 """A constraint for each attribute that is spoken of; an event satisfies it when it satisfies all."""

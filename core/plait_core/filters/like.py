@@ -9,7 +9,7 @@ from __future__ import annotations
 from .atoms import like_pieces
 
 
-class Likeness:
+class LikePattern:
     """A compiled `like` pattern."""
 
     __slots__ = ("_first", "_gapped", "_last", "_middle", "_shortest")

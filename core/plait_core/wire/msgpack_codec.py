@@ -14,7 +14,7 @@ import msgpack  # type: ignore[import-untyped]
 
 from ..errors import FrameError, FrameFault
 from ..limits import WireLimits
-from .nesting import check_nesting
+from .msgpack_depth import check_nesting
 
 FOREIGN: Final = (ValueError, TypeError, ArithmeticError, RecursionError, msgpack.UnpackException)
 """All that msgpack may raise about bytes. Running out of memory is not about the bytes and passes."""

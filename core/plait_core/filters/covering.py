@@ -6,7 +6,7 @@ forwarded subscription, never a lost event.
 
 from __future__ import annotations
 
-from .normal import Conjunction, NormalForm
+from .normal_form import Conjunction, NormalForm
 
 
 def covers(a: NormalForm, b: NormalForm) -> bool:

@@ -9,15 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
-from ..limits import (
-    ADDRESS_TEXT_MAX,
-    CAPABILITIES_MAX,
-    CLOSE_TEXT_MAX,
-    NAME_BYTES_MAX,
-    NONCE_BYTES,
-    PROOF_BYTES,
-)
-from .schema import U64, AtMost, Between, ControlFrame, control
+from ...limits import ADDRESS_TEXT_MAX, CAPABILITIES_MAX, CLOSE_TEXT_MAX, NAME_BYTES_MAX, NONCE_BYTES, PROOF_BYTES
+from .frame_schema import U64, AtMost, Between, ControlFrame, control
 
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 Capabilities: TypeAlias = Annotated[tuple[Name, ...], AtMost(CAPABILITIES_MAX)]

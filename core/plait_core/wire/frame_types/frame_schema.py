@@ -17,11 +17,11 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ..errors import FrameError, FrameFault
-from ..events import U64_MAX
-from ..limits import WIRE_LIMITS, WireLimits
-from .packing import pack, unpack_fields
-from .prefix import CONTROL_TYPES, HANDSHAKE_VERSION, PREFIX, PREFIX_BYTES, VERSION_MAX
+from ...errors import FrameError, FrameFault
+from ...events import U64_MAX
+from ...limits import WIRE_LIMITS, WireLimits
+from ..frame_header import CONTROL_TYPES, HANDSHAKE_VERSION, PREFIX, PREFIX_BYTES, VERSION_MAX
+from ..msgpack_codec import pack, unpack_fields
 
 Check: TypeAlias = Callable[[Any], Any]
 """Gives back the value as the field's type, or raises ValueError that says what it should have been."""
@@ -56,7 +56,7 @@ class ControlFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class FrameSchema:
     """One control frame, compiled."""
 
     number: int
@@ -67,14 +67,14 @@ class Schema:
     """Whether it belongs to the handshake alone."""
 
 
-SCHEMAS: Final[dict[int, Schema]] = {}
-_SCHEMA_OF: Final[dict[type[ControlFrame], Schema]] = {}
+FRAME_SCHEMAS: Final[dict[int, FrameSchema]] = {}
+_SCHEMA_OF: Final[dict[type[ControlFrame], FrameSchema]] = {}
 _F = TypeVar("_F", bound=ControlFrame)
 
 
 def control(number: int, *, opening: bool = False) -> Callable[[type[_F]], type[_F]]:
     """Registers a dataclass as the control frame of that type number."""
-    if number not in CONTROL_TYPES or number in SCHEMAS:
+    if number not in CONTROL_TYPES or number in FRAME_SCHEMAS:
         raise TypeError(f"frame type {number:#x} is taken, or none for control frames")
 
     def register(frame: type[_F]) -> type[_F]:
@@ -82,13 +82,13 @@ def control(number: int, *, opening: bool = False) -> Callable[[type[_F]], type[
         declared = fields(frame)  # type: ignore[arg-type]  # a dataclass: fields() says so if it is none
         checks = {field.name: _compile(hints[field.name]) for field in declared}
         required = frozenset(f.name for f in declared if f.default is MISSING and f.default_factory is MISSING)
-        SCHEMAS[number] = _SCHEMA_OF[frame] = Schema(number, frame, checks, required, opening)
+        FRAME_SCHEMAS[number] = _SCHEMA_OF[frame] = FrameSchema(number, frame, checks, required, opening)
         return frame
 
     return register
 
 
-def decode_control(schema: Schema, body: bytes, limits: WireLimits = WIRE_LIMITS) -> ControlFrame:
+def decode_control(schema: FrameSchema, body: bytes, limits: WireLimits = WIRE_LIMITS) -> ControlFrame:
     """The control frame that `body` is, or FrameError."""
     received = unpack_fields(body, limits)
     if missing := schema.required - received.keys():
@@ -117,7 +117,7 @@ def encode_control(frame: ControlFrame, version: int = VERSION_MAX, limits: Wire
     return PREFIX.pack(len(body), version, schema.number, 0) + bytes(body)
 
 
-def _checked(schema: Schema, values: dict[str, Any]) -> dict[str, Any]:
+def _checked(schema: FrameSchema, values: dict[str, Any]) -> dict[str, Any]:
     checked = {}
     for name, check in schema.checks.items():
         if name in values:

@@ -12,8 +12,8 @@ from typing import Any
 from ..errors import FilterSyntax, FilterTooComplex
 from ..limits import FILTER_LIMITS
 from . import atoms
+from .ast import Constant, Expr, conjoin, disjoin, negate
 from .filter import Filter
-from .syntax import Constant, Expr, conjoin, disjoin, negate
 
 
 def from_pattern(pattern: Mapping[str, Any]) -> Filter:

@@ -36,7 +36,7 @@ class Sampling(Protocol):
         """Record how everything is. `lost`: records that were made, and never written, so far."""
 
 
-class TelemetryFace:
+class Recording:
     """The telemetry of a broker or of a process of peers, while it runs."""
 
     def __init__(

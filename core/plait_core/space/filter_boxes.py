@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from .. import filters
-from ..filters import Filter, Span
+from ..filters import Filter, ValueSet
 from .boxes import ANY, AllOf, AnyOf, Box, Constraint, Interval
 
 HOLES_MAX: Final = 16
@@ -42,7 +42,7 @@ def _allowed(constraint: filters.Constraint) -> tuple[Constraint, bool]:
     return (parts[0] if len(parts) == 1 else AnyOf(tuple(parts))), exact
 
 
-def _of_span(span: Span) -> tuple[Constraint, bool]:
+def _of_span(span: ValueSet) -> tuple[Constraint, bool]:
     if span.points is not None:
         points = tuple(Interval.point(point) for point in sorted(span.points))
         return (points[0] if len(points) == 1 else AnyOf(points)), True
@@ -55,7 +55,7 @@ def _of_span(span: Span) -> tuple[Constraint, bool]:
     return (parts[0] if len(parts) == 1 else AllOf(tuple(parts))), exact
 
 
-def _between(span: Span) -> Interval:
+def _between(span: ValueSet) -> Interval:
     if span.low is None and span.high is None:
         return ANY
     return Interval(span.low, span.high, span.low_open, span.high_open)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Final, TypeAlias
 
-from ..limits import (
+from ...limits import (
     ACKNOWLEDGED_MAX,
     ADDRESS_TEXT_MAX,
     DZ_BITS_MAX,
@@ -26,8 +26,8 @@ from ..limits import (
     PEER_SOURCES_MAX,
     PROOF_BYTES,
 )
-from .schema import U64, AtMost, ControlFrame, control
-from .schema import Between as Within
+from .frame_schema import U64, AtMost, ControlFrame, control
+from .frame_schema import Between as Within
 
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 DzText: TypeAlias = Annotated[str, AtMost(DZ_BITS_MAX)]
@@ -308,7 +308,7 @@ class Meeting(ControlFrame):
 
 @control(0x6C)
 @dataclass(frozen=True, slots=True)
-class Between(ControlFrame):
+class LinkPair(ControlFrame):
     """Who says to whom all that follows on this link, until the next of these: many peers may share one link."""
 
     sender: U64

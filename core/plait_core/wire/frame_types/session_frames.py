@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
-from ..limits import ACKNOWLEDGED_MAX, BROKERS_MAX, CLOSE_TEXT_MAX, DEPOSIT_BYTES_MAX, FILTER_TEXT_MAX, NAME_BYTES_MAX
-from .schema import U64, AtMost, Between, ControlFrame, control
+from ...limits import ACKNOWLEDGED_MAX, BROKERS_MAX, CLOSE_TEXT_MAX, DEPOSIT_BYTES_MAX, FILTER_TEXT_MAX, NAME_BYTES_MAX
+from .frame_schema import U64, AtMost, Between, ControlFrame, control
 
 U32: TypeAlias = Annotated[int, Between(0, 2**32 - 1)]
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
-from ..limits import FRAME_BYTES_MAX, NAME_BYTES_MAX
-from .control_frames import Proof
-from .schema import U64, AtMost, Between, ControlFrame, control
+from ...limits import FRAME_BYTES_MAX, NAME_BYTES_MAX
+from .connection_frames import Proof
+from .frame_schema import U64, AtMost, Between, ControlFrame, control
 
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 U32: TypeAlias = Annotated[int, Between(0, 2**32 - 1)]
@@ -54,7 +54,7 @@ class Trace(ControlFrame):
 
 @control(0x50)
 @dataclass(frozen=True, slots=True)
-class Step(ControlFrame):
+class TraceStep(ControlFrame):
     """One step of a marked event, told by the broker where it happened."""
 
     to: U64
@@ -81,7 +81,7 @@ class Step(ControlFrame):
 
 @control(0x51)
 @dataclass(frozen=True, slots=True)
-class Inquiry(ControlFrame):
+class Query(ControlFrame):
     """A question to another broker; `text` is JSON of whatever the topic asks for."""
 
     to: U64
@@ -95,7 +95,7 @@ class Inquiry(ControlFrame):
 
 @control(0x52)
 @dataclass(frozen=True, slots=True)
-class Finding(ControlFrame):
+class QueryResult(ControlFrame):
     """Its answer: an object of JSON."""
 
     to: U64
@@ -106,5 +106,5 @@ class Finding(ControlFrame):
     proof: Proof = b""
 
 
-Telling: TypeAlias = Step | Inquiry | Finding
+TraceMessage: TypeAlias = TraceStep | Query | QueryResult
 """From one broker to one other."""

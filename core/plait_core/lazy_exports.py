@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 
 
-def door(
+def lazy_exports(
     package: str, homes: Mapping[str, Iterable[str]], submodules: Iterable[str] = ()
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """The `__getattr__` and `__dir__` of a package: `homes` says which names are imported from which module.

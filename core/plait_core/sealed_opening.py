@@ -13,8 +13,8 @@ from typing import Final
 SEALED: Final = "$sealed"
 """The attribute that says that an event is sealed, and in which realm."""
 
-PARCEL_VERSION: Final = 1
-PARCEL_HEAD: Final = Struct(">BI")
+SEALED_VERSION: Final = 1
+SEALED_HEAD: Final = Struct(">BI")
 
 
 class Fit(Enum):
@@ -27,8 +27,8 @@ class Fit(Enum):
 
 def opening_of(payload: bytes) -> bytes | None:
     """The opening of a sealed event's session; None if the payload has none."""
-    if len(payload) < PARCEL_HEAD.size:
+    if len(payload) < SEALED_HEAD.size:
         return None
-    version, size = PARCEL_HEAD.unpack_from(payload)
-    end = PARCEL_HEAD.size + size
-    return payload[PARCEL_HEAD.size : end] if version == PARCEL_VERSION and size > 0 and end <= len(payload) else None
+    version, size = SEALED_HEAD.unpack_from(payload)
+    end = SEALED_HEAD.size + size
+    return payload[SEALED_HEAD.size : end] if version == SEALED_VERSION and size > 0 and end <= len(payload) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
 
-from ..limits import (
+from ...limits import (
     ADDRESS_TEXT_MAX,
     BROKERS_MAX,
     DEPOSIT_BYTES_MAX,
@@ -22,7 +22,7 @@ from ..limits import (
     PROOF_BYTES,
     WANTS_MAX,
 )
-from .schema import U64, AtMost, Between, ControlFrame, control
+from .frame_schema import U64, AtMost, Between, ControlFrame, control
 
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 FilterText: TypeAlias = Annotated[str, AtMost(FILTER_TEXT_MAX)]
@@ -35,7 +35,7 @@ DelayUs: TypeAlias = Annotated[int, Between(1, 2**32 - 1)]
 Address: TypeAlias = Annotated[str, AtMost(ADDRESS_TEXT_MAX)]
 Proof: TypeAlias = Annotated[bytes, AtMost(PROOF_BYTES)]
 
-STANDING: Final = 1 << 63
+DURABLE_NUMBERS_FROM: Final = 1 << 63
 """Numbers from here on are Standing documents', those below offers'."""
 
 # Flags of a forward frame.
@@ -45,7 +45,7 @@ LOGGED: Final = 2  # for durable subscriptions alone: the others had their chanc
 
 @control(0x40)
 @dataclass(frozen=True, slots=True)
-class Sheet(ControlFrame):
+class LinkState(ControlFrame):
     """What a broker says of itself: its name, and its links with the delay that it has measured on each."""
 
     origin: U64
@@ -76,7 +76,7 @@ class Sheet(ControlFrame):
 
 @control(0x41)
 @dataclass(frozen=True, slots=True)
-class Offer(ControlFrame):
+class Advertisement(ControlFrame):
     """An advertisement: what clients of a broker will publish. Withdrawn, its filter is empty."""
 
     origin: U64
@@ -91,7 +91,7 @@ class Offer(ControlFrame):
 
 @control(0x49)
 @dataclass(frozen=True, slots=True)
-class Standing(ControlFrame):
+class DurableInterest(ControlFrame):
     """What durable subscriptions of a broker want of everyone, for when the broker itself cannot say it. Withdrawn, its
     filter is empty."""
 
@@ -102,12 +102,12 @@ class Standing(ControlFrame):
     signature: Key = b""
 
     def problem(self) -> str:
-        return "" if self.number >= STANDING else "a number among those of offers"
+        return "" if self.number >= DURABLE_NUMBERS_FROM else "a number among those of offers"
 
 
 @control(0x42)
 @dataclass(frozen=True, slots=True)
-class Digest(ControlFrame):
+class DatabaseSummary(ControlFrame):
     """What its sender knows of what floods: (origin, number, version) each; number 0 is a sheet. `first` begins one."""
 
     first: bool
@@ -123,7 +123,7 @@ class Digest(ControlFrame):
 
 @control(0x43)
 @dataclass(frozen=True, slots=True)
-class Want(ControlFrame):
+class InterestUpdate(ControlFrame):
     """What a broker's subscribers want of some publishers' brokers: a change from one version to the next, or all."""
 
     to: Annotated[tuple[U64, ...], AtMost(BROKERS_MAX)]
@@ -159,7 +159,7 @@ class Want(ControlFrame):
 
 @control(0x44)
 @dataclass(frozen=True, slots=True)
-class Heard(ControlFrame):
+class InterestAck(ControlFrame):
     """A publisher's broker knows what is wanted of it, up to this version."""
 
     to: U64
@@ -175,7 +175,7 @@ class Heard(ControlFrame):
 
 @control(0x45)
 @dataclass(frozen=True, slots=True)
-class Took(ControlFrame):
+class StreamAck(ControlFrame):
     """A home broker has charge of all events up to a position, and misses some that it knows must have been sent."""
 
     to: U64
@@ -188,7 +188,7 @@ class Took(ControlFrame):
 
 @control(0x46)
 @dataclass(frozen=True, slots=True)
-class Skip(ControlFrame):
+class StreamSkip(ControlFrame):
     """Positions up to this one will not come, unless they came already: they were given up, or are before the first."""
 
     to: U64
@@ -200,7 +200,7 @@ class Skip(ControlFrame):
 
 @control(0x47)
 @dataclass(frozen=True, slots=True)
-class Outcome(ControlFrame):
+class DeliveryOutcome(ControlFrame):
     """What became, at a home broker, of an event that is to be confirmed by subscribers."""
 
     to: U64
@@ -230,7 +230,7 @@ class Announcement(ControlFrame):
 
 @control(0x4A)
 @dataclass(frozen=True, slots=True)
-class Detour(ControlFrame):
+class SourceRouted(ControlFrame):
     """A frame from one broker to another by a way that is given in full: around one that seems to lose what it gets.
     What it says is answered by the same way, too."""
 
@@ -252,12 +252,12 @@ class Detour(ControlFrame):
 
 @control(0x4B)
 @dataclass(frozen=True, slots=True)
-class Sent(ControlFrame):
+class ClockStamp(ControlFrame):
     """What its sender's own clock says when it writes what follows. By how that varies against its own, its receiver
     knows what was held up, and for how long."""
 
     at_us: U64
 
 
-Errand: TypeAlias = Heard | Took | Skip | Outcome
+EndToEnd: TypeAlias = InterestAck | StreamAck | StreamSkip | DeliveryOutcome
 """From one broker to one other."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from .likeness import Likeness
-from .syntax import Text
+from .ast import Text
+from .like import LikePattern
 
 Point: TypeAlias = int | float | str
 Shape: TypeAlias = tuple[str, str, bool]
@@ -20,7 +20,7 @@ Shape: TypeAlias = tuple[str, str, bool]
 NO_POINTS: frozenset[Point] = frozenset()
 
 
-class Span(NamedTuple):
+class ValueSet(NamedTuple):
     """Values v with low <= v <= high (an open end excludes it; None is no bound), without holes, of all shapes.
 
     With `points`, exactly those; bounds, holes and shapes are then spent.
@@ -45,27 +45,27 @@ class Span(NamedTuple):
             return False
         return value not in self.holes and all(_has_shape(shape, value) for shape in self.shapes)
 
-    def intersect(self, other: Span) -> Span | None:
+    def intersect(self, other: ValueSet) -> ValueSet | None:
         """What lies in both, or None when that is certainly nothing."""
         if self.points is not None or other.points is not None:
             few, many = (self, other) if self.points is not None else (other, self)
             assert few.points is not None
             kept = frozenset(point for point in few.points if many.accepts(point))
-            return Span(points=kept) if kept else None
+            return ValueSet(points=kept) if kept else None
         low, low_open = _higher(self.low, self.low_open, other.low, other.low_open)
         high, high_open = _lower(self.high, self.high_open, other.high, other.high_open)
         holes = self.holes | other.holes if self.holes or other.holes else NO_POINTS
         shapes = self.shapes | other.shapes
         if low is not None and high is not None and low >= high:  # type: ignore[operator]
-            alone = Span(holes=holes, shapes=shapes)
+            alone = ValueSet(holes=holes, shapes=shapes)
             if low == high and not low_open and not high_open and alone.accepts(low):
-                return Span(points=frozenset((low,)))
+                return ValueSet(points=frozenset((low,)))
             return None
         if self.shapes and other.shapes and _contradict(self.shapes, other.shapes):
             return None
-        return Span(low, high, low_open, high_open, None, holes, shapes)
+        return ValueSet(low, high, low_open, high_open, None, holes, shapes)
 
-    def includes(self, other: Span) -> bool:
+    def includes(self, other: ValueSet) -> bool:
         """Whether every value in `other` lies here; False where that cannot be told cheaply."""
         if other.points is not None:
             return all(self.accepts(point) for point in other.points)
@@ -80,9 +80,9 @@ class Span(NamedTuple):
         return all(_implied(shape, other) for shape in self.shapes)
 
 
-def prefix_span(prefix: str) -> Span:
+def prefix_set(prefix: str) -> ValueSet:
     """Exactly the texts that start with `prefix`."""
-    return Span(low=prefix, high=_after_prefix(prefix), high_open=True)
+    return ValueSet(low=prefix, high=_after_prefix(prefix), high_open=True)
 
 
 def _after_prefix(prefix: str) -> str | None:
@@ -120,8 +120,8 @@ def _bounded(bound: Point, is_open: bool, inner: Point | None, inner_open: bool,
 
 
 @lru_cache(maxsize=1024)
-def _likeness(pattern: str) -> Likeness:
-    return Likeness(pattern)
+def _likeness(pattern: str) -> LikePattern:
+    return LikePattern(pattern)
 
 
 def _has_shape(shape: Shape, value: Point) -> bool:
@@ -152,7 +152,7 @@ def _contradict(some: frozenset[Shape], more: frozenset[Shape]) -> bool:
     return False
 
 
-def _implied(shape: Shape, span: Span) -> bool:
+def _implied(shape: Shape, span: ValueSet) -> bool:
     """Whether every text in `span` certainly has `shape`."""
     op, text, negated = shape
     if shape in span.shapes:
@@ -160,7 +160,7 @@ def _implied(shape: Shape, span: Span) -> bool:
     if negated:
         if (
             op == "startswith"
-            and prefix_span(text).intersect(Span(span.low, span.high, span.low_open, span.high_open)) is None
+            and prefix_set(text).intersect(ValueSet(span.low, span.high, span.low_open, span.high_open)) is None
         ):
             return True
         return any(n and o == op and _inside(op, t, text) for o, t, n in span.shapes)
@@ -179,20 +179,20 @@ def _inside(op: str, shorter: str, longer: str) -> bool:
     return longer.endswith(shorter) if op == "endswith" else op == "contains" and shorter in longer
 
 
-def _common_prefix(span: Span) -> str:
+def _common_prefix(span: ValueSet) -> str:
     """A text that every text of the span starts with."""
     low, high = span.low, span.high
     if not isinstance(low, str) or not isinstance(high, str):
         return ""
     same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
     longer = low[: same + 1]
-    return longer if prefix_span(longer).includes(Span(low, high, span.low_open, span.high_open)) else low[:same]
+    return longer if prefix_set(longer).includes(ValueSet(low, high, span.low_open, span.high_open)) else low[:same]
 
 
-def text_span(atom: Text) -> Span:
+def text_set(atom: Text) -> ValueSet:
     """The span of a text atom."""
     if atom.text == "" and atom.op != "like":  # every text starts with, ends with and contains it
-        return Span()
+        return ValueSet()
     if atom.op == "startswith" and not atom.negated:
-        return prefix_span(atom.text)
-    return Span(shapes=frozenset({(atom.op, atom.text, atom.negated)}))
+        return prefix_set(atom.text)
+    return ValueSet(shapes=frozenset({(atom.op, atom.text, atom.negated)}))

@@ -17,7 +17,7 @@ COLUMN_MIN = 16
 """Conjunctions that must ask of an attribute before it has a column: below, looking at each costs less."""
 
 
-class Table:
+class BitTable:
     """Conjunctions at positions that are used again after removal."""
 
     def __init__(self) -> None:

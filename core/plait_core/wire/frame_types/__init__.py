@@ -1,0 +1,1 @@
+"""Control frames: one msgpack map each, declared as dataclasses."""
