@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from plait_crypto import Epochs, Schema
-from plait_crypto.credentials import Tree
+from plait_crypto.attributes.credentials import Tree
 from plait_keyserver import KeyClient, KeyDirectory
 from plait_keyserver.directory import AUTHORITY
 

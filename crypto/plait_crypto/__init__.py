@@ -6,22 +6,22 @@ Read in this order: `credentials`, `numeric`, `strings`, `enumerations`, `validi
 is given keys). No I/O anywhere.
 """
 
+from .attributes.credentials import Credential
+from .attributes.enumerations import OneOf
+from .attributes.numeric import Numbers
+from .attributes.schema import Schema
+from .attributes.strings import Texts
+from .attributes.validity import Epochs
 from .authority import Authority
-from .contents import Opened
-from .credentials import Credential
-from .enumerations import OneOf
 from .errors import KeyInvalid, KeyMissing, KeyRefused, SealError, SealInvalid, Unopenable
 from .keyring import Keyring
 from .keys import PublisherKeys, RoutingKeys, SubscriberKeys
-from .numeric import Numbers
-from .parcels import ParcelReader, ParcelSealer
+from .plaintext import Opened
 from .realm import Realm
 from .routing import Router, deposit
-from .schema import Schema
+from .sealed_payload import PayloadReader, PayloadSealer
 from .sealing import Draft, Sealed, Sealer
 from .sessions import SealedMember, SessionSealer
-from .strings import Texts
-from .validity import Epochs
 
 __all__ = [
     "Authority",
@@ -35,8 +35,8 @@ __all__ = [
     "Numbers",
     "OneOf",
     "Opened",
-    "ParcelReader",
-    "ParcelSealer",
+    "PayloadReader",
+    "PayloadSealer",
     "PublisherKeys",
     "Realm",
     "Router",

@@ -11,6 +11,7 @@ from typing import Final
 
 from plait_core import Filter, Randomness
 
+from .attributes.schema import Box
 from .errors import KeyRefused, SealInvalid
 from .hazmat import (
     MasterSecret,
@@ -22,7 +23,6 @@ from .hazmat import (
 from .keys import PublisherKeys, Rows, SubscriberBox, SubscriberKeys
 from .limits import HOLDERS_MAX
 from .realm import Realm
-from .schema import Box
 
 _PUBLISHER_MAX: Final = 2**64 - 1
 

@@ -17,8 +17,7 @@ from plait_core.duplicates import DuplicateWindow, Sighting
 from plait_core.limits import DUPLICATE_WINDOW
 from plait_core.values import check_attributes
 
-from .contents import Contents, Opened, bound_digest
-from .credentials import Credential
+from .attributes.credentials import Credential
 from .envelope import EVENT, GRANT_BYTES, MEMBER, OPENING, Envelope, Member, kind_of, shape_text
 from .errors import KeyInvalid, SealInvalid, Unopenable
 from .hazmat import Rejected, Scheme, SignatureInvalid, SubscriberPart
@@ -26,10 +25,11 @@ from .hazmat.hashing import derive, digest
 from .hazmat.prepared import CREDENTIALS_KEPT
 from .keys import SubscriberBox, SubscriberKeys
 from .limits import EPOCH_KEYS_MAX
-from .members import OpenSessions
+from .plaintext import Opened, Plaintext, bound_digest
 from .realm import Realm
 from .routing import deposit
 from .sealing import KEY_BYTES, NONCE, signed_message
+from .session_readers import OpenSessions
 
 PUBLISHERS_MAX: Final = 65_536
 """Publishers whose sequence numbers are remembered."""
@@ -127,7 +127,7 @@ class Keyring:
             signature = ChaCha20Poly1305(derive(secret, b"signature", b"", KEY_BYTES)).decrypt(
                 NONCE, envelope.signature, message
             )
-            contents = Contents.decode(body)
+            contents = Plaintext.decode(body)
             attributes = {**clear, **contents.hidden}
             paths = self._checked_paths(attributes, len(clear) + len(contents.hidden), head.slot, chosen)
             grant, credentials = self._verify(envelope, paths, signature, message, randomness)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, TypeAlias, TypeVar
 
-from .credentials import Credential
+from .attributes.credentials import Credential
 from .errors import KeyInvalid
 from .hazmat import Groups, PublisherPair, SubscriberPart
 from .hazmat.backend import G2, G2_BYTES

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from .credentials import Credential, publisher_identity, subscriber_identity
+from .attributes.credentials import Credential, publisher_identity, subscriber_identity
+from .attributes.schema import Schema
 from .envelope import REALM_BYTES
 from .hazmat import Parameters
 from .hazmat.hashing import digest
-from .schema import Schema
 
 
 @dataclass(frozen=True, eq=False)

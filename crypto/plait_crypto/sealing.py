@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from plait_core import Attributes, Randomness, Value
 
-from .contents import Contents, bound_digest, split
 from .envelope import EVENT, GRANT_BYTES, Envelope, Head, shape_text
 from .errors import KeyInvalid, KeyMissing
 from .hazmat import PublisherPair, Scheme
@@ -22,6 +21,7 @@ from .hazmat.hashing import derive, digest
 from .hazmat.prepared import CREDENTIALS_KEPT
 from .keys import PublisherKeys, Row
 from .limits import EPOCH_KEYS_MAX
+from .plaintext import Plaintext, bound_digest, split
 from .realm import Realm
 
 KEY_BYTES: Final = 32
@@ -77,7 +77,7 @@ class Sealer:
     def seal(self, draft: Draft, *, now_us: int, randomness: Randomness) -> Sealed:
         """The event, sealed under the keys of the epoch that it is."""
         hidden, clear = draft.split()
-        contents = Contents(hidden, draft.payload)
+        contents = Plaintext(hidden, draft.payload)
         clear_digest = bound_digest(clear, draft.bound)
         envelope, _ = self.envelope(
             EVENT, {**clear, **hidden}, contents, draft.sequence, clear_digest, now_us, randomness
@@ -88,7 +88,7 @@ class Sealer:
         self,
         kind: int,
         attributes: Attributes,
-        contents: Contents,
+        contents: Plaintext,
         sequence: int,
         clear_digest: bytes,
         now_us: int,

@@ -22,11 +22,11 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from plait_core import Attributes, Randomness
 
 from . import merkle
-from .contents import Contents, bound_digest
 from .envelope import OPENING, SESSION_BYTES, Member, MemberHead
 from .errors import SealInvalid
 from .hazmat.hashing import derive, digest
 from .limits import BATCH_MAX, SESSION_EVENTS_MAX, SESSION_US_MAX, SESSIONS_SEALED_MAX
+from .plaintext import Plaintext, bound_digest
 from .sealing import KEY_BYTES, Draft, Sealer
 
 TERMS: Final = Struct(">32sQI")
@@ -112,7 +112,7 @@ class SessionSealer:
     def _encrypt(self, place: int, draft: Draft, now_us: int, randomness: Randomness) -> _Session:
         hidden, clear = draft.split()
         attributes = {**clear, **hidden}
-        plain = Contents(hidden, draft.payload).encode()
+        plain = Plaintext(hidden, draft.payload).encode()
         clear_digest = bound_digest(clear, draft.bound)
         session = self._session(attributes, draft.sequence, now_us, randomness)
         head = MemberHead(session.name, session.used, self._sealer.publisher, draft.sequence)
@@ -142,7 +142,7 @@ class SessionSealer:
         until_us = min(now_us + self._life_us, end_us)
         terms = TERMS.pack(signing.public_key().public_bytes_raw(), until_us, self._events_max)
         envelope, secret = self._sealer.envelope(
-            OPENING, guarding, Contents(guarding, terms), sequence, bound_digest({}, b""), now_us, randomness
+            OPENING, guarding, Plaintext(guarding, terms), sequence, bound_digest({}, b""), now_us, randomness
         )
         opening = envelope.encode()
         return _Session(session_name(opening), opening, session_cipher(secret), signing, until_us)

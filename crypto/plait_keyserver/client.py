@@ -16,8 +16,8 @@ from plait_core import Filter
 from plait_crypto import PublisherKeys, Realm, Schema, SealError, SubscriberKeys
 from plait_crypto.hazmat import ArkworksGroups, Parameters, PointInvalid
 from plait_crypto.keyserver import Enrol, IssueKeys, Refusal, ShowRealm
-from plait_crypto.keyserver.asking import Ask, AskInvalid, ask_line, read_reply
 from plait_crypto.keyserver.limits import REPLY_BYTES_MAX
+from plait_crypto.keyserver.messages import KeyRequest, RequestInvalid, read_reply, request_line
 
 from .certificates import key_pem, new_key, request_for
 from .service import load_pair
@@ -79,7 +79,7 @@ class KeyClient:
             realm = Realm(parameters, Schema.from_json(reply["schema"]))
             return RealmNow(realm, tuple(int(epoch) for epoch in reply["epochs"]), int(reply["now_us"]))
         except (KeyError, ValueError, TypeError, PointInvalid):
-            raise AskInvalid("an answer without a realm") from None
+            raise RequestInvalid("an answer without a realm") from None
 
     async def enrol(self, token: str) -> Identity:
         """Draw a key and have it certified. A token is good once: keep what comes back."""
@@ -102,7 +102,7 @@ class KeyClient:
         reply = await self._ask(IssueKeys("publisher", filter, epoch, instance, slots))
         return PublisherKeys.decode(realm.parameters.groups, _keys(reply))
 
-    async def _ask(self, ask: Ask) -> dict[str, Any]:
+    async def _ask(self, ask: KeyRequest) -> dict[str, Any]:
         failure: Exception | None = None
         for host, port in list(self._addresses):
             try:
@@ -117,14 +117,14 @@ class KeyClient:
             self._addresses.append(self._addresses.pop(0))  # begin with another one next time
         raise Unreachable(f"no key server answers: {failure}", hint="is `plait keyserver` running there?") from failure
 
-    async def _ask_at(self, host: str, port: int, ask: Ask) -> dict[str, Any]:
+    async def _ask_at(self, host: str, port: int, ask: KeyRequest) -> dict[str, Any]:
         context = ssl.create_default_context(cadata=self._authority)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         if self.identity is not None:
             load_pair(context, self.identity.key, self.identity.certificate)
         reader, writer = await asyncio.open_connection(host, port, ssl=context, limit=REPLY_BYTES_MAX)
         try:
-            writer.write(ask_line(ask))
+            writer.write(request_line(ask))
             return read_reply(await reader.readuntil(b"\n"))
         finally:
             writer.close()
@@ -134,4 +134,4 @@ def _keys(reply: dict[str, Any]) -> bytes:
     try:
         return b64decode(reply["keys"], validate=True)
     except (KeyError, ValueError, TypeError):
-        raise AskInvalid("an answer without keys") from None
+        raise RequestInvalid("an answer without keys") from None

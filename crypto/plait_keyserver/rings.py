@@ -18,8 +18,8 @@ from plait_crypto import (
     Draft,
     Keyring,
     Opened,
-    ParcelReader,
-    ParcelSealer,
+    PayloadReader,
+    PayloadSealer,
     PublisherKeys,
     Realm,
     Sealer,
@@ -85,7 +85,7 @@ class PublisherRing(_Ring[PublisherKeys]):
     ) -> None:
         super().__init__(realm, now_us, randomness, "plait-sealing")
         self._sealer = Sealer(realm, publisher)
-        self._parcels = ParcelSealer(SessionSealer(self._sealer))
+        self._parcels = PayloadSealer(SessionSealer(self._sealer))
 
     async def seal(self, draft: Draft) -> tuple[Attributes, bytes]:
         """Attributes in the clear, and the payload; KeyMissing where the keys do not reach."""
@@ -106,7 +106,7 @@ class SubscriberRing(_Ring[SubscriberKeys]):
     def __init__(self, realm: Realm, *, now_us: Clock = wall_clock_us, randomness: Randomness | None = None) -> None:
         super().__init__(realm, now_us, randomness, "plait-unsealing")
         self._keyring = Keyring(realm)
-        self._parcels = ParcelReader(self._keyring)
+        self._parcels = PayloadReader(self._keyring)
         self.deposit = b""
         """Routing keys for brokers, which then send what these keys open and little else; they open nothing."""
         self.watchers: list[Callable[[], None]] = []

@@ -19,8 +19,8 @@ from typing import Final
 
 from plait_core import Randomness
 from plait_crypto import Authority, SealError
-from plait_crypto.keyserver import Caller, Desk, Record, Refusal, reply_line
-from plait_crypto.keyserver.limits import ASK_BYTES_MAX
+from plait_crypto.keyserver import Caller, Record, Refusal, RequestHandler, reply_line
+from plait_crypto.keyserver.limits import REQUEST_BYTES_MAX
 
 from .directory import KeyDirectory, Secrets
 
@@ -54,7 +54,7 @@ class KeyService:
         self._now_us = now_us
         self._randomness = randomness if randomness is not None else random.SystemRandom()
         policy, revoked = directory.decisions()
-        self._desk = Desk(Authority(secrets.realm, secrets.master), self, policy, revoked)
+        self._desk = RequestHandler(Authority(secrets.realm, secrets.master), self, policy, revoked)
         self._thread = ThreadPoolExecutor(1, "plait-keyserver")
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -76,7 +76,7 @@ class KeyService:
     async def start(self, host: str, port: int) -> None:
         """Serve; OSError when the address cannot be had."""
         context = self._context()
-        self._server = await asyncio.start_server(self._accept, host, port, ssl=context, limit=ASK_BYTES_MAX)
+        self._server = await asyncio.start_server(self._accept, host, port, ssl=context, limit=REQUEST_BYTES_MAX)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

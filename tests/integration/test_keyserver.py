@@ -23,7 +23,7 @@ from plait_core import parse
 from plait_core.space import IntRange
 from plait_crypto import Draft, KeyMissing, Keyring, Numbers, OneOf, Sealer, Unopenable
 from plait_crypto.keyserver import Refusal
-from plait_crypto.keyserver.limits import ASK_BYTES_MAX
+from plait_crypto.keyserver.limits import REQUEST_BYTES_MAX
 from plait_keyserver import KeyClient, KeyDirectory, Membership
 from plait_keyserver.certificates import CertificateAuthority, key_pem, new_key, request_for
 from plait_keyserver.client import Identity, Unreachable
@@ -159,12 +159,12 @@ async def test_replicas_issue_keys_of_one_realm(directory: KeyDirectory, tmp_pat
 async def test_connections_that_say_too_much_or_leave_are_no_harm(directory: KeyDirectory) -> None:
     async with key_server(directory) as port:
         context = ssl.create_default_context(cafile=str(directory.path / "authority.pem"))
-        for sent in (b"x" * (2 * ASK_BYTES_MAX), b"", b"half a line"):
+        for sent in (b"x" * (2 * REQUEST_BYTES_MAX), b"", b"half a line"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
             writer.write(sent)
             if sent:
                 await writer.drain()
-            if len(sent) > ASK_BYTES_MAX:
+            if len(sent) > REQUEST_BYTES_MAX:
                 with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                     await asyncio.wait_for(reader.readexactly(1), 10)
             writer.transport.abort()

@@ -15,7 +15,7 @@ from plait_core.limits import DEPOSIT_BYTES_MAX
 from plait_core.sealed_opening import SEALED, SEALED_HEAD
 from plait_core.wire import Confirm, Deliver
 from plait_core.wire.frame_types.session_frames import Receipt, Subscribe
-from plait_crypto import Draft, ParcelSealer, SessionSealer, deposit
+from plait_crypto import Draft, PayloadSealer, SessionSealer, deposit
 from plait_lab.simulation.joined import FrameClient, Joined
 
 SQUARE = {(0, 1): 0.002, (1, 2): 0.002, (2, 3): 0.002, (3, 0): 0.002}
@@ -28,7 +28,7 @@ class Sealing:
     def __init__(self, seed: int = 1) -> None:
         self.world = World.of(areas(), seed)
         self.mark = {SEALED: self.world.realm.mark.hex()}
-        self.parcels = ParcelSealer(SessionSealer(self.world.publisher()))
+        self.parcels = PayloadSealer(SessionSealer(self.world.publisher()))
 
     def seal(self, attributes: dict[str, object]) -> bytes:
         """All hidden."""
@@ -42,7 +42,7 @@ class Sealing:
 
     def anew(self) -> None:
         """The next event begins a session."""
-        self.parcels = ParcelSealer(SessionSealer(self.world.publisher()))
+        self.parcels = PayloadSealer(SessionSealer(self.world.publisher()))
 
     def deposit(self, filter: str) -> bytes:
         return deposit(self.world.groups, [self.world.keys(filter).routing()])

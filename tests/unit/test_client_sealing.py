@@ -17,7 +17,7 @@ import plait
 from plait import testing
 from plait.sealing import SEALED, Seal, routed
 from plait_core import parse
-from plait_crypto import ParcelReader, Unopenable
+from plait_crypto import PayloadReader, Unopenable
 from plait_keyserver import PublisherRing, SubscriberRing
 
 DAY_US = 24 * 3_600_000_000
@@ -272,7 +272,7 @@ async def test_steady_traffic_costs_no_pairings(realm: Realm) -> None:
 @given(st.binary(max_size=64))
 def test_whatever_is_no_parcel_is_unopenable(payload: bytes) -> None:
     world = World.of(areas())
-    reader = ParcelReader(world.reader("true"))
+    reader = PayloadReader(world.reader("true"))
     assert reader.cheap(payload)
     with pytest.raises(Unopenable):
         reader.open({}, payload, now_us=world.now_us, randomness=world.rng)

@@ -10,7 +10,7 @@ from sealed_world import EPOCHS, HOUR_US, areas, quotes
 from plait_core import parse
 from plait_core.space import FloatRange, IntRange
 from plait_crypto import Credential, Epochs, Numbers, OneOf, Schema, SealInvalid, Texts
-from plait_crypto.credentials import ABSENT, WHOLE
+from plait_crypto.attributes.credentials import ABSENT, WHOLE
 
 PRICE, SYMBOL, SIDE = range(3)
 

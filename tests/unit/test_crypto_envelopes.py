@@ -233,13 +233,13 @@ def test_a_reader_cannot_write(world: World) -> None:
 
 def test_a_publisher_cannot_say_one_thing_and_seal_another(world: World) -> None:
     """The attributes inside must lie on the paths that the event was sealed under."""
-    from plait_crypto.contents import Contents, bound_digest
     from plait_crypto.envelope import EVENT
+    from plait_crypto.plaintext import Plaintext, bound_digest
 
     liar, ring = world.publisher(), world.reader("price < 128")
     said, sealed = {**QUOTE, "price": 200}, QUOTE
     envelope, _ = liar.envelope(
-        EVENT, dict(sealed), Contents(dict(said), b""), 1, bound_digest({}, b""), world.now_us, world.rng
+        EVENT, dict(sealed), Plaintext(dict(said), b""), 1, bound_digest({}, b""), world.now_us, world.rng
     )
     refused(world, ring, Sealed({}, envelope.encode()))
 

@@ -12,7 +12,7 @@ from plait_core.sealed_opening import Fit, opening_of
 from plait_crypto import (
     Draft,
     KeyInvalid,
-    ParcelSealer,
+    PayloadSealer,
     Router,
     RoutingKeys,
     SessionSealer,
@@ -134,7 +134,7 @@ def test_a_router_and_a_deposit_are_bounded(world: World, monkeypatch: pytest.Mo
 
 def test_a_parcel_shows_its_opening(world: World) -> None:
     sessions = SessionSealer(world.publisher())
-    _, payload = ParcelSealer(sessions).seal(
+    _, payload = PayloadSealer(sessions).seal(
         Draft({"area": 3, "location": "Paris"}), now_us=world.now_us, randomness=world.rng
     )
     assert opening_of(payload) == sessions.openings()[0]

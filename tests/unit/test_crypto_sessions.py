@@ -6,10 +6,10 @@ import pytest
 from sealed_world import HOUR_US, World, quotes, sides
 
 from plait_crypto import Draft, Keyring, Sealed, SealedMember, Sealer, SessionSealer, Unopenable, merkle
-from plait_crypto.contents import Contents, bound_digest
 from plait_crypto.envelope import Member
 from plait_crypto.hazmat.hashing import digest
 from plait_crypto.limits import BATCH_MAX, SESSION_US_MAX
+from plait_crypto.plaintext import Plaintext, bound_digest
 
 MINUTE_US = 60_000_000
 
@@ -215,7 +215,7 @@ def test_a_reader_of_a_session_cannot_write_in_it() -> None:
     clear_digest = bound_digest({}, b"")
     body = state.cipher.encrypt(
         member.head.number.to_bytes(12, "big"),
-        Contents({"side": "buy", "n": 2}, b"forged").encode(),
+        Plaintext({"side": "buy", "n": 2}, b"forged").encode(),
         member.head.encode() + clear_digest,
     )
     forged = Member(member.head, member.leaf, member.leaves, member.siblings, member.root_signature, body)
@@ -238,7 +238,7 @@ def test_a_publisher_cannot_smuggle_other_attributes_into_a_session() -> None:
 
 def test_sessions_are_bounded_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plait_crypto.sessions.SESSIONS_SEALED_MAX", 1)
-    monkeypatch.setattr("plait_crypto.members.SESSIONS_OPENED_MAX", 1)
+    monkeypatch.setattr("plait_crypto.session_readers.SESSIONS_OPENED_MAX", 1)
     scene = Scene("true")
     buy, sell = scene.seal(1)[0], scene.seal(1, side="sell")[0]
     assert len(scene.sessions.openings()) == 1

@@ -13,19 +13,25 @@ from sealed_world import HOUR_US, NOON_US, World, areas
 from plait_core import parse
 from plait_crypto import Authority, Draft, Keyring, PublisherKeys, Sealer, SealError, SealInvalid, SubscriberKeys
 from plait_crypto.keyserver import (
-    AskInvalid,
     Caller,
-    Desk,
     Enrolments,
     Policy,
     PolicyInvalid,
     Record,
+    RequestHandler,
+    RequestInvalid,
     VaultClosed,
     close_vault,
     open_vault,
-    read_ask,
+    read_request,
 )
-from plait_crypto.keyserver.limits import ASK_BYTES_MAX, ISSUES_BURST, STRANGER_ASKS_BURST, TOKEN_LIFE_US, TOKENS_MAX
+from plait_crypto.keyserver.limits import (
+    ISSUES_BURST,
+    REQUEST_BYTES_MAX,
+    STRANGER_REQUESTS_BURST,
+    TOKEN_LIFE_US,
+    TOKENS_MAX,
+)
 
 POLICY = """
 [holders.alice]
@@ -44,7 +50,7 @@ class Office:
         self.world = World.of(areas())
         self.rng, self.enrolments = Random(1), Enrolments()
         authority = Authority(self.world.realm, self.world.authority._master)
-        self.desk = Desk(authority, self, Policy.from_toml(policy), {})
+        self.desk = RequestHandler(authority, self, Policy.from_toml(policy), {})
         self.record: Record | None = None
 
     def redeem(self, token: str, now_us: int) -> str | None:
@@ -196,7 +202,7 @@ def test_each_caller_has_its_own_pace(office: Office) -> None:
     assert office.say("alice", line)["error"] == "too_often"
     assert office.say("bob", line)["ok"]
     assert office.say("alice", line, NOON_US + 1_000_000)["ok"]
-    assert all(office.say("", line, address="a")["ok"] for _ in range(STRANGER_ASKS_BURST))
+    assert all(office.say("", line, address="a")["ok"] for _ in range(STRANGER_REQUESTS_BURST))
     assert office.say("", line, address="a")["error"] == "too_often"
     assert office.say("", line, address="b")["ok"]
 
@@ -219,13 +225,13 @@ def test_each_caller_has_its_own_pace(office: Office) -> None:
         b'{"v": 1, "ask": "keys", "role": "subscriber", "filter": "true", "epoch": 0, "slots": [1]}',
         b'{"v": 1, "ask": "enrol", "token": 5, "request": "r"}',
         b'{"v": 1, "ask": "enrol", "token": "t", "request": ""}',
-        b" " * (ASK_BYTES_MAX + 1),
+        b" " * (REQUEST_BYTES_MAX + 1),
         b"\xff\xfe",
     ],
 )
 def test_whatever_is_no_request_is_one_error(office: Office, line: bytes) -> None:
-    with pytest.raises(AskInvalid):
-        read_ask(line)
+    with pytest.raises(RequestInvalid):
+        read_request(line)
     assert office.say("alice", line)["error"] == "invalid"
 
 

@@ -4,16 +4,14 @@ Read in this order: `policy` (who may), `asking` (the lines that travel), `pace`
 answered), `enrolments` (tokens that are good once), `vault` (the master secret under a passphrase).
 """
 
-from .asking import AskInvalid, Enrol, IssueKeys, Refusal, ShowRealm, read_ask, reply_line
-from .desk import Caller, Desk, Record, Registry
 from .enrolments import Enrolments
+from .messages import Enrol, IssueKeys, Refusal, RequestInvalid, ShowRealm, read_request, reply_line
 from .policy import Holder, Policy, PolicyInvalid
+from .request_handler import Caller, Record, Registry, RequestHandler
 from .vault import VaultClosed, close_vault, open_vault
 
 __all__ = [
-    "AskInvalid",
     "Caller",
-    "Desk",
     "Enrol",
     "Enrolments",
     "Holder",
@@ -23,10 +21,12 @@ __all__ = [
     "Record",
     "Refusal",
     "Registry",
+    "RequestHandler",
+    "RequestInvalid",
     "ShowRealm",
     "VaultClosed",
     "close_vault",
     "open_vault",
-    "read_ask",
+    "read_request",
     "reply_line",
 ]

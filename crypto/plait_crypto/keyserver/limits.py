@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-ASK_BYTES_MAX: Final = 24 * 1024
+REQUEST_BYTES_MAX: Final = 24 * 1024
 """One request: the longest filter, or a certificate request, and what JSON adds."""
 
 REPLY_BYTES_MAX: Final = 12 * 1024 * 1024
@@ -24,8 +24,8 @@ ISSUES_PER_S: Final = 2.0
 ISSUES_BURST: Final = 32
 """Keys for one holder: a client with a dozen grants renews them all at once, twice an epoch."""
 
-STRANGER_ASKS_PER_S: Final = 0.5
-STRANGER_ASKS_BURST: Final = 8
+STRANGER_REQUESTS_PER_S: Final = 0.5
+STRANGER_REQUESTS_BURST: Final = 8
 """Requests from one address without a certificate: enrolling takes two; a token of 256 bits is not guessed anyway."""
 
 TOKENS_MAX: Final = 10_000

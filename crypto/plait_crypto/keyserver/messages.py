@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from plait_core import Filter, FilterError, parse
 
 from ..errors import SealError
-from .limits import ASK_BYTES_MAX
+from .limits import REQUEST_BYTES_MAX
 from .policy import INSTANCE_BITS, Role
 
 VERSION: Final = 1
@@ -25,7 +25,7 @@ _SLOT_MAX: Final = 2**24
 _TOKEN_CHARS_MAX: Final = 128
 
 
-class AskInvalid(SealError):
+class RequestInvalid(SealError):
     """Theirs: a line that asks for nothing."""
 
 
@@ -65,30 +65,30 @@ class Enrol:
     """A certificate signing request, PEM."""
 
 
-Ask: TypeAlias = ShowRealm | IssueKeys | Enrol
+KeyRequest: TypeAlias = ShowRealm | IssueKeys | Enrol
 
 
-def read_ask(line: bytes) -> Ask:
+def read_request(line: bytes) -> KeyRequest:
     """What a line asks for, or AskInvalid."""
-    if len(line) > ASK_BYTES_MAX:
-        raise AskInvalid("a request that is too long", hint="ASK_BYTES_MAX says how long it may be")
+    if len(line) > REQUEST_BYTES_MAX:
+        raise RequestInvalid("a request that is too long", hint="ASK_BYTES_MAX says how long it may be")
     try:
         given = json.loads(line)
     except (ValueError, RecursionError):
-        raise AskInvalid("a request that is no JSON") from None
+        raise RequestInvalid("a request that is no JSON") from None
     if not isinstance(given, dict) or given.get("v") != VERSION:
-        raise AskInvalid("a request of another version", hint=f"this is version {VERSION}")
+        raise RequestInvalid("a request of another version", hint=f"this is version {VERSION}")
     match given.get("ask"):
         case "realm":
             return ShowRealm()
         case "keys":
             return _keys(given)
         case "enrol":
-            return Enrol(_text(given, "token", _TOKEN_CHARS_MAX), _text(given, "request", ASK_BYTES_MAX))
-    raise AskInvalid("a request for nothing that is known", hint="realm, keys or enrol")
+            return Enrol(_text(given, "token", _TOKEN_CHARS_MAX), _text(given, "request", REQUEST_BYTES_MAX))
+    raise RequestInvalid("a request for nothing that is known", hint="realm, keys or enrol")
 
 
-def ask_line(ask: Ask) -> bytes:
+def request_line(ask: KeyRequest) -> bytes:
     """The line that asks."""
     said: dict[str, Any] = {"v": VERSION}
     match ask:
@@ -103,7 +103,7 @@ def ask_line(ask: Ask) -> bytes:
     return _line(said)
 
 
-def reply_line(reply: Mapping[str, Any] | Refusal | AskInvalid) -> bytes:
+def reply_line(reply: Mapping[str, Any] | Refusal | RequestInvalid) -> bytes:
     """The line that answers."""
     if isinstance(reply, SealError):
         code = reply.code if isinstance(reply, Refusal) else "invalid"
@@ -116,9 +116,9 @@ def read_reply(line: bytes) -> dict[str, Any]:
     try:
         given = json.loads(line)
     except (ValueError, RecursionError):
-        raise AskInvalid("an answer that is no JSON", hint="is it a key server?") from None
+        raise RequestInvalid("an answer that is no JSON", hint="is it a key server?") from None
     if not isinstance(given, dict) or type(given.get("ok")) is not bool:
-        raise AskInvalid("an answer of another shape", hint="is it a key server?")
+        raise RequestInvalid("an answer of another shape", hint="is it a key server?")
     if not given["ok"]:
         code, message, hint = (str(given.get(key, ""))[:500] for key in ("error", "message", "hint"))
         raise Refusal(code, message, hint=hint)
@@ -128,34 +128,36 @@ def read_reply(line: bytes) -> dict[str, Any]:
 def _keys(given: Mapping[str, Any]) -> IssueKeys:
     role = given.get("role")
     if role not in ("publisher", "subscriber"):
-        raise AskInvalid("keys for no role", hint="publisher or subscriber")
+        raise RequestInvalid("keys for no role", hint="publisher or subscriber")
     epoch, instance = _number(given, "epoch", _EPOCH_MAX), _number(given, "instance", (1 << INSTANCE_BITS) - 1)
     if (role == "publisher") != bool(instance):
-        raise AskInvalid("publishers, and nobody else, give an instance", hint="1 to 2**32 - 1, drawn for each process")
+        raise RequestInvalid(
+            "publishers, and nobody else, give an instance", hint="1 to 2**32 - 1, drawn for each process"
+        )
     try:
-        filter = parse(_text(given, "filter", ASK_BYTES_MAX))
+        filter = parse(_text(given, "filter", REQUEST_BYTES_MAX))
         _ = filter.normal
     except FilterError as error:
-        raise AskInvalid(str(error)) from None
+        raise RequestInvalid(str(error)) from None
     slots = given.get("slots")
     if slots is None:
         return IssueKeys(role, filter, epoch, instance)
     if not isinstance(slots, list) or len(slots) != 2 or not all(_whole(each, _SLOT_MAX) for each in slots):
-        raise AskInvalid("slots are two numbers")
+        raise RequestInvalid("slots are two numbers")
     return IssueKeys(role, filter, epoch, instance, (slots[0], slots[1]))
 
 
 def _text(given: Mapping[str, Any], key: str, chars_max: int) -> str:
     found = given.get(key)
     if not isinstance(found, str) or not 0 < len(found) <= chars_max:
-        raise AskInvalid(f"{key}: a text is expected")
+        raise RequestInvalid(f"{key}: a text is expected")
     return found
 
 
 def _number(given: Mapping[str, Any], key: str, most: int) -> int:
     found = given.get(key, 0)
     if not _whole(found, most):
-        raise AskInvalid(f"{key}: a number from 0 to {most} is expected")
+        raise RequestInvalid(f"{key}: a number from 0 to {most} is expected")
     assert isinstance(found, int)
     return found
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from .limits import CALLERS_KEPT
 
 
-class Paces:
+class TokenBuckets:
     """A bucket of tokens for each caller. Who is forgotten for the sake of others begins with a full one."""
 
     def __init__(self, per_s: float, burst: float) -> None:

@@ -15,8 +15,8 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 
 from plait_core.filters import Constraint
 
-from .errors import SealInvalid
-from .hazmat.hashing import digest
+from ..errors import SealInvalid
+from ..hazmat.hashing import digest
 
 ABSENT_LABEL: Final = b"absent"
 

@@ -17,10 +17,10 @@ from plait_core import Randomness
 
 from ..authority import Authority
 from ..errors import KeyRefused, SealError, SealInvalid
-from .asking import AskInvalid, Enrol, IssueKeys, Refusal, ShowRealm, read_ask, reply_line
-from .limits import ISSUES_BURST, ISSUES_PER_S, STRANGER_ASKS_BURST, STRANGER_ASKS_PER_S
-from .pace import Paces
+from .limits import ISSUES_BURST, ISSUES_PER_S, STRANGER_REQUESTS_BURST, STRANGER_REQUESTS_PER_S
+from .messages import Enrol, IssueKeys, Refusal, RequestInvalid, ShowRealm, read_request, reply_line
 from .policy import Holder, Policy
+from .rate_limit import TokenBuckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Registry(Protocol):
         ...
 
 
-class Desk:
+class RequestHandler:
     """Answers requests. Not for several threads at once."""
 
     def __init__(self, authority: Authority, registry: Registry, policy: Policy, revoked: Mapping[str, int]) -> None:
@@ -75,8 +75,8 @@ class Desk:
         self._registry = registry
         self._policy = policy
         self._revoked: set[str] = set()
-        self._holders = Paces(ISSUES_PER_S, ISSUES_BURST)
-        self._strangers = Paces(STRANGER_ASKS_PER_S, STRANGER_ASKS_BURST)
+        self._holders = TokenBuckets(ISSUES_PER_S, ISSUES_BURST)
+        self._strangers = TokenBuckets(STRANGER_REQUESTS_PER_S, STRANGER_REQUESTS_BURST)
         self.use(policy, revoked)
 
     def use(self, policy: Policy, revoked: Mapping[str, int]) -> None:
@@ -91,7 +91,7 @@ class Desk:
         """The line that answers, and the record that is to be written before it goes out."""
         asked, holder, details = "nothing", caller.holder, dict[str, Any]()
         try:
-            ask = read_ask(line)
+            ask = read_request(line)
             asked = type(ask).__name__
             self._keep_pace(caller, now_us)
             match ask:
@@ -104,7 +104,7 @@ class Desk:
                     reply = self._issue(ask, self._known(caller), now_us, randomness)
                     details["keys"] = sha256(reply["keys"]).hexdigest()[:16]
                     reply = {**reply, "keys": b64encode(reply["keys"]).decode()}
-        except (Refusal, AskInvalid) as error:
+        except (Refusal, RequestInvalid) as error:
             outcome = error.code if isinstance(error, Refusal) else "invalid"
             details["why"] = error.message[:200]
             shown = Refusal("denied", "denied") if outcome == "denied" else error

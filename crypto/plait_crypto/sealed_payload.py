@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from plait_core import Attributes, Randomness
 from plait_core.sealed_opening import SEALED_HEAD, SEALED_VERSION, opening_of
 
-from .contents import Opened
 from .envelope import MEMBER, SESSION_BYTES, kind_of
 from .errors import Unopenable, Why
 from .keyring import Keyring
 from .limits import SESSIONS_OPENED_MAX, SESSIONS_SEALED_MAX
+from .plaintext import Opened
 from .sealing import Draft
 from .sessions import SessionSealer, session_name
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class SealedPayload:
     """A sealed event, cut up."""
 
     opening: bytes
@@ -32,7 +32,7 @@ class Parcel:
         return b"".join([SEALED_HEAD.pack(SEALED_VERSION, len(self.opening)), self.opening, self.envelope])
 
     @classmethod
-    def decode(cls, payload: bytes) -> Parcel:
+    def decode(cls, payload: bytes) -> SealedPayload:
         """What `encode` wrote, or Unopenable."""
         opening = opening_of(payload)
         if opening is None:
@@ -43,7 +43,7 @@ class Parcel:
         return found
 
 
-class ParcelSealer:
+class PayloadSealer:
     """Seals events one by one into parcels, and numbers them. Not for several threads at once."""
 
     def __init__(self, sessions: SessionSealer) -> None:
@@ -65,10 +65,10 @@ class ParcelSealer:
             if len(self._openings) > 2 * SESSIONS_SEALED_MAX:  # those of sessions that are over go first
                 self._openings.popitem(last=False)
         self._openings.move_to_end(member.session)
-        return member.clear, Parcel(self._openings[member.session], member.envelope).encode()
+        return member.clear, SealedPayload(self._openings[member.session], member.envelope).encode()
 
 
-class ParcelReader:
+class PayloadReader:
     """Opens parcels with a keyring, and remembers the sessions that do not open. Not for several threads at once."""
 
     def __init__(self, keyring: Keyring) -> None:
@@ -83,7 +83,7 @@ class ParcelReader:
     def cheap(self, payload: bytes) -> bool:
         """Whether opening costs no pairing: its session is known, or is known not to open."""
         try:
-            parcel = Parcel.decode(payload)
+            parcel = SealedPayload.decode(payload)
             known = self.keyring.knows(parcel.envelope)
         except Unopenable:
             return True
@@ -93,12 +93,12 @@ class ParcelReader:
         self, clear: Attributes, payload: bytes, *, now_us: int, randomness: Randomness, bound: bytes = b""
     ) -> Opened:
         """The event, or Unopenable."""
-        parcel = Parcel.decode(payload)
+        parcel = SealedPayload.decode(payload)
         if not self.keyring.knows(parcel.envelope):
             self._begin(parcel, now_us, randomness)
         return self.keyring.open(clear, parcel.envelope, now_us=now_us, randomness=randomness, bound=bound)
 
-    def _begin(self, parcel: Parcel, now_us: int, randomness: Randomness) -> None:
+    def _begin(self, parcel: SealedPayload, now_us: int, randomness: Randomness) -> None:
         name = session_name(parcel.opening)
         assert len(name) == SESSION_BYTES
         if (why := self._refused(name)) is not None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from plait_core.space.cells import Side
 from plait_core.space.dz_text import bits_text
 
+from ..errors import SealInvalid
+from ..limits import SLOT_BITS_MAX
 from .credentials import Credential
-from .errors import SealInvalid
-from .limits import SLOT_BITS_MAX
 from .numeric import dz_credential, prefixes
 
 _EPOCH_MAX = 2**32 - 1

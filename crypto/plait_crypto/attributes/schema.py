@@ -19,11 +19,11 @@ from plait_core.filters import Constraint
 from plait_core.space import Enumeration, FloatRange, IntRange
 from plait_core.values import is_name
 
+from ..errors import SealInvalid
+from ..hazmat.hashing import digest
+from ..limits import BOXES_MAX, CREDENTIALS_MAX, PLACES_MAX, ROWS_MAX, SCHEMA_TEXT_MAX
 from .credentials import WHOLE, Credential, Tree, too_wide
 from .enumerations import OneOf
-from .errors import SealInvalid
-from .hazmat.hashing import digest
-from .limits import BOXES_MAX, CREDENTIALS_MAX, PLACES_MAX, ROWS_MAX, SCHEMA_TEXT_MAX
 from .numeric import Numbers
 from .strings import Texts
 from .validity import Epochs

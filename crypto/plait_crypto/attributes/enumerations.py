@@ -14,8 +14,8 @@ from plait_core import Literal, SpaceInvalid
 from plait_core.filters import Constraint
 from plait_core.space import Enumeration
 
+from ..errors import SealInvalid
 from .credentials import ABSENT, WHOLE, Credential, absent_path
-from .errors import SealInvalid
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from plait_core.space import AllOf, AnyOf, FloatRange, Interval, IntRange
 from plait_core.space.domains import side_of
 from plait_core.space.dz_text import bits_text
 
+from ..errors import SealInvalid
+from ..limits import HOLES_MAX, NUMBER_BITS_MAX
 from .credentials import ABSENT, WHOLE, Credential, absent_path, too_wide
-from .errors import SealInvalid
-from .limits import HOLES_MAX, NUMBER_BITS_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from plait_core.limits import EVENT_LIMITS
 from plait_core.values import check_attributes
 from plait_core.wire.attributes import pack_attributes, reader_for
 
-from .credentials import Credential
+from .attributes.credentials import Credential
 from .errors import SealInvalid, Unopenable
 from .hazmat.hashing import digest
 
@@ -24,7 +24,7 @@ _reader = reader_for(EVENT_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class Plaintext:
     """What a reader gets."""
 
     hidden: Attributes
@@ -38,7 +38,7 @@ class Contents:
         return b"".join([_LENGTH.pack(len(packed)), packed, self.payload])
 
     @classmethod
-    def decode(cls, encoded: bytes) -> Contents:
+    def decode(cls, encoded: bytes) -> Plaintext:
         """What `encode` wrote, or Unopenable. Only a publisher with the right keys can have written anything else."""
         end = _LENGTH.size + _LENGTH.unpack_from(encoded)[0] if len(encoded) >= _LENGTH.size else len(encoded) + 1
         if end > len(encoded) or end - _LENGTH.size > EVENT_LIMITS.attributes_bytes_max:

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from plait_core import Attributes
 
 from . import merkle
-from .contents import Contents, Opened
 from .envelope import Member
 from .errors import SealInvalid, Unopenable
 from .limits import SESSION_EVENTS_MAX, SESSION_US_MAX, SESSIONS_OPENED_MAX
+from .plaintext import Opened, Plaintext
 from .realm import Realm
 from .sessions import TERMS, member_leaf, member_nonce, root_message, session_cipher, session_name
 
@@ -89,7 +89,7 @@ class OpenSessions:
         _check_root(session, member, member_leaf(head_bytes, clear_digest, member.body))
         try:
             plain = session.cipher.decrypt(member_nonce(head.number), member.body, head_bytes + clear_digest)
-            contents = Contents.decode(plain)
+            contents = Plaintext.decode(plain)
             attributes = {**clear, **contents.hidden}
             leaves = self._realm.schema.leaves(attributes)
         except (InvalidTag, SealInvalid):

@@ -15,9 +15,9 @@ from plait_core.filters import Constraint, ValueSet
 from plait_core.filters.value_sets import prefix_set
 from plait_core.limits import VALUE_BYTES_MAX
 
+from ..errors import SealInvalid
+from ..limits import PLACES_MAX
 from .credentials import ABSENT, WHOLE, Credential, absent_path, filler, too_wide
-from .errors import SealInvalid
-from .limits import PLACES_MAX
 
 _PRESENT: Final = Credential(1, b"present")
 _FIXED: Final = 3
