@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from plait_broker.face.configuration import Configuration
-from plait_broker.face.endpoints import Endpoint
-from plait_broker.face.server import BrokerServer
+from plait_broker.server.config.configuration import Configuration
+from plait_broker.server.endpoints import Endpoint
+from plait_broker.server.server import BrokerServer
 from plait_core import Event
 from plait_core.wire import (
     VERSION_MAX,

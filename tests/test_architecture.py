@@ -74,9 +74,9 @@ FACES = {"command.py", "testing.py", "__main__.py"}
 
 
 def protocols() -> list[Path]:
-    """The broker's own rooms without I/O: what lies about, and three beside it."""
-    about = [path for path in sorted(BROKER.glob("*.py")) if path.name not in FACES]
-    return about + [path for room in ("overlay", "finding", "explain") for path in modules(BROKER / room)]
+    """The modules of the broker that do no I/O."""
+    top = [path for path in sorted(BROKER.glob("*.py")) if path.name not in FACES]
+    return top + [path for room in ("pipeline", "clients", "overlay", "tracing") for path in modules(BROKER / room)]
 
 
 TELEMETRY = ROOT / "core" / "plait_telemetry"

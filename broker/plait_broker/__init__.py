@@ -1,10 +1,10 @@
 """Plait's broker: the protocol, which does no I/O (`broker.py`), and its asyncio face (`server.py`)."""
 
-from .access import ALL, NONE, Caller, Gate, Keyring, OpenGate, Principal, Rules
 from .broker import Broker
+from .clients.access import ALL, NONE, Caller, Gate, Keyring, OpenGate, Principal, Rules
 from .counters import Counters
-from .outputs import Close, Cursor, Fetch, LinkId, LogRecord, Output, Persist, Probe, Recovered, Send
-from .reasons import DropReason
+from .drop_reasons import DropReason
+from .outputs import Close, ConnectionId, Cursor, Fetch, LogRecord, Output, Persist, Probe, Recovered, Send
 from .settings import BrokerSettings
 
 __all__ = [
@@ -14,13 +14,13 @@ __all__ = [
     "BrokerSettings",
     "Caller",
     "Close",
+    "ConnectionId",
     "Counters",
     "Cursor",
     "DropReason",
     "Fetch",
     "Gate",
     "Keyring",
-    "LinkId",
     "LogRecord",
     "OpenGate",
     "Output",

@@ -1,9 +1,9 @@
 """The broker, without I/O: connections with bytes and a time in, outputs out. The same object runs in production, in
 `plait.testing` and in the simulator.
 
-Who comes goes through `handshakes.py`, who leaves through `departures.py`, and `watch.py` looks after those in between.
-Bytes become frames in `links.py`; events go through `publishing.py`, everything else through `requests.py`; this file
-is what holds them together: whose frame is whose to take, what is due, what goes out.
+Who comes goes through `handshake.py`, who leaves through `teardown.py`, and `keepalive.py` looks after those in
+between. Bytes become frames in `connection.py`; events go through `pipeline.py`, everything else through
+`client_requests.py`; this file is what holds them together: whose frame is whose to take, what is due, what goes out.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from plait_core.wire.frame_types.session_frames import Code, Done, Failed, Notic
 from plait_telemetry.ring import RING_RECORDS
 from plait_telemetry.telemetry import TelemetrySettings
 
-from .access import Caller, Gate
-from .confirmations import Confirmations
+from .clients.access import Caller, Gate
+from .clients.client_requests import ClientRequests
+from .clients.confirmations import Confirmations
+from .clients.connection import Connection
+from .clients.delivery import Deliveries
+from .clients.durable_subscriptions import DurableSubscriptions
+from .clients.handshake import HandshakeHandler
+from .clients.keepalive import Keepalive
+from .clients.publish_receipts import PublishReceipts, refusal_of
+from .clients.recovery import recover
+from .clients.sessions import Session, Sessions
+from .clients.subscriptions import Subscription
+from .clients.teardown import Teardown
 from .counters import Counters
-from .delivery import Deliveries
-from .departures import Departures
-from .description import Json, counters_facts, queue_facts
-from .durables import Durables
-from .explain.explaining import Explaining
-from .finding.neighbourhood import Neighbourhood
-from .handshakes import Handshakes
-from .interest import Interest
+from .drop_reasons import DropReason
 from .joining import Asked, Joining, overlay_settings
-from .links import Link
-from .outputs import NOTHING_RECOVERED, LinkId, LogRecord, Output, Recovered
-from .overlay import Arrival
-from .overlay.identity import Identity
-from .publishing import Publishing, Refused
-from .reasons import DropReason
-from .receipts import Receipts, refusal_of
-from .recovery import recover
-from .requests import Requests
-from .sessions import Session, Sessions
+from .outputs import NOTHING_RECOVERED, ConnectionId, LogRecord, Output, Recovered
+from .overlay import ReceivedEvent
+from .overlay.discovery.broker_connections import BrokerConnections
+from .overlay.security.identity import Identity
+from .pipeline.pipeline import EventPipeline, PublishRefused
+from .pipeline.subscription_index import SubscriptionIndex
 from .settings import BrokerSettings
-from .subscriptions import Subscription
-from .telemetry.pipeline import BrokerTelemetry
-from .telemetry.system import SystemStream
-from .watch import Watch
+from .status import Json, counters_facts, queue_facts
+from .telemetry.event_records import BrokerTelemetry
+from .telemetry.system_events import SystemStream
+from .tracing.explainer import Explainer
 
 
 class Broker:
@@ -72,27 +72,27 @@ class Broker:
         self.started_at = now
         self.telemetry: BrokerTelemetry | None = None
         self._now = now
-        self._links: dict[LinkId, Link] = {}
-        self._outgoing: dict[LinkId, Link] = {}
-        self._more: dict[LinkId, Link] = {}
+        self._links: dict[ConnectionId, Connection] = {}
+        self._outgoing: dict[ConnectionId, Connection] = {}
+        self._more: dict[ConnectionId, Connection] = {}
         self.sessions = Sessions(randomness)
-        self.interest = Interest(index)
+        self.interest = SubscriptionIndex(index)
         self.confirmations = Confirmations(settings.confirm_timeout_s)
-        self.durables = Durables(settings, recovered)
-        self.explaining = Explaining(self, lambda frame: self.joining.overlay.tell(frame), now)
+        self.durables = DurableSubscriptions(settings, recovered)
+        self.explaining = Explainer(self, lambda frame: self.joining.overlay.tell(frame), now)
         self._deliveries = Deliveries(
             self.id, settings, counters, self.confirmations, self.explaining,
             self._close_full, self._drained_subscription,
         )  # fmt: skip
-        self._publishing = Publishing(
+        self._publishing = EventPipeline(
             settings, counters, self.interest, self._deliveries, self.durables, self.confirmations,
             self.explaining, wall_us - round(now * 1_000_000),
         )  # fmt: skip
-        self._requests = Requests(
+        self._requests = ClientRequests(
             settings, counters, self.interest, self._deliveries, self.durables, self.confirmations,
             self._publishing, self.explaining.tracing,
         )  # fmt: skip
-        self._receipts = Receipts(
+        self._receipts = PublishReceipts(
             counters,
             self.interest,
             self.sessions,
@@ -101,9 +101,9 @@ class Broker:
             lambda outcome: self.joining.settled(outcome, self._now),
             lambda party: self.joining.silent_broker(party),
         )
-        self._departures = Departures(counters, self.interest, self.sessions, self._requests)
+        self._departures = Teardown(counters, self.interest, self.sessions, self._requests)
         self.joining = self._joined(randomness, wall_us, index)
-        self.neighbourhood = Neighbourhood(
+        self.neighbourhood = BrokerConnections(
             self.id,
             settings,
             self.joining,
@@ -113,7 +113,7 @@ class Broker:
             self._departures.close,
             self._departures.refuse,
         )
-        self._watch = Watch(
+        self._watch = Keepalive(
             settings, randomness, self._links, self.sessions, self._departures, self.interest, self.joining, now
         )
         self._handshakes = self._opened(gate)
@@ -148,8 +148,8 @@ class Broker:
             remember=self.durables.remember if self.log else None,
         )
 
-    def _opened(self, gate: Gate) -> Handshakes:
-        return Handshakes(
+    def _opened(self, gate: Gate) -> HandshakeHandler:
+        return HandshakeHandler(
             self.id,
             self.log,
             self.settings,
@@ -198,15 +198,15 @@ class Broker:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def connected(self, link: LinkId, caller: Caller, now: float) -> None:
+    def connected(self, link: ConnectionId, caller: Caller, now: float) -> None:
         """Someone opened a connection; or we did, to another broker."""
         self._now = now
         self._counters.connections += 1
-        opened = self._links[link] = Link(link, caller, self.settings.capabilities, self._outgoing, now)
+        opened = self._links[link] = Connection(link, caller, self.settings.capabilities, self._outgoing, now)
         if caller.dialled:
             self.neighbourhood.greet(opened)
 
-    def receive(self, link: LinkId, data: bytes, now: float) -> None:
+    def receive(self, link: ConnectionId, data: bytes, now: float) -> None:
         """Bytes came in."""
         self._now = now
         known = self._links.get(link)
@@ -235,7 +235,7 @@ class Broker:
                 self.neighbourhood.misbehaved(known, now)
             self._departures.close(known, CloseCode.PROTOCOL, str(error))
 
-    def set_writable(self, link: LinkId, writable: bool, now: float) -> None:
+    def set_writable(self, link: ConnectionId, writable: bool, now: float) -> None:
         """A connection takes bytes again, or for now no more."""
         self._now = now
         known = self._links.get(link)
@@ -244,7 +244,7 @@ class Broker:
             if writable:
                 self._go_on(known, now)
 
-    def disconnected(self, link: LinkId, now: float) -> None:
+    def disconnected(self, link: ConnectionId, now: float) -> None:
         """A connection is gone."""
         self._now = now
         known = self._links.pop(link, None)
@@ -430,13 +430,13 @@ class Broker:
         }
 
     @property
-    def links(self) -> list[tuple[Link, float]]:
+    def links(self) -> list[tuple[Connection, float]]:
         """All connections, and the time."""
         return [(link, self._now) for link in self._links.values()]
 
     # --- frames -------------------------------------------------------------------------------------------------------
 
-    def _hear(self, link: Link, frames: list[Frame], now: float) -> None:
+    def _hear(self, link: Connection, frames: list[Frame], now: float) -> None:
         """What one read has brought, in order, until it leads to the end of the connection."""
         if link.neighbour:
             self.neighbourhood.hear_all(link, frames, now)
@@ -446,7 +446,7 @@ class Broker:
             if type(frame) is Publish and session is not None:
                 try:
                     self._publishing.publish(session, frame, now)
-                except Refused as refused:
+                except PublishRefused as refused:
                     self._refuse(link, frame, refused)
             else:
                 self._handle(link, frame, now)
@@ -454,7 +454,7 @@ class Broker:
             if link.closing:
                 return
 
-    def _handle(self, link: Link, frame: Frame, now: float) -> None:
+    def _handle(self, link: Connection, frame: Frame, now: float) -> None:
         session = link.session
         if session is None:
             self._handshakes.hear(link, frame, now)
@@ -481,24 +481,24 @@ class Broker:
         for session, frame, since in self.joining.offering.take():
             try:
                 self._publishing.publish_offered(session, frame, round((now - since) * 1_000_000), now)
-            except Refused as refused:
+            except PublishRefused as refused:
                 self._refuse(session.link, frame, refused)
         self.joining.overlay.settle(now)
 
     def _publish_tested(self, now: float) -> None:
         """Events of whose tags enough is known meanwhile."""
         for held in self._publishing.tags.take(now):
-            if isinstance(held, Arrival):
+            if isinstance(held, ReceivedEvent):
                 self._publishing.arrive_tested(held, now)
                 continue
             try:
                 waited_us = held.waited_us + round((now - held.since) * 1_000_000)
                 self._publishing.publish_tested(held.session, held.frame, waited_us, now)
-            except Refused as refused:
+            except PublishRefused as refused:
                 self._refuse(held.session.link, held.frame, refused)
         self.joining.overlay.settle(now)
 
-    def _refuse(self, link: Link | None, frame: Publish, refused: Refused) -> None:
+    def _refuse(self, link: Connection | None, frame: Publish, refused: PublishRefused) -> None:
         self._counters.refused += 1
         self._counters.dropped[refused.reason] += 1
         self.explaining.ended(frame, refused.reason, 0, self._now)
@@ -511,7 +511,7 @@ class Broker:
         if session is not None and session.link is not None:
             session.link.send(Done(asked[1]))
 
-    def _farewell(self, link: Link, session: Session, frame: Close, now: float) -> None:
+    def _farewell(self, link: Connection, session: Session, frame: Close, now: float) -> None:
         self._departures.closed(link, frame.code or Code.BYE)
         self._departures.end(session, now)
 
@@ -523,7 +523,7 @@ class Broker:
 
     # --- going on -----------------------------------------------------------------------------------------------------
 
-    def _go_on(self, link: Link, now: float) -> None:
+    def _go_on(self, link: Connection, now: float) -> None:
         """Write what waits for this connection."""
         session = link.session
         if link.neighbour:
@@ -536,7 +536,7 @@ class Broker:
             self._publishing.pump(durable, now)
         self._note_more(link)
 
-    def _note_more(self, link: Link) -> None:
+    def _note_more(self, link: Connection) -> None:
         """Remember a connection that could take more than one burst."""
         session = link.session
         if link.neighbour and link.takes_data and self.joining.holds(link.id):

@@ -19,12 +19,12 @@ import click
 
 from plait_core.errors import PlaitError
 
-from .face.collecting import calm_collector
-from .face.configuration import Configuration, ConfigurationError, Options, read_configuration
-from .face.journal import write_to_stderr
-from .face.server import BrokerServer
-from .face.signals import handled
-from .face.tls import overlay_contexts, server_context
+from .server.config.configuration import Configuration, ConfigurationError, Options, read_configuration
+from .server.gc_tuning import tune_collector
+from .server.logging_setup import write_to_stderr
+from .server.server import BrokerServer
+from .server.signals import handled
+from .server.tls import overlay_contexts, server_context
 
 OPEN_FILES: Final = 16_384
 """Soft limit that a broker gives itself where it may. Many systems start at 1,024, for programs that use select()."""
@@ -122,7 +122,7 @@ async def serve(configuration: Configuration, read: Callable[[], Configuration],
         async with server:
             if server.drawn_token is not None:
                 _tell_token(server.drawn_token, server)
-            calm_collector()
+            tune_collector()
             _print_ready(server, as_json)
             await stop.wait()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from .drop_reasons import DropReason
 from .histograms import DelayHistogram
-from .reasons import DropReason
 
 
 @dataclass(slots=True)

@@ -30,18 +30,18 @@ from plait_core.wire.frame_types.overlay_frames import CONFIRM, DurableInterest,
 from plait_core.wire.frame_types.session_frames import Brokers, Code
 from plait_core.wire.frame_types.trace_frames import MARKED, TraceMessage
 
-from .confirmations import LOG, Confirmations, Outcome, Party, SilentBroker
+from .clients.confirmations import LOG, Confirmations, Outcome, Party, SilentBroker
+from .clients.connection import Connection
 from .counters import Counters
-from .explain.explaining import Explaining
-from .links import Link
-from .offering import Offering
-from .outputs import LinkId, Remark
-from .overlay import Arrival, Overlay, OverlaySettings
-from .overlay.flooding import Document, Key
-from .overlay.identity import Identity
-from .reasons import DropReason
+from .drop_reasons import DropReason
+from .outputs import ConnectionId, Remark
+from .overlay import Overlay, OverlaySettings, ReceivedEvent
+from .overlay.security.identity import Identity
+from .overlay.topology.flooding import Document, Key
+from .pipeline.advertisement_gate import AdvertisementGate
 from .settings import BrokerSettings
-from .telemetry.pipeline import BrokerTelemetry
+from .telemetry.event_records import BrokerTelemetry
+from .tracing.explainer import Explainer
 
 _STORED: Final = 0
 _ANSWERED: Final = 1
@@ -52,7 +52,7 @@ Asked: TypeAlias = tuple[int, int]
 
 
 Copy: TypeAlias = tuple[EventFrame, int, int, int, tuple[int, ...], Sequence[Destination], float]
-"""What `Link.forward` takes, and since when it has waited."""
+"""What `Connection.forward` takes, and since when it has waited."""
 
 HELD_BYTES_MAX: Final = 16 << 20
 """Copies that wait for one connection to another broker; what does not fit is sent again by where it came from."""
@@ -77,17 +77,17 @@ class Joining:
         self,
         me: int,
         settings: OverlaySettings,
-        links: dict[LinkId, Link],
+        links: dict[ConnectionId, Connection],
         counters: Counters,
         confirmations: Confirmations,
-        explaining: Explaining,
+        explaining: Explainer,
         randomness: Randomness,
         now: float,
         index: Callable[[], Index],
         *,
-        arrive: Callable[[Arrival, float], None],
-        close: Callable[[LinkId, str], None],
-        expel: Callable[[LinkId, str], None],
+        arrive: Callable[[ReceivedEvent, float], None],
+        close: Callable[[ConnectionId, str], None],
+        expel: Callable[[ConnectionId, str], None],
         done: Callable[[Asked], None],
         interest_changed: Callable[[], None],
         clock: Callable[[], float],
@@ -125,18 +125,18 @@ class Joining:
         self._awaited: dict[Party, None] = {}
         """Events of which the subscribers' answer is awaited, not only that their broker has charge."""
         self._handles = 0
-        self._arrivals: dict[int, Arrival] = {}
+        self._arrivals: dict[int, ReceivedEvent] = {}
         """Events from elsewhere that are waited for here: to confirmations, each is a publisher of its own."""
         self.remarks: list[Remark] = []
         self.overlay = Overlay(me, settings, self, randomness, now, index, log=log, born=born, identity=identity)
-        self.offering = Offering(self.overlay, index, now)
+        self.offering = AdvertisementGate(self.overlay, index, now)
         self._advertising: dict[int, list[Asked]] = {}
         """By advertisement that not all brokers have seen yet, the requests that wait for that."""
         self._expected = expected
         self.joined = not expected
         """Whether what is published here finds everyone who wants it."""
         self.join_by = now + join_s
-        self.early: dict[Link, Hello] = {}
+        self.early: dict[Connection, Hello] = {}
         """Clients that came before that."""
         self._informed_since = 0.0
         self._revision = self.overlay.map.revision
@@ -157,7 +157,7 @@ class Joining:
         self.joined = informed or now >= self.join_by
         return self.joined
 
-    def take_early(self, now: float) -> list[tuple[Link, Hello]]:
+    def take_early(self, now: float) -> list[tuple[Connection, Hello]]:
         """Clients that have waited for this broker to join the others, once it has."""
         if not self.early or not self.look_joined(now):
             return []
@@ -256,15 +256,15 @@ class Joining:
             self._awaited.update(dict.fromkeys(parties))
         return parties
 
-    def in_charge(self, arrival: Arrival, now: float) -> None:
+    def in_charge(self, arrival: ReceivedEvent, now: float) -> None:
         """This broker has an event where nothing short of its end loses it."""
         self.overlay.dissemination.take(arrival.root, arrival.position, now)
 
-    def answered(self, arrival: Arrival, matched: int, code: str) -> None:
+    def answered(self, arrival: ReceivedEvent, matched: int, code: str) -> None:
         """What has become of an event whose publisher waits for subscribers."""
         self.overlay.tell_outcome(arrival.root, arrival.position, matched, code)
 
-    def wait_for(self, arrival: Arrival, parties: set[Party], matched: int, now: float) -> None:
+    def wait_for(self, arrival: ReceivedEvent, parties: set[Party], matched: int, now: float) -> None:
         """Be in charge of an event once it is stored, if it is to be, and answer for it once all have it."""
         if not parties and not arrival.flags & CONFIRM:
             self.in_charge(arrival, now)
@@ -285,7 +285,7 @@ class Joining:
         if outcome.sequence == _STORED:
             self.in_charge(arrival, now)
 
-    def _begin(self, arrival: Arrival, what: int, matched: int, parties: set[Party], now: float) -> None:
+    def _begin(self, arrival: ReceivedEvent, what: int, matched: int, parties: set[Party], now: float) -> None:
         self._handles += 1
         self._arrivals[self._handles] = arrival
         self._confirmations.begin(-self._handles, what, matched, parties, now)
@@ -309,7 +309,7 @@ class Joining:
         """Nobody waits any more for what another broker has to say of an event."""
         self._awaited.pop(party, None)
 
-    def pump(self, link: Link) -> bool:
+    def pump(self, link: Connection) -> bool:
         """A connection to another broker takes bytes again: write what waited for it. Whether something still does."""
         held = self._held.get(link.id)
         if held is None:
@@ -345,7 +345,7 @@ class Joining:
         before, self._names = self._names, {sheet.origin: sheet.name for sheet in overlay_map.sheets}
         return before != self._names
 
-    def introduce(self, link: Link | None) -> None:
+    def introduce(self, link: Connection | None) -> None:
         """Tell a client what the brokers are called that its events pass."""
         sheets = self.overlay.map.sheets
         if link is not None and len(sheets) > 1:
@@ -405,7 +405,7 @@ class Joining:
         taken, self.remarks = self.remarks, []
         return taken
 
-    def arrived(self, arrival: Arrival) -> None:
+    def arrived(self, arrival: ReceivedEvent) -> None:
         self._arrive(arrival, self.overlay.now)
 
     def installed(self, number: int) -> None:
@@ -458,7 +458,7 @@ class Joining:
 
     def _sent(
         self,
-        link: Link,
+        link: Connection,
         frame: EventFrame,
         delay_us: int,
         path: tuple[int, ...],
@@ -472,7 +472,12 @@ class Joining:
             self._tracing.sent(frame, to, delay_us, path, destinations, waited_us, self._now())
 
     def _record(
-        self, link: Link, frame: EventFrame, delay_us: int, path: tuple[int, ...], destinations: Sequence[Destination]
+        self,
+        link: Connection,
+        frame: EventFrame,
+        delay_us: int,
+        path: tuple[int, ...],
+        destinations: Sequence[Destination],
     ) -> None:
         neighbour = self.overlay.neighbours.get(link.neighbour)
         if neighbour is not None and self.telemetry is not None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-LinkId: TypeAlias = int
+ConnectionId: TypeAlias = int
 """One connection, numbered by the face; never used again."""
 
 
 class Send(NamedTuple):
     """Write these bytes to a link, in order. Never more than one per link in one taking of output."""
 
-    link: LinkId
+    link: ConnectionId
     chunks: list[bytes]
 
 
@@ -24,7 +24,7 @@ class Send(NamedTuple):
 class Close:
     """Close a link once what was sent before has been written."""
 
-    link: LinkId
+    link: ConnectionId
     reason: str
 
 
@@ -59,7 +59,7 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class StoredDocument:
     """What another broker has told, to be kept beyond this broker's life; with an empty frame, no more."""
 
     origin: int
@@ -76,7 +76,7 @@ class Persist:
     cursors: tuple[Cursor, ...] = ()
     forgotten: tuple[tuple[str, str], ...] = ()
     """Durable subscriptions given up, as (owner, name)."""
-    memories: tuple[Memory, ...] = ()
+    memories: tuple[StoredDocument, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Recovered:
     """The newest records, ascending: they refill the memory of duplicates."""
     log: int = 0
     """The log's identity, drawn when it was made: a wiped one comes back as another. 0: there is no log."""
-    memories: tuple[Memory, ...] = ()
+    memories: tuple[StoredDocument, ...] = ()
     log_secret: bytes = b""
     """What the log's identity follows from: with it a broker shows others that it is this log's."""
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from plait_core.ids import Randomness, new_id
 
-from .access import Caller, OpenGate
 from .broker import Broker
+from .clients.access import Caller, OpenGate
 from .outputs import Close, Fetch, LogRecord, Persist, Probe, Recovered, Send
-from .probing import Prober
+from .pipeline.tag_test_worker import TagTestWorker
 from .settings import BrokerSettings
 
 
@@ -27,7 +27,7 @@ class InMemoryBroker:
             recovered=Recovered(log=new_id(randomness)),
         )
         self._log: list[LogRecord] = []
-        self._prober: Prober | None = None
+        self._prober: TagTestWorker | None = None
 
     def connected(self, link: int, now: float) -> None:
         self.protocol.connected(link, Caller("memory"), now)
@@ -60,7 +60,7 @@ class InMemoryBroker:
                     case Fetch():
                         self.protocol.fetched(output.ticket, self._read(output), False, None, now)
                     case Probe():
-                        self._prober = self._prober or Prober()
+                        self._prober = self._prober or TagTestWorker()
                         self.protocol.probed(output.ticket, self._prober.fits(output), now)
         return written
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from plait_broker.overlay.neighbours import Neighbour
-from plait_broker.overlay.routes import Routes
+from plait_broker.overlay.topology.forwarding_table import ForwardingTable
+from plait_broker.overlay.topology.neighbours import Neighbour
 
 from .given_overlays import GivenWorld
 
@@ -65,10 +65,10 @@ class Played:
         return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
 
 
-class FrozenRoutes(Routes):
+class FrozenRoutes(ForwardingTable):
     """The routes of a broker as they were at one moment, whatever becomes of the links."""
 
-    def __init__(self, routes: Routes, me: int, brokers: Sequence[int]) -> None:
+    def __init__(self, routes: ForwardingTable, me: int, brokers: Sequence[int]) -> None:
         self._frozen = {to: routes.next(to) for to in brokers if to != me}
 
     def stale(self) -> None:

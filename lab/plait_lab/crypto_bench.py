@@ -14,7 +14,7 @@ from random import Random
 from time import perf_counter
 from typing import Any
 
-from plait_broker.tags import Tags
+from plait_broker.pipeline.sealed_matching import TagMatcher
 from plait_core import Event, parse
 from plait_core.sealed_opening import SEALED, Fit
 from plait_core.space import IntRange
@@ -277,7 +277,7 @@ def _routing(router: Router, routing: bytes, sealer: Sealer, rng: Random) -> Ite
 
 def _steady(router: Router, routing: bytes, sealer: Sealer, rng: Random) -> float:
     """Milliseconds that a broker's protocol takes to find the outcome again."""
-    tags: Tags[int] = Tags(Counter())
+    tags: TagMatcher[int] = TagMatcher(Counter())
     draft, rounds = Draft({f"a{row}": 3 for row in range(4)}, b"x" * 100, 1), 1000
     _, payload = PayloadSealer(SessionSealer(sealer)).seal(draft, now_us=NOW_US, randomness=rng)
     event = Event({SEALED: sealer.realm.mark.hex()}, payload, publisher=1, sequence=1)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from plait_broker.overlay import Arrival
+from plait_broker.overlay import ReceivedEvent
 from plait_core.filters import parse
 from plait_core.wire import ControlFrame
 
@@ -45,7 +45,7 @@ class MeasuredNode(Node):
         self.world.frames[link, self.number, type(frame)] += 1
         super().send(link, frame)
 
-    def arrived_(self, arrival: Arrival) -> None:
+    def arrived_(self, arrival: ReceivedEvent) -> None:
         super().arrived_(arrival)
         id = (arrival.frame.publisher, arrival.frame.sequence)
         path = tuple(self.world.ids[broker].number for broker in arrival.path)

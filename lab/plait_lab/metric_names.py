@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from plait_broker.face.configuration import parse_configuration
-from plait_broker.face.server import BrokerServer
+from plait_broker.server.config.configuration import parse_configuration
+from plait_broker.server.server import BrokerServer
 
 _ANYWHERE = "127.0.0.1:0"
 _PATIENCE_S = 30.0

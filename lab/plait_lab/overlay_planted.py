@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from plait_broker.overlay.dissemination import Dissemination
-from plait_broker.overlay.exports import Exports
-from plait_broker.overlay.flooding import Document, Flooding
-from plait_broker.overlay.keeping import Keeping
+from plait_broker.overlay.interest.covering_set import CoveringSet
+from plait_broker.overlay.interest.durable_interest import RemoteDurableInterest
+from plait_broker.overlay.interest.durable_interest_store import DurableInterestStore
+from plait_broker.overlay.interest.interest_sync import InterestSync, PeerInterest
 from plait_broker.overlay.overlay import Overlay
-from plait_broker.overlay.routes import Routes
-from plait_broker.overlay.standing import Theirs
-from plait_broker.overlay.streams import Arrival, Incoming, Outgoing
-from plait_broker.overlay.wanting import Desk, Wanting
+from plait_broker.overlay.topology.flooding import Document, Flooding
+from plait_broker.overlay.topology.forwarding_table import ForwardingTable
+from plait_broker.overlay.transport.event_streams import EventStreams
+from plait_broker.overlay.transport.reliable_stream import ReceivedEvent, ReceiveStream, SendStream
 from plait_core.wire import Destination, EventFrame
 from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate, LinkState
 
@@ -36,7 +36,7 @@ MANY_CHANGES: Final = 30
 
 def _all_in_every_copy(right: Right) -> Right:
     def forward(
-        self: Dissemination,
+        self: EventStreams,
         frame: EventFrame,
         tid: int,
         delay_us: int,
@@ -52,7 +52,7 @@ def _all_in_every_copy(right: Right) -> Right:
 
 
 def _anyone_will_do(right: Right) -> Right:
-    def feasible(self: Routes, to: int) -> list[Any]:
+    def feasible(self: ForwardingTable, to: int) -> list[Any]:
         found = [(one, round(one.delay_us)) for one in self._neighbours.values() if self._map.reaches(one.id, to)]
         return sorted(found, key=lambda one: (one[1], one[0].id))
 
@@ -87,8 +87,8 @@ def _keep_what_was_offered(right: Right) -> Right:
 
 
 def _charge_of_all_that_came(right: Right) -> Right:
-    def hear(self: Incoming, arrival: Arrival, now: float) -> list[Arrival]:
-        ready: list[Arrival] = right(self, arrival, now)
+    def hear(self: ReceiveStream, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
+        ready: list[ReceivedEvent] = right(self, arrival, now)
         for one in ready:
             self.take(one.position, now)
         return ready
@@ -101,7 +101,7 @@ def _nothing_is_missing(right: Right) -> Right:
 
 
 def _never(right: Right) -> Right:
-    def due(self: Outgoing, now: float, path_s: float) -> list[int]:
+    def due(self: SendStream, now: float, path_s: float) -> list[int]:
         right(self, now, path_s)
         return []
 
@@ -109,9 +109,9 @@ def _never(right: Right) -> Right:
 
 
 def _first_come_first_out(right: Right) -> Right:
-    def hear(self: Incoming, arrival: Arrival, now: float) -> list[Arrival]:
+    def hear(self: ReceiveStream, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
         known = arrival.position in self._early
-        ready: list[Arrival] = right(self, arrival, now)
+        ready: list[ReceivedEvent] = right(self, arrival, now)
         early = arrival.position in self._early and not known
         return [arrival] if early or arrival in ready else []
 
@@ -119,10 +119,10 @@ def _first_come_first_out(right: Right) -> Right:
 
 
 def _once_more(right: Right) -> Right:
-    def hear(self: Incoming, arrival: Arrival, now: float) -> list[Arrival]:
+    def hear(self: ReceiveStream, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
         if self.expected is not None and arrival.position < self.expected:
             return [arrival]
-        found: list[Arrival] = right(self, arrival, now)
+        found: list[ReceivedEvent] = right(self, arrival, now)
         return found
 
     return hear
@@ -166,7 +166,7 @@ def _delays_are_as_they_were(right: Right) -> Right:
 
 
 def _last_first(right: Right) -> Right:
-    def tell(self: Wanting, now: float, reaches: Callable[[int], bool]) -> list[InterestUpdate]:
+    def tell(self: InterestSync, now: float, reaches: Callable[[int], bool]) -> list[InterestUpdate]:
         wants: list[InterestUpdate] = right(self, now, reaches)
         return wants[::-1]
 
@@ -178,7 +178,7 @@ def _in_its_own_time(right: Right) -> Right:
 
 
 def _blank_desk(right: Right) -> Right:
-    return lambda self, root: Desk()
+    return lambda self, root: PeerInterest()
 
 
 def _forget_without_a_trace(right: Right) -> Right:
@@ -191,28 +191,28 @@ def _forget_without_a_trace(right: Right) -> Right:
 
 
 PLANTED: Final[dict[str, Planted]] = {
-    "forget_the_partition": Planted(Dissemination, "_forward", _all_in_every_copy, "calm"),
-    "infeasible_neighbour": Planted(Routes, "feasible", _anyone_will_do, "straight"),
-    "ignore_who_passed": Planted(Routes, "next", _who_cares_who_passed, "flux"),
-    "skip_uncovering": Planted(Exports, "remove", _whatever_it_covered),
+    "forget_the_partition": Planted(EventStreams, "_forward", _all_in_every_copy, "calm"),
+    "infeasible_neighbour": Planted(ForwardingTable, "feasible", _anyone_will_do, "straight"),
+    "ignore_who_passed": Planted(ForwardingTable, "next", _who_cares_who_passed, "flux"),
+    "skip_uncovering": Planted(CoveringSet, "remove", _whatever_it_covered),
     "reuse_a_sheets_version": Planted(Flooding, "say", _as_last_time(LinkState)),
     "reuse_an_offers_version": Planted(Flooding, "say", _as_last_time(Advertisement)),
     "lose_a_withdrawal": Planted(Overlay, "_learn_offer", _keep_what_was_offered),
-    "acknowledge_before_taken": Planted(Incoming, "hear", _charge_of_all_that_came),
-    "ask_for_nothing_missing": Planted(Incoming, "_missing", _nothing_is_missing, "ring"),
-    "never_send_again": Planted(Outgoing, "due", _never),
-    "hand_out_what_came_early": Planted(Incoming, "hear", _first_come_first_out),
-    "take_repeats": Planted(Incoming, "hear", _once_more),
-    "installed_when_told": Planted(Wanting, "_knows", _installed_when_told),
-    "trust_who_was_away": Planted(Wanting, "back", _nothing, "absences"),
-    "forget_what_was_told": Planted(Wanting, "_open_desk", _blank_desk, "absences"),
-    "remember_nothing": Planted(Keeping, "recall", _nothing, "outages"),
-    "forget_who_is_away": Planted(Theirs, "match", _nobody, "outages"),
+    "acknowledge_before_taken": Planted(ReceiveStream, "hear", _charge_of_all_that_came),
+    "ask_for_nothing_missing": Planted(ReceiveStream, "_missing", _nothing_is_missing, "ring"),
+    "never_send_again": Planted(SendStream, "due", _never),
+    "hand_out_what_came_early": Planted(ReceiveStream, "hear", _first_come_first_out),
+    "take_repeats": Planted(ReceiveStream, "hear", _once_more),
+    "installed_when_told": Planted(InterestSync, "_knows", _installed_when_told),
+    "trust_who_was_away": Planted(InterestSync, "back", _nothing, "absences"),
+    "forget_what_was_told": Planted(InterestSync, "_open_desk", _blank_desk, "absences"),
+    "remember_nothing": Planted(DurableInterestStore, "recall", _nothing, "outages"),
+    "forget_who_is_away": Planted(RemoteDurableInterest, "match", _nobody, "outages"),
     "forget_interest_with_a_link": Planted(Overlay, "link_down", _nobody_once_a_link_is_gone),
     "forget_one_now_and_then": Planted(Overlay, "destinations", _one_in_a_few_misses_one),
     "ignore_new_delays": Planted(Overlay, "_learn_sheet", _delays_are_as_they_were),
-    "tell_the_last_first": Planted(Wanting, "tell", _last_first),
-    "tell_in_its_own_time": Planted(Wanting, "hurry", _in_its_own_time),
+    "tell_the_last_first": Planted(InterestSync, "tell", _last_first),
+    "tell_in_its_own_time": Planted(InterestSync, "hurry", _in_its_own_time),
     "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
 }
 """Every bug, by name."""

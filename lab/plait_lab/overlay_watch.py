@@ -14,7 +14,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from plait_broker.overlay import Arrival
+from plait_broker.overlay import ReceivedEvent
 from plait_core.filters import parse
 from plait_core.wire import Destination, EventFrame
 
@@ -53,7 +53,7 @@ class Careful(Node):
         self.charge = set()
         super().start()
 
-    def arrived_(self, arrival: Arrival) -> None:
+    def arrived_(self, arrival: ReceivedEvent) -> None:
         overlay = self.overlay
         assert overlay is not None
         take, overlay.take = overlay.take, lambda *_: None  # type: ignore[method-assign]
@@ -62,7 +62,7 @@ class Careful(Node):
         later = self._taking(arrival, self.lives)
         self.world.timeline.after(self._rng.choice((0.0, TAKE_S * self._rng.random())), later)
 
-    def _taking(self, arrival: Arrival, life: int) -> Callable[[], None]:
+    def _taking(self, arrival: ReceivedEvent, life: int) -> Callable[[], None]:
         def take() -> None:
             if self.overlay is not None and self.lives == life:
                 self.charge.add((arrival.root, arrival.position))
@@ -123,7 +123,7 @@ class Timed(Careful):
         if not (anew and self.world.faults and self.now < FULL_UNTIL_S and self._rng.random() < FULL):
             super().forward(link, frame, tid, delay_us, flags, path, destinations)
 
-    def arrived_(self, arrival: Arrival) -> None:
+    def arrived_(self, arrival: ReceivedEvent) -> None:
         super().arrived_(arrival)
         late_s = self.now - self.world.said[arrival.frame.publisher, arrival.frame.sequence].at
         if late_s > PROMPT_S:

@@ -17,8 +17,8 @@ from plait.commands.local_broker import LocalBroker
 from plait.commands.topologies import edges
 from plait.relay import Relay
 from plait.relay_lane import Shape
-from plait_broker.face.configuration import parse_configuration
-from plait_broker.face.server import BrokerServer
+from plait_broker.server.config.configuration import parse_configuration
+from plait_broker.server.server import BrokerServer
 
 NAMES: Final = ("north", "east", "south", "west", "harbour", "mill", "quay", "hill")
 SYMBOLS: Final = ("AAPL", "IBM", "MSFT", "SAP", "TSLA")

@@ -16,16 +16,16 @@ from zlib import crc32
 
 from plait.interest import Interest as Handle
 from plait_broker import broker
-from plait_broker.confirmations import Confirmations
-from plait_broker.delivery import Deliveries
-from plait_broker.durables import Durable, Durables
-from plait_broker.interest import Interest
-from plait_broker.links import Link
-from plait_broker.outbox import Outbox, Queued
-from plait_broker.publishing import Publishing
-from plait_broker.requests import Requests
-from plait_broker.sessions import Session
-from plait_broker.subscriptions import Subscription
+from plait_broker.clients.client_requests import ClientRequests
+from plait_broker.clients.confirmations import Confirmations
+from plait_broker.clients.connection import Connection
+from plait_broker.clients.delivery import Deliveries
+from plait_broker.clients.delivery_queue import DeliveryQueue, Queued
+from plait_broker.clients.durable_subscriptions import DurableSubscription, DurableSubscriptions
+from plait_broker.clients.sessions import Session
+from plait_broker.clients.subscriptions import Subscription
+from plait_broker.pipeline.pipeline import EventPipeline
+from plait_broker.pipeline.subscription_index import SubscriptionIndex
 from plait_core.duplicates import DuplicateWindow, Sighting
 from plait_core.wire import EventFrame
 from plait_core.wire.frame_header import DELIVER, PREFIX, PREFIX_BYTES
@@ -73,7 +73,7 @@ def _see_all_as_new(right: Callable[..., Any]) -> Callable[..., Any]:
 
 def _drop_one_in(count: int) -> Patch:
     def patch(right: Callable[..., Any]) -> Callable[..., Any]:
-        def write(self: Deliveries, link: Link, session: Session, frame: EventFrame, *arguments: Any) -> None:
+        def write(self: Deliveries, link: Connection, session: Session, frame: EventFrame, *arguments: Any) -> None:
             if crc32(frame.block, session.id & 0xFFFFFFFF) % count:
                 right(self, link, session, frame, *arguments)
 
@@ -83,7 +83,7 @@ def _drop_one_in(count: int) -> Patch:
 
 
 def _last_first(right: Callable[..., Any]) -> Callable[..., Any]:
-    def pop(self: Outbox) -> Any:
+    def pop(self: DeliveryQueue) -> Any:
         for lane in self._lanes.values():
             if lane:
                 return self._taken(lane, lane.pop())
@@ -93,7 +93,7 @@ def _last_first(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _forget_priorities_order(right: Callable[..., Any]) -> Callable[..., Any]:
-    def take(self: Link, now: float) -> Any:
+    def take(self: Connection, now: float) -> Any:
         send = right(self, now)
         if send is not None:
             send.chunks[-1] = _last_two_swapped(send.chunks[-1])
@@ -126,7 +126,7 @@ def _no_limit(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _say_done_and_go_on(right: Callable[..., Any]) -> Callable[..., Any]:
-    def unsubscribe(self: Requests, session: Session, frame: Unsubscribe, now: float) -> Any:
+    def unsubscribe(self: ClientRequests, session: Session, frame: Unsubscribe, now: float) -> Any:
         subscription = session.subscriptions.get(frame.subscription)
         if subscription is None or subscription.durable is not None:
             return right(self, session, frame, now)
@@ -136,7 +136,7 @@ def _say_done_and_go_on(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _all_may_hear(right: Callable[..., Any]) -> Callable[..., Any]:
-    def offer(self: Publishing, durable: Durable, *arguments: Any, **named: Any) -> None:
+    def offer(self: EventPipeline, durable: DurableSubscription, *arguments: Any, **named: Any) -> None:
         assert durable.subscription is not None
         session = durable.subscription.session
         before, session.subscribe_open = session.subscribe_open, True
@@ -147,7 +147,7 @@ def _all_may_hear(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _forget_places(right: Callable[..., Any]) -> Callable[..., Any]:
-    def recover(recovered: Any, interest: Any, durables: Durables, *others: Any) -> None:
+    def recover(recovered: Any, interest: Any, durables: DurableSubscriptions, *others: Any) -> None:
         right(recovered, interest, durables, *others)
         for durable in durables.all():
             durable.acknowledged = durables.stored
@@ -157,7 +157,7 @@ def _forget_places(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _one_too_far(right: Callable[..., Any]) -> Callable[..., Any]:
-    def advance(self: Durable, sent_up_to: int) -> None:
+    def advance(self: DurableSubscription, sent_up_to: int) -> None:
         right(self, sent_up_to)
         self.acknowledged += 1 if self.in_flight else 0
 
@@ -165,7 +165,7 @@ def _one_too_far(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _uncounted(right: Callable[..., Any]) -> Callable[..., Any]:
-    def write(self: Deliveries, link: Link, session: Session, *arguments: Any) -> None:
+    def write(self: Deliveries, link: Connection, session: Session, *arguments: Any) -> None:
         right(self, link, session, *arguments)
         session.delivered -= 1
 
@@ -189,7 +189,7 @@ def _no_notices(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _never_late(right: Callable[..., Any]) -> Callable[..., Any]:
-    def write_queued(self: Deliveries, link: Link, subscription: Subscription, entry: Queued, now: float) -> None:
+    def write_queued(self: Deliveries, link: Connection, subscription: Subscription, entry: Queued, now: float) -> None:
         delay_us = entry.delay_us + round((now - entry.arrived) * 1_000_000)
         if not 0 < entry.frame.lifetime_us < delay_us:
             right(self, link, subscription, entry, now)
@@ -202,7 +202,7 @@ def _never_late(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _deliver_before_stored(right: Callable[..., Any]) -> Callable[..., Any]:
-    def lost(self: Publishing, entries: Any, matched: Any, error: str) -> None:
+    def lost(self: EventPipeline, entries: Any, matched: Any, error: str) -> None:
         self._counters.dropped.clear()
         for entry in entries:
             self._confirmations.acknowledge((-1, entry.position))
@@ -223,14 +223,14 @@ def _keep_positions(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _keep_what_it_had(right: Callable[..., Any]) -> Callable[..., Any]:
-    def change(self: Interest, party: Any, filter: Any, routing: bytes) -> None:
+    def change(self: SubscriptionIndex, party: Any, filter: Any, routing: bytes) -> None:
         party.filter = filter
 
     return change
 
 
 def _window_open(right: Callable[..., Any]) -> Callable[..., Any]:
-    def takes(self: Publishing, durable: Durable) -> bool:
+    def takes(self: EventPipeline, durable: DurableSubscription) -> bool:
         subscription = durable.subscription
         return subscription is not None and subscription.session.link is not None
 
@@ -240,25 +240,25 @@ def _window_open(right: Callable[..., Any]) -> Callable[..., Any]:
 PLANTED: Final[dict[str, Planted]] = {
     "skip_duplicates": Planted(DuplicateWindow, "see", _see_all_as_new),
     "drop_one_in_10000": Planted(Deliveries, "_write", _drop_one_in(10_000)),
-    "queue_last_first": Planted(Outbox, "pop", _last_first),
-    "swap_deliveries": Planted(Link, "take", _forget_priorities_order),
+    "queue_last_first": Planted(DeliveryQueue, "pop", _last_first),
+    "swap_deliveries": Planted(Connection, "take", _forget_priorities_order),
     "confirm_before_stored": Planted(Confirmations, "begin", _confirm_before_stored),
-    "ignore_outbox_limit": Planted(Outbox, "_no_room", _no_limit),
-    "deliver_after_unsubscribe": Planted(Requests, "_unsubscribe", _say_done_and_go_on),
-    "skip_permissions_on_replay": Planted(Publishing, "_offer", _all_may_hear),
+    "ignore_outbox_limit": Planted(DeliveryQueue, "_no_room", _no_limit),
+    "deliver_after_unsubscribe": Planted(ClientRequests, "_unsubscribe", _say_done_and_go_on),
+    "skip_permissions_on_replay": Planted(EventPipeline, "_offer", _all_may_hear),
     "forget_places_on_restart": Planted(broker, "recover", _forget_places),
-    "settle_one_too_far": Planted(Durable, "advance", _one_too_far),
-    "no_rewind_on_resume": Planted(Durables, "rewind", _nothing),
+    "settle_one_too_far": Planted(DurableSubscription, "advance", _one_too_far),
+    "no_rewind_on_resume": Planted(DurableSubscriptions, "rewind", _nothing),
     "hide_what_a_resume_lost": Planted(Deliveries, "_write", _uncounted),
     "drop_without_notice": Planted(Subscription, "take_notices", _no_notices),
     "deliver_expired": Planted(Deliveries, "_write_queued", _never_late),
-    "confirm_what_was_not_stored": Planted(Publishing, "lost", _deliver_before_stored),
-    "done_overtakes_deliveries": Planted(Link, "send", _done_overtakes),
+    "confirm_what_was_not_stored": Planted(EventPipeline, "lost", _deliver_before_stored),
+    "done_overtakes_deliveries": Planted(Connection, "send", _done_overtakes),
     "confirm_what_was_dropped": Planted(Confirmations, "fail", _fail_silently),
-    "keep_the_old_filter": Planted(Interest, "change", _keep_what_it_had),
-    "ignore_durable_window": Planted(Publishing, "_takes", _window_open),
-    "forget_refusals": Planted(Publishing, "remember", _nothing),
-    "close_without_notice": Planted(Requests, "close_full", _close_quietly),
+    "keep_the_old_filter": Planted(SubscriptionIndex, "change", _keep_what_it_had),
+    "ignore_durable_window": Planted(EventPipeline, "_takes", _window_open),
+    "forget_refusals": Planted(EventPipeline, "remember", _nothing),
+    "close_without_notice": Planted(ClientRequests, "close_full", _close_quietly),
     "keep_positions_of_a_lost_log": Planted(Handle, "new_session", _keep_positions, "lost log"),
 }
 """Every bug, by name."""

@@ -16,7 +16,7 @@ from processes import broker_process
 import plait
 from plait.errors import DurabilityFailed
 from plait_broker import BrokerSettings
-from plait_broker.description import describe_subscriptions
+from plait_broker.status import describe_subscriptions
 from plait_core.wire import Confirm
 from plait_core.wire.frame_types.session_frames import Failed, Refusal, Start
 from plait_lab.simulation.disks import DiskTerms

@@ -19,11 +19,11 @@ from certificates import Authority
 from processes import BrokerProcess, broker_process, port_to_keep
 
 import plait
-from plait_broker.face.configuration import Configuration, ConfigurationError, parse_configuration
-from plait_broker.face.endpoints import Endpoint
-from plait_broker.face.multicast import MulticastDiscovery
-from plait_broker.face.server import BrokerServer
-from plait_broker.finding.discovery import Discovery, Found
+from plait_broker.overlay.discovery.announcements import Announcements, Found
+from plait_broker.server.config.configuration import Configuration, ConfigurationError, parse_configuration
+from plait_broker.server.endpoints import Endpoint
+from plait_broker.server.multicast import MulticastDiscovery
+from plait_broker.server.server import BrokerServer
 
 PATIENCE_S = 30.0
 SECRET = "open-sesame-42"
@@ -167,7 +167,7 @@ class Segment:
         self.something = asyncio.Event()
         self.faces = [
             MulticastDiscovery(
-                Discovery("plait", SECRET, number + 1, f"b{number}", "", 4000 + number, random.Random(number), 0.0),
+                Announcements("plait", SECRET, number + 1, f"b{number}", "", 4000 + number, random.Random(number), 0.0),
                 Endpoint(GROUP, port),
                 interface,
                 lambda found, number=number: self._note(number, found),  # type: ignore[misc]

@@ -18,10 +18,10 @@ from scripted import client_of, running
 from plait_analytics import remote, take_inventory
 from plait_analytics.command import analyze
 from plait_analytics.remote import Copy, RemoteError, Source, following
-from plait_broker.access import Keyring, Principal
-from plait_broker.face.configuration import Access, Configuration
-from plait_broker.face.endpoints import Endpoint
-from plait_broker.face.server import BrokerServer
+from plait_broker.clients.access import Keyring, Principal
+from plait_broker.server.config.configuration import Access, Configuration
+from plait_broker.server.endpoints import Endpoint
+from plait_broker.server.server import BrokerServer
 from plait_broker.settings import BrokerSettings
 from plait_core.telemetry import RECORD_BYTES, parse_segment_name
 from plait_telemetry.readers import AWAY_S_MAX, READERS_MAX, ReaderError, Readers

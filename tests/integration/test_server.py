@@ -13,10 +13,10 @@ import pytest
 from scripted import LOCAL, PATIENCE_S, ScriptedClient, client_of, running
 
 from plait_broker import DropReason
-from plait_broker.face.admission import DoorLimits
-from plait_broker.face.configuration import Configuration, parse_configuration
-from plait_broker.face.endpoints import Endpoint, ListenFailed
-from plait_broker.face.server import BrokerServer
+from plait_broker.server.config.configuration import Configuration, parse_configuration
+from plait_broker.server.connection_limits import ConnectionLimits
+from plait_broker.server.endpoints import Endpoint, ListenFailed
+from plait_broker.server.server import BrokerServer
 from plait_core.wire import (
     VERSION_MAX,
     Close,
@@ -312,7 +312,7 @@ async def test_the_protocol_failing_costs_the_one_connection(caplog: pytest.LogC
 
 
 async def test_too_many_connections_are_told_so() -> None:
-    limits = DoorLimits(connections_max=3)
+    limits = ConnectionLimits(connections_max=3)
     async with running(replace(LOCAL, door=limits)) as server, client_of(server, "honest", 7) as honest:
         await honest.subscribe("true")
         async with client_of(server, "b", 8), client_of(server, "c", 9):
@@ -329,7 +329,7 @@ async def test_too_many_connections_are_told_so() -> None:
 
 
 async def test_a_storm_of_connections_is_served_in_order() -> None:
-    limits = DoorLimits(accepts_per_s=100.0)
+    limits = ConnectionLimits(accepts_per_s=100.0)
     async with running(replace(LOCAL, door=limits)) as server:
         began = time.monotonic()
         clients = await asyncio.gather(*(ScriptedClient.connect(server.port) for _ in range(130)))
@@ -390,7 +390,7 @@ async def test_a_reload_changes_who_comes_in_next_and_disturbs_nobody() -> None:
         async with await ScriptedClient.connect(server.port) as old:
             await old.hello(publisher=5, token="before-before")
             await old.subscribe("true")
-            server.reload(guarded("[access]\ntoken = 'after-after'", door=DoorLimits(connections_max=2)))
+            server.reload(guarded("[access]\ntoken = 'after-after'", door=ConnectionLimits(connections_max=2)))
             async with await ScriptedClient.connect(server.port) as stranger:
                 await stranger.say_hello(token="before-before")
                 assert (await stranger.refused()).code == Code.AUTH
@@ -424,7 +424,7 @@ async def test_clients_are_told_that_the_broker_stops_and_get_what_is_theirs() -
 
 
 async def test_one_that_takes_nothing_delays_the_end_no_longer_than_said() -> None:
-    server = BrokerServer(replace(LOCAL, door=DoorLimits(drain_s=0.5)))
+    server = BrokerServer(replace(LOCAL, door=ConnectionLimits(drain_s=0.5)))
     await server.start()
     async with client_of(server, "a", 1) as publisher, client_of(server, "b", 2) as deaf:
         await deaf.subscribe("true")

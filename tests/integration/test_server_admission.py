@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait_broker.face.admission import ADDRESSES_MAX, Doorkeeper, DoorLimits
+from plait_broker.server.connection_limits import ADDRESSES_MAX, ConnectionLimiter, ConnectionLimits
 
-LIMITS = DoorLimits(connections_max=6, address_connections_max=4, accepts_per_s=10.0, address_accepts_per_s=2.0)
+LIMITS = ConnectionLimits(connections_max=6, address_connections_max=4, accepts_per_s=10.0, address_accepts_per_s=2.0)
 
 
 def test_an_address_may_have_its_share_and_no_more() -> None:
-    door = Doorkeeper(LIMITS)
+    door = ConnectionLimiter(LIMITS)
     assert [door.admit("a", 0.0) for _ in range(4)] == [""] * 4
     assert "from your address" in door.admit("a", 0.0)
     assert door.admit("b", 0.0) == ""
@@ -22,7 +22,7 @@ def test_an_address_may_have_its_share_and_no_more() -> None:
 
 
 def test_an_address_that_comes_and_goes_too_often_is_refused_and_recovers() -> None:
-    door = Doorkeeper(LIMITS)
+    door = ConnectionLimiter(LIMITS)
     for _ in range(4):
         assert door.admit("a", 0.0) == ""
         door.leave("a")
@@ -33,7 +33,7 @@ def test_an_address_that_comes_and_goes_too_often_is_refused_and_recovers() -> N
 
 
 def test_everyone_together_is_paced() -> None:
-    door = Doorkeeper(LIMITS)
+    door = ConnectionLimiter(LIMITS)
     assert door.wait_s(0.0) == 0
     for number in range(5):
         assert door.admit(f"{number}", 0.0) == ""
@@ -47,19 +47,19 @@ def test_everyone_together_is_paced() -> None:
 
 
 def test_an_ipv6_network_is_one_address_and_a_mapped_one_is_its_ipv4() -> None:
-    door = Doorkeeper(LIMITS)
+    door = ConnectionLimiter(LIMITS)
     for host in range(4):
         assert door.admit(f"2001:db8:1:2::{host}", 0.0) == ""
     assert door.admit("2001:db8:1:2:ffff::1%eth0", 0.0) != ""
     assert door.admit("2001:db8:1:3::1", 0.0) == ""
-    door = Doorkeeper(LIMITS)
+    door = ConnectionLimiter(LIMITS)
     for address in ("10.0.0.1", "::ffff:10.0.0.1") * 2:
         assert door.admit(address, 0.0) == ""
     assert door.admit("10.0.0.1", 0.0) != ""
 
 
 def test_addresses_are_forgotten_before_they_fill_memory() -> None:
-    door = Doorkeeper(LIMITS)
+    door = ConnectionLimiter(LIMITS)
     assert door.admit("stays", 0.0) == ""
     for number in range(ADDRESSES_MAX + 100):
         assert door.admit(f"n{number}", float(number)) == ""
@@ -71,7 +71,7 @@ def test_addresses_are_forgotten_before_they_fill_memory() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.floats(-1, 2))))
 def test_bounds_hold_whatever_comes_and_goes(history: list[tuple[str, bool, float]]) -> None:
-    door = Doorkeeper(LIMITS)
+    door = ConnectionLimiter(LIMITS)
     inside: list[str] = []
     now = 0.0
     for address, comes, passes in history:

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from scripted import client_of, running
 
 from plait_broker import Broker
-from plait_broker.web.metrics import BrokerCollector, new_registry
+from plait_broker.web.metrics.broker_metrics import BrokerCollector, new_registry
 
 EVENTS = 50
 

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from plait_broker.face import journal
-from plait_broker.face.journal import JsonLines, Lines, Sparingly
+from plait_broker.server import logging_setup
+from plait_broker.server.logging_setup import JsonLines, Lines, RateLimitedLog
 
 
 def record(message: str, *arguments: object, line: int = 1, error: bool = False) -> logging.LogRecord:
@@ -18,7 +18,7 @@ def record(message: str, *arguments: object, line: int = 1, error: bool = False)
             raise ValueError("first\nsecond")
         except ValueError as raised:
             info = (type(raised), raised, raised.__traceback__)
-    return logging.LogRecord("plait_broker.face.server", logging.INFO, "server.py", line, message, arguments, info)
+    return logging.LogRecord("plait_broker.server.server", logging.INFO, "server.py", line, message, arguments, info)
 
 
 @pytest.mark.parametrize(
@@ -42,12 +42,12 @@ def test_a_traceback_stays_on_the_line() -> None:
 
 def test_a_flood_is_counted_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(journal, "monotonic", lambda: now)
-    sparingly = Sparingly()
+    monkeypatch.setattr(logging_setup, "monotonic", lambda: now)
+    sparingly = RateLimitedLog()
     passed = [sparingly.filter(record("refused %s", n)) for n in range(50)]
-    assert sum(passed) == journal.LINES_PER_PERIOD
+    assert sum(passed) == logging_setup.LINES_PER_PERIOD
     assert sparingly.filter(record("another kind", line=2))
-    now += journal.PERIOD_S
+    now += logging_setup.PERIOD_S
     next_one = record("refused %s", 51)
     assert sparingly.filter(next_one)
     assert next_one.getMessage() == "refused 51 (and 30 more like this)"

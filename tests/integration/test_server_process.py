@@ -189,7 +189,7 @@ async def test_secrets_and_hostile_names_stay_out_of_the_log(tmp_path: Path) -> 
 
 FEW_FILES = """
 import os, resource
-import plait_broker.command as command, plait_broker.face.server as server
+import plait_broker.command as command, plait_broker.server.server as server
 command._raise_open_files = lambda: None
 server.DESCRIPTORS_RESERVED = -1000          # let the kernel refuse, not the doorkeeper
 n = len(os.listdir('/proc/self/fd')) + 40

@@ -16,14 +16,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from scripted import LOCAL, ScriptedClient, running
 
-from plait_broker.description import describe_clients
-from plait_broker.face import listener
-from plait_broker.face.configuration import Configuration, TlsFiles, parse_configuration
-from plait_broker.face.connection import common_name
-from plait_broker.face.endpoints import Endpoint
-from plait_broker.face.sections import ConfigurationError
-from plait_broker.face.server import BrokerServer
-from plait_broker.face.tls import server_context
+from plait_broker.server import listener
+from plait_broker.server.config.config_reader import ConfigurationError
+from plait_broker.server.config.configuration import Configuration, TlsFiles, parse_configuration
+from plait_broker.server.endpoints import Endpoint
+from plait_broker.server.server import BrokerServer
+from plait_broker.server.tcp_connection import common_name
+from plait_broker.server.tls import server_context
+from plait_broker.status import describe_clients
 from plait_core.wire.frame_types.session_frames import Code
 
 

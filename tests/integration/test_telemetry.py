@@ -14,10 +14,10 @@ from scripted import client_of, running
 import plait
 from plait_analytics import take_inventory
 from plait_analytics.duckdb_engine import compute
-from plait_broker.face.configuration import Configuration
-from plait_broker.face.endpoints import Endpoint
-from plait_broker.face.overlay_section import OverlayPlace
-from plait_broker.face.server import BrokerServer
+from plait_broker.server.config.configuration import Configuration
+from plait_broker.server.config.overlay_config import OverlayConfig
+from plait_broker.server.endpoints import Endpoint
+from plait_broker.server.server import BrokerServer
 from plait_broker.settings import BrokerSettings, LinkSettings
 from plait_core.telemetry import RECORD_BYTES, RecordKind, SegmentHeader, parse_seal, record_dtype
 from plait_telemetry.recording import TelemetryError, TelemetryPlace
@@ -27,7 +27,7 @@ ANY = Endpoint("127.0.0.1", 0)
 
 
 def configured(directory: Path, name: str = "north", *links: str) -> Configuration:
-    place = OverlayPlace(links=LinkSettings(links=links))
+    place = OverlayConfig(links=LinkSettings(links=links))
     return Configuration(BrokerSettings(name=name), ANY, None, overlay=place, telemetry=TelemetryPlace(directory))
 
 

@@ -11,12 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from plait_broker.overlay.exports import Exports
-from plait_broker.overlay.map import HOP_US, Map
-from plait_broker.overlay.offered import Offered
-from plait_broker.overlay.streams import EARLY_MAX, GAP_S, TAKEN_EVENTS, Arrival, Incoming, Kept, Outgoing
-from plait_broker.overlay.wanted import Wanted
-from plait_broker.overlay.wanting import AGAIN_MAX_S, Wanting
+from plait_broker.overlay.interest.advertisement_table import AdvertisementTable
+from plait_broker.overlay.interest.covering_set import CoveringSet
+from plait_broker.overlay.interest.interest_sync import AGAIN_MAX_S, InterestSync
+from plait_broker.overlay.interest.remote_interest import RemoteInterest
+from plait_broker.overlay.topology.link_state import HOP_US, LinkStateDatabase
+from plait_broker.overlay.transport.reliable_stream import (
+    EARLY_MAX,
+    GAP_S,
+    TAKEN_EVENTS,
+    ReceivedEvent,
+    ReceiveStream,
+    SendStream,
+    Unacked,
+)
 from plait_core.events import Event
 from plait_core.filters import Filter, parse
 from plait_core.limits import WANTS_MAX
@@ -46,8 +54,8 @@ def sheets(draw: st.DrawFn) -> list[LinkState]:
     return [LinkState(broker, 1, "", tuple(delays), tuple(delays.values())) for broker, delays in said.items()]
 
 
-def drawn(said: list[LinkState]) -> Map:
-    map = Map()
+def drawn(said: list[LinkState]) -> LinkStateDatabase:
+    map = LinkStateDatabase()
     for sheet in said:
         map.put(sheet)
     return map
@@ -143,7 +151,7 @@ GRID = [{"x": x, "y": y} for x in range(45) for y in range(4)]
 class ExportsAgainstBruteForce(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.exports = Exports(new_index)
+        self.exports = CoveringSet(new_index)
         self.filters: dict[int, Filter] = {}
         self.replayed: set[int] = set()
         self.number = 0
@@ -209,13 +217,13 @@ class Interest(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.wanting = Wanting(HOME, new_index)
-        self.wanted = {ROOT: Wanted(new_index), OTHER: Wanted(new_index)}
+        self.wanting = InterestSync(HOME, new_index)
+        self.wanted = {ROOT: RemoteInterest(new_index), OTHER: RemoteInterest(new_index)}
         self.wants: list[tuple[int, InterestUpdate]] = []
         self.answers: list[tuple[int, int, int, int]] = []
-        self.own = {ROOT: Offered(ROOT), OTHER: Offered(OTHER)}
+        self.own = {ROOT: AdvertisementTable(ROOT), OTHER: AdvertisementTable(OTHER)}
         """What the publishers' brokers offer, by themselves."""
-        self.known = Offered(HOME)
+        self.known = AdvertisementTable(HOME)
         self.news: list[Advertisement] = []
         """Offers that flood and are not here yet."""
         self.versions = 0
@@ -440,8 +448,8 @@ class Stream(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 10.0
-        self.outgoing = Outgoing(1000)
-        self.incoming = Incoming()
+        self.outgoing = SendStream(1000)
+        self.incoming = ReceiveStream()
         self.copies: list[int] = []
         self.skips: list[int] = [self.outgoing.floor]
         self.reports: list[tuple[int, tuple[int, ...]]] = []
@@ -457,7 +465,7 @@ class Stream(RuleBasedStateMachine):
     def publish(self, count: int) -> None:
         for _ in range(count):
             frame = Publish(Confirm.NONE, encode_block(Event({}, b"", publisher=1, sequence=len(self.published) + 1)))
-            position = self.outgoing.add(Kept(frame, 0, 0, self.now), self.now)
+            position = self.outgoing.add(Unacked(frame, 0, 0, self.now), self.now)
             assert position not in self.published
             self.published[position] = len(self.published) + 1
             self.copies.append(position)
@@ -521,9 +529,9 @@ class Stream(RuleBasedStateMachine):
 
     def _hear(self, position: int) -> None:
         frame = Publish(Confirm.NONE, encode_block(Event({}, b"", publisher=1, sequence=self.published[position])))
-        self._hand_on(self.incoming.hear(Arrival(1, position, frame, 0, 0, (1,), self.now), self.now))
+        self._hand_on(self.incoming.hear(ReceivedEvent(1, position, frame, 0, 0, (1,), self.now), self.now))
 
-    def _hand_on(self, ready: list[Arrival]) -> None:
+    def _hand_on(self, ready: list[ReceivedEvent]) -> None:
         for arrival in ready:
             assert arrival.frame.sequence == self.published[arrival.position]
             self.handed.append(arrival.position)
@@ -597,12 +605,12 @@ TestStream = Stream.TestCase
 
 @given(st.integers(1, 3 * TAKEN_EVENTS), SEEDS)
 def test_a_destination_that_takes_says_so_at_the_latest_after_so_many(count: int, seed: int) -> None:
-    incoming = Incoming()
+    incoming = ReceiveStream()
     incoming.skip(0, 0.0)
     unsaid = 0
     for position in range(1, count + 1):
         frame = Publish(Confirm.NONE, encode_block(Event({}, b"", publisher=1, sequence=position)))
-        (ready,) = incoming.hear(Arrival(1, position, frame, 0, 0, (1,), 0.0), 0.0)
+        (ready,) = incoming.hear(ReceivedEvent(1, position, frame, 0, 0, (1,), 0.0), 0.0)
         incoming.take(ready.position, 0.0)
         unsaid += 1
         report = incoming.report(0.0)

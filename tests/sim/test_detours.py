@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plait_broker.overlay.errands import Errands
+from plait_broker.overlay.transport.control_unicast import ControlUnicast
 from plait_core.wire import ControlFrame, Ping, encode_frame
 from plait_core.wire.frame_types.overlay_frames import ClockStamp, DatabaseSummary, SourceRouted, StreamAck
 from plait_lab.simulation.hostile import ATTACKS
@@ -45,7 +45,7 @@ def test_someone_further_on_may_choose_the_hostile_one(attack: str) -> None:
 def test_without_answers_by_the_way_that_something_came_nobody_would_hear_of_anything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Errands, "came_around", lambda *_: None)
+    monkeypatch.setattr(ControlUnicast, "came_around", lambda *_: None)
     assert any(" I1: " in complaint for complaint in Siege(DIAMOND, 1, "drop").play())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from processes import NIGHTLY
 
-from plait_broker.finding.gathering import Gathering
+from plait_broker.overlay.discovery.link_selection import LinkSelection
 from plait_lab.simulation.gatherings import Crowd
 
 SEEDS = 40 if NIGHTLY else 2
@@ -110,7 +110,7 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 
 def test_without_probing_a_partition_would_not_heal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Gathering, "_probes", lambda self, reached, now: [])
+    monkeypatch.setattr(LinkSelection, "_probes", lambda self, reached, now: [])
     crowd = gathered(7, FEW, 15.0)
     crowd.kill(crowd.sites[0])
     crowd.part(crowd.sites[FEW // 2 :])
@@ -121,8 +121,8 @@ def test_without_probing_a_partition_would_not_heal(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_looking_a_broker_would_give_up_the_only_way_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Gathering, "_spared", lambda self, broker, links: True)
-    monkeypatch.setattr(Gathering, "_more", lambda self, reached, now, chosen: [])  # all hang on the seed
-    monkeypatch.setattr(Gathering, "_probes", lambda self, reached, now: [])
+    monkeypatch.setattr(LinkSelection, "_spared", lambda self, broker, links: True)
+    monkeypatch.setattr(LinkSelection, "_more", lambda self, reached, now, chosen: [])  # all hang on the seed
+    monkeypatch.setattr(LinkSelection, "_probes", lambda self, reached, now: [])
     crowd = gathered(1)
     assert not crowd.whole

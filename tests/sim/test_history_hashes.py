@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from plait_broker.overlay.errands import Errands
+from plait_broker.overlay.transport.control_unicast import ControlUnicast
 from plait_core.wire.frame_types import frame_schema
 from plait_lab.overlay_planted import PLANTED as OVERLAY_PLANTED
 from plait_lab.planted import PLANTED
@@ -69,7 +69,7 @@ def test_the_same_history_has_the_same_hash_twice(group: str, number: int) -> No
         ("one-broker", 0, lambda patch: PLANTED["swap_deliveries"].plant()),
         ("overlay", 2, lambda patch: OVERLAY_PLANTED["never_send_again"].plant()),
         ("peers", 1, lambda patch: patch.setattr(Peer, "_at_once", lambda self, now: None)),
-        ("hostile", 0, lambda patch: patch.setattr(Errands, "by", lambda *_: ())),
+        ("hostile", 0, lambda patch: patch.setattr(ControlUnicast, "by", lambda *_: ())),
     ],
 )
 def test_another_behaviour_has_another_hash(

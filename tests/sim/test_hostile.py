@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from plait_broker.overlay.errands import Errands
-from plait_broker.overlay.trust import Trust
+from plait_broker.overlay.security.message_auth import MessageAuth
+from plait_broker.overlay.transport.control_unicast import ControlUnicast
 from plait_lab.simulation.hostile import ATTACKS, play
 
 SEEDS = 150 if os.environ.get("PLAIT_NIGHTLY") else 4
@@ -50,14 +50,14 @@ def complaints(attack: str, seeds: int = 4) -> list[str]:
 
 
 def test_without_proofs_of_events_changed_ones_would_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trust, "check_event", lambda *_: None)
+    monkeypatch.setattr(MessageAuth, "check_event", lambda *_: None)
     assert any(" I3: " in complaint for complaint in complaints("tamper_events"))
     assert any(" I3: " in complaint for complaint in complaints("forge"))
 
 
 def test_without_proofs_of_errands_forged_ones_would_be_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trust, "check_errand", lambda *_: None)
-    monkeypatch.setattr(Trust, "check_want", lambda *_: None)
+    monkeypatch.setattr(MessageAuth, "check_errand", lambda *_: None)
+    monkeypatch.setattr(MessageAuth, "check_want", lambda *_: None)
     found = complaints("forge", 12)
     assert any("never said" in complaint for complaint in found), "what explains is proved like the rest"
     assert any("never said" not in complaint for complaint in found)
@@ -67,7 +67,7 @@ def test_without_proofs_of_errands_forged_ones_would_be_believed(monkeypatch: py
 def test_without_detours_a_broker_that_loses_everything_would_cut_others_off(
     attack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Errands, "by", lambda *_: ())
+    monkeypatch.setattr(ControlUnicast, "by", lambda *_: ())
     assert any(" I1: " in complaint for complaint in complaints(attack))
 
 

@@ -10,7 +10,7 @@ import pytest
 from sealed_world import HOUR_US, World, areas
 
 from plait_broker import DropReason
-from plait_broker.tags import TEST_S, TESTS_AHEAD, TESTS_PENDING_MAX
+from plait_broker.pipeline.sealed_matching import TEST_S, TESTS_AHEAD, TESTS_PENDING_MAX
 from plait_core.limits import DEPOSIT_BYTES_MAX
 from plait_core.sealed_opening import SEALED, SEALED_HEAD
 from plait_core.wire import Confirm, Deliver

@@ -12,8 +12,8 @@ import httpx
 import pytest
 from scripted import LOCAL, running
 
-from plait_broker.face.endpoints import Endpoint
-from plait_broker.web import analyses
+from plait_broker.server.endpoints import Endpoint
+from plait_broker.web import analytics_api
 
 TABLE = {"table": "brokers", "window_us": 1, "columns": [{"name": "broker"}], "rows": [["north"]], "rows_in_all": 1}
 
@@ -78,5 +78,5 @@ async def test_nothing_outside_and_nothing_huge(tmp_path: Path, monkeypatch: pyt
         assert (await browser.get("/api/v1/analytics/brokers")).status_code == 404
     async with reading(written(inside)) as browser:
         assert (await browser.get("/api/v1/analytics/brokers")).status_code == 200
-        monkeypatch.setattr(analyses, "FILE_BYTES_MAX", 10)
+        monkeypatch.setattr(analytics_api, "FILE_BYTES_MAX", 10)
         assert (await browser.get("/api/v1/analytics")).json()["tables"] == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plait_broker.access import ALL, NONE, Caller, Keyring, OpenGate, Principal, Rules
+from plait_broker.clients.access import ALL, NONE, Caller, Keyring, OpenGate, Principal, Rules
 from plait_core.filters import EVERYTHING, parse
 from plait_core.wire import Confirm, Hello, Role
 from plait_core.wire.frame_types.session_frames import Refusal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plait_broker.confirmations import LOG, Confirmations
+from plait_broker.clients.confirmations import LOG, Confirmations
 from plait_core.wire.frame_types.session_frames import Code
 
 

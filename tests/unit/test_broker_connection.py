@@ -6,35 +6,35 @@ import asyncio
 
 import uvloop
 
-from plait_broker.access import Caller
-from plait_broker.face.connection import Connection
-from plait_broker.outputs import LinkId
+from plait_broker.clients.access import Caller
+from plait_broker.outputs import ConnectionId
+from plait_broker.server.tcp_connection import TcpConnection
 
 
 class Driver:
     """Has one connection, and writes to it until it is told that it is gone, and once more."""
 
     def __init__(self) -> None:
-        self.connection: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+        self.connection: asyncio.Future[TcpConnection] = asyncio.get_running_loop().create_future()
         self.gone = asyncio.Event()
 
-    def opened(self, connection: Connection, caller: Caller) -> LinkId:
+    def opened(self, connection: TcpConnection, caller: Caller) -> ConnectionId:
         self.connection.set_result(connection)
-        return LinkId(1)
+        return ConnectionId(1)
 
-    def received(self, link: LinkId, data: bytes) -> None:
+    def received(self, link: ConnectionId, data: bytes) -> None:
         pass
 
-    def writable(self, link: LinkId, writable: bool) -> None:
+    def writable(self, link: ConnectionId, writable: bool) -> None:
         pass
 
-    def lost(self, link: LinkId) -> None:
+    def lost(self, link: ConnectionId) -> None:
         self.gone.set()
 
 
 async def broken_off() -> None:
     driver = Driver()
-    server = await asyncio.get_running_loop().create_server(lambda: Connection(driver, lambda: None), "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(lambda: TcpConnection(driver, lambda: None), "127.0.0.1", 0)
     async with server:
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
         connection = await driver.connection

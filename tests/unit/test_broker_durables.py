@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait_broker import BrokerSettings
-from plait_broker.durables import RETRY_S, Durable, Durables
+from plait_broker.clients.durable_subscriptions import RETRY_S, DurableSubscription, DurableSubscriptions
 from plait_broker.outputs import NOTHING_RECOVERED, Cursor, Fetch, LogRecord, Persist, Recovered
 from plait_core.events import Event
 from plait_core.filters import EVERYTHING
@@ -24,11 +24,11 @@ def frame(number: int) -> Publish:
     return Publish(Confirm.NONE, block(number))
 
 
-def durable(acknowledged: int = 0) -> Durable:
-    return Durable(1, "me", "d", EVERYTHING, acknowledged)
+def durable(acknowledged: int = 0) -> DurableSubscription:
+    return DurableSubscription(1, "me", "d", EVERYTHING, acknowledged)
 
 
-def persists(durables: Durables, now: float = 0.0) -> list[Persist]:
+def persists(durables: DurableSubscriptions, now: float = 0.0) -> list[Persist]:
     return [asked for asked in durables.take(now) if isinstance(asked, Persist)]
 
 
@@ -71,7 +71,7 @@ def test_a_place_against_sets(steps: list[tuple[bool, int]]) -> None:
 
 
 def test_what_is_staged_together_is_stored_together() -> None:
-    durables = Durables(BrokerSettings(), NOTHING_RECOVERED)
+    durables = DurableSubscriptions(BrokerSettings(), NOTHING_RECOVERED)
     assert [durables.log(frame(n), 0, 0, []) for n in (1, 2)] == [1, 2]
     (asked,) = persists(durables)
     assert [record.position for record in asked.records] == [1, 2]
@@ -81,7 +81,7 @@ def test_what_is_staged_together_is_stored_together() -> None:
 
 
 def test_what_cannot_be_stored_leaves_a_hole_that_nobody_reads() -> None:
-    durables = Durables(BrokerSettings(), NOTHING_RECOVERED)
+    durables = DurableSubscriptions(BrokerSettings(), NOTHING_RECOVERED)
     place = durable()
     for number, stored in [(1, True), (2, False), (3, True)]:
         durables.log(frame(number), 0, 0, [])
@@ -94,7 +94,7 @@ def test_what_cannot_be_stored_leaves_a_hole_that_nobody_reads() -> None:
 
 
 def test_a_place_that_could_not_be_stored_is_stored_later_and_not_at_once() -> None:
-    durables = Durables(BrokerSettings(), NOTHING_RECOVERED)
+    durables = DurableSubscriptions(BrokerSettings(), NOTHING_RECOVERED)
     place = durable()
     durables.add(place)
     durables.touch(place, 0.0, (9, 1))
@@ -106,7 +106,7 @@ def test_a_place_that_could_not_be_stored_is_stored_later_and_not_at_once() -> N
 
 
 def test_what_could_not_be_given_up_is_given_up_later() -> None:
-    durables = Durables(BrokerSettings(), NOTHING_RECOVERED)
+    durables = DurableSubscriptions(BrokerSettings(), NOTHING_RECOVERED)
     place = durable()
     durables.add(place)
     durables.forget(place, (9, 1))
@@ -117,7 +117,7 @@ def test_what_could_not_be_given_up_is_given_up_later() -> None:
 
 
 def test_one_that_is_new_under_an_old_name_is_not_given_up() -> None:
-    durables = Durables(BrokerSettings(), NOTHING_RECOVERED)
+    durables = DurableSubscriptions(BrokerSettings(), NOTHING_RECOVERED)
     place = durable()
     durables.add(place)
     durables.forget(place, (9, 1))
@@ -130,8 +130,8 @@ def test_one_that_is_new_under_an_old_name_is_not_given_up() -> None:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def fetching(settings: BrokerSettings, stored: int, place: Durable) -> tuple[Durables, Fetch]:
-    durables = Durables(settings, Recovered(next_position=stored + 1))
+def fetching(settings: BrokerSettings, stored: int, place: DurableSubscription) -> tuple[DurableSubscriptions, Fetch]:
+    durables = DurableSubscriptions(settings, Recovered(next_position=stored + 1))
     place.next_position = 1
     assert durables.readable(place) is None
     (asked,) = durables.take(0.0)

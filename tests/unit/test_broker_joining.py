@@ -8,7 +8,7 @@ import pytest
 from two_brokers import Wire, broker
 
 from plait_broker import Broker, BrokerSettings
-from plait_broker.access import OpenGate
+from plait_broker.clients.access import OpenGate
 from plait_broker.settings import LinkSettings
 
 

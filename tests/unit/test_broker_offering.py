@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from plait_broker.derived import ANYTHING, NARROWING_MAX, SHAPES_MAX, VALUES_MAX, Derived
-from plait_broker.offering import UNUSED_S
+from plait_broker.pipeline.advertisement_gate import UNUSED_S
+from plait_broker.pipeline.inferred_advertisements import (
+    ANYTHING,
+    NARROWING_MAX,
+    SHAPES_MAX,
+    VALUES_MAX,
+    InferredAdvertisements,
+)
 from plait_core import Attributes
 from plait_core.filters import EVERYTHING
 from plait_core.wire import Confirm
@@ -163,7 +169,7 @@ def test_alone_nothing_is_offered_and_nothing_waits() -> None:
 
 
 def widen(*events: Attributes) -> list[str]:
-    derived = Derived()
+    derived = InferredAdvertisements()
     return [derived.widen(event)[1].text for event in events]
 
 
@@ -181,7 +187,7 @@ def test_an_attribute_with_many_values_narrows_no_more() -> None:
 
 
 def test_each_shape_is_by_itself_and_too_many_are_anything() -> None:
-    derived = Derived()
+    derived = InferredAdvertisements()
     numbers = {derived.widen({f"a{number}": "x"})[0] for number in range(SHAPES_MAX)}
     assert len(numbers) == SHAPES_MAX
     assert derived.widen({"b": "x"}) == (ANYTHING, EVERYTHING)

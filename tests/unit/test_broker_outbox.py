@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from plait_broker.outbox import Outbox, Queued
-from plait_broker.reasons import DropReason
+from plait_broker.clients.delivery_queue import DeliveryQueue, Queued
+from plait_broker.drop_reasons import DropReason
 from plait_core.events import Event
 from plait_core.wire import Confirm, Publish, encode_block
 from plait_core.wire.frame_types.session_frames import Full
@@ -23,7 +23,7 @@ def entry(sequence: int, priority: int = 0, payload: int = 0) -> Queued:
 SIZE = entry(1).size
 
 
-def sequences(outbox: Outbox) -> list[int]:
+def sequences(outbox: DeliveryQueue) -> list[int]:
     return [queued.frame.sequence for queued in outbox.clear()]
 
 
@@ -32,7 +32,7 @@ def dropped(outcome: list[tuple[Queued, DropReason]]) -> list[tuple[int, DropRea
 
 
 def test_first_in_is_first_out_within_a_priority() -> None:
-    outbox = Outbox(10, ROOM, Full.DROP_OLDEST)
+    outbox = DeliveryQueue(10, ROOM, Full.DROP_OLDEST)
     for sequence, priority in [(1, 0), (2, 5), (3, 0), (4, 9), (5, 5)]:
         assert outbox.put(entry(sequence, priority), ROOM) == []
     assert sequences(outbox) == [4, 2, 5, 1, 3]
@@ -40,7 +40,7 @@ def test_first_in_is_first_out_within_a_priority() -> None:
 
 
 def test_drop_oldest_makes_room_with_the_oldest_of_the_lowest_priority() -> None:
-    outbox = Outbox(3, ROOM, Full.DROP_OLDEST)
+    outbox = DeliveryQueue(3, ROOM, Full.DROP_OLDEST)
     for sequence, priority in [(1, 5), (2, 0), (3, 0)]:
         outbox.put(entry(sequence, priority), ROOM)
     assert dropped(outbox.put(entry(4, 5), ROOM)) == [(2, DropReason.OUTBOX_ITEMS)]
@@ -49,7 +49,7 @@ def test_drop_oldest_makes_room_with_the_oldest_of_the_lowest_priority() -> None
 
 
 def test_what_is_less_urgent_than_all_that_waits_is_dropped_itself() -> None:
-    outbox = Outbox(1, ROOM, Full.DROP_OLDEST)
+    outbox = DeliveryQueue(1, ROOM, Full.DROP_OLDEST)
     outbox.put(entry(1, 5), ROOM)
     assert dropped(outbox.put(entry(2, 4), ROOM)) == [(2, DropReason.OUTBOX_ITEMS)]
     assert sequences(outbox) == [1]
@@ -57,28 +57,28 @@ def test_what_is_less_urgent_than_all_that_waits_is_dropped_itself() -> None:
 
 @pytest.mark.parametrize("policy", [Full.DROP_NEWEST, Full.BLOCK, Full.CLOSE])
 def test_other_policies_drop_the_newcomer(policy: Full) -> None:
-    outbox = Outbox(1, ROOM, policy)
+    outbox = DeliveryQueue(1, ROOM, policy)
     outbox.put(entry(1), ROOM)
     assert dropped(outbox.put(entry(2, 9), ROOM)) == [(2, DropReason.OUTBOX_ITEMS)]
     assert sequences(outbox) == [1]
 
 
 def test_bytes_bound_as_well_as_items() -> None:
-    outbox = Outbox(10, 2 * SIZE, Full.DROP_OLDEST)
+    outbox = DeliveryQueue(10, 2 * SIZE, Full.DROP_OLDEST)
     for sequence in (1, 2):
         outbox.put(entry(sequence), ROOM)
     assert dropped(outbox.put(entry(3), ROOM)) == [(1, DropReason.OUTBOX_BYTES)]
 
 
 def test_the_clients_room_bounds_too() -> None:
-    outbox = Outbox(10, ROOM, Full.DROP_OLDEST)
+    outbox = DeliveryQueue(10, ROOM, Full.DROP_OLDEST)
     outbox.put(entry(1), 2 * SIZE)
     assert dropped(outbox.put(entry(2), SIZE - 1)) == [(1, DropReason.OUTBOX_BYTES)]
     assert sequences(outbox) == [2]
 
 
 def test_what_never_fits_evicts_nothing() -> None:
-    outbox = Outbox(10, 2 * SIZE, Full.DROP_OLDEST)
+    outbox = DeliveryQueue(10, 2 * SIZE, Full.DROP_OLDEST)
     outbox.put(entry(1), ROOM)
     assert dropped(outbox.put(entry(2, payload=3 * SIZE), ROOM)) == [(2, DropReason.OUTBOX_BYTES)]
     assert sequences(outbox) == [1]
@@ -89,7 +89,7 @@ def test_against_a_list_that_is_cut_and_sorted(policy: Full) -> None:
     rng = random.Random(7)
     for _ in range(200):
         items_max = rng.randint(1, 6)
-        outbox, naive = Outbox(items_max, ROOM, policy), []
+        outbox, naive = DeliveryQueue(items_max, ROOM, policy), []
         for sequence in range(1, 30):
             priority = rng.randint(0, 3)
             outbox.put(entry(sequence, priority), ROOM)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from plait_broker import BrokerSettings, Caller
-from plait_broker.links import CONTROL_BYTES_MAX, Link
+from plait_broker.clients.connection import CONTROL_BYTES_MAX, Connection
 from plait_core.wire import Close, Confirm, ControlFrame, Deliver, FrameDecoder, Hello, Pong, Role, Welcome
 from plait_core.wire.frame_types.session_frames import (
     Acknowledge,
@@ -378,8 +378,8 @@ def frames_of(chunks: Sequence[bytes]) -> list[object]:
     return list(decoder.take())
 
 
-def link() -> Link:
-    made = Link(1, Caller(), (), {}, 0.0)
+def link() -> Connection:
+    made = Connection(1, Caller(), (), {}, 0.0)
     made.handshake.receive(hello())
     made.handshake.welcome(broker_name="b", broker=1, session=1, heartbeat_s=1.0)
     made.session = object()  # type: ignore[assignment]

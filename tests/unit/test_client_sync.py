@@ -17,7 +17,7 @@ import plait
 import plait.sync
 from plait_broker import Broker, BrokerSettings, Caller, OpenGate, Persist, Probe, Send
 from plait_broker import Close as CloseLink
-from plait_broker.probing import Prober
+from plait_broker.pipeline.tag_test_worker import TagTestWorker
 from plait_core import parse
 from plait_keyserver import PublisherRing, SubscriberRing
 
@@ -54,7 +54,7 @@ class Hub:
         self.links: dict[int, Link] = {}
         self.count = 0
         self.port = 0
-        self.prober = Prober()
+        self.prober = TagTestWorker()
         wall_us = time.time_ns() // 1000
         self.broker = Broker(
             BrokerSettings(name="hub"), random.Random(1), OpenGate(), now=time.monotonic(), wall_us=wall_us

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 
 from plait.commands.listings import LISTINGS, SHORT_FROM, short
 from plait.commands.tables import fitted, print_table
-from plait_broker.description import (
+from plait_broker.status import (
     describe_advertisements,
     describe_clients,
     describe_links,

@@ -11,7 +11,7 @@ from scripted import LOCAL, client_of, running
 
 from plait.commands.addressing import Target
 from plait.commands.overview import TABLES, Overview, broker_rows, headline, link_rows, subscription_rows
-from plait_broker.face.endpoints import Endpoint
+from plait_broker.server.endpoints import Endpoint
 
 SAID = {
     "about": {"name": "north"},

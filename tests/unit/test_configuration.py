@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from plait_broker import ALL, Caller, OpenGate
 from plait_broker.command import broker
-from plait_broker.face.configuration import (
+from plait_broker.server.config.auth_config import auth_config, draw_token, needs_token
+from plait_broker.server.config.configuration import (
     Configuration,
     ConfigurationError,
     parse_configuration,
     read_configuration,
 )
-from plait_broker.face.endpoints import Endpoint
-from plait_broker.face.entrance import draw_token, entrance, needs_token
+from plait_broker.server.endpoints import Endpoint
 from plait_core.space import IntRange, Schema
 from plait_core.wire import Hello, Role
 
@@ -50,7 +50,7 @@ def test_nothing_said_is_a_broker_for_this_machine() -> None:
     assert (str(found.listen), str(found.http), found.data) == ("127.0.0.1:4680", "127.0.0.1:4681", None)
     assert found == Configuration()
     assert not needs_token(found)
-    assert isinstance(entrance(found, None).gate, OpenGate)
+    assert isinstance(auth_config(found, None).gate, OpenGate)
 
 
 def test_everything_can_be_said(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_token_overrides_a_token_however_it_was_given(tmp_path: Path) -> None:
     document = b"[access]\ntoken = 'from-the-document'\n"
     options = {"access.token_file": ("--token-file", str(tmp_path / "token"))}
     found = parse_configuration(document, None, options)
-    gate = entrance(found, None).gate
+    gate = auth_config(found, None).gate
     assert gate.admit(hello("from-a-file"), Caller()) is not None
     assert gate.admit(hello("from-the-document"), Caller()) is None
 
@@ -123,7 +123,7 @@ def test_a_token_overrides_a_token_however_it_was_given(tmp_path: Path) -> None:
 def test_a_variable_may_hold_principals() -> None:
     said = "[{name='a', token='aaaaaaaa', publish={allow=['x>1']}, subscribe={allow=[]}}]"
     found = configured("", PLAIT_BROKER__ACCESS__PRINCIPALS=said)
-    principal = entrance(found, None).gate.admit(hello("aaaaaaaa"), Caller())
+    principal = auth_config(found, None).gate.admit(hello("aaaaaaaa"), Caller())
     assert principal is not None
     assert principal.publish.permit({"x": 2})
     assert not principal.subscribe.permit({"x": 2})
@@ -161,7 +161,7 @@ def test_principals_come_in_by_token_or_certificate_and_have_their_rules() -> No
         name = "gateway"
         certificate = "gw.example"
     """)
-    gate = entrance(found, None).gate
+    gate = auth_config(found, None).gate
     feed = gate.admit(hello("feed-feed-feed"), Caller())
     assert feed is not None
     assert feed.publish.permit({"symbol": "IBM", "price": 1})
@@ -180,12 +180,12 @@ def test_beyond_this_machine_nothing_said_wants_a_token_that_nobody_knows(listen
     found = configured(f"listen = '{listen}'")
     assert needs_token(found)
     drawn = draw_token()
-    gate = entrance(found, drawn).gate
+    gate = auth_config(found, drawn).gate
     assert gate.admit(hello(drawn), Caller()) is not None
     assert gate.admit(hello(None), Caller()) is None
     assert gate.admit(hello(draw_token()), Caller()) is None
     with pytest.raises(AssertionError):
-        entrance(found, None)
+        auth_config(found, None)
 
 
 def test_http_is_read_by_who_may_hear_everything_or_has_its_token() -> None:
@@ -202,7 +202,7 @@ def test_http_is_read_by_who_may_hear_everything_or_has_its_token() -> None:
         publish = { allow = ["true"] }
         subscribe = { allow = ["x == 1"] }
     """)
-    doors = entrance(found, None)
+    doors = auth_config(found, None)
     assert doors.may_read("for-metrics", "")
     assert doors.may_read("hears-everything", "")
     assert not doors.may_read("hears-some", "")
@@ -213,7 +213,7 @@ def test_http_is_read_by_who_may_hear_everything_or_has_its_token() -> None:
 def test_open_access_does_not_open_http_beyond_this_machine() -> None:
     found = configured("http = '0.0.0.0:4681'\n[access]\nopen = true")
     assert needs_token(found)
-    doors = entrance(found, "drawn-token")
+    doors = auth_config(found, "drawn-token")
     assert isinstance(doors.gate, OpenGate)
     assert doors.may_read("drawn-token", "")
     assert not doors.may_read("anything", "")
@@ -378,7 +378,7 @@ def test_a_secret_is_in_no_representation(tmp_path: Path) -> None:
     )
     assert CANARY not in repr(found)
     assert "principal" not in repr(found).lower()
-    assert CANARY not in repr(entrance(found, None))
+    assert CANARY not in repr(auth_config(found, None))
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,24 @@ from random import Random
 
 import pytest
 
-from plait_broker.finding import discovery as module
-from plait_broker.finding.discovery import ANSWER_S, DATAGRAM_BYTES_MAX, INTERVAL_S, QUIET_S, SPREAD, Discovery, Found
+from plait_broker.overlay.discovery import announcements as module
+from plait_broker.overlay.discovery.announcements import (
+    ANSWER_S,
+    DATAGRAM_BYTES_MAX,
+    INTERVAL_S,
+    QUIET_S,
+    SPREAD,
+    Announcements,
+    Found,
+)
 from plait_core.wire import Ping, encode_frame
 from plait_core.wire.frame_types.overlay_frames import Announcement
 
 SECRET = "open-sesame-42"
 
 
-def discovery(me: int, secret: str = SECRET, overlay: str = "plait", host: str = "", name: str = "b") -> Discovery:
-    return Discovery(overlay, secret, me, name, host, 4680, Random(me), 0.0)
+def discovery(me: int, secret: str = SECRET, overlay: str = "plait", host: str = "", name: str = "b") -> Announcements:
+    return Announcements(overlay, secret, me, name, host, 4680, Random(me), 0.0)
 
 
 @pytest.mark.parametrize("secret", ["", SECRET])
@@ -46,7 +54,7 @@ def test_what_is_replayed_is_old() -> None:
         (discovery(1), "own"),
     ],
 )
-def test_whom_nobody_listens_to(speaker: Discovery, why: str) -> None:
+def test_whom_nobody_listens_to(speaker: Announcements, why: str) -> None:
     listener = discovery(1)
     assert listener.hear(speaker.announce(0.0), "10.0.0.2", 0.0) is None
     assert dict(listener.counts) == {why: 1}

@@ -8,18 +8,18 @@ from random import Random
 
 import pytest
 
-from plait_broker.finding import gathering as module
-from plait_broker.finding.gathering import (
+from plait_broker.overlay.discovery import link_selection as module
+from plait_broker.overlay.discovery.link_selection import (
     FORGOTTEN_S,
     GIVEN_UP_S,
     LOST_S,
     PAUSE_MAX_S,
     PLACES_MAX,
     PROBES_MAX,
-    Gathering,
+    LinkSelection,
 )
-from plait_broker.overlay.map import Map
-from plait_broker.overlay.neighbours import Neighbour
+from plait_broker.overlay.topology.link_state import LinkStateDatabase
+from plait_broker.overlay.topology.neighbours import Neighbour
 from plait_broker.settings import LinkSettings
 from plait_core.wire.frame_types.overlay_frames import LinkState
 
@@ -37,9 +37,9 @@ class Broker:
     def __init__(self, seed: int = 1, **terms: object) -> None:
         given = {"seeds": (SEED,), "address": address(ME)} | terms
         self.terms = LinkSettings(**given)  # type: ignore[arg-type]
-        self.map = Map()
+        self.map = LinkStateDatabase()
         self.neighbours: dict[int, Neighbour] = {}
-        self.gathering = Gathering(ME, self.terms, self.map, self.neighbours, Random(seed), 0.0)
+        self.gathering = LinkSelection(ME, self.terms, self.map, self.neighbours, Random(seed), 0.0)
         self.versions = 0
 
     def knows(self, links: Mapping[int, Iterable[int]], delay_us: int = 1000, born: int = 0) -> None:

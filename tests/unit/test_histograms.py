@@ -17,7 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_classic
 
 from plait_broker.histograms import FIRST_BITS, LAST_BITS, DelayHistogram
-from plait_broker.web.families import histogram as as_metric
+from plait_broker.web.metrics.metric_types import histogram as as_metric
 
 Parse = Callable[[str], Iterable[Any]]
 

@@ -17,12 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from scripted import LOCAL, ScriptedClient, client_of, running
 
 from plait_broker import DropReason
-from plait_broker.face.configuration import Configuration, parse_configuration
-from plait_broker.face.endpoints import Endpoint
-from plait_broker.face.server import BrokerServer
-from plait_broker.web import http_server, stream
-from plait_broker.web.stream import Sample, difference
-from plait_broker.web.watching import Watching
+from plait_broker.server.config.configuration import Configuration, parse_configuration
+from plait_broker.server.endpoints import Endpoint
+from plait_broker.server.server import BrokerServer
+from plait_broker.web import http_server, sse
+from plait_broker.web.live_api import LiveApi
+from plait_broker.web.sse import Sample, difference
 from plait_core.ids import id_text
 from plait_core.wire import Close
 from plait_core.wire.frame_types.session_frames import Advertise, Done, Matching
@@ -182,8 +182,8 @@ async def test_no_session_id_and_no_token_in_any_answer() -> None:
         async with await ScriptedClient.connect(server.port) as client:
             session = (await client.hello(token=token)).session
             await client.subscribe("true")
-            async with event_stream(server) as stream:
-                said = [str(await stream.message())]
+            async with event_stream(server) as sse:
+                said = [str(await sse.message())]
             for path in ("/", "/metrics", *(f"/api/v1/{path}" for path in PATHS[:-1])):
                 said.append((await browser.get(path)).text)
             for text in said:
@@ -225,14 +225,14 @@ async def event_stream(server: BrokerServer) -> AsyncIterator[EventStream]:
 
 
 async def test_a_stream_is_a_snapshot_and_then_what_changes() -> None:
-    async with watched() as (server, _), event_stream(server) as stream:
-        kind, state = await stream.message()
+    async with watched() as (server, _), event_stream(server) as sse:
+        kind, state = await sse.message()
         assert kind == "snapshot"
         assert state["clients"] == {}
         began, deltas = time.monotonic(), 0
         async with client_of(server, "a", 1):
             while not state["clients"]:
-                kind, changes = await stream.message()
+                kind, changes = await sse.message()
                 assert kind == "delta"
                 deltas += 1
                 for section, values in changes.items():
@@ -245,7 +245,7 @@ async def test_streams_end_when_the_broker_does(caplog: pytest.LogCaptureFixture
     server = BrokerServer(WITH_HTTP)
     await server.start()
     async with event_stream(server) as one, event_stream(server) as other:
-        assert {(await stream.message())[0] for stream in (one, other)} == {"snapshot"}
+        assert {(await sse.message())[0] for sse in (one, other)} == {"snapshot"}
         began = time.monotonic()
         await server.stop()
         assert time.monotonic() - began < 1.5
@@ -254,7 +254,7 @@ async def test_streams_end_when_the_broker_does(caplog: pytest.LogCaptureFixture
 
 
 async def test_a_watcher_who_leaves_is_not_sampled_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "INTERVAL_S", 0.02)
+    monkeypatch.setattr(sse, "INTERVAL_S", 0.02)
     async with watched() as (server, _):
         async with event_stream(server) as watching:
             await watching.message()
@@ -267,7 +267,7 @@ async def test_a_watcher_who_leaves_is_not_sampled_for(monkeypatch: pytest.Monke
 
 
 async def test_only_so_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "STREAMS_MAX", 1)
+    monkeypatch.setattr(sse, "STREAMS_MAX", 1)
     async with watched() as (server, browser), event_stream(server):
         refused = await browser.get("/api/v1/stream")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
@@ -366,10 +366,10 @@ async def test_a_request_that_does_not_end_is_hung_up_on(monkeypatch: pytest.Mon
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await asyncio.wait_for(reader.readexactly(10_000), 3)
         writer.close()
-        async with event_stream(server) as stream:
-            await stream.message()
+        async with event_stream(server) as sse:
+            await sse.message()
             await asyncio.sleep(0.5)
-            assert await stream.message(), "a stream may last"
+            assert await sse.message(), "a stream may last"
 
 
 async def test_http_can_be_off() -> None:
@@ -382,12 +382,12 @@ async def test_a_question_that_nobody_has_answered_ends_with_the_broker(
 ) -> None:
     asked = asyncio.Event()
 
-    async def unanswered(self: Watching, question: dict[str, Any]) -> dict[str, Any]:
+    async def unanswered(self: LiveApi, question: dict[str, Any]) -> dict[str, Any]:
         asked.set()
         await asyncio.Event().wait()
         return {}
 
-    monkeypatch.setattr(Watching, "_tail", unanswered)
+    monkeypatch.setattr(LiveApi, "_tail", unanswered)
     async with running(WITH_HTTP) as server:
         url = f"http://127.0.0.1:{server.http_port}/api/v1/events"
         async with httpx.AsyncClient(trust_env=False) as browser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from plait_broker.explain.inquiries import AGAIN_S, ANSWERS_BURST, ASKED_MAX, WAIT_S, Inquiries
+from plait_broker.tracing.remote_queries import AGAIN_S, ANSWERS_BURST, ASKED_MAX, WAIT_S, RemoteQueries
 from plait_core.wire.frame_types.trace_frames import FACTS_CHARACTERS_MAX, Query, QueryResult
 
 ME, NEAR, FAR = 1, 2, 3
@@ -17,7 +17,9 @@ class Desk:
     def __init__(self, answer: Any = None) -> None:
         self.sent: list[Query | QueryResult] = []
         self.answers: list[dict[int, dict[str, Any]]] = []
-        self.inquiries = Inquiries(ME, self.sent.append, lambda topic, question, now: answer or {topic: question}, 0.0)
+        self.inquiries = RemoteQueries(
+            ME, self.sent.append, lambda topic, question, now: answer or {topic: question}, 0.0
+        )
 
     def ask(self, *brokers: int) -> None:
         self.inquiries.ask(brokers, "why", {"event": "x"}, 0.0, self.answers.append)

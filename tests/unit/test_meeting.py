@@ -9,10 +9,10 @@ import pytest
 from two_brokers import Wire, broker, frames
 
 from plait_broker import Broker
-from plait_broker.finding.meeting import Meeting, Untrusted
-from plait_broker.finding.neighbourhood import SHUNNED_S
-from plait_broker.links import CONTROL_BURST, CONTROL_PER_S
+from plait_broker.clients.connection import CONTROL_BURST, CONTROL_PER_S
 from plait_broker.outputs import Remark
+from plait_broker.overlay.discovery.broker_connections import SHUNNED_S
+from plait_broker.overlay.security.mutual_auth import MutualAuth, Untrusted
 from plait_broker.settings import LinkSettings
 from plait_core.events import Event
 from plait_core.limits import HELLO_BYTES_MAX, NONCE_BYTES, PROOF_BYTES
@@ -95,11 +95,11 @@ def test_what_was_said_in_one_connection_proves_nothing_in_the_next() -> None:
     assert not far.joining.overlay.neighbours
 
 
-def meetings() -> tuple[Meeting, Meeting]:
+def meetings() -> tuple[MutualAuth, MutualAuth]:
     """Two ends that have said hello and welcome."""
-    near = Meeting.dialler(SECRET, 7, "near", Random(1))
+    near = MutualAuth.dialler(SECRET, 7, "near", Random(1))
     assert near.hello is not None
-    far = Meeting.acceptor(SECRET, near.hello, Random(2))
+    far = MutualAuth.acceptor(SECRET, near.hello, Random(2))
     near.welcome = far.welcome = Welcome(1, (), "far", 8, 0, 5.0, nonce=far.offered)
     return near, far
 

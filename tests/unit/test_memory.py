@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plait_broker.explain.memory import DROPS_MAX, LARGE_BYTES, SHED_EVERY_BYTES, Memory
-from plait_broker.overlay import Arrival
+from plait_broker.overlay import ReceivedEvent
+from plait_broker.tracing.event_history import DROPS_MAX, LARGE_BYTES, SHED_EVERY_BYTES, EventHistory
 from plait_core import Event
 from plait_core.events import EventId
 from plait_core.wire import Confirm, Publish, encode_block
@@ -14,7 +14,7 @@ def frame(sequence: int, payload: bytes = b"", **attributes: str | int) -> Publi
 
 
 def test_the_oldest_are_forgotten_and_the_window_is_told() -> None:
-    memory = Memory(events_max=3)
+    memory = EventHistory(events_max=3)
     for sequence in range(1, 4):
         memory.events.append((float(sequence), frame(sequence), [9]))
     found = memory.find(EventId(7, 1))
@@ -24,14 +24,14 @@ def test_the_oldest_are_forgotten_and_the_window_is_told() -> None:
     memory.events.append((4.0, frame(4), []))
     assert memory.find(EventId(7, 1)) is None
     assert memory.since() == 2.0
-    assert Memory().since() is None
+    assert EventHistory().since() is None
 
 
 def test_of_what_is_large_the_attributes_are_kept_while_they_are_small() -> None:
-    memory = Memory()
+    memory = EventHistory()
     large, small = frame(1, b"x" * LARGE_BYTES, price=5), frame(2, b"x" * 10, price=6)
     wide = frame(3, price=7, text="y" * LARGE_BYTES)
-    memory.events.append((1.0, large, Arrival(11, 5, large, 0, 100, (11,), 1.0)))
+    memory.events.append((1.0, large, ReceivedEvent(11, 5, large, 0, 100, (11,), 1.0)))
     memory.events.append((2.0, small, []))
     memory.events.append((3.0, wide, []))
     memory.shed(1000)
@@ -48,7 +48,7 @@ def test_of_what_is_large_the_attributes_are_kept_while_they_are_small() -> None
 
 
 def test_drops_and_waits_are_found_by_event_and_bounded() -> None:
-    memory = Memory()
+    memory = EventHistory()
     for sequence in range(DROPS_MAX + 10):
         memory.drop(frame(sequence), "late", float(sequence), subscription=3)
         memory.waited(frame(sequence), 4, float(sequence))

@@ -15,7 +15,7 @@ from plait.commands.gen.grafana import grafana_files
 from plait.commands.gen.prometheus import Target, prometheus_files
 from plait.commands.gen.rules import ALERTS, LOST, RECORDINGS
 from plait.commands.root import plait
-from plait_broker.reasons import DropReason
+from plait_broker.drop_reasons import DropReason
 from plait_lab.metric_names import metrics_of_a_broker
 
 ROOT = Path(__file__).parent.parent.parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plait_broker.overlay import OverlaySettings
-from plait_broker.overlay.streams import DOUBT_S
+from plait_broker.overlay.transport.reliable_stream import DOUBT_S
 from plait_core.filters import parse
 from plait_core.wire.frame_types.overlay_frames import Advertisement
 from plait_lab.given_overlays import GivenWorld

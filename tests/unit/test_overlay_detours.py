@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from maps import linked
 
-from plait_broker.overlay.detours import unwrap, ways_around, wrap
-from plait_broker.overlay.errands import Errands
-from plait_broker.overlay.routes import Routes
-from plait_broker.overlay.trust import Trust
+from plait_broker.overlay.security.message_auth import MessageAuth
+from plait_broker.overlay.topology.forwarding_table import ForwardingTable
+from plait_broker.overlay.topology.source_routes import unwrap, ways_around, wrap
+from plait_broker.overlay.transport.control_unicast import ControlUnicast
 from plait_core.wire import ControlFrame, Ping, Pong
 from plait_core.wire.frame_types.overlay_frames import (
     ROUTE_MAX,
@@ -67,8 +67,16 @@ def test_a_way_that_no_frame_can_name_is_not_taken() -> None:
     count = ROUTE_MAX + 6
     ring = linked({(near, near % count + 1): 100 for near in range(1, count + 1)})
     counts: Counter[str] = Counter()
-    errands = Errands(
-        1, ring, lambda: Routes(1, ring, {}), {}, Trust(1, None), counts, lambda *_: None, lambda *_: None, lambda: 0.0
+    errands = ControlUnicast(
+        1,
+        ring,
+        lambda: ForwardingTable(1, ring, {}),
+        {},
+        MessageAuth(1, None),
+        counts,
+        lambda *_: None,
+        lambda *_: None,
+        lambda: 0.0,
     )
     long, usual = ways_around(ring, 1, 3, None)
     assert len(long) > ROUTE_MAX

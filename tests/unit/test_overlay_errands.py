@@ -8,10 +8,10 @@ from typing import Any
 
 from maps import linked
 
-from plait_broker.links import CONTROL_BURST, CONTROL_PER_S
-from plait_broker.overlay.neighbours import RELAYS_BURST, RELAYS_PER_S
+from plait_broker.clients.connection import CONTROL_BURST, CONTROL_PER_S
 from plait_broker.overlay.overlay import Overlay
 from plait_broker.overlay.settings import OverlaySettings
+from plait_broker.overlay.topology.neighbours import RELAYS_BURST, RELAYS_PER_S
 from plait_core.wire import ControlFrame, encode_frame
 from plait_core.wire.frame_types.overlay_frames import InterestUpdate, SourceRouted, StreamAck
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from plait_broker.overlay.flooding import Document, Flooding
+from plait_broker.overlay.topology.flooding import Document, Flooding
 from plait_core.limits import DIGEST_MAX
 from plait_core.wire import ControlFrame
 from plait_core.wire.frame_types.overlay_frames import Advertisement, DatabaseSummary, LinkState

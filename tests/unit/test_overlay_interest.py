@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from plait_broker.overlay.offered import Offered
-from plait_broker.overlay.wanted import Wanted
-from plait_broker.overlay.wanting import AGAIN_S, CHANGES_MAX, Wanting
+from plait_broker.overlay.interest.advertisement_table import AdvertisementTable
+from plait_broker.overlay.interest.interest_sync import AGAIN_S, CHANGES_MAX, InterestSync
+from plait_broker.overlay.interest.remote_interest import RemoteInterest
 from plait_core.errors import PlaitError
 from plait_core.events import Event
 from plait_core.filters import parse
@@ -24,10 +24,10 @@ class Pair:
     """A home broker's side and a publisher's broker's, with nothing lost in between unless a test loses it."""
 
     def __init__(self) -> None:
-        self.wanting = Wanting(HOME, new_index)
-        self.wanted = Wanted(new_index)
-        self.known = Offered(HOME)
-        self.own = Offered(ROOT)
+        self.wanting = InterestSync(HOME, new_index)
+        self.wanted = RemoteInterest(new_index)
+        self.known = AdvertisementTable(HOME)
+        self.own = AdvertisementTable(ROOT)
         self.version = 0
         self.now = 10.0
         self.installed: list[int] = []
@@ -320,7 +320,7 @@ def test_one_that_we_forgot_and_that_remembers_us_is_put_right() -> None:
 
 
 def test_a_filter_that_is_none_changes_nothing() -> None:
-    wanted = Wanted(new_index)
+    wanted = RemoteInterest(new_index)
     with pytest.raises(PlaitError):
         wanted.hear(InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1, 2), ("x > 1", "x >"), ()), 1, 0)
     assert len(wanted) == 0
@@ -341,7 +341,7 @@ def test_a_broker_that_is_gone_wants_nothing() -> None:
 
 def test_a_broker_that_starts_anew_wants_what_it_did_until_it_says_what_it_wants_now() -> None:
     """Or what is published meanwhile would be confirmed, and never reach its durable subscriptions."""
-    wanted = Wanted(new_index)
+    wanted = RemoteInterest(new_index)
     ours = InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1, 2), ("price > 10", "price > 20"), ())
     wanted.hear(ours, 1, 0)
     dear = Publish(Confirm.NONE, encode_block(Event({"price": 30})))

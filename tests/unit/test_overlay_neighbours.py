@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from plait_broker.overlay.neighbours import DISPUTED_S, PINGS_MAX, Neighbour
+from plait_broker.overlay.topology.neighbours import DISPUTED_S, PINGS_MAX, Neighbour
 
 BEAT_S, DETECT_S = 0.5, 3.0
 

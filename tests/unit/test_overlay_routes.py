@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from maps import linked
 
-from plait_broker.overlay.map import HOP_US, Map
-from plait_broker.overlay.neighbours import Neighbour
-from plait_broker.overlay.routes import KEEP_RATIO, KEEP_US, Routes
+from plait_broker.overlay.topology.forwarding_table import KEEP_RATIO, KEEP_US, ForwardingTable
+from plait_broker.overlay.topology.link_state import HOP_US, LinkStateDatabase
+from plait_broker.overlay.topology.neighbours import Neighbour
 from plait_core.wire.frame_types.overlay_frames import LinkState
 
 ME, FAST, SLOW, BACK, TO = 1, 2, 3, 4, 9
@@ -23,7 +23,7 @@ class Table:
         self.neighbours: dict[int, Neighbour] = {}
         for broker, delay_us in ((FAST, 1000), (SLOW, 3000), (BACK, 10)):
             self.neighbours[broker] = Neighbour(broker, f"b{broker}", broker, 0.0, delay_us=delay_us)
-        self.routes = Routes(ME, self.map, self.neighbours)
+        self.routes = ForwardingTable(ME, self.map, self.neighbours)
 
     def measure(self, broker: int, delay_us: float) -> None:
         self.neighbours[broker].delay_us = delay_us
@@ -45,7 +45,7 @@ def test_only_who_is_strictly_closer_is_feasible() -> None:
 def test_as_close_is_not_closer() -> None:
     map = linked({(ME, TO): 1000, (FAST, TO): 1000, (ME, FAST): 1})
     neighbours = {broker: Neighbour(broker, "", broker, 0.0, delay_us=1) for broker in (TO, FAST)}
-    assert [one.id for one, _ in Routes(ME, map, neighbours).feasible(TO)] == [TO]
+    assert [one.id for one, _ in ForwardingTable(ME, map, neighbours).feasible(TO)] == [TO]
 
 
 def test_who_does_not_reach_it_is_not_feasible() -> None:
@@ -111,7 +111,7 @@ def test_what_is_forgotten_is_chosen_afresh() -> None:
 
 
 def test_a_map_tells_of_links_that_have_gone() -> None:
-    map = Map()
+    map = LinkStateDatabase()
     assert not map.put(LinkState(1, 1, "b1", (2, 3), (10, 10)))
     assert not map.put(LinkState(1, 2, "b1", (2, 3), (10, 90))), "slower is not gone"
     assert not map.put(LinkState(1, 3, "b1", (2, 3, 4), (10, 90, 5)))

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from plait_broker.overlay.flooding import Document, Key, key_of
+from plait_broker.overlay.interest.durable_interest import RemoteDurableInterest
+from plait_broker.overlay.interest.remote_interest import HomeInterest
 from plait_broker.overlay.overlay import Overlay
 from plait_broker.overlay.settings import OverlaySettings
-from plait_broker.overlay.standing import Theirs
-from plait_broker.overlay.wanted import Home
+from plait_broker.overlay.topology.flooding import Document, Key, key_of
 from plait_core import Event
 from plait_core.filters import parse
 from plait_core.matching import new_index
@@ -33,13 +33,13 @@ def event(price: int) -> EventFrame:
 
 
 @pytest.fixture
-def theirs() -> Theirs:
-    found = Theirs(new_index)
+def theirs() -> RemoteDurableInterest:
+    found = RemoteDurableInterest(new_index)
     found.learn(CHEAP)
     return found
 
 
-def test_whoever_has_told_nothing_is_away(theirs: Theirs) -> None:
+def test_whoever_has_told_nothing_is_away(theirs: RemoteDurableInterest) -> None:
     theirs.review({}, 3)
     assert theirs.match(event(5)) == [HOME]
     assert theirs.match(event(50)) == []
@@ -47,13 +47,13 @@ def test_whoever_has_told_nothing_is_away(theirs: Theirs) -> None:
 
 @pytest.mark.parametrize(("since", "offers", "away"), [(1.0, 3, False), (1.0, 2, True), (float("inf"), 3, True)])
 def test_whoever_has_answered_to_our_present_offers_is_there(
-    theirs: Theirs, since: float, offers: int, away: bool
+    theirs: RemoteDurableInterest, since: float, offers: int, away: bool
 ) -> None:
-    theirs.review({HOME: Home(since=since, offers=offers)}, 3)
+    theirs.review({HOME: HomeInterest(since=since, offers=offers)}, 3)
     assert bool(theirs.match(event(5))) is away
 
 
-def test_what_is_taken_back_is_wanted_no_more(theirs: Theirs) -> None:
+def test_what_is_taken_back_is_wanted_no_more(theirs: RemoteDurableInterest) -> None:
     theirs.learn(DurableInterest(HOME, CHEAP.number, 2, ""))
     theirs.review({}, 0)
     assert theirs.match(event(5)) == []
@@ -61,7 +61,7 @@ def test_what_is_taken_back_is_wanted_no_more(theirs: Theirs) -> None:
     assert not len(theirs)
 
 
-def test_a_next_life_is_wanted_of_until_it_has_spoken(theirs: Theirs) -> None:
+def test_a_next_life_is_wanted_of_until_it_has_spoken(theirs: RemoteDurableInterest) -> None:
     theirs.succeed(HOME, HEIR)
     assert not theirs.forget(HOME), "it is kept for the heir"
     theirs.review({}, 0)
@@ -71,7 +71,7 @@ def test_a_next_life_is_wanted_of_until_it_has_spoken(theirs: Theirs) -> None:
     assert theirs.match(event(5)) == []
 
 
-def test_what_cannot_be_read_is_said_to_be_so(theirs: Theirs) -> None:
+def test_what_cannot_be_read_is_said_to_be_so(theirs: RemoteDurableInterest) -> None:
     assert not theirs.learn(DurableInterest(HOME, DURABLE_NUMBERS_FROM + 2, 1, "price <"))
 
 

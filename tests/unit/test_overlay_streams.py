@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plait_broker.overlay import streams
-from plait_broker.overlay.streams import (
+from plait_broker.overlay.transport import reliable_stream
+from plait_broker.overlay.transport.reliable_stream import (
     AGAIN_EVENTS,
     AGAIN_S,
     DOUBT_S,
@@ -13,10 +13,10 @@ from plait_broker.overlay.streams import (
     GAP_S,
     TAKEN_EVENTS,
     TAKEN_S,
-    Arrival,
-    Incoming,
-    Kept,
-    Outgoing,
+    ReceivedEvent,
+    ReceiveStream,
+    SendStream,
+    Unacked,
 )
 from plait_core.events import Event
 from plait_core.limits import MISSING_MAX
@@ -28,31 +28,31 @@ def frame(sequence: int = 1, lifetime_us: int = 0) -> Publish:
     return Publish(Confirm.NONE, encode_block(event))
 
 
-def arrival(position: int, now: float = 0.0) -> Arrival:
-    return Arrival(1, position, frame(position), 0, 0, (1,), now)
+def arrival(position: int, now: float = 0.0) -> ReceivedEvent:
+    return ReceivedEvent(1, position, frame(position), 0, 0, (1,), now)
 
 
-def begun(at: int = 0) -> Incoming:
+def begun(at: int = 0) -> ReceiveStream:
     """A stream whose beginning is known: positions up to `at` will not come."""
-    incoming = Incoming()
+    incoming = ReceiveStream()
     assert incoming.skip(at, 0.0) == []
     return incoming
 
 
-def heard(incoming: Incoming, *positions: int, now: float = 0.0) -> list[int]:
+def heard(incoming: ReceiveStream, *positions: int, now: float = 0.0) -> list[int]:
     """What is handed on when these come."""
     return [ready.position for position in positions for ready in incoming.hear(arrival(position), now)]
 
 
-def news(outgoing: Outgoing, up_to: int, now: float = 1.0) -> list[int]:
+def news(outgoing: SendStream, up_to: int, now: float = 1.0) -> list[int]:
     """What a report is news of."""
     return [position for position, _ in outgoing.took(up_to, now)]
 
 
-def sent(count: int, now: float = 0.0) -> Outgoing:
-    outgoing = Outgoing(1)
+def sent(count: int, now: float = 0.0) -> SendStream:
+    outgoing = SendStream(1)
     for position in range(1, count + 1):
-        assert outgoing.add(Kept(frame(position), 0, 0, now), now) == position
+        assert outgoing.add(Unacked(frame(position), 0, 0, now), now) == position
     return outgoing
 
 
@@ -60,7 +60,7 @@ def sent(count: int, now: float = 0.0) -> Outgoing:
 
 
 def test_nothing_is_handed_on_before_its_beginning_is_known() -> None:
-    incoming = Incoming()
+    incoming = ReceiveStream()
     assert heard(incoming, 12, 11) == []
     assert incoming.report(GAP_S) == (0, ()), "it asks, and cannot say what for"
     assert [ready.position for ready in incoming.skip(10, 0.0)] == [11, 12]
@@ -150,7 +150,7 @@ def test_what_comes_early_is_bounded_and_what_fills_the_hole_has_room() -> None:
 
 
 def test_what_comes_early_is_bounded_in_bytes_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "EARLY_BYTES_MAX", 10 * len(frame().block))
+    monkeypatch.setattr(reliable_stream, "EARLY_BYTES_MAX", 10 * len(frame().block))
     incoming = begun()
     for _ in range(3):  # what is handed on makes room again
         first = incoming.up_to + 1
@@ -176,7 +176,7 @@ def test_when_the_sender_is_no_more_what_came_early_is_handed_on() -> None:
 
 
 def test_a_stream_that_was_forgotten_may_still_be_taken_from() -> None:
-    incoming = Incoming()
+    incoming = ReceiveStream()
     incoming.take(3, 0.0)
     assert incoming.up_to == 0
 
@@ -215,7 +215,7 @@ def test_silence_sends_the_oldest_again_less_and_less_often() -> None:
 def test_what_was_under_way_when_a_link_went_is_sent_again_soon_and_once() -> None:
     outgoing = sent(2 * AGAIN_EVENTS)
     outgoing.hurry(0.1)
-    outgoing.add(Kept(frame(0), 0, 0, 0.1), 0.1)
+    outgoing.add(Unacked(frame(0), 0, 0, 0.1), 0.1)
     doubtful = list(range(1, 2 * AGAIN_EVENTS + 1))
     assert outgoing.due(0.1 + 0.9 * DOUBT_S, 0.0) == []
     assert outgoing.due(0.1 + DOUBT_S, 1.0) == [], "the path's own delay is granted"
@@ -233,7 +233,7 @@ def test_a_report_of_what_came_before_does_not_calm_it() -> None:
 def test_a_report_of_all_that_was_under_way_calms_it() -> None:
     outgoing = sent(5)
     outgoing.hurry(0.1)
-    outgoing.add(Kept(frame(0), 0, 0, 0.1), 0.1)
+    outgoing.add(Unacked(frame(0), 0, 0, 0.1), 0.1)
     assert news(outgoing, 5, 0.11) == [1, 2, 3, 4, 5]
     assert outgoing.due(0.1 + DOUBT_S, 0.0) == []
     assert outgoing.due(0.11 + AGAIN_S, 0.0) == [6]
@@ -246,10 +246,10 @@ def test_nothing_kept_is_nothing_due() -> None:
 
 
 def test_the_floor_is_below_the_oldest_that_may_still_come() -> None:
-    outgoing = Outgoing(100)
+    outgoing = SendStream(100)
     assert outgoing.floor == 99
     for _ in range(3):
-        outgoing.add(Kept(frame(), 0, 0, 0.0), 0.0)
+        outgoing.add(Unacked(frame(), 0, 0, 0.0), 0.0)
     assert outgoing.floor == 99
     outgoing.give_up(101)
     assert outgoing.floor == 99
@@ -260,8 +260,8 @@ def test_the_floor_is_below_the_oldest_that_may_still_come() -> None:
 
 
 def test_a_kept_event_ages_and_expires() -> None:
-    kept = Kept(frame(lifetime_us=3_000_000), 0, 1_000_000, 10.0)
+    kept = Unacked(frame(lifetime_us=3_000_000), 0, 1_000_000, 10.0)
     assert kept.delay_now_us(11.5) == 2_500_000
     assert not kept.expired(12.0)
     assert kept.expired(12.1)
-    assert not Kept(frame(), 0, 0, 0.0).expired(1e9), "what has no lifetime lives"
+    assert not Unacked(frame(), 0, 0, 0.0).expired(1e9), "what has no lifetime lives"

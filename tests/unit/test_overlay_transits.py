@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from two_brokers import Wire, broker, frames
 
-from plait_broker.overlay.neighbours import Neighbour
-from plait_broker.overlay.transits import MARK_S, SPAN_S, SPANS, Transit
+from plait_broker.overlay.topology.neighbours import Neighbour
+from plait_broker.overlay.topology.transit_delay import MARK_S, SPAN_S, SPANS, TransitDelay
 from plait_core.events import U64_MAX
 from plait_core.wire import VERSION_MAX, encode_frame
 from plait_core.wire.frame_types.overlay_frames import ClockStamp, StreamAck
@@ -22,7 +22,7 @@ class Way:
     """A link of which the test says how long it takes, and two clocks that have nothing to do with each other."""
 
     def __init__(self, drift: float = 0.0) -> None:
-        self.transit = Transit(0.0)
+        self.transit = TransitDelay(0.0)
         self.drift = drift
         self.now = 0.0
 
@@ -49,7 +49,7 @@ def test_before_anything_is_known_nothing_is_added() -> None:
 
 
 def test_without_marks_it_is_half_the_shortest_round_trip() -> None:
-    transit = Transit(0.0)
+    transit = TransitDelay(0.0)
     for half_us in (900.0, 400.0, 750_000.0):
         transit.answered(half_us, 1.5)
     assert transit.us(99.0) == 400
@@ -89,7 +89,7 @@ def test_a_clock_that_is_set_back_or_forth_adds_nothing() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_a_neighbour_says_its_own_link_alone_is_slower_and_not_for_longer_than_it_said_so(seed: int) -> None:
-    rng, transit, now = Random(seed), Transit(0.0), 0.0
+    rng, transit, now = Random(seed), TransitDelay(0.0), 0.0
     for _ in range(500):
         now += rng.choice((0.0, 0.001, 0.5))
         if rng.random() < 0.3:

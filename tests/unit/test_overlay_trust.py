@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from plait_broker.overlay.identity import Forged, Identity, id_of, log_key_of, log_of
-from plait_broker.overlay.trust import Trust, _said
+from plait_broker.overlay.security.identity import Forged, Identity, id_of, log_key_of, log_of
+from plait_broker.overlay.security.message_auth import MessageAuth, _said
 from plait_core.wire.frame_types.overlay_frames import (
     Advertisement,
     DeliveryOutcome,
@@ -36,9 +36,9 @@ def sheet(of: Identity, version: int = 1, log: int = 0) -> LinkState:
     return LinkState(of.id, version, "b", (7, 8), (10, 20), log, 5)
 
 
-def trusts() -> tuple[Trust, Trust]:
+def trusts() -> tuple[MessageAuth, MessageAuth]:
     """Alice's and Bob's, who know each other."""
-    alice, bob = Trust(ALICE.id, ALICE), Trust(BOB.id, BOB)
+    alice, bob = MessageAuth(ALICE.id, ALICE), MessageAuth(BOB.id, BOB)
     assert bob.check(alice.sign(sheet(ALICE)))
     assert alice.check(bob.sign(sheet(BOB)))
     return alice, bob
@@ -84,7 +84,7 @@ def test_an_offer_that_was_changed_is_refused(field: str) -> None:
 
 def test_nobody_can_speak_for_another() -> None:
     alice, bob = trusts()
-    eve = Trust(EVE.id, EVE)
+    eve = MessageAuth(EVE.id, EVE)
     with pytest.raises(Forged):
         bob.check(replace(eve.sign(sheet(EVE)), origin=ALICE.id))
     with pytest.raises(Forged):
@@ -104,15 +104,15 @@ def test_only_who_holds_a_log_can_say_that_it_has_started_anew_with_it() -> None
     log = log_of(log_key_of(SECRET))
     again, thief = identity(9, SECRET), identity(10, bytes(32))
     bob = trusts()[1]
-    assert bob.check(Trust(again.id, again).sign(sheet(again, log=log)))
+    assert bob.check(MessageAuth(again.id, again).sign(sheet(again, log=log)))
     with pytest.raises(Forged):
-        bob.check(Trust(thief.id, thief).sign(sheet(thief, log=log)))
+        bob.check(MessageAuth(thief.id, thief).sign(sheet(thief, log=log)))
 
 
 def test_a_proof_of_a_log_is_for_one_broker_and_one_start() -> None:
     log = log_of(log_key_of(SECRET))
     bob = trusts()[1]
-    right = Trust(ALICE.id, ALICE).sign(sheet(ALICE, log=log))
+    right = MessageAuth(ALICE.id, ALICE).sign(sheet(ALICE, log=log))
     stolen = replace(sheet(EVE, log=log), log_key=right.log_key, log_proof=right.log_proof, card=EVE.card)
     with pytest.raises(Forged, match="signature"):
         bob.check(replace(stolen, signature=EVE.sign(_said(stolen))))
@@ -149,7 +149,7 @@ def test_an_errand_of_one_kind_is_none_of_another() -> None:
 
 def test_interest_is_proved_to_each_that_it_is_told_to() -> None:
     alice, bob = trusts()
-    eve = Trust(EVE.id, EVE)
+    eve = MessageAuth(EVE.id, EVE)
     assert alice.check(eve.sign(sheet(EVE)))
     assert eve.check(alice.sign(sheet(ALICE)))
     told = alice.prove_want(InterestUpdate((BOB.id, EVE.id), ALICE.id, (1, 5), (2, 6), True, (1,), ("x > 1",), ()))
@@ -167,7 +167,7 @@ def test_interest_is_proved_to_each_that_it_is_told_to() -> None:
 
 
 def test_an_offer_before_its_sheet_waits_for_it() -> None:
-    alice, bob = Trust(ALICE.id, ALICE), Trust(BOB.id, BOB)
+    alice, bob = MessageAuth(ALICE.id, ALICE), MessageAuth(BOB.id, BOB)
     offer = alice.sign(Advertisement(ALICE.id, 1, 1, "x > 1"))
     assert not bob.check(offer)
     assert bob.check(alice.sign(sheet(ALICE)))
@@ -188,7 +188,7 @@ def test_both_of_a_pair_have_the_same_key_and_nobody_else() -> None:
 
 
 def test_without_an_identity_everything_is_believed() -> None:
-    trust = Trust(5, None)
+    trust = MessageAuth(5, None)
     document = Advertisement(9, 1, 1, "x > 1")
     assert trust.sign(document) is document
     assert trust.check(document)
@@ -218,7 +218,7 @@ def test_of_a_hundred_thousand_forgeries_none_is_believed() -> None:
     """S2: random changes to what was said, random proofs, and what Eve says in Alice's name."""
     chance = Random("forgeries")
     alice, bob = trusts()
-    eve = Trust(EVE.id, EVE)
+    eve = MessageAuth(EVE.id, EVE)
     assert eve.check(bob.sign(sheet(BOB)))
     told = [alice.prove(make()) for make in ERRANDS.values()]
     block = b"an event"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from plait_broker import BrokerSettings, DropReason
-from plait_broker.access import ALL, NONE, Caller, OpenGate, Principal, Rules
-from plait_broker.telemetry import system
+from plait_broker.clients.access import ALL, NONE, Caller, OpenGate, Principal, Rules
+from plait_broker.telemetry import system_events
 from plait_core.filters import EVERYTHING, parse
 from plait_core.native import kernel
 from plait_core.space import IntRange, Schema
@@ -222,7 +222,7 @@ def test_nobody_publishes_under_the_brokers_id() -> None:
 
 
 def test_what_is_too_much_is_thinned_out_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "EVENTS_MAX", 20)
+    monkeypatch.setattr(system_events, "EVENTS_MAX", 20)
     stage = Stage()
     publisher, watcher = stage.raw("publisher"), stage.raw("watcher")
     watcher.subscribe(1, "$kind in ['publish', 'delivery']", items_max=10_000)
@@ -245,8 +245,8 @@ def test_what_is_too_much_is_thinned_out_and_says_so(monkeypatch: pytest.MonkeyP
 def test_it_finds_kinds_and_numbers_where_records_have_them() -> None:
     dtype = record_dtype()
     assert dtype.fields is not None
-    assert (dtype.fields["kind"][1], dtype.fields["sequence"][1]) == (system._KIND_AT, 24)
-    assert system._SEQUENCE.size == dtype.itemsize
+    assert (dtype.fields["kind"][1], dtype.fields["sequence"][1]) == (system_events._KIND_AT, 24)
+    assert system_events._SEQUENCE.size == dtype.itemsize
 
 
 @pytest.mark.parametrize("native", [False, True])

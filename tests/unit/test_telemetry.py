@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from plait_broker.reasons import DropReason
+from plait_broker.drop_reasons import DropReason
 from plait_core.events import Event
 from plait_core.telemetry import (
     BUCKETS,

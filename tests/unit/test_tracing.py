@@ -9,7 +9,7 @@ import pytest
 
 from plait.commands.trace_steps import Steps
 from plait_broker import BrokerSettings
-from plait_broker.explain.tracing import LIVE_S, MARKS_BURST, STEPS_MAX
+from plait_broker.tracing.tracing import LIVE_S, MARKS_BURST, STEPS_MAX
 from plait_core import Event
 from plait_core.wire import Deliver, encode_block
 from plait_core.wire.frame_types.session_frames import Brokers, Code, Done, Failed, Late

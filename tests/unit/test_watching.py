@@ -16,12 +16,12 @@ import pytest
 from scripted import LOCAL, client_of, running
 
 import plait_broker.web
-from plait_broker.face.endpoints import Endpoint
-from plait_broker.face.server import BrokerServer
-from plait_broker.web import http, watching
+from plait_broker.server.endpoints import Endpoint
+from plait_broker.server.server import BrokerServer
+from plait_broker.web import app, live_api
 from plait_broker.web.incidents import Incidents
-from plait_broker.web.readings import Change, Reading, percentile_ms, short
-from plait_broker.web.stream import Feed, Sample, difference
+from plait_broker.web.sse import Feed, Sample, difference
+from plait_broker.web.summary_reader import CounterDelta, SummaryReading, percentile_ms, short
 from plait_core.wire.frame_types.session_frames import Advertise, Done
 
 WITH_HTTP = replace(LOCAL, http=Endpoint("127.0.0.1", 0))
@@ -158,8 +158,8 @@ async def test_the_trees_of_a_subscription() -> None:
 
 
 async def test_questions_have_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "QUESTIONS_BURST", 1.0)
-    monkeypatch.setattr(watching, "QUESTIONS_PER_S", 0.001)
+    monkeypatch.setattr(live_api, "QUESTIONS_BURST", 1.0)
+    monkeypatch.setattr(live_api, "QUESTIONS_PER_S", 0.001)
     async with watched() as (_, browser):
         asked = [await browser.get("/api/v1/events", params={"filter": f"n == {n}"}) for n in range(3)]
         assert [answer.status_code for answer in asked] == [200, 429, 429]
@@ -168,8 +168,8 @@ async def test_questions_have_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_requests_have_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "REQUESTS_BURST", 3.0)
-    monkeypatch.setattr(http, "REQUESTS_PER_S", 0.001)
+    monkeypatch.setattr(app, "REQUESTS_BURST", 3.0)
+    monkeypatch.setattr(app, "REQUESTS_PER_S", 0.001)
     async with watched() as (_, browser):
         assert [(await browser.get("/healthz")).status_code for _ in range(4)] == [200, 200, 200, 429]
 
@@ -222,17 +222,17 @@ def test_scripts_make_no_markup_and_load_nothing_from_elsewhere() -> None:
     ],
 )
 def test_a_digest_may_say_anything(said: dict[str, Any]) -> None:
-    reading = Reading(said)
-    change = Change(Reading({}), reading)
+    reading = SummaryReading(said)
+    change = CounterDelta(SummaryReading({}), reading)
     assert all(value >= 0 for value in change.counts.values())
     assert all(isinstance(change.rate(name), int | float) for name in change.counts)
     percentile_ms(change.times["delivery"], 0.99)
 
 
 def test_counts_that_begin_anew_are_no_rate_below_nothing() -> None:
-    before = Reading({"at": 10, "counts": {"delivered": 1000}, "dropped": {"late": 5}})
-    after = Reading({"at": 12, "counts": {"delivered": 10}, "dropped": {"late": 6, "unmatched": 4}})
-    change = Change(before, after)
+    before = SummaryReading({"at": 10, "counts": {"delivered": 1000}, "dropped": {"late": 5}})
+    after = SummaryReading({"at": 12, "counts": {"delivered": 10}, "dropped": {"late": 6, "unmatched": 4}})
+    change = CounterDelta(before, after)
     assert (change.rate("delivered"), change.lost, change.dropped) == (5, 1, {"late": 1, "unmatched": 4})
 
 

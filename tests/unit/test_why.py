@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from plait_broker import BrokerSettings
-from plait_broker.explain.memory import EVENTS_MAX
-from plait_broker.explain.verdict import decide
-from plait_broker.web.explanations import Explanations
+from plait_broker.tracing.delivery_explanation import decide
+from plait_broker.tracing.event_history import EVENTS_MAX
+from plait_broker.web.explain_api import ExplainApi
 from plait_core import Event
 from plait_core.events import EventId
 from plait_core.wire import encode_publish
@@ -51,7 +51,7 @@ class Overlay(Joined):
             self.run(3.0)
             return answers[0]
 
-        judge = Explanations(lambda: face.broker, dict, ask).judge
+        judge = ExplainApi(lambda: face.broker, dict, ask).judge
         return asyncio.run(judge(event, self.brokers[home].broker.id, number))
 
 

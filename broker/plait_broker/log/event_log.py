@@ -24,9 +24,9 @@ from queue import SimpleQueue
 from typing import Final, TypeAlias
 
 from ..outputs import Fetch, LogRecord, Persist, Recovered
-from ..overlay.identity import log_key_of, log_of
+from ..overlay.security.identity import log_key_of, log_of
 from .errors import LogError, LogInUse, LogTooNew, in_words
-from .mark import Mark
+from .high_water_mark import HighWaterMark
 from .reader import RecordReader
 from .repair import DATABASE, open_store
 from .store import Store, connect, read_cursors, read_memories
@@ -85,7 +85,9 @@ class LogStats:
 class EventLog:
     """An open log. Its methods never wait for the disk, except `open`, `recover` and `close`."""
 
-    def __init__(self, path: Path, mark: Mark, store: Store, writer: LogWriter, notices: tuple[str, ...]) -> None:
+    def __init__(
+        self, path: Path, mark: HighWaterMark, store: Store, writer: LogWriter, notices: tuple[str, ...]
+    ) -> None:
         """Not for callers: see `open`."""
         self.notices = notices
         """What had to be repaired or is lost, for the operator; usually empty."""
@@ -120,7 +122,7 @@ class EventLog:
         home = Path(directory).absolute()
         try:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            mark = Mark(home / MARK)
+            mark = HighWaterMark(home / MARK)
         except OSError as error:
             raise _cannot_open(home, error) from error
         try:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ..outputs import LogRecord
 from .errors import is_unreadable
-from .records import Damaged, Kept, Row, checked_record
+from .records import Damaged, Row, StoredState, checked_record
 
 SELECT_RECORDS: Final = """
     SELECT position, step, logged_us, behind_us, checksum, block FROM record
@@ -60,13 +60,13 @@ class RecordReader:
                 older = probe.record.position
         return newer
 
-    def at_or_after(self, position: int, last: int) -> Kept | None:
+    def at_or_after(self, position: int, last: int) -> StoredState | None:
         """The first verified record from a position on."""
         return next(iter(Walk(self, position, last).take(1)), None)
 
-    def verified(self, position: int, count: int, last: int) -> list[Kept]:
+    def verified(self, position: int, count: int, last: int) -> list[StoredState]:
         """What of the next `count` rows is readable and true, ascending."""
-        found: list[Kept] = []
+        found: list[StoredState] = []
         for row in self._rows(SELECT_RECORDS, (position, last, count)):
             try:
                 kept = checked_record(row)
@@ -100,7 +100,7 @@ class Walk:
         self._last = last
         self.lost = False
 
-    def take(self, count: int) -> list[Kept]:
+    def take(self, count: int) -> list[StoredState]:
         """The next ones, up to `count`; none only at the end. Each turn of the loop ends it or comes further."""
         if self._reached >= self._last:
             return []

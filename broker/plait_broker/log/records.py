@@ -17,7 +17,7 @@ from struct import Struct, error
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
-from ..outputs import Cursor, LogRecord, Memory
+from ..outputs import Cursor, LogRecord, StoredDocument
 
 Row: TypeAlias = tuple[Any, ...]
 """What SQLite gave back. After damage a column may be of any type."""
@@ -35,7 +35,7 @@ class Damaged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredState:
     """A verified record, with its place in the chain."""
 
     record: LogRecord
@@ -62,7 +62,7 @@ def record_row(record: LogRecord, previous: int, latest_us: int) -> Row:
     return record.position, step, record.logged_us, behind_us, crc32(record.block, crc32(head)), record.block
 
 
-def checked_record(row: Row) -> Kept:
+def checked_record(row: Row) -> StoredState:
     """Raises Damaged unless the row is exactly what `record_row` made."""
     position, step, logged_us, behind_us, checksum, block = row
     try:
@@ -71,7 +71,7 @@ def checked_record(row: Row) -> Kept:
         raise Damaged from fault
     if not valid:
         raise Damaged
-    return Kept(LogRecord(position, logged_us, block), position - step, logged_us + behind_us)
+    return StoredState(LogRecord(position, logged_us, block), position - step, logged_us + behind_us)
 
 
 def cursor_row(cursor: Cursor) -> Row:
@@ -118,13 +118,13 @@ def memory_key(origin: int, number: int) -> tuple[bytes, bytes]:
     return origin.to_bytes(8, "big"), number.to_bytes(8, "big")
 
 
-def memory_row(memory: Memory) -> Row:
+def memory_row(memory: StoredDocument) -> Row:
     """Origin, number, frame, checksum."""
     origin, number = memory_key(memory.origin, memory.number)
     return origin, number, memory.frame, crc32(memory.frame, crc32(origin + number))
 
 
-def checked_memory(row: Row) -> Memory:
+def checked_memory(row: Row) -> StoredDocument:
     """Raises Damaged unless the row is exactly what `memory_row` made."""
     origin, number, frame, checksum = row
     try:
@@ -133,7 +133,7 @@ def checked_memory(row: Row) -> Memory:
         raise Damaged from fault
     if not valid:
         raise Damaged
-    return Memory(int.from_bytes(origin, "big"), int.from_bytes(number, "big"), frame)
+    return StoredDocument(int.from_bytes(origin, "big"), int.from_bytes(number, "big"), frame)
 
 
 def tally_row(tally: Tally) -> Row:

@@ -17,9 +17,9 @@ from typing import Final
 
 from ..outputs import Persist
 from .errors import is_cut, is_damage, is_garbled
-from .mark import Marked
+from .high_water_mark import Marked
 from .reader import RecordReader, Walk
-from .records import Kept
+from .records import StoredState
 from .store import Batch, Store, connect, read_cursors, read_memories, read_secret
 
 DATABASE: Final = "log.db"
@@ -100,7 +100,7 @@ def _settle_positions(store: Store, marked: Marked) -> list[str]:
     return []
 
 
-def _newest(store: Store) -> Kept | None:
+def _newest(store: Store) -> StoredState | None:
     """The newest record that is true, if it is among the last few rows."""
     reader = RecordReader(store.connection)
     rows = store.connection.execute("SELECT position FROM record ORDER BY position DESC LIMIT 16").fetchall()

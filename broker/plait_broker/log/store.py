@@ -16,14 +16,14 @@ from struct import error as struct_error
 from typing import Final
 from zlib import crc32
 
-from ..outputs import Cursor, Memory, Persist
+from ..outputs import Cursor, Persist, StoredDocument
 from .errors import LogError, LogTooNew, damage, is_garbled, is_unreadable
 from .reader import SELECT_RECORDS
 from .records import (
     ROW_BYTES,
     Damaged,
-    Kept,
     Row,
+    StoredState,
     Tally,
     checked_cursor,
     checked_memory,
@@ -79,7 +79,7 @@ _SET_TALLY: Final = f"INSERT OR REPLACE INTO tally (rowid, {_TALLY}) VALUES (1, 
 _COUNT: Final = "SELECT count(*), coalesce(sum(length(block)), 0) FROM record"
 
 
-class Refused(Exception):
+class CommitRefused(Exception):
     """One Persist that cannot be stored as it is; those that came with it can."""
 
 
@@ -100,7 +100,7 @@ class Batch:
         try:
             for record in persist.records:
                 if record.position <= last:
-                    raise Refused(f"position {record.position} does not follow {last}")
+                    raise CommitRefused(f"position {record.position} does not follow {last}")
                 latest_us = max(latest_us, record.logged_us)
                 rows.append(record_row(record, last, latest_us))
                 last, size = record.position, size + len(record.block) + ROW_BYTES
@@ -112,13 +112,13 @@ class Batch:
                 for memory in persist.memories
             }
         except (struct_error, TypeError, ValueError) as error:
-            raise Refused(f"it cannot be stored: {error}") from error
+            raise CommitRefused(f"it cannot be stored: {error}") from error
         self.records += rows
         self.cursors |= cursors
         self.memories |= memories
         self.tally = Tally(last, latest_us, self.tally.records + len(rows), self.tally.bytes + size)
 
-    def follow(self, kept: Kept) -> None:
+    def follow(self, kept: StoredState) -> None:
         """Add a record as it stood in another database, so that what is missing before it is still missed."""
         self.records.append(record_row(kept.record, kept.previous, kept.latest_us))
         size = self.tally.bytes + len(kept.record.block) + ROW_BYTES
@@ -333,9 +333,9 @@ def read_cursors(connection: sqlite3.Connection) -> tuple[list[Cursor], int]:
     return cursors, damaged
 
 
-def read_memories(connection: sqlite3.Connection) -> list[Memory]:
+def read_memories(connection: sqlite3.Connection) -> list[StoredDocument]:
     """All that was kept of other brokers, and is not damaged; they tell what is missing when they are met again."""
-    memories: list[Memory] = []
+    memories: list[StoredDocument] = []
     rows: list[Row] = []
     try:
         rows.extend(connection.execute(SELECT_MEMORIES))

@@ -18,10 +18,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ..outputs import Persist
 from .errors import in_words, is_damage
-from .mark import Mark
+from .high_water_mark import HighWaterMark
 from .reader import RecordReader
 from .records import Tally
-from .store import Batch, Refused, Store
+from .store import Batch, CommitRefused, Store
 
 Stored: TypeAlias = Callable[[int, str | None], None]
 """Told a ticket and, when it is not stored, why. Called in the writer's thread, in the order of the asking."""
@@ -73,7 +73,7 @@ class _Waiting(NamedTuple):
 class LogWriter:
     """Owns the store from `start` to `close`. The counters are for metrics; each is written by one thread."""
 
-    def __init__(self, store: Store, mark: Mark, retention: Retention, wall_us: Callable[[], int]) -> None:
+    def __init__(self, store: Store, mark: HighWaterMark, retention: Retention, wall_us: Callable[[], int]) -> None:
         self.commits = 0
         self.commits_failed = 0
         self.records_stored = 0
@@ -238,6 +238,6 @@ class LogWriter:
 def _added(batch: Batch, persist: Persist) -> str | None:
     try:
         batch.add(persist)
-    except Refused as refusal:
+    except CommitRefused as refusal:
         return str(refusal)
     return None

@@ -3,6 +3,6 @@
 from .host import Host
 from .overlay import Overlay
 from .settings import OverlaySettings
-from .streams import Arrival
+from .transport.reliable_stream import ReceivedEvent
 
-__all__ = ["Arrival", "Host", "Overlay", "OverlaySettings"]
+__all__ = ["Host", "Overlay", "OverlaySettings", "ReceivedEvent"]

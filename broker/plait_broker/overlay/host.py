@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 from plait_core.wire import ControlFrame, Destination, EventFrame, Forward
 from plait_core.wire.frame_types.trace_frames import TraceMessage
 
-from .streams import Arrival
+from .transport.reliable_stream import ReceivedEvent
 
 if TYPE_CHECKING:
-    from .flooding import Document, Key
+    from .topology.flooding import Document, Key
 
 
 class Host(Protocol):
@@ -41,7 +41,7 @@ class Host(Protocol):
         """Something that whoever runs this broker should read."""
         ...
 
-    def arrived(self, arrival: Arrival) -> None:
+    def arrived(self, arrival: ReceivedEvent) -> None:
         """An event is here for subscribers of this broker: `take` it once it is in charge of it."""
         ...
 

@@ -1,9 +1,10 @@
 """One broker's part in the overlay, without I/O: frames from neighbours and a time in, calls to its host out.
 
-Follow one event: `publish` at its publisher's broker -> a stream for each destination (`streams.py`) -> one copy a
-neighbour, with the destinations that this copy alone is responsible for (`dissemination.py`, `routes.py`) -> `hear` at
-each broker on the way -> its destination's stream -> the host. Follow interest: `want` -> `wanting.py` -> Want, hop by
-hop -> `wanted.py` at the publisher's broker -> Heard. What floods is in `flooding.py`, its consequences in `map.py`.
+Follow one event: `publish` at its publisher's broker -> a stream for each destination (`reliable_stream.py`) -> one
+copy a neighbour, with the destinations that this copy alone is responsible for (`event_streams.py`,
+`forwarding_table.py`) -> `hear` at each broker on the way -> its destination's stream -> the host. Follow interest:
+`want` -> `interest_sync.py` -> Want, hop by hop -> `remote_interest.py` at the publisher's broker -> Heard. What floods
+is in `flooding.py`, its consequences in `link_state.py`.
 """
 
 from __future__ import annotations
@@ -36,23 +37,23 @@ from plait_core.wire.frame_types.overlay_frames import (
 )
 from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMessage, TraceStep
 
-from .absences import Absences
-from .detours import unwrap
-from .dissemination import Dissemination
-from .errands import Errands
-from .flooding import Document, Flooding, Key
 from .host import Host
-from .identity import Forged, Identity
-from .keeping import Keeping
-from .map import Map
-from .neighbours import Neighbour
-from .offered import Offered
-from .routes import Routes
+from .interest.advertisement_table import AdvertisementTable
+from .interest.durable_interest import LocalDurableInterest, RemoteDurableInterest
+from .interest.durable_interest_store import DurableInterestStore
+from .interest.interest_sync import InstallDeadlines, InterestSync
+from .interest.remote_interest import RemoteInterest
+from .security.identity import Forged, Identity
+from .security.message_auth import MessageAuth
 from .settings import OverlaySettings
-from .standing import Ours, Theirs
-from .trust import Trust
-from .wanted import Wanted
-from .wanting import Terms, Wanting
+from .topology.flooding import Document, Flooding, Key
+from .topology.forwarding_table import ForwardingTable
+from .topology.link_state import LinkStateDatabase
+from .topology.membership import Membership
+from .topology.neighbours import Neighbour
+from .topology.source_routes import unwrap
+from .transport.control_unicast import ControlUnicast
+from .transport.event_streams import EventStreams
 
 OFFER_TIMES: Final = 2
 """Brokers that can be reached but do not say what they want are waited for so many times as long as a link that says
@@ -90,18 +91,18 @@ class Overlay:
         self.settings = settings
         self.log = log
         self.born = born
-        self.map = Map()
+        self.map = LinkStateDatabase()
         self.neighbours: dict[int, Neighbour] = {}
-        self.routes = Routes(me, self.map, self.neighbours)
+        self.routes = ForwardingTable(me, self.map, self.neighbours)
         self.counts: Counter[str] = Counter()
-        self.offered = Offered(me)
+        self.offered = AdvertisementTable(me)
         self._unsettled: dict[int, tuple[int, float]] = {}
         """By number of an offer of ours that not all have seen yet, the revision of our offers that has it, and until
         when they are waited for."""
-        self.wanted = Wanted(index)
-        self.wanting = Wanting(me, index)
-        self.trust = Trust(me, identity)
-        self.errands = Errands(
+        self.wanted = RemoteInterest(index)
+        self.wanting = InterestSync(me, index)
+        self.trust = MessageAuth(me, identity)
+        self.errands = ControlUnicast(
             me,
             self.map,
             lambda: self.routes,
@@ -112,18 +113,18 @@ class Overlay:
             self._pass,
             lambda: self.now,
         )
-        self.dissemination = Dissemination(
+        self.dissemination = EventStreams(
             me, settings, host, self.map, self.routes, self.counts, self.errands, self.trust
         )
         self.host = host
         self._randomness = randomness
         self.flooding = Flooding(me, self._send, self._learned, self.trust, self.counts)
-        self.standing = Theirs(index)
-        self.ours = Ours(me, self.flooding, index)
-        self.keeping = Keeping(me, host, self.flooding, self.standing, self.errands)
+        self.standing = RemoteDurableInterest(index)
+        self.ours = LocalDurableInterest(me, self.flooding, index)
+        self.keeping = DurableInterestStore(me, host, self.flooding, self.standing, self.errands)
         self._reviewed = (0, 0)
         """How far what others have told, and what we offer, had changed when it was last looked at who is away."""
-        self._absences = Absences(self)
+        self._absences = Membership(self)
         self.given_up: frozenset[str] = frozenset()
         """Names of brokers that will not come back."""
         self.now = now
@@ -257,7 +258,7 @@ class Overlay:
         if durable:  # who answers to what is wanted has stored what was said before
             self.ours.add(number, filter)
         detect_s = self.settings.detect_s
-        terms = Terms(self.now, INSTALL_TIMES * detect_s, STORED_TIMES * detect_s)
+        terms = InstallDeadlines(self.now, INSTALL_TIMES * detect_s, STORED_TIMES * detect_s)
         self.wanting.add(number, filter, deposit, terms, everywhere=durable)
 
     def unwant(self, number: int) -> None:

@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from ..face.admission import DoorLimits
+from ..server.connection_limits import ConnectionLimits
 
 REQUEST_S: Final = 10.0
 """For a request to be complete, from the first of its bytes or the opening of its connection."""
@@ -25,7 +25,7 @@ KEEP_ALIVE_S: Final = 30
 HEADER_BYTES_MAX: Final = 16 * 1024
 STOP_S: Final = 2
 
-HTTP_DOOR: Final = DoorLimits(
+HTTP_DOOR: Final = ConnectionLimits(
     connections_max=512, address_connections_max=256, accepts_per_s=500.0, address_accepts_per_s=250.0
 )
 """Dashboards, scrapers and health checks of one broker: people and machines in dozens."""

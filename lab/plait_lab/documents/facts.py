@@ -10,9 +10,10 @@ from typing import Final
 
 import plait_core.errors
 from plait import errors
-from plait_broker import reasons, settings
-from plait_broker.face import admission, configuration
-from plait_broker.web.overlay_metrics import INCIDENTS
+from plait_broker import drop_reasons, settings
+from plait_broker.server import connection_limits
+from plait_broker.server.config import configuration
+from plait_broker.web.metrics.overlay_metrics import INCIDENTS
 from plait_core.telemetry import schema
 from plait_core.wire.frame_types import session_frames
 
@@ -30,7 +31,7 @@ def configuration_page() -> str:
     example, after = rest.split("\n\nA variable ", 1)
     limits = [
         (f"`{value.name}`", f"`{_number(value.default)}`", value.says)
-        for module, name in ((settings, "BrokerSettings"), (admission, "DoorLimits"))
+        for module, name in ((settings, "BrokerSettings"), (connection_limits, "ConnectionLimits"))
         for value in values(class_in(path_of(module), name).body)
         if value.name not in _ELSEWHERE
     ]
@@ -134,7 +135,7 @@ def errors_page() -> str:
         "## Drops",
         "Why an event, or one delivery of it, ended where it did: label `reason` of `plait_events_dropped_total`,\n"
         "`.reason` of a `Gap`, the last line of `plait why`.",
-        _listed(path_of(reasons), "DropReason"),
+        _listed(path_of(drop_reasons), "DropReason"),
         "## Faults",
         "Why a connection was closed: label `fault` of `plait_faults_total`.",
         _listed(path_of(plait_core.errors), "FrameFault"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from plait_broker import Broker
-from plait_broker.links import BURST_BYTES_MAX
-from plait_broker.sessions import Session
+from plait_broker.clients.connection import BURST_BYTES_MAX
+from plait_broker.clients.sessions import Session
 from plait_core.limits import FRAME_BYTES_MAX
 
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from plait_broker.log.records import Damaged, Row, checked_cursor, checked_record, cursor_row, record_row
-from plait_broker.outputs import Cursor, Fetch, LogRecord, Memory, Persist, Recovered
+from plait_broker.outputs import Cursor, Fetch, LogRecord, Persist, Recovered, StoredDocument
 
 from .timeline import Timeline
 
@@ -50,7 +50,7 @@ class Disk:
         self._rng = rng
         self._rows: dict[int, Row] = {}
         self._cursors: dict[tuple[str, str], Row] = {}
-        self._memories: dict[tuple[int, int], Memory] = {}
+        self._memories: dict[tuple[int, int], StoredDocument] = {}
         self._latest_us = 0
         self._last = 0
         self._queue: deque[tuple[Persist, Callable[[int, str | None], None]]] = deque()

@@ -12,9 +12,9 @@ from dataclasses import replace
 from random import Random
 from typing import ClassVar, Final, TypeAlias
 
-from plait_broker.overlay import Arrival
-from plait_broker.overlay.detours import unwrap
+from plait_broker.overlay import ReceivedEvent
 from plait_broker.overlay.overlay import Overlay
+from plait_broker.overlay.topology.source_routes import unwrap
 from plait_core.events import Event
 from plait_core.wire import Destination, Forward, Frame, Ping, encode_block, encode_frame
 from plait_core.wire.frame_types.overlay_frames import (
@@ -271,7 +271,7 @@ def _forged_event(world: HostileWorld, path: Sequence[Overlay], target: Overlay)
 class HostileNode(Node):
     """A broker that checks what comes; one of them is the hostile one."""
 
-    def arrived_(self, arrival: Arrival) -> None:
+    def arrived_(self, arrival: ReceivedEvent) -> None:
         super().arrived_(arrival)
         assert isinstance(self.world, HostileWorld)
         self.world.check_arrival(self, arrival)
@@ -331,7 +331,7 @@ class HostileWorld(World):
         self._let[stream] = (due + passes, self.timeline.now if passes else since)
         return passes or position < due
 
-    def check_arrival(self, node: Node, arrival: Arrival) -> None:
+    def check_arrival(self, node: Node, arrival: ReceivedEvent) -> None:
         """I3: whatever comes to an honest broker in an honest one's name was published there, to the bit."""
         frame = arrival.frame
         root = self.ids.get(arrival.root)

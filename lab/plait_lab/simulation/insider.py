@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from random import Random
 
 from plait_broker import Caller
-from plait_broker.finding.meeting import Meeting
-from plait_broker.overlay.identity import Identity, log_of
-from plait_broker.overlay.trust import Trust
+from plait_broker.overlay.security.identity import Identity, log_of
+from plait_broker.overlay.security.message_auth import MessageAuth
+from plait_broker.overlay.security.mutual_auth import MutualAuth
 from plait_core.events import Event
 from plait_core.wire import (
     Destination,
@@ -41,7 +41,7 @@ class Persona:
     def __init__(self, rng: Random, log: bytes = b"") -> None:
         identity = Identity(rng, log)
         self.id = identity.id
-        self.trust = Trust(self.id, identity)
+        self.trust = MessageAuth(self.id, identity)
         self.log = log_of(identity.log_key) if log else 0
         self.version = 0
 
@@ -66,7 +66,7 @@ class Insider(Speaker):
         self.rng = Random(seed)
         self.me = Persona(self.rng, log)
         self.heard: list[Frame] = []
-        self.meeting = Meeting.dialler("", self.me.id, "insider", self.rng)
+        self.meeting = MutualAuth.dialler("", self.me.id, "insider", self.rng)
         assert self.meeting.hello is not None
         self.handshake = Handshake.initiator(self.meeting.hello)
         self.wire = world.connect(self, at, DELAY_S)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from plait_broker import Broker, BrokerSettings, Caller, OpenGate
 from plait_broker.outputs import Close, Persist, Probe, Send
-from plait_broker.probing import Prober
+from plait_broker.pipeline.tag_test_worker import TagTestWorker
 from plait_core import Event
 from plait_core.matching import Index, new_index
 from plait_core.wire import (
@@ -155,7 +155,7 @@ class BrokerFace(Face):
         self.name = name
         named = replace(settings, name=name)
         self.broker = Broker(named, world.rng, OpenGate(), now=world.now, wall_us=CALENDAR_US, index=world.index)
-        self._prober = Prober()
+        self._prober = TagTestWorker()
         self.probes: list[Probe] = []
         """What was tested here."""
         self._due = float("inf")

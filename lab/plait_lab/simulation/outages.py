@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import ClassVar, Final
 
-from plait_broker.overlay import Arrival
+from plait_broker.overlay import ReceivedEvent
 from plait_core.wire import EventFrame
 
 from .overlay_nodes import Node
@@ -41,7 +41,7 @@ class Lasting(Node):
         self.events_of.clear()
         super().start()
 
-    def arrived_(self, arrival: Arrival) -> None:
+    def arrived_(self, arrival: ReceivedEvent) -> None:
         self.logged[arrival.frame.publisher, arrival.frame.sequence] = None
         super().arrived_(arrival)
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from plait_broker.overlay import Arrival, Overlay, OverlaySettings
-from plait_broker.overlay.flooding import Document, Key
-from plait_broker.overlay.identity import Identity, log_of
-from plait_broker.overlay.transits import MARK_S
+from plait_broker.overlay import Overlay, OverlaySettings, ReceivedEvent
+from plait_broker.overlay.security.identity import Identity, log_of
+from plait_broker.overlay.topology.flooding import Document, Key
+from plait_broker.overlay.topology.transit_delay import MARK_S
 from plait_core import Attributes
 from plait_core.events import Event
 from plait_core.filters import Filter
@@ -177,7 +177,7 @@ class Node:
     def remark(self, text: str) -> None:
         self.remarks.append(text)
 
-    def arrived_(self, arrival: Arrival) -> None:
+    def arrived_(self, arrival: ReceivedEvent) -> None:
         frame = arrival.frame
         id = (frame.publisher, frame.sequence)
         self.arrived[id] = self.arrived.get(id, 0) + 1
@@ -442,7 +442,7 @@ class _Face:
         self._world.note(Kind.EXPELLED, self._node, link)
         self._node.expel(link, reason)
 
-    def arrived(self, arrival: Arrival) -> None:
+    def arrived(self, arrival: ReceivedEvent) -> None:
         frame, root = arrival.frame, self._world.number(arrival.root)
         self._world.note(Kind.RECEIVED, self._node, root, arrival.position, frame.publisher, frame.sequence)
         self._node.arrived_(arrival)

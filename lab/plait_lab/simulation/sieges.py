@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from plait_broker.overlay import Arrival
+from plait_broker.overlay import ReceivedEvent
 from plait_core.filters import parse
 
 from .hostile import HostileNode, HostileWorld
@@ -52,7 +52,7 @@ def beads(count: int) -> dict[tuple[int, int], float]:
 class Besieged(HostileNode):
     """A broker that knows when an event came."""
 
-    def arrived_(self, arrival: Arrival) -> None:
+    def arrived_(self, arrival: ReceivedEvent) -> None:
         super().arrived_(arrival)
         assert isinstance(self.world, Siege)
         frame = arrival.frame

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from plait_broker.overlay import Arrival
+from plait_broker.overlay import ReceivedEvent
 from plait_core import Attributes
 from plait_core.filters import parse
 from plait_core.wire import Frame
@@ -36,7 +36,7 @@ class Journey:
 class Witness(Node):
     """A broker that notes what events say of their ways."""
 
-    def arrived_(self, arrival: Arrival) -> None:
+    def arrived_(self, arrival: ReceivedEvent) -> None:
         super().arrived_(arrival)
         assert isinstance(self.world, Stalls)
         said = self.world.said_at[arrival.frame.sequence]

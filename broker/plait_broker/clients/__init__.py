@@ -1,0 +1,1 @@
+"""Everything about clients: connections, sessions, subscriptions, delivery and confirmation."""

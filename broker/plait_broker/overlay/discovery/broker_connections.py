@@ -1,0 +1,321 @@
+"""Connections to other brokers: who may be one, how two come to trust each other, one connection for each pair.
+
+Two brokers that dial each other at once get two connections. Both keep the one that the broker with the smaller id
+dialled, without asking each other; of two that the same one dialled, the newer, since the older must be dead to it.
+What breaks the protocol, or floods, is cut off and not let in again for a while. `link_selection.py` says whom to dial.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from typing import Final
+
+from plait_core.errors import FrameError, FrameFault
+from plait_core.ids import Randomness
+from plait_core.limits import BROKERS_MAX, NEIGHBOURS_MAX
+from plait_core.wire import Close, ControlFrame, Forward, Frame, Handshake, Hello, Introduction, Welcome
+from plait_core.wire.frame_types.overlay_frames import DatabaseSummary, LinkState
+from plait_core.wire.frame_types.session_frames import Code
+
+from ...clients.connection import Connection
+from ...counters import Counters
+from ...joining import Joining
+from ...outputs import Dial
+from ...settings import BrokerSettings
+from ..security.mutual_auth import MutualAuth, Untrusted
+from .link_selection import LinkSelection
+
+LOOPBACK: Final = ("127.", "[::1]", "memory")
+
+SHUNNED_S: Final = 30.0
+"""For which a broker is not let in that broke the protocol or flooded: it costs the others nothing meanwhile."""
+
+ITEMS_A_FRAME: Final = 16
+"""As many items of a list cost what a frame does."""
+
+
+class BrokerConnections:
+    """All connections to other brokers, from their first frame on."""
+
+    def __init__(
+        self,
+        me: int,
+        settings: BrokerSettings,
+        joining: Joining,
+        counters: Counters,
+        randomness: Randomness,
+        now: float,
+        close: Callable[[Connection, Code, str], None],
+        refuse: Callable[[Connection, Code, str], None],
+    ) -> None:
+        """`close` ends a connection that stands, `refuse` one that does not yet: with a code and a sentence."""
+        self._me = me
+        self.settings = settings
+        self._joining = joining
+        self._counters = counters
+        self._randomness = randomness
+        self._close = close
+        self._refuse = refuse
+        self._links: dict[int, tuple[Connection, int]] = {}
+        """By broker: the connection to it, and who dialled."""
+        self._shunned: dict[int, float] = {}
+        """Brokers that are not let in, until when."""
+        self.dials: list[Dial] = []
+        overlay = joining.overlay
+        self.gathering = LinkSelection(me, settings.linking, overlay.map, overlay.neighbours, randomness, now)
+        if settings.linking.address:
+            overlay.locate(settings.linking.address, now)
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    # --- meeting ------------------------------------------------------------------------------------------------------
+
+    def greet(self, link: Connection) -> None:
+        """We have dialled: say hello."""
+        settings = self.settings
+        link.meeting = MutualAuth.dialler(settings.linking.secret, self._me, settings.name, self._randomness)
+        assert link.meeting.hello is not None, "a dialler says hello"
+        link.handshake = Handshake.initiator(link.meeting.hello)
+        if problem := self._stranger(link):
+            self._refuse(link, Code.AUTH, problem)
+        else:
+            link.send(link.handshake.start())
+
+    def admit(self, link: Connection, hello: Hello, now: float) -> None:
+        """A broker says hello: it is welcome to prove who it is."""
+        meeting = link.meeting = MutualAuth.acceptor(self.settings.linking.secret, hello, self._randomness)
+        code, problem = self._objection(link, hello, meeting, now)
+        if problem:
+            self._refuse(link, code, problem)
+            return
+        meeting.welcome = link.handshake.welcome(
+            broker_name=self.settings.name,
+            broker=self._me,
+            session=0,
+            heartbeat_s=self.settings.heartbeat_s,
+            nonce=meeting.offered,
+        )
+        link.send(meeting.welcome)
+
+    def meet(self, link: Connection, frame: Frame, now: float) -> None:
+        """What another broker says before it is a neighbour; FrameError when it may not say that now."""
+        meeting = link.meeting
+        assert meeting is not None, "the other end is a broker"
+        if isinstance(frame, Close):
+            self._parted(link, frame)
+        elif meeting.welcome is None:
+            self._welcomed(link, meeting, frame, now)
+        elif isinstance(frame, Introduction):
+            self._introduced(link, meeting, frame, now)
+        else:
+            raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} from a broker that was not introduced")
+
+    def _objection(self, link: Connection, hello: Hello, meeting: MutualAuth, now: float) -> tuple[Code, str]:
+        """Why a broker is not to come in, if it is not."""
+        if hello.publisher == self._me:
+            return Code.ITSELF, "this is the same broker"
+        if not hello.publisher:
+            return Code.AUTH, "a broker has an id"
+        if problem := self._stranger(link):
+            return Code.AUTH, problem
+        try:
+            meeting.check_offer(hello.nonce)
+        except Untrusted as untrusted:
+            return Code.AUTH, str(untrusted)
+        if now < self._shunned.get(hello.publisher, now):
+            return Code.LIMIT, f"you broke the protocol: come back after {SHUNNED_S:g} s"
+        if len(self._links) >= NEIGHBOURS_MAX and hello.publisher not in self._links:
+            return Code.LIMIT, f"{len(self._links)} brokers are linked to this one, and no more can be"
+        return Code.BYE, ""
+
+    def _stranger(self, link: Connection) -> str:
+        """Why the way to another broker lets neither trust the other, whatever they say."""
+        linking, caller = self.settings.linking, link.caller
+        if linking.tls and not caller.vouched:
+            return "links to this broker are made over TLS (connect to where its [overlay.tls] listens)"
+        if not linking.secret and not linking.tls and not caller.address.startswith(LOOPBACK):
+            return "without a secret only brokers on one machine are linked (give both the same [overlay] secret)"
+        return ""
+
+    def _welcomed(self, link: Connection, meeting: MutualAuth, frame: Frame, now: float) -> None:
+        """The one we dialled lets us prove who we are."""
+        link.handshake.receive(frame)
+        if not isinstance(frame, Welcome):
+            raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} where a broker says welcome")
+        meeting.welcome = frame
+        self.gathering.found(link.caller.dialled, frame.broker)
+        try:
+            meeting.check_offer(frame.nonce)
+        except Untrusted as untrusted:
+            self._distrust(link, untrusted)
+            return
+        if frame.broker == self._me:
+            self.gathering.itself(link.caller.dialled)
+            self._close(link, Code.ITSELF, "this is the same broker")
+        elif now < self._shunned.get(frame.broker, now):
+            self._close(link, Code.LIMIT, "it broke the protocol, not long ago")
+        else:
+            self._introduce(link, meeting)
+
+    def _introduced(self, link: Connection, meeting: MutualAuth, introduction: Introduction, now: float) -> None:
+        """The other one has said who it is, and proved it if there is a secret."""
+        assert meeting.hello is not None, "hello came before"
+        assert meeting.welcome is not None, "welcome came before"
+        dialled_by = self._me if meeting.dialled else meeting.hello.publisher
+        broker, name = meeting.hello.publisher, meeting.hello.name
+        if meeting.dialled:
+            broker, name = meeting.welcome.broker, meeting.welcome.broker_name
+        try:
+            meeting.check(introduction)
+        except Untrusted as untrusted:
+            self._distrust(link, untrusted)
+            return
+        if not self._takes(broker, dialled_by):
+            self._close(link, Code.DUPLICATE, "there is a connection between us already")
+            return
+        if not meeting.dialled:
+            self._introduce(link, meeting)
+        self._look_from(introduction.seen, now)
+        self._up(link, broker, name, dialled_by, now)
+        self.gathering.up(broker, link.caller.dialled, now, kept=introduction.fixed)
+
+    def _introduce(self, link: Connection, meeting: MutualAuth) -> None:
+        fixed = self.gathering.fixed(link.caller.dialled)
+        link.send(meeting.introduce(_host(link.caller.address), fixed=fixed))
+
+    def _distrust(self, link: Connection, untrusted: Untrusted) -> None:
+        self._counters.rejected[Code.AUTH] += 1
+        self._close(link, Code.AUTH, str(untrusted))
+
+    def _parted(self, link: Connection, close: Close) -> None:
+        """The other end ends it."""
+        link.farewell = close.code
+        if close.code == Code.ITSELF:
+            self.gathering.itself(link.caller.dialled)
+        self._close(link, Code.BYE, f"it says: {close.message or close.code or 'goodbye'}")
+
+    # --- neighbours ---------------------------------------------------------------------------------------------------
+
+    def hear_all(self, link: Connection, frames: list[Frame], now: float) -> None:
+        """What a neighbour says, in order; FrameError when no broker says that to another."""
+        at, end = 0, len(frames)
+        while at < end and not link.closing:
+            if type(frames[at]) is Forward:
+                at = self._joining.overlay.hear_events(link.neighbour, frames, at, now)
+            else:
+                self._hear(link, frames[at], now)
+                at += 1
+
+    def _hear(self, link: Connection, frame: Frame, now: float) -> None:
+        if isinstance(frame, Close):
+            self._parted(link, frame)
+        elif isinstance(frame, ControlFrame):
+            if link.pace.take(now, _cost(frame)):
+                self._joining.overlay.hear(link.neighbour, frame, now)
+            else:
+                self.expel(link, Code.FLOOD, "it sends more control frames than a broker can have for another", now)
+        else:
+            raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} is not for another broker to say")
+
+    def expel(self, link: Connection, code: Code, reason: str, now: float) -> None:
+        """Close the connection to a neighbour that did what none may do."""
+        self._counters.faults[code] += 1
+        self.misbehaved(link, now)
+        self._close(link, code, reason)
+
+    def misbehaved(self, link: Connection, now: float) -> None:
+        """A neighbour did what none may do: for a while it is none."""
+        self._shunned.pop(link.neighbour, None)
+        self._shunned[link.neighbour] = now + SHUNNED_S
+        if len(self._shunned) > BROKERS_MAX:
+            del self._shunned[next(iter(self._shunned))]
+
+    def down(self, link: Connection, now: float) -> None:
+        """A connection to another broker is gone, however far it had come."""
+        known = self._links.get(link.neighbour)
+        if known is not None and known[0] is link:
+            del self._links[link.neighbour]
+            self._joining.overlay.link_down(link.neighbour, now)
+            self.gathering.down(link.neighbour)
+        if link.caller.dialled:
+            given_up = link.farewell == Code.LIMIT
+            shunned_until = self._shunned.get(link.neighbour, now)
+            self.gathering.ended(link.caller.dialled, link.neighbour, now, given_up=given_up, not_before=shunned_until)
+        self._joining.link_gone(link.id)
+
+    def links(self) -> list[Connection]:
+        """All that stand."""
+        return [link for link, _ in self._links.values()]
+
+    # --- whom to dial -------------------------------------------------------------------------------------------------
+
+    def heard_of(self, address: str, broker: int, now: float) -> None:
+        """A broker has announced itself."""
+        self.gathering.heard(address, broker, now)
+
+    def unreachable(self, address: str, now: float) -> None:
+        """Nobody answers where a Dial was to lead."""
+        self.gathering.unreachable(address, now)
+
+    def next_deadline(self) -> float:
+        """When `tick` is to be called, at the latest."""
+        return self.gathering.next_deadline()
+
+    def tick(self, now: float) -> None:
+        """Decide whom to dial, and whose link to give up."""
+        if now < self.gathering.next_deadline():
+            return
+        self.dials += map(Dial, self.gathering.dial(now))
+        surplus = self._links.get(self.gathering.shed(now))
+        if surplus is not None:
+            self._close(surplus[0], Code.LIMIT, "this broker has more links than it keeps, and others reach you")
+
+    def take(self) -> list[Dial]:
+        """The connections to be made since the last call."""
+        dials, self.dials = self.dials, []
+        return dials
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _up(self, link: Connection, broker: int, name: str, dialled_by: int, now: float) -> None:
+        link.decoder.establish(link.version)
+        link.neighbour = broker
+        before = self._links.pop(broker, None)
+        if before is not None:
+            self._joining.overlay.link_down(broker, now)
+            self._close(before[0], Code.DUPLICATE, "another connection between us has taken its place")
+        self._links[broker] = (link, dialled_by)
+        self._joining.overlay.link_up(link.id, broker, name, now)
+
+    def _takes(self, broker: int, dialled_by: int) -> bool:
+        known = self._links.get(broker)
+        return known is None or dialled_by <= known[1]
+
+    def _look_from(self, seen: str, now: float) -> None:
+        """A neighbour says under which host it sees us: where others can connect to us, unless we know better. What
+        one on this machine sees is true for such ones alone."""
+        linking, overlay = self.settings.linking, self._joining.overlay
+        if linking.address or not linking.port or (overlay.address and not overlay.address.startswith(LOOPBACK)):
+            return
+        try:
+            host = ipaddress.ip_address(seen)
+        except ValueError:
+            return
+        if overlay.address and host.is_loopback:
+            return
+        overlay.locate(f"[{host}]:{linking.port}" if host.version == 6 else f"{host}:{linking.port}", now)
+
+
+def _cost(frame: ControlFrame) -> float:
+    """What a control frame takes of its link's pace: lists that are cheap to send and dear to look through take more.
+    Those of filters need not, for reading these takes longer than it takes until as many may come."""
+    if isinstance(frame, DatabaseSummary):
+        return 1 + len(frame.origins) / ITEMS_A_FRAME
+    return 1 + len(frame.neighbours) / ITEMS_A_FRAME if isinstance(frame, LinkState) else 1
+
+
+def _host(address: str) -> str:
+    """The host of an address, without brackets."""
+    return address.rpartition(":")[0].strip("[]")

@@ -1,0 +1,109 @@
+"""What a broker asks of others for its clients: the filters that no other of its filters covers.
+
+An event that matches a covered filter matches the one that covers it, so the others need not know it. When a covering
+filter goes, what it covered alone is asked for first. One with a deposit of routing keys asks for less than its filter
+says: it covers those with the same deposit alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plait_core.filters import Filter
+from plait_core.matching import Index
+
+
+class CoveringSet:
+    """All filters of a broker's clients, and which of them are exported."""
+
+    def __init__(self, new_index: Callable[[], Index]) -> None:
+        self._filters: dict[int, Filter] = {}
+        self._deposits: dict[int, bytes] = {}
+        self._under: dict[int, int] = {}
+        """By filter that is not exported, one that covers it; kept, since what covers what is not always decided."""
+        self._over: dict[int, dict[int, None]] = {}
+        self.exported = new_index()
+        self.system: dict[int, None] = {}
+        """Those about what brokers record of themselves: every broker is told of them, and nothing covers them."""
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._filters
+
+    def __getitem__(self, number: int) -> Filter:
+        return self._filters[number]
+
+    def deposit(self, number: int) -> bytes:
+        """The routing keys that come with a filter; empty for none."""
+        return self._deposits.get(number, b"")
+
+    def coverer(self, number: int) -> int:
+        """The exported filter that brings what this one wants: itself, or one that covers it."""
+        while number in self._under:
+            number = self._under[number]
+        return number
+
+    def add(self, number: int, filter: Filter, deposit: bytes = b"") -> tuple[list[int], list[int]]:
+        """One more filter; which are exported now, and which no more."""
+        self._filters[number] = filter
+        if filter.system:
+            self.system[number] = None
+            return [number], []
+        if deposit:
+            self._deposits[number] = deposit
+        added: list[int] = []
+        removed: list[int] = []
+        self._place(number, added, removed)
+        return added, removed
+
+    def remove(self, number: int) -> tuple[list[int], list[int]]:
+        """One less; which are exported now, and which no more."""
+        del self._filters[number]
+        if number in self.system:
+            del self.system[number]
+            return [], [number]
+        self._deposits.pop(number, None)
+        covered = self._over.pop(number, {})
+        if number in self._under:
+            parent = self._under.pop(number)
+            del self._over[parent][number]
+            for other in covered:
+                self._put_under(other, parent)
+            return [], []
+        self.exported.remove(number)
+        added: list[int] = []
+        removed = [number]
+        for other in covered:
+            del self._under[other]
+        for other in covered:
+            self._place(other, added, removed)
+        return added, removed
+
+    def _place(self, number: int, added: list[int], removed: list[int]) -> None:
+        """Export a filter, or put it under one that covers it."""
+        filter = self._filters[number]
+        coverers = [other for other in self.exported.covering(filter) if self._brings(other, number)]
+        if coverers:
+            self._put_under(number, min(coverers))
+            return
+        for other in sorted(self.exported.covered(filter)):
+            if not self._brings(number, other):
+                continue
+            self.exported.remove(other)
+            self._put_under(other, number)
+            if other in added:
+                added.remove(other)
+            else:
+                removed.append(other)
+        self.exported.add(number, filter)
+        added.append(number)
+
+    def _brings(self, coverer: int, number: int) -> bool:
+        """Whether one filter that covers another asks for all that it does, though tags are tested."""
+        return coverer not in self._deposits or self._deposits[coverer] == self._deposits.get(number)
+
+    def _put_under(self, number: int, coverer: int) -> None:
+        self._under[number] = coverer
+        self._over.setdefault(coverer, {})[number] = None

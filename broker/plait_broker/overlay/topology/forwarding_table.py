@@ -1,0 +1,83 @@
+"""Which neighbour an event for a destination is handed to: the rule of the overlay.
+
+Only a neighbour that is strictly closer to the destination than we are may get it (it is *feasible*), so that it comes
+closer with every hop; among those, the one on the fastest path by what we measure now. Another one takes over when
+it is faster by more than noise, or at once when the link of the chosen one goes. Brokers that the event has passed are
+never chosen again: while maps differ between brokers for a moment, that alone keeps it from running in circles.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .link_state import HOP_US, LinkStateDatabase
+from .neighbours import Neighbour
+
+KEEP_RATIO: Final = 1.25
+KEEP_US: Final = 300
+"""A path is kept until another is faster by a fifth and by more than a busy machine's noise."""
+
+
+class ForwardingTable:
+    """The choice for each destination, kept until something changes."""
+
+    def __init__(self, me: int, map: LinkStateDatabase, neighbours: dict[int, Neighbour]) -> None:
+        self._me = me
+        self._map = map
+        self._neighbours = neighbours
+        self._revision = -1
+        self._best: dict[int, list[Neighbour]] = {}
+        self._chosen: dict[int, int] = {}
+        self.changes = 0
+        """How often a destination has moved to another neighbour."""
+
+    def stale(self) -> None:
+        """A delay or a link has changed."""
+        self._best.clear()
+
+    def next(self, to: int, passed: tuple[int, ...] = ()) -> Neighbour | None:
+        """Whom to hand an event to."""
+        if self._revision != self._map.revision:
+            self._revision = self._map.revision
+            self._best.clear()
+        best = self._best.get(to)
+        if best is None:
+            best = self._best[to] = self._rank(to)
+        for neighbour in best:
+            if neighbour.id not in passed:
+                return neighbour
+        return None
+
+    def feasible(self, to: int) -> list[tuple[Neighbour, int]]:
+        """All who may get it, with the whole delay of their paths in microseconds, the fastest first."""
+        distances = self._map.distances(to)
+        here = distances.get(self._me)
+        found: list[tuple[Neighbour, int]] = []
+        for neighbour in self._neighbours.values():
+            distance = distances.get(neighbour.id)
+            if distance is None or (here is not None and distance >= here):
+                continue
+            found.append((neighbour, round(neighbour.delay_us or neighbour.told_us) + HOP_US + distance))
+        found.sort(key=lambda one: (one[1], one[0].id))
+        return found
+
+    def forget(self, to: int) -> None:
+        """A broker is no more."""
+        self._best.pop(to, None)
+        self._chosen.pop(to, None)
+
+    def _rank(self, to: int) -> list[Neighbour]:
+        feasible = self.feasible(to)
+        if not feasible:
+            return []
+        chosen = self._chosen.get(to)
+        limit = feasible[0][1] * KEEP_RATIO + KEEP_US
+        kept = [one for one in feasible if one[0].id == chosen and one[1] <= limit]
+        if kept:
+            feasible.remove(kept[0])
+            feasible.insert(0, kept[0])
+        first = feasible[0][0].id
+        if chosen is not None and chosen != first:
+            self.changes += 1
+        self._chosen[to] = first
+        return [neighbour for neighbour, _ in feasible]

@@ -1,0 +1,413 @@
+"""Events between brokers: streams at both ends, and copies on the way.
+
+Each copy on a link names the destinations that it alone is responsible for; at a fork they are partitioned. So each
+destination is served by one copy, whatever the graph looks like.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from plait_core.limits import PATH_MAX
+from plait_core.wire import Destination, EventFrame, Forward, Frame
+from plait_core.wire.frame_types.overlay_frames import LOGGED, StreamAck, StreamSkip
+
+from ..host import Host
+from ..security.identity import Forged
+from ..security.message_auth import MessageAuth
+from ..settings import OverlaySettings
+from ..topology.forwarding_table import ForwardingTable
+from ..topology.link_state import LinkStateDatabase
+from ..topology.neighbours import Neighbour
+from ..topology.source_routes import DELAY_US_MAX
+from .control_unicast import ControlUnicast
+from .reliable_stream import (
+    USUAL_TRIES,
+    ReceivedEvent,
+    ReceiveStream,
+    SendStream,
+    Unacked,
+    received_event_of,
+    unacked_of,
+)
+
+_destination: Final = partial(tuple.__new__, Destination)
+"""A destination from a pair, in half the time of the class's own call: one is made for every event."""
+
+SUSPECT_S: Final = 60.0
+"""Between two times that those are named by whom something made up has come."""
+
+
+class EventStreams:
+    """All streams that begin or end at one broker, and what it passes on."""
+
+    def __init__(
+        self,
+        me: int,
+        settings: OverlaySettings,
+        host: Host,
+        map: LinkStateDatabase,
+        routes: ForwardingTable,
+        counts: Counter[str],
+        errands: ControlUnicast,
+        trust: MessageAuth,
+    ) -> None:
+        self.me = me
+        self._begun = (me,)
+        """The path of what begins here."""
+        self.settings = settings
+        self.routes = routes
+        self.counts = counts
+        self.outgoing: dict[int, SendStream] = {}
+        """By destination."""
+        self.incoming: dict[int, ReceiveStream] = {}
+        """By publisher's broker."""
+        self._host = host
+        self._map = map
+        self._errands = errands
+        self._trust = trust
+        self._sending: dict[int, None] = {}
+        """Destinations that have not taken everything."""
+        self.reporting: dict[int, None] = {}
+        """Publishers' brokers that may have to be told what was taken, or is missing."""
+        self._detoured: dict[int, None] = {}
+        """Destinations that the usual way does not seem to lead to."""
+        self._suspect_at = -math.inf
+
+    def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
+        """Send an event to these brokers; its position for each."""
+        if len(homes) == 1 and not self._detoured:  # as it mostly is
+            home = homes[0]
+            position = self._keep_one(home, unacked_of((frame, flags, delay_us, now, None)), now)
+            proof = self._trust.prove_event(home, position, flags, frame.block)
+            named = [_destination((home, position, proof))]
+            neighbour = self.routes.next(home)
+            if neighbour is None:
+                self.counts["no_way"] += 1
+            else:
+                self.outgoing[home].via = neighbour.id
+                self._hand(neighbour, frame, self.me, delay_us, flags, (), named)
+            return named
+        named = []
+        for home in homes:
+            position = self._keep_one(home, unacked_of((frame, flags, delay_us, now, None)), now)
+            proof = self._trust.prove_event(home, position, flags, frame.block)
+            named.append(_destination((home, position, proof)))
+        usual = self._detour(frame, delay_us, flags, named, now) if self._detoured else named
+        if usual:
+            self._forward(frame, self.me, delay_us, flags, (), usual)
+        return named
+
+    def hear_all(self, frames: Sequence[Frame], at: int, now: float, sender: int, link_us: int | None) -> int:
+        """Copies come from a neighbour, from one of these frames on; where they end. `link_us`: how long they were
+        under way from there; None if it is no neighbour any more."""
+        for frame in islice(frames, at, None):
+            if type(frame) is not Forward:
+                break
+            at += 1
+            if link_us is not None:
+                self.hear(frame, now, sender, link_us)
+        return at
+
+    def hear(self, frame: Forward, now: float, sender: int, link_us: int) -> None:
+        """A copy comes from a neighbour: part of it may be for us, the rest goes on. Forged if no honest broker sends
+        such a one."""
+        path, me = frame.path, self.me
+        if not path or path[-1] != sender or me in path:
+            raise Forged("an event by a way that it cannot have come")
+        delay_us = frame.delay_us + link_us
+        if delay_us > DELAY_US_MAX:
+            delay_us = DELAY_US_MAX
+        destinations: Sequence[Destination] = frame.destinations
+        if len(destinations) == 1:  # as it mostly is
+            broker, position, proof = destinations[0]
+            if broker == me:
+                arrival = received_event_of((path[0], position, frame, frame.flags, delay_us, path, now))
+                self._arrive(arrival, proof, now)
+            elif not frame.lifetime_us or delay_us <= frame.lifetime_us:
+                neighbour = self.routes.next(broker, path)
+                if neighbour is None:
+                    self.counts["no_way"] += 1
+                else:
+                    self._hand(neighbour, frame, frame.tid, delay_us, frame.flags, path, destinations)
+            else:
+                self._die(frame, delay_us, destinations)
+            return
+        for at, (broker, position, proof) in enumerate(destinations):
+            if broker == me:
+                self._arrive(ReceivedEvent(path[0], position, frame, frame.flags, delay_us, path, now), proof, now)
+                destinations = [*destinations[:at], *destinations[at + 1 :]]
+                break
+        if destinations and frame.lifetime_us and delay_us > frame.lifetime_us:
+            self._die(frame, delay_us, destinations)
+        elif destinations:
+            self._forward(frame, frame.tid, delay_us, frame.flags, path, destinations)
+
+    def _die(self, frame: Forward, delay_us: int, destinations: Sequence[Destination]) -> None:
+        self.counts["expired"] += 1
+        self._host.ended(frame, delay_us, destinations, "expired")
+
+    def take(self, root: int, position: int, now: float) -> None:
+        """This broker has charge of an event that `arrived`."""
+        incoming = self.incoming.get(root)
+        if incoming is not None:
+            incoming.take(position, now)
+            self.reporting[root] = None
+
+    def hear_took(self, took: StreamAck, now: float) -> None:
+        """A destination tells what it has charge of, and what it misses."""
+        outgoing = self.outgoing.get(took.source)
+        if outgoing is None:
+            return
+        news = outgoing.took(took.up_to, now)
+        if news and outgoing.detour_until > now:
+            self._detoured[took.source] = None
+        if self._host.waits:
+            for position, kept in news:
+                self._host.taken(*(kept.party or (took.source, position)))
+        again = [position for position in dict.fromkeys(took.missing) if position in outgoing.kept]
+        if not outgoing.kept:
+            self._sending.pop(took.source, None)
+        if took.missing or took.up_to < outgoing.first - 1:
+            self._send_again(took.source, outgoing, again, now, tell_floor=True)
+
+    def hear_skip(self, skip: StreamSkip, now: float) -> None:
+        """A publisher's broker tells what will not come."""
+        for arrival in self._stream(skip.source).skip(skip.up_to, now):
+            self._host.arrived(arrival)
+        self.reporting[skip.source] = None
+
+    def hurry(self, now: float, home: int | None = None, *, lost: int = 0) -> None:
+        """A link has gone, or a destination is back: what was on its way may have been lost. What the `lost` neighbour
+        was handed last is sent another way at once."""
+        for broker, outgoing in self.outgoing.items():
+            if home is None or broker == home:
+                outgoing.hurry(now)
+                if lost and outgoing.via == lost:
+                    self._send_again(broker, outgoing, outgoing.doubtful(now), now)
+
+    def gone(self, broker: int, now: float) -> None:
+        """A broker is forgotten."""
+        outgoing = self.outgoing.pop(broker, None)
+        if outgoing is not None:
+            for position in list(outgoing.kept):
+                self._give_up(broker, outgoing, position, "unreachable", now)
+        self._sending.pop(broker, None)
+        self._detoured.pop(broker, None)
+        incoming = self.incoming.pop(broker, None)
+        self.reporting.pop(broker, None)
+        for arrival in incoming.rest() if incoming is not None else ():
+            self._host.arrived(arrival)
+
+    def thin(self, broker: int, wanted: Callable[[EventFrame], bool], now: float) -> None:
+        """Keep nothing for a broker any more but what is still wanted there."""
+        outgoing = self.outgoing.get(broker)
+        for position, kept in list(outgoing.kept.items()) if outgoing is not None else ():
+            if not wanted(kept.frame):
+                assert outgoing is not None
+                self._give_up(broker, outgoing, position, "unreachable", now)
+
+    def succeed(self, before: int, broker: int, since: float, now: float) -> None:
+        """A destination has started anew: what it had not taken is for its durable subscriptions, which it has kept.
+        What was published `since` it has told what it wants now was sent to it as what it is."""
+        outgoing = self.outgoing.pop(before, None)
+        self._sending.pop(before, None)
+        self._detoured.pop(before, None)
+        for position, kept in outgoing.kept.items() if outgoing is not None else ():
+            party = kept.party or (before, position)
+            if kept.since >= since:
+                self._host.taken(*party)
+                continue
+            again = Unacked(kept.frame, kept.flags | LOGGED, kept.delay_us, kept.since, party)
+            named = self._named(broker, self._keep_one(broker, again, now), again)
+            self._forward(kept.frame, self.me, kept.delay_now_us(now), again.flags, (), [named])
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def settle(self, now: float) -> None:
+        """After some input: report what was taken of it, where that is enough to report."""
+        for root in list(self.reporting):
+            self._report(root, now)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        for home in list(self._sending):
+            outgoing = self.outgoing[home]
+            self._send_again(home, outgoing, outgoing.due(now, self._path_s(home)), now)
+        self.settle(now)
+
+    def expire(self, now: float) -> None:
+        """What has waited for a broker that cannot be reached, beyond its lifetime, dies here."""
+        for home in list(self._sending):
+            outgoing = self.outgoing[home]
+            if self.me not in self._map.distances(home):
+                for position in [position for position, kept in outgoing.kept.items() if kept.expired(now)]:
+                    self._give_up(home, outgoing, position, "expired", now)
+
+    def next_deadline(self) -> float | None:
+        """When `tick` is to be called."""
+        times = [self.outgoing[home].again_at + self._path_s(home) for home in self._sending]
+        times += [at for root in self.reporting if (at := self.incoming[root].next_deadline()) is not None]
+        return min(times, default=None)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _keep_one(self, home: int, kept: Unacked, now: float) -> int:
+        outgoing = self.outgoing.get(home)
+        if outgoing is None:
+            outgoing = self.outgoing[home] = SendStream(max(1, round(now * 1_000_000)))
+            self._errands.say(StreamSkip(home, self.me, outgoing.floor))
+        position = outgoing.add(kept, now)
+        self._sending[home] = None
+        settings = self.settings
+        while len(outgoing.kept) > settings.stream_items_max or outgoing.kept_bytes > settings.stream_bytes_max:
+            self._give_up(home, outgoing, next(iter(outgoing.kept)), "overlay_full", now)
+        return position
+
+    def _forward(
+        self,
+        frame: EventFrame,
+        tid: int,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        destinations: Sequence[Destination],
+    ) -> None:
+        """Partition destinations over neighbours: each is in exactly one copy."""
+        if len(destinations) == 1:
+            neighbour = self._next(destinations[0][0], path)
+            if neighbour is not None:
+                self._hand(neighbour, frame, tid, delay_us, flags, path, destinations)
+            return
+        by: dict[int, tuple[Neighbour, list[Destination]]] = {}
+        for destination in destinations:
+            neighbour = self._next(destination[0], path)
+            if neighbour is not None:
+                by.setdefault(neighbour.id, (neighbour, []))[1].append(destination)
+        for neighbour, named in by.values():
+            self._hand(neighbour, frame, tid, delay_us, flags, path, named)
+
+    def _next(self, home: int, path: tuple[int, ...]) -> Neighbour | None:
+        neighbour = self.routes.next(home, path)
+        if neighbour is None:
+            self.counts["no_way"] += 1
+        elif not path:
+            self.outgoing[home].via = neighbour.id
+        return neighbour
+
+    def _hand(
+        self,
+        neighbour: Neighbour,
+        frame: EventFrame,
+        tid: int,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        destinations: Sequence[Destination],
+    ) -> None:
+        assert neighbour.id not in path, "no event visits a broker twice for one destination"
+        if len(path) >= PATH_MAX:
+            self.counts["no_way"] += 1
+            return
+        neighbour.sent += 1
+        passed = (*path, self.me) if path else self._begun
+        self._host.forward(neighbour.link, frame, tid, delay_us, flags, passed, destinations)
+
+    def _arrive(self, arrival: ReceivedEvent, proof: int, now: float) -> None:
+        root, position, frame, flags, _, _, _ = arrival
+        try:
+            self._trust.check_event(root, position, flags, frame.block, proof)
+        except Forged:
+            if len(arrival.path) == 1 and self._trust.key(root) is not None:  # who handed it on has made it up
+                raise
+            self.counts["forged"] += 1
+            self._suspect(arrival.path, now)
+            return
+        self.reporting[root] = None
+        incoming = self.incoming.get(root)
+        for ready in (incoming or self._stream(root)).hear(arrival, now):
+            self._host.arrived(ready)
+
+    def _suspect(self, path: tuple[int, ...], now: float) -> None:
+        """Name those among whom is who made an event up or changed it."""
+        if now >= self._suspect_at:
+            self._suspect_at = now + SUSPECT_S
+            way = " -> ".join(self._map.name(broker) or f"{broker:016x}" for broker in path)
+            self._host.remark(
+                f"an event was made up or changed by one of those that it came by: {way} "
+                f"({self.counts['forged']} such events so far)"
+            )
+
+    def _stream(self, root: int) -> ReceiveStream:
+        return self.incoming.get(root) or self.incoming.setdefault(root, ReceiveStream())
+
+    def _report(self, root: int, now: float) -> None:
+        incoming = self.incoming[root]
+        report = incoming.report(now)
+        if report is not None:
+            self._errands.say(StreamAck(root, self.me, *report), max(0, incoming.vain - USUAL_TRIES))
+        if incoming.next_deadline() is None:
+            del self.reporting[root]
+
+    def _send_again(
+        self, home: int, outgoing: SendStream, positions: list[int], now: float, *, tell_floor: bool = False
+    ) -> None:
+        tries = max(0, outgoing.tries - USUAL_TRIES)
+        if tries and positions:
+            outgoing.tried = self._errands.way(home, tries, outgoing.detour)
+        for position in positions:  # before it is told what will not come any more
+            waiting = outgoing.kept.get(position)
+            if waiting is not None and waiting.expired(now):
+                self._give_up(home, outgoing, position, "expired", now)
+        if positions or tell_floor:
+            self._errands.say(StreamSkip(home, self.me, outgoing.floor), tries)
+        for position in positions:
+            kept = outgoing.kept.get(position)
+            if kept is None:
+                continue
+            self.counts["again"] += 1
+            delay_us, destination = kept.delay_now_us(now), self._named(home, position, kept)
+            self._forward(kept.frame, self.me, delay_us, kept.flags, (), [destination])
+            if tries:
+                copy = self._copy(kept.frame, delay_us, kept.flags, destination)
+                self._errands.by(outgoing.tried, copy)
+            elif home in self._detoured:
+                self._errands.by(outgoing.detour, self._copy(kept.frame, delay_us, kept.flags, destination))
+
+    def _named(self, home: int, position: int, kept: Unacked) -> Destination:
+        return Destination(home, position, self._trust.prove_event(home, position, kept.flags, kept.frame.block))
+
+    def _detour(
+        self, frame: EventFrame, delay_us: int, flags: int, named: list[Destination], now: float
+    ) -> list[Destination]:
+        """Send an event around the usual way where that is of no use; the destinations that it is of use for."""
+        usual = []
+        for destination in named:
+            home = destination[0]
+            if home in self._detoured and self.outgoing[home].detour_until <= now:
+                del self._detoured[home]
+            if home not in self._detoured or not self._errands.by(
+                self.outgoing[home].detour, self._copy(frame, delay_us, flags, destination)
+            ):
+                usual.append(destination)
+        return usual
+
+    def _copy(self, frame: EventFrame, delay_us: int, flags: int, destination: Destination) -> Forward:
+        """An event for one destination, as its publisher's broker sends it on a way that is given."""
+        return Forward(self.me, delay_us, flags, (self.me,), (destination,), frame.block)
+
+    def _give_up(self, home: int, outgoing: SendStream, position: int, reason: str, now: float) -> None:
+        kept = outgoing.give_up(position)
+        if not outgoing.kept:
+            self._sending.pop(home, None)
+        self.counts[reason] += 1
+        self._host.lost(*(kept.party or (home, position)), kept.frame, kept.delay_now_us(now), reason)
+
+    def _path_s(self, home: int) -> float:
+        """Twice there and back, by the map."""
+        return 4e-6 * self._map.distances(home).get(self.me, 0)

@@ -1,0 +1,1 @@
+"""One event, in order: publish, admit, match, destinations, disseminate, deliver."""

@@ -1,0 +1,1 @@
+"""The configuration file of a broker: read, checked, and turned into settings."""

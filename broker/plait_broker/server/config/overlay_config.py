@@ -1,0 +1,147 @@
+"""The `[overlay]` section of the configuration: which other brokers to link to, how they are found, what they know."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from plait_core.limits import NAME_BYTES_MAX, NEIGHBOURS_MAX
+
+from ...settings import LinkSettings
+from ..endpoints import Endpoint
+from .config_reader import ConfigSection
+
+SEEDS_MAX: Final = 64
+"""Some that are up whatever happens are enough: the others are heard of there."""
+
+DEGREE_MAX: Final = 64
+
+GROUP: Final = Endpoint("239.255.46.80", 4680)
+"""Where brokers announce themselves: of the multicast addresses that stay within a site."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayTls:
+    """Links over TLS between brokers that one authority vouches for: it signs no certificates but theirs."""
+
+    listen: Endpoint
+    certificate: Path
+    key: Path
+    ca: Path
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayConfig:
+    """Where a broker meets others."""
+
+    links: LinkSettings = field(default_factory=LinkSettings)
+    name: str = "plait"
+    """Of the overlay: announcements of others are not listened to."""
+    group: Endpoint = GROUP
+    interface: str = ""
+    """By address, the one to announce on; empty: where the broker listens."""
+    advertise: Endpoint | None = None
+    """Where others can connect, if that is not where it listens."""
+    tls: OverlayTls | None = None
+
+
+def read_overlay(section: ConfigSection | None) -> OverlayConfig:
+    """What it says, or ConfigurationError."""
+    base = OverlayConfig()
+    if section is None:
+        return base
+    tls = _tls(section.section("tls"))
+    found = OverlayConfig(
+        LinkSettings(
+            links=_addresses(section, "links", NEIGHBOURS_MAX),
+            seeds=_addresses(section, "seeds", SEEDS_MAX),
+            discover=bool(section.flag("discover")),
+            secret=section.secret("secret") or "",
+            tls=tls is not None,
+            degree=section.whole("degree", 1, DEGREE_MAX) or base.links.degree,
+            links_max=section.whole("links_max", 2, NEIGHBOURS_MAX) or base.links.links_max,
+            join_s=section.number("join_s", 0.1, 3600) or base.links.join_s,
+            forget=_names(section, "forget"),
+        ),
+        section.text("name") or base.name,
+        _group(section) or base.group,
+        _interface(section),
+        _endpoint(section, "advertise"),
+        tls,
+    )
+    section.finish()
+    if len(found.name.encode()) > NAME_BYTES_MAX:
+        raise section.error("name", f"is at most {NAME_BYTES_MAX} bytes")
+    if found.links.links_max <= found.links.degree:
+        raise section.error("links_max", "is above degree", hint="else links are made and given up for ever")
+    if found.advertise is not None and not found.advertise.port:
+        raise section.error("advertise", "has a port", hint="HOST:PORT where other brokers can connect to this one")
+    return found
+
+
+def _addresses(section: ConfigSection, key: str, most: int) -> tuple[str, ...]:
+    """Other brokers, each by the text that means it."""
+    found: list[Endpoint] = []
+    for text in section.texts(key) or ():
+        try:
+            found.append(Endpoint.parse(text))
+        except ValueError as error:
+            raise section.error(key, str(error)) from None
+    if len(set(found)) != len(found) or any(not endpoint.port for endpoint in found):
+        raise section.error(key, "names an address twice, or a port 0", hint="each is another broker's HOST:PORT")
+    if len(found) > most:
+        raise section.error(key, f"names more than {most} brokers")
+    return tuple(map(str, found))
+
+
+def _names(section: ConfigSection, key: str) -> tuple[str, ...]:
+    names = tuple(section.texts(key) or ())
+    if len(names) > NEIGHBOURS_MAX:
+        raise section.error(key, f"names more than {NEIGHBOURS_MAX} brokers")
+    return names
+
+
+def _group(section: ConfigSection) -> Endpoint | None:
+    group = _endpoint(section, "group")
+    if group is None:
+        return None
+    try:
+        multicast = ipaddress.IPv4Address(group.host).is_multicast
+    except ValueError:
+        multicast = False
+    if not multicast or not group.port:
+        raise section.error("group", "is an IPv4 multicast address and a port", hint="239.255.0.0/16 is for this")
+    return group
+
+
+def _interface(section: ConfigSection) -> str:
+    text = section.text("interface")
+    if text is None:
+        return ""
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        raise section.error("interface", "is an IPv4 address that this machine has") from None
+
+
+def _tls(section: ConfigSection | None) -> OverlayTls | None:
+    if section is None:
+        return None
+    listen, ca = _endpoint(section, "listen"), section.file("ca")
+    certificate, key = section.file("certificate"), section.file("key")
+    section.finish()
+    given = {"listen": listen, "certificate": certificate, "key": key, "ca": ca}
+    if listen is None or certificate is None or key is None or ca is None:
+        missing = next(name for name, value in given.items() if value is None)
+        raise section.error(missing, "is missing", hint="links over TLS need listen, certificate, key and ca")
+    return OverlayTls(listen, certificate, key, ca)
+
+
+def _endpoint(section: ConfigSection, key: str) -> Endpoint | None:
+    text = section.text(key)
+    try:
+        return None if text is None else Endpoint.parse(text)
+    except ValueError as error:
+        raise section.error(key, str(error)) from None

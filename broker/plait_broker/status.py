@@ -1,0 +1,230 @@
+"""What a running broker looks like from outside: plain JSON for the HTTP side and `plait ls`. Never a secret in it.
+
+Session ids and tokens are what lets a client take up its session again, so neither appears; clients are named by the
+name that they gave, their publisher id and their address.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from plait_core.ids import id_text
+
+if TYPE_CHECKING:
+    from .broker import Broker
+    from .clients.connection import Connection
+    from .clients.durable_subscriptions import DurableSubscription
+    from .clients.sessions import ClientAdvertisement, Session
+    from .clients.subscriptions import Subscription
+    from .counters import Counters
+    from .histograms import DelayHistogram
+    from .overlay.topology.neighbours import Neighbour
+    from .pipeline.subscription_index import SubscriptionIndex
+
+Json: TypeAlias = dict[str, Any]
+
+PINGS_COUNTED: Final = 16
+"""Of a link to a broker, the last pings that its loss is a share of: those of some eight seconds."""
+
+
+def counters_facts(counters: Counters) -> Json:
+    """Everything that is counted, drops by reason."""
+    return {
+        "published": counters.published,
+        "admitted": counters.admitted,
+        "delivered": counters.delivered,
+        "logged": counters.logged,
+        "forwarded": counters.forwarded,
+        "arrived": counters.arrived,
+        "confirmed": counters.confirmed,
+        "late": counters.late,
+        "refused": counters.refused,
+        "delivery_delay_ms": _percentiles_ms(counters.delivery_delays),
+        "matching_ms": _percentiles_ms(counters.matching_times),
+        "waiting_ms": _percentiles_ms(counters.waiting_times),
+        "bytes_in": counters.bytes_in,
+        "bytes_out": counters.bytes_out,
+        "connections": counters.connections,
+        "dropped": {reason.value: count for reason, count in sorted(counters.dropped.items())},
+        "faults": dict(sorted(counters.faults.items())),
+        "rejected": dict(sorted(counters.rejected.items())),
+        "tags": dict(sorted(counters.tags.items())),
+    }
+
+
+def _percentiles_ms(times: DelayHistogram) -> Json:
+    """None of each while nothing was measured."""
+    found = {f"p{percent}": times.percentile_us(percent / 100) for percent in (50, 90, 99)}
+    return {name: None if us is None else round(us / 1000, 3) for name, us in found.items()}
+
+
+def queue_facts(interest: SubscriptionIndex) -> Json:
+    """What waits for subscribers, in all, and for how many of them too long."""
+    waiting = interest.waiting
+    return {"pending": waiting.items, "pending_bytes": waiting.bytes, "slow_consumers": waiting.slow}
+
+
+def link_facts(link: Connection, now: float) -> Json:
+    """One connection."""
+    hello, session = link.hello, link.session
+    return {
+        "id": link.id,
+        "role": hello.role.value if hello is not None else "unknown",
+        "name": session.name if session is not None else "",
+        "address": link.caller.address,
+        "open_s": round(now - link.opened_at, 3),
+        "silent_s": round(now - link.heard_at, 3),
+        "delay_ms": session.link_delay_us / 1000 if session is not None else None,
+        "writable": link.writable,
+    }
+
+
+def client_facts(session: Session) -> Json:
+    """One client, connected or expected back."""
+    return {
+        "name": session.name,
+        "publisher": id_text(session.publisher),
+        "principal": session.principal.name,
+        "address": session.link.caller.address if session.link is not None else None,
+        "connected": session.link is not None,
+        "subscriptions": len(session.subscriptions),
+        "advertisements": len(session.advertisements),
+        "published": session.published,
+        "delivered": session.delivered,
+        "pending": sum(len(subscription.outbox) for subscription in session.subscriptions.values()),
+        "pending_bytes": session.queued_bytes,
+        "delay_ms": session.link_delay_us / 1000,
+        "slow": any(subscription.slow for subscription in session.subscriptions.values()),
+    }
+
+
+def subscription_facts(subscription: Subscription) -> Json:
+    """One open subscription."""
+    terms, session = subscription.terms, subscription.session
+    return {
+        "number": subscription.number,
+        "client": session.name,
+        "publisher": id_text(session.publisher),
+        "filter": subscription.filter.text,
+        "within_ms": subscription.within_us / 1000 if subscription.within_us else None,
+        "durable": terms.durable or None,
+        "connected": session.link is not None,
+        "delivered": subscription.delivered,
+        "pending": len(subscription.outbox),
+        "pending_bytes": subscription.outbox.bytes,
+        "in_flight": len(subscription.durable.in_flight) if subscription.durable is not None else 0,
+        "slow": subscription.slow,
+        "dropped": {reason.value: count for reason, count in sorted(subscription.dropped.items())},
+    }
+
+
+def absent_durable_facts(durable: DurableSubscription) -> Json:
+    """A durable subscription whose client is away; with the fields of an open one, so that one table holds both."""
+    return {
+        "number": durable.number,
+        "client": None,
+        "publisher": None,
+        "filter": durable.filter.text,
+        "within_ms": None,
+        "durable": durable.name,
+        "connected": False,
+        "delivered": 0,
+        "pending": 0,
+        "pending_bytes": 0,
+        "in_flight": 0,
+        "slow": False,
+        "dropped": {},
+    }
+
+
+def advertisement_facts(advertisement: ClientAdvertisement) -> Json:
+    """One advertisement."""
+    return {
+        "number": advertisement.number,
+        "client": advertisement.session.name,
+        "publisher": id_text(advertisement.session.publisher),
+        "filter": advertisement.filter.text,
+        "rate": advertisement.rate or None,
+        "matching": advertisement.matching,
+    }
+
+
+# --- of a whole broker ------------------------------------------------------------------------------------------------
+
+
+def describe_links(broker: Broker) -> list[Json]:
+    """Its connections: clients, and other brokers."""
+    return [
+        link_facts(link, now) | (neighbour_facts(link, broker, now) if link.neighbour else {})
+        for link, now in broker.links
+    ]
+
+
+def describe_clients(broker: Broker) -> list[Json]:
+    """Its clients, connected or expected back."""
+    return [client_facts(session) for session in broker.sessions.all()]
+
+
+def describe_subscriptions(broker: Broker) -> list[Json]:
+    """Its subscriptions, those included that are durable and away."""
+    away = [durable for durable in broker.durables.all() if durable.subscription is None]
+    all_facts = [*map(subscription_facts, broker.interest.subscriptions), *map(absent_durable_facts, away)]
+    return [{"id": f"{broker.settings.name}/{facts['number']}", **facts} for facts in all_facts]
+
+
+def describe_advertisements(broker: Broker) -> list[Json]:
+    """Its publishers' advertisements."""
+    return [advertisement_facts(advertisement) for advertisement in broker.interest.advertisements]
+
+
+def describe_topology(broker: Broker) -> Json:
+    """The overlay as this broker knows it: the same from every broker, once it has settled. Of itself it tells all."""
+    overlay = broker.joining.overlay
+    distances = overlay.map.distances(broker.id)
+    sheets = overlay.map.sheets
+    return {
+        "brokers": [
+            {
+                "name": sheet.name,
+                "id": id_text(sheet.origin),
+                "reachable": sheet.origin in distances,
+                "distance_ms": distances[sheet.origin] / 1000 if sheet.origin in distances else None,
+                "neighbours": len(sheet.neighbours),
+                "address": sheet.address,
+                "listen": sheet.address or None,
+                "status": "reachable" if sheet.origin in distances else "out of reach",
+                **(broker.describe() if sheet.origin == broker.id else {}),
+            }
+            for sheet in sorted(sheets, key=lambda sheet: (sheet.origin != broker.id, sheet.name, sheet.origin))
+        ],
+        "links": [
+            {"from": id_text(sheet.origin), "to": id_text(far), "delay_ms": delay_us / 1000}
+            for sheet in sheets
+            for far, delay_us in zip(sheet.neighbours, sheet.delays_us, strict=True)
+        ],
+    }
+
+
+def neighbour_facts(link: Connection, broker: Broker, now: float) -> Json:
+    """A link to another broker."""
+    neighbour = broker.joining.overlay.neighbours.get(link.neighbour)
+    if neighbour is None:
+        return {"role": "broker", "state": "opening"}
+    return {
+        "role": "broker",
+        "name": neighbour.name,
+        "broker": id_text(neighbour.id),
+        "delay_ms": round(neighbour.delay_us / 1000, 3),
+        "told_ms": neighbour.told_us / 1000,
+        "jitter_ms": round(neighbour.jitter_us / 1000, 3),
+        "loss": round(link_loss(neighbour, now), 3),
+        "state": "silent" if neighbour.unanswered(now) > 1 else "disputed" if neighbour.disputed else "up",
+        **({"claims_ms": neighbour.claimed_us / 1000} if neighbour.disputed else {}),
+        "events": neighbour.sent,
+    }
+
+
+def link_loss(neighbour: Neighbour, now: float) -> float:
+    """The share of the last pings to a neighbour that it has not answered."""
+    missing = neighbour.unanswered(now)
+    return missing / (missing + min(neighbour.answered, PINGS_COUNTED)) if missing else 0.0

@@ -1,0 +1,74 @@
+"""What a broker's pipeline records of its events, beyond what every process of Plait does."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import TYPE_CHECKING
+
+from plait_core.errors import PlaitError
+from plait_core.telemetry import CELL_BITS, DURABLE, LATE, REPLAYED, cell_of
+from plait_core.wire import EventFrame
+from plait_telemetry.recorder import sampled_out
+from plait_telemetry.ring import RING_RECORDS
+from plait_telemetry.telemetry import Telemetry, TelemetrySettings
+
+if TYPE_CHECKING:
+    from ..clients.delivery_queue import Queued
+    from ..clients.durable_subscriptions import DurableSubscription
+    from ..clients.subscriptions import Subscription
+
+
+class BrokerTelemetry(Telemetry):
+    """One broker's records."""
+
+    def __init__(self, settings: TelemetrySettings, wall_offset_us: int, records: int = RING_RECORDS) -> None:
+        super().__init__(settings, wall_offset_us, records)
+        if settings.space is not None:
+            self._space, self._depth = settings.space, min(settings.space.depth, CELL_BITS)
+            self.published, self.passed = self._published_somewhere, self._passed_somewhere
+
+    def _published_somewhere(
+        self, frame: EventFrame, subscriptions: Sized, durables: Sized, homes: Sized, delay_us: int, now: float, /
+    ) -> None:
+        self._locate(frame)
+        self.ring.published(frame, subscriptions, durables, homes, delay_us, now)
+
+    def _passed_somewhere(
+        self, frame: EventFrame, number: int, within_us: int, delay_us: int, flags: int, now: float, /
+    ) -> None:
+        self._locate(frame)
+        self.ring.passed(frame, number, within_us, delay_us, flags, now)
+
+    def _locate(self, frame: EventFrame) -> None:
+        """Nowhere, if the event lies outside the space."""
+        if self._mask and sampled_out(frame.sequence, self._mask):
+            return
+        try:
+            cell = cell_of(self._space.locate(frame.attributes(), self._depth).text)
+        except PlaitError:
+            cell = 0
+        self.ring.locate(cell)
+
+    def delivered_durably(
+        self, subscription: Subscription, frame: EventFrame, delay_us: int, *, late: bool, replayed: bool, now: float
+    ) -> None:
+        """One delivery of a durable subscription, perhaps not the first of its event."""
+        flags = DURABLE | (LATE if late else 0) | (REPLAYED if replayed else 0)
+        self.delivered(subscription.number, subscription.within_us, frame, delay_us, flags, now)
+
+    def dropped_delivery(self, subscription: Subscription, entry: Queued, reason: str, now: float) -> None:
+        """One delivery, that may have waited, will not be."""
+        delay_us = entry.delay_us + round((now - entry.arrived) * 1_000_000)
+        number, within_us = subscription.number, subscription.within_us
+        self.dropped(entry.frame, reason, delay_us, now, subject=number, bound_us=within_us)
+
+    def subscribed(self, party: Subscription | DurableSubscription) -> None:
+        """A subscription is there, or has another filter."""
+        session = getattr(party, "session", None)
+        self.name(
+            "subscription",
+            party.number,
+            filter=party.filter.text,
+            client=session.name if session is not None else getattr(party, "owner", ""),
+            within_us=getattr(party, "within_us", 0),
+        )

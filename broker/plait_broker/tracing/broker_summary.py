@@ -1,0 +1,130 @@
+"""What a broker says of itself for the page that shows them all: all that is looked at twice a second.
+
+Numbers only ever grow or are as they are now; whoever asks compares two answers by their `at`. Of subscriptions the few
+are named that someone would want to see: slow ones, those whose bound is missed, the busiest. Never a secret in it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from plait_core.ids import id_text
+
+from ..histograms import DelayHistogram
+from ..status import neighbour_facts, queue_facts
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+    from ..clients.subscriptions import Subscription
+
+Json: TypeAlias = dict[str, Any]
+DigestResources: TypeAlias = Callable[[], Json]
+
+SUBSCRIPTIONS_SHOWN: Final = 24
+"""Of one broker; a page of sixty brokers has over a thousand rows then."""
+
+SUBSCRIPTIONS_LOOKED_AT: Final = 4_000
+"""To choose those from: two milliseconds. Of more, the oldest are looked at."""
+
+LINKS_SHOWN: Final = 64
+
+FILTER_CHARACTERS: Final = 240
+"""Of a filter, as it is shown."""
+
+BROKEN: Final = ("forged", "bad_filters", "unexpected", "loops", "usurped", "disputed")
+"""What the overlay counts that nobody honest does."""
+
+
+def describe_digest(broker: Broker, question: Json, now: float) -> Json:
+    """The broker as others show it."""
+    counters, overlay = broker.counters, broker.joining.overlay
+    sessions = broker.sessions.all()
+    return {
+        "at": round(now, 6),
+        "name": broker.settings.name,
+        "id": id_text(broker.id),
+        "draining": broker.draining,
+        "uptime_s": round(now - broker.started_at, 1),
+        "counts": {
+            "published": counters.published,
+            "delivered": counters.delivered,
+            "forwarded": counters.forwarded,
+            "arrived": counters.arrived,
+            "late": counters.late,
+            "logged": counters.logged,
+            "bytes_in": counters.bytes_in,
+            "bytes_out": counters.bytes_out,
+            "rerouted": overlay.routes.changes,
+            "links_dead": overlay.counts["links_dead"],
+        },
+        "dropped": {reason.value: count for reason, count in sorted(counters.dropped.items()) if count},
+        "rejected": dict(sorted(counters.rejected.items())),
+        "faults": dict(sorted(counters.faults.items())),
+        "broken": {name: overlay.counts[name] for name in BROKEN if overlay.counts[name]},
+        "times": {
+            "delivery": _sparse(counters.delivery_delays),
+            "matching": _sparse(counters.matching_times),
+            "waiting": _sparse(counters.waiting_times),
+        },
+        "clients": sum(session.link is not None for session in sessions),
+        "sessions": len(sessions),
+        "subscriptions": len(broker.interest),
+        "durables": len(broker.durables),
+        "advertisements": len(broker.interest.advertisements),
+        "exported": overlay.wanting.exported,
+        "table": len(overlay.wanted) + len(broker.interest),
+        "awaiting": len(broker.confirmations),
+        **queue_facts(broker.interest),
+        "links": _links(broker, now),
+        "shown": [_shown(one) for one in _worth_showing(broker)],
+        "resources": broker.explaining.resources(),
+    }
+
+
+def _sparse(times: DelayHistogram) -> Json:
+    """Counts by bits of their microseconds, where there are any."""
+    return {str(bits): count for bits, count in enumerate(times.counts) if count}
+
+
+def _links(broker: Broker, now: float) -> list[Json]:
+    """Its links to other brokers."""
+    links = ((link, at) for link, at in broker.links if link.neighbour)
+    return [
+        neighbour_facts(link, broker, now) | {"pending_bytes": link.data_bytes}
+        for link, _ in islice(links, LINKS_SHOWN)
+    ]
+
+
+def _worth_showing(broker: Broker) -> list[Subscription]:
+    looked_at = islice(broker.interest.subscriptions, SUBSCRIPTIONS_LOOKED_AT)
+    return heapq.nlargest(SUBSCRIPTIONS_SHOWN, looked_at, key=_urgency)
+
+
+def _urgency(subscription: Subscription) -> tuple[int, int, int, int]:
+    """Slow ones first, then those whose bound is missed, those with a bound, the busiest."""
+    missed = subscription.late + subscription.dropped.total()
+    return len(subscription.outbox), missed, bool(subscription.within_us), subscription.delivered
+
+
+def _shown(subscription: Subscription) -> Json:
+    session, delays = subscription.session, subscription.delays
+    p50, p99 = (None, None) if delays is None else (delays.percentile_us(0.5), delays.percentile_us(0.99))
+    return {
+        "number": subscription.number,
+        "client": session.name,
+        "filter": subscription.filter.text[:FILTER_CHARACTERS],
+        "within_ms": subscription.within_us / 1000 if subscription.within_us else None,
+        "connected": session.link is not None,
+        "durable": bool(subscription.terms.durable),
+        "delivered": subscription.delivered,
+        "late": subscription.late,
+        "dropped": {reason.value: count for reason, count in sorted(subscription.dropped.items())},
+        "pending": len(subscription.outbox),
+        "pending_bytes": subscription.outbox.bytes,
+        "slow": subscription.slow,
+        "p50_ms": None if p50 is None else round(p50 / 1000, 3),
+        "p99_ms": None if p99 is None else round(p99 / 1000, 3),
+    }

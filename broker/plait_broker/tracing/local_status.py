@@ -1,0 +1,188 @@
+"""What one broker knows of an event and of a subscription: its part of the answer to `plait why`.
+`delivery_explanation.py` joins the parts of all brokers.
+
+The question: `event`, and either `number` (a subscription of this broker) or `filter` and `home` (of one elsewhere; no
+`filter` when nobody answers who knows it).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from plait_core.errors import FrameError
+from plait_core.events import EventId
+from plait_core.filters import Filter, parse
+from plait_core.ids import id_text
+from plait_core.wire import EventFrame
+
+from ..clients.durable_subscriptions import DurableSubscription
+from ..clients.subscriptions import Subscription
+from .event_history import Remembered
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+Json: TypeAlias = dict[str, Any]
+
+REASONS_SHOWN: Final = 16
+"""Atoms of a filter that are told of."""
+
+DROPS_SHOWN: Final = 16
+"""Of one event."""
+
+
+def testify(broker: Broker, question: Json, now: float) -> Json:
+    """What this broker knows. EventInvalid or FilterError when the question names none."""
+    id = EventId.parse(str(question.get("event", "")))
+    known = broker.explaining.memory.find(id)
+    said: Json = {
+        "broker": broker.settings.name,
+        "memory": _memory(broker, now),
+        "event": None if known is None else _event(broker, known, now),
+        "drops": _drops(broker, id, now),
+    }
+    number = question.get("number")
+    if isinstance(number, int):
+        party = broker.interest.party(number)
+        said["subscription"] = None if party is None else _subscription(party, now)
+        if party is not None and known is not None:
+            said["matches"] = _matches(party.filter, known.frame)
+            if said["matches"]["result"] is True:
+                said["fate"] = fate_of(broker, party, known, now)
+    elif known is not None:
+        home, filter = str(question.get("home", "")), question.get("filter")
+        if filter is not None:
+            said["matches"] = _matches(parse(str(filter)), known.frame)
+        said["sent"] = _sent(broker, known, home, now)
+    return said
+
+
+def _memory(broker: Broker, now: float) -> Json:
+    """How far back it goes: to this broker's start unless it is full."""
+    memory = broker.explaining.memory
+    since = memory.since()
+    return {
+        "events": len(memory.events),
+        "full": since is not None,
+        "since_s": round(now - (broker.started_at if since is None else since), 3),
+    }
+
+
+def _event(broker: Broker, known: Remembered, now: float) -> Json:
+    """How the event came here."""
+    arrival = known.arrival
+    name = broker.joining.overlay.map.name
+    return {
+        "saw": "published" if arrival is None else "arrived",
+        "ago_s": round(now - known.at, 6),
+        "delay_ms": None if arrival is None else arrival.delay_us / 1000,
+        "path": [] if arrival is None else [name(passed) or id_text(passed) for passed in arrival.path],
+        "for": [name(home) or id_text(home) for home in known.homes],
+    }
+
+
+def _drops(broker: Broker, id: EventId, now: float) -> list[Json]:
+    """What of the event ended here."""
+    name = broker.joining.overlay.map.name
+    drops = [drop for drop, _ in zip(broker.explaining.memory.drops(id), range(DROPS_SHOWN), strict=False)]
+    return [
+        {
+            "reason": drop.reason,
+            "ago_s": round(now - drop.at, 6),
+            "subscription": drop.subscription or None,
+            "for": (name(drop.broker) or id_text(drop.broker)) if drop.broker else None,
+        }
+        for drop in drops
+    ]
+
+
+def _subscription(party: Subscription | DurableSubscription, now: float) -> Json:
+    subscription = party if isinstance(party, Subscription) else party.subscription
+    return {
+        "filter": party.filter.text,
+        "client": subscription.session.name if subscription is not None else None,
+        "connected": subscription is not None and subscription.session.link is not None,
+        "durable": party.name if isinstance(party, DurableSubscription) else None,
+        "since_s": round(now - party.since, 6) if party.since else None,
+        "within_ms": subscription.within_us / 1000 if subscription is not None and subscription.within_us else None,
+    }
+
+
+def _matches(filter: Filter, frame: EventFrame) -> Json:
+    """What the filter says of the event, and by which attributes."""
+    try:
+        explanation = filter.explain(frame.attributes())
+    except FrameError:
+        return {"result": None, "why": ["its attributes cannot be read"]}
+    return {"result": explanation.result, "why": [str(reason) for reason in explanation.reasons[:REASONS_SHOWN]]}
+
+
+# --- at the subscription's broker -------------------------------------------------------------------------------------
+
+
+def fate_of(broker: Broker, party: Subscription | DurableSubscription, known: Remembered, now: float) -> Json:
+    """What became here of an event for a subscription whose filter is true of it."""
+    id, memory = known.frame.id, broker.explaining.memory
+    if party.routing and not broker.fits(known.frame, party.routing):
+        return {"state": "other_tags"}
+    if party.since > known.at:
+        return {"state": "not_yet", "by_s": round(party.since - known.at, 6)}
+    for drop in memory.drops(id):
+        if drop.subscription == party.number:
+            return {"state": "dropped", "reason": drop.reason, "ago_s": round(now - drop.at, 6)}
+    if isinstance(party, DurableSubscription):
+        return _durable_fate(broker, party, id)
+    waiting = party.outbox.find(id)
+    if waiting is not None:
+        before, entry = waiting
+        state = "behind" if party.session.link is not None else "away"
+        return {"state": "waiting", "reason": state, "before": before, "since_s": round(now - entry.arrived, 6)}
+    written = memory.written_at(id, party.number)
+    at = known.at if written is None else written
+    delay_us = (known.arrival.delay_us if known.arrival is not None else 0) + round((at - known.at) * 1_000_000)
+    return {
+        "state": "delivered",
+        "client": party.session.name,
+        "ago_s": round(now - at, 6),
+        "delay_ms": delay_us / 1000,
+        "waited_ms": round((at - known.at) * 1000, 3),
+    }
+
+
+def _durable_fate(broker: Broker, durable: DurableSubscription, id: EventId) -> Json:
+    """Where it is in the log, as far as that is still in memory, and the subscription's place beside it."""
+    position = broker.durables.position_of(id)
+    if position is None:
+        return {"state": "stored", "reason": "its place in the log is not in memory any more"}
+    facts: Json = {"position": position, "acknowledged_up_to": durable.acknowledged}
+    if position <= durable.acknowledged or position in durable.beyond:
+        return facts | {"state": "delivered", "acknowledged": True}
+    if position in durable.in_flight:
+        return facts | {"state": "delivered", "acknowledged": False}
+    return facts | {"state": "waiting", "reason": "away" if durable.subscription is None else "behind"}
+
+
+# --- at the publisher's broker ----------------------------------------------------------------------------------------
+
+
+def _sent(broker: Broker, known: Remembered, home: str, now: float) -> Json | None:
+    """Whether the event was for a home broker, and whether that has taken it; None where it was not published."""
+    if known.arrival is not None:
+        return None
+    overlay = broker.joining.overlay
+    found = next((sheet.origin for sheet in overlay.map.sheets if id_text(sheet.origin) == home), 0)
+    if found not in known.homes:
+        return {"for_it": False}
+    outgoing = overlay.dissemination.outgoing.get(found)
+    kept = {} if outgoing is None else outgoing.kept
+    for position, waiting in kept.items():
+        if waiting.frame.id == known.frame.id:
+            return {
+                "for_it": True,
+                "waiting": True,
+                "position": position,
+                "taken_up_to": outgoing.acked if outgoing is not None else 0,
+                "since_s": round(now - known.at, 6),
+                "reachable": broker.id in overlay.map.distances(found),
+            }
+    return {"for_it": True, "waiting": False}

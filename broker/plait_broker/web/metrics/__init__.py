@@ -1,0 +1,1 @@
+"""The broker's metrics in the format of Prometheus."""

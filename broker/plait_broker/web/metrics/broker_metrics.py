@@ -1,0 +1,195 @@
+"""The metrics page: the broker's own counters, read when somebody asks, and how late its loop runs.
+
+Labels are of small closed sets (reasons, codes, faults) and names of neighbours, never a client, a subscription or an
+event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.metrics_core import InfoMetricFamily, Metric
+
+from plait_core.errors import FrameFault
+from plait_core.wire.frame_types.session_frames import Code
+
+from ...drop_reasons import DropReason
+from ...histograms import DelayHistogram
+from ...pipeline.sealed_matching import OUTCOMES
+from .metric_types import counter, counters, gauge, histogram
+from .overlay_metrics import overlay_metrics
+
+if TYPE_CHECKING:
+    from plait_telemetry.recording import Recording
+
+    from ...broker import Broker
+    from ...log.event_log import LogStats
+
+LAG_INTERVAL_S: Final = 0.1
+"""Between two looks at how late the loop runs: a stall of one interval is always seen, at ten wake-ups a second."""
+
+
+class LoopLag:
+    """Measures how much later than asked a timer of the running loop fires."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.last_s = 0.0
+        self._lags = DelayHistogram()
+        registry.register(self)
+        self._loop = asyncio.get_running_loop()
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Measure from now on."""
+        self._due = monotonic() + LAG_INTERVAL_S
+        self._timer = self._loop.call_later(LAG_INTERVAL_S, self._measure)
+
+    def stop(self) -> None:
+        """Measure no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _measure(self) -> None:
+        self.last_s = max(0.0, monotonic() - self._due)
+        self._lags.observe(int(self.last_s * 1_000_000))
+        self.start()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing in advance, as below."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """How late, as it is now."""
+        yield histogram("plait_loop_lag_seconds", "How late the event loop runs.", self._lags)
+        yield gauge(
+            "plait_tasks", "What the event loop is at: tasks that have not ended.", len(asyncio.all_tasks(self._loop))
+        )
+
+
+class BrokerCollector:
+    """Reads a broker at each scrape."""
+
+    def __init__(
+        self,
+        version: str,
+        broker: Callable[[], Broker | None],
+        log_stats: Callable[[], LogStats | None],
+        telemetry: Callable[[], Recording | None],
+    ) -> None:
+        """`broker` gives none while the broker starts; `log_stats` and `telemetry` none when it keeps none."""
+        self._version = version
+        self._broker = broker
+        self._log_stats = log_stats
+        self._telemetry = telemetry
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing in advance: a registry asks for this so as not to collect while it is being built."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric, as it is now."""
+        broker = self._broker()
+        yield InfoMetricFamily(
+            "plait_build",
+            "What runs here.",
+            {"version": self._version, "name": broker.settings.name if broker is not None else ""},
+        )
+        if broker is not None:
+            yield from _counted(broker)
+            yield from _held(broker)
+            yield from overlay_metrics(broker, monotonic())
+        stats, telemetry = self._log_stats(), self._telemetry()
+        if stats is not None:
+            yield from _logged(stats)
+        if telemetry is not None:
+            yield from _recorded(telemetry)
+
+
+def new_registry(collector: BrokerCollector) -> CollectorRegistry:
+    """A registry of one broker: several may live in a process."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry
+
+
+def _counted(broker: Broker) -> Iterator[Metric]:
+    told = broker.counters
+    yield counter("plait_events_published", "Events that arrived from publishers.", told.published)
+    yield counter("plait_events_admitted", "Events that were let in.", told.admitted)
+    yield counter("plait_events_delivered", "Deliveries written: an event for three subscriptions is three.",
+                  told.delivered)  # fmt: skip
+    yield counter("plait_events_logged", "Events stored for durable subscriptions.", told.logged)
+    yield counter("plait_events_confirmed", "Events confirmed to their publishers.", told.confirmed)
+    yield counter("plait_events_refused", "Events refused to their publishers.", told.refused)
+    yield counters("plait_events_dropped", "Events and deliveries dropped, by reason.", "reason", list(DropReason),
+                   told.dropped)  # fmt: skip
+    yield histogram("plait_delivery_delay_seconds", "How long delivered events had been under way.",
+                    told.delivery_delays)  # fmt: skip
+    yield counter(
+        "plait_events_late", "Deliveries beyond their bound, to subscribers who want late events too.", told.late
+    )
+    yield histogram(
+        "plait_waiting_seconds", "How long deliveries that had to wait for their subscriber did.", told.waiting_times
+    )
+    yield histogram("plait_matching_seconds", "From the read that brought an event until it was matched.",
+                    told.matching_times)  # fmt: skip
+    yield counter("plait_received_bytes", "Bytes from connections of clients and brokers.", told.bytes_in)
+    yield counter("plait_sent_bytes", "Bytes to connections of clients and brokers.", told.bytes_out)
+    yield counter("plait_connections_opened", "Connections taken.", told.connections)
+    yield counters("plait_faults", "Connections closed because of what they sent, by fault.", "fault",
+                   [*FrameFault, Code.FLOOD, Code.FORGED], told.faults)  # fmt: skip
+    yield counters("plait_rejected", "Connections and requests refused, by code.", "code", list(Code), told.rejected)
+    yield counter("plait_system_events", "Records that became events, for those who listen to the system.",
+                  broker.system.events)  # fmt: skip
+    yield counter("plait_system_missed", "Records of kinds that somebody listens to, for which there was no time.",
+                  broker.system.missed)  # fmt: skip
+    yield counters("plait_tags", "Tests of sealed events' tags, and what came of them.", "outcome", OUTCOMES, told.tags)
+
+
+def _held(broker: Broker) -> Iterator[Metric]:
+    sessions = broker.sessions.all()
+    waiting = broker.interest.waiting
+    yield gauge("plait_connections", "Clients connected.", sum(session.link is not None for session in sessions))
+    yield gauge("plait_sessions", "Sessions of clients, connected or expected back.", len(sessions))
+    yield gauge("plait_subscriptions", "Open subscriptions.", sum(len(session.subscriptions) for session in sessions))
+    yield gauge("plait_advertisements", "Open advertisements.", sum(len(s.advertisements) for s in sessions))
+    yield gauge("plait_outbox_events", "Deliveries that wait for their subscribers.", waiting.items)
+    yield gauge("plait_outbox_bytes", "Size of the deliveries that wait for their subscribers.", waiting.bytes)
+    yield gauge("plait_slow_consumers", "Subscriptions whose queue is half full or more.", waiting.slow)
+    yield gauge("plait_unconfirmed_events", "Events that wait for confirmation.", len(broker.confirmations))
+    yield gauge("plait_draining", "1 while the broker stops.", int(broker.draining))
+
+
+def _logged(stats: LogStats) -> Iterator[Metric]:
+    yield gauge("plait_log_records", "Events in the log.", stats.records)
+    yield gauge("plait_log_bytes", "Size of the events in the log.", stats.bytes)
+    yield gauge("plait_log_queue_events", "Requests to store that wait for the disk.", stats.queue_items)
+    yield gauge("plait_log_queue_bytes", "Size of the requests to store that wait for the disk.", stats.queue_bytes)
+    yield gauge("plait_log_last_commit_seconds", "How long the last commit of the log took.", stats.last_commit_s)
+    yield gauge("plait_log_failing", "1 while the log cannot store.", int(stats.failing is not None))
+    yield counter("plait_log_commits", "Transactions of the log that were stored.", stats.commits)
+    yield counter("plait_log_commits_failed", "Transactions of the log that failed.", stats.commits_failed)
+    yield counter("plait_log_records_stored", "Events stored in the log.", stats.records_stored)
+    yield counter("plait_log_records_trimmed", "Events that retention removed from the log.", stats.records_trimmed)
+    yield counter("plait_log_records_damaged", "Damaged events met in the log, and not served.", stats.records_damaged)
+    yield counter("plait_log_persists_refused", "Requests to store turned away.", stats.persists_refused)
+
+
+def _recorded(telemetry: Recording) -> Iterator[Metric]:
+    facts = telemetry.facts()
+    yield counter("plait_telemetry_records", "Records of telemetry taken.", facts["records"])
+    yield counter("plait_telemetry_lost", "Records of telemetry lost: the ring was full, or the disk failed.",
+                  facts["lost"])  # fmt: skip
+    yield counter("plait_telemetry_unread_deleted", "Segments deleted although a reader had not read them.",
+                  facts["unread_deleted"])  # fmt: skip
+    yield gauge("plait_telemetry_weight", "Events that one recorded event stands for: above 1 while sampled.",
+                facts["weight"])  # fmt: skip
+    yield gauge("plait_telemetry_failing", "1 while telemetry cannot be written.", int(bool(facts["failing"])))
