@@ -25,12 +25,12 @@ from plait_core.wire import (
     encode_publish,
 )
 from plait_core.wire.frame_types.session_frames import Advertise, Late, Subscribe
+from plait_peer.event_records import PeerTelemetry
 from plait_peer.group import Group
-from plait_peer.home import Home
-from plait_peer.live import LIVE
 from plait_peer.node import Node
-from plait_peer.records import PeerTelemetry
-from plait_peer.samples import Sampler
+from plait_peer.periodic_samples import Sampler
+from plait_peer.sdk_session import SdkSession
+from plait_peer.server import LIVE
 from plait_telemetry.telemetry import TelemetrySettings
 
 WALL_US = 1_790_000_000_000_000
@@ -43,7 +43,7 @@ class Process:
 
     name: str
     node: Node
-    home: Home
+    home: SdkSession
     telemetry: PeerTelemetry
     sampler: Sampler
     publisher: int
@@ -93,7 +93,7 @@ class Processes:
     def _process(self, name: str, publisher: int) -> Process:
         telemetry = PeerTelemetry(TelemetrySettings(), WALL_US)
         node = Node(self._group, f"{name}:1", self._rng, LIVE, now=self.now, telemetry=telemetry)
-        home = Home(node, name)
+        home = SdkSession(node, name)
         process = Process(name, node, home, telemetry, Sampler(node, name, telemetry, lambda: [home]), publisher)
         home.receive(
             encode_frame(Hello(VERSION_MIN, VERSION_MAX, Role.CLIENT, name, publisher), 0),

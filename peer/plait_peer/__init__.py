@@ -1,10 +1,10 @@
 """Plait's peers without brokers: the protocol of thesis chapter 2, which does no I/O (`peer.py`)."""
 
-from .conduct import Fault
-from .myself import Counters
-from .outputs import Confirmed, Deliver, Output, PeerId, Send
-from .peer import Peer
-from .settings import (
+from .protocol.outputs import Confirmed, Deliver, Output, PeerId, Send
+from .protocol.peer import Peer
+from .protocol.peer_state import Counters
+from .protocol.reputation import Fault
+from .protocol.settings import (
     PLAIT,
     THESIS,
     ChildChoice,

@@ -22,11 +22,11 @@ from plait_core.filters import Filter, parse
 from plait_core.space import Schema
 from plait_core.wire import Confirm, Publish
 
-from .application import open_peer
-from .home import BOUND_S
-from .live import LivePeer
-from .outputs import Deliver, Output
-from .records import course_of
+from .event_records import course_of
+from .protocol.outputs import Deliver, Output
+from .sdk_entry import open_peer
+from .sdk_session import BOUND_S
+from .server import PeerServer
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -132,7 +132,7 @@ async def _asked_to_stop() -> None:
     await stop.wait()
 
 
-def _print_events(live: LivePeer, wanted: Filter, name: str) -> None:
+def _print_events(live: PeerServer, wanted: Filter, name: str) -> None:
     """A subscription of the process itself."""
     node, number, telemetry = live.node, live.node.new_number(), live.node.telemetry
     if telemetry is not None:

@@ -27,7 +27,7 @@ HEARD_MAX: Final = 1024
 """Processes whose last number is known; whoever was heard first is forgotten first."""
 
 
-class Discovery:
+class Announcements:
     """What one process announces, and what it hears."""
 
     def __init__(self, group: Group, node: int, address: str, randomness: Randomness, now: float) -> None:

@@ -30,9 +30,9 @@ from plait_core.wire.frame_types.peer_frames import Happening, LinkPair, Meeting
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frames import Frame
 
+from .event_frames import head_of
 from .group import Group
-from .outputs import PeerId
-from .passage import head_of
+from .protocol.outputs import PeerId
 
 HEARTBEAT_S: Final = 2.0
 """Said in the welcome, since that frame has it: peers pulse by themselves."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-from .discovery import DATAGRAM_BYTES_MAX, Discovery
+from .discovery import DATAGRAM_BYTES_MAX, Announcements
 
 GROUP: Final = ("239.255.46.82", 4682)
 """Administratively scoped (RFC 2365): routers at the site's border do not pass it on."""
@@ -29,7 +29,7 @@ log: Final = logging.getLogger(__name__)
 class Multicast:
     """Announces one process, and tells of others by their address."""
 
-    def __init__(self, discovery: Discovery, interface: str, found: Callable[[str], None]) -> None:
+    def __init__(self, discovery: Announcements, interface: str, found: Callable[[str], None]) -> None:
         """`interface`, by its address, is where datagrams go out and come in."""
         self._discovery = discovery
         self._interface = interface

@@ -23,13 +23,13 @@ from plait_core.wire.frame_types.peer_frames import Happening, LinkPair, Meeting
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frames import Frame
 
+from .event_frames import event_of, first_of, hops_of, plain_dz, runs_of
+from .event_records import Came, PeerTelemetry, course_of, frames_of
 from .group import Group
 from .link import Link, LinkRefused, Stage
-from .outputs import Confirmed, Deliver, PeerId, Send
-from .passage import event_of, first_of, hops_of, plain_dz, runs_of
-from .peer import Peer
-from .records import Came, PeerTelemetry, course_of, frames_of
-from .settings import PeerSettings
+from .protocol.outputs import Confirmed, Deliver, PeerId, Send
+from .protocol.peer import Peer
+from .protocol.settings import PeerSettings
 
 LinkId: TypeAlias = int
 Consumer: TypeAlias = Callable[[Deliver | Confirmed], None]

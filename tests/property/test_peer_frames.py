@@ -29,7 +29,7 @@ from plait_core.wire.frame_types.peer_frames import (
     Taken,
 )
 from plait_core.wire.msgpack_codec import pack
-from plait_peer.subspaces import merged
+from plait_peer.protocol.subspaces import merged
 
 ids = st.integers(1, 2**64 - 1)
 texts = st.text("01", max_size=12)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait_core.space import DzSet
-from plait_peer.subspaces import covered, covers, crowd, merged, related, touched, touches, uncovered, volume
+from plait_peer.protocol.subspaces import covered, covers, crowd, merged, related, touched, touches, uncovered, volume
 
 DEPTH = 4
 CELLS = ["".join(bits) for bits in product("01", repeat=DEPTH)]

@@ -15,9 +15,9 @@ from plait_lab.peers.structure import Structure
 from plait_lab.peers.trial import Terms, Trial
 from plait_lab.peers.workload import Spread, Workload
 from plait_peer import Deliver, Fault
-from plait_peer.incoming import Incoming
-from plait_peer.outgoing import Outgoing
-from plait_peer.subspaces import covers
+from plait_peer.protocol.subspaces import covers
+from plait_peer.protocol.topology.children import Children
+from plait_peer.protocol.topology.parents import Parents
 
 PEERS = 80
 QUIET = 40
@@ -157,7 +157,7 @@ def test_no_cycle_lives_longer_than_its_detection_bound() -> None:
 
 def test_planted_a_peer_that_releases_nobody_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without line 33 points are covered twice: a peer that changes parents keeps the old one."""
-    monkeypatch.setattr(Incoming, "_release", lambda *_: None)
+    monkeypatch.setattr(Parents, "_release", lambda *_: None)
     trial = group()
     for _ in range(10):
         trial.period()
@@ -173,7 +173,7 @@ def test_planted_a_peer_that_releases_nobody_is_caught(monkeypatch: pytest.Monke
 
 
 def test_planted_a_peer_that_delivers_what_it_only_passes_on_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait_peer.dissemination.covers", lambda texts, dz: True)
+    monkeypatch.setattr("plait_peer.protocol.dissemination.covers", lambda texts, dz: True)
     trial = group()
     Judge(trial)
     for peer in trial.world.peers.values():
@@ -184,7 +184,7 @@ def test_planted_a_peer_that_delivers_what_it_only_passes_on_is_caught(monkeypat
 
 
 def test_planted_peers_that_remember_no_events_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait_peer.dissemination.Dissemination._first_time", lambda *_: True)
+    monkeypatch.setattr("plait_peer.protocol.dissemination.Dissemination._first_time", lambda *_: True)
     trial = group()
     Judge(trial)
     with pytest.raises(AssertionError, match="a duplicate"):
@@ -195,9 +195,9 @@ def test_planted_peers_that_remember_no_events_are_caught(monkeypatch: pytest.Mo
 
 def test_planted_peers_that_let_anyone_join_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without line 17 and 2.7 bounds are not kept."""
-    monkeypatch.setattr(Outgoing, "_may_join", lambda *_: True)
-    monkeypatch.setattr("plait_peer.myself.Myself.suits", lambda *_: True)
-    monkeypatch.setattr(Incoming, "_fits", lambda *_: True)
+    monkeypatch.setattr(Children, "_may_join", lambda *_: True)
+    monkeypatch.setattr("plait_peer.protocol.peer_state.PeerState.suits", lambda *_: True)
+    monkeypatch.setattr(Parents, "_fits", lambda *_: True)
     workload = Workload(bounds=(2, 3))
     trial = Trial(Terms(PEERS, workload=workload, children_max=3))
     for _ in range(25):

@@ -8,8 +8,8 @@ import pytest
 
 from plait_lab.peers.custodies import TROUBLES, CustodyTerms, CustodyTrial
 from plait_peer import Peer
-from plait_peer.custody import Custody
-from plait_peer.dissemination import Dissemination
+from plait_peer.protocol.confirmed_delivery import ConfirmedDelivery
+from plait_peer.protocol.dissemination import Dissemination
 
 
 def played(trouble: str, seed: int, publishers: int = 1, subscribers: int = 12) -> CustodyTrial:
@@ -43,25 +43,25 @@ def test_what_is_confirmed_has_been_heard_by_all_whatever_the_seed(trouble: str,
 
 def enrolled_never(patch: pytest.MonkeyPatch) -> None:
     """A subscription opens when events reach it, though no publisher has it on its list."""
-    patch.setattr(Custody, "_renew", lambda self: None)
+    patch.setattr(ConfirmedDelivery, "_renew", lambda self: None)
     patch.setattr(Peer, "open", Peer.reached)
 
 
 def brought_never(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Custody, "_look_after_kept", lambda self: None)
+    patch.setattr(ConfirmedDelivery, "_look_after_kept", lambda self: None)
 
 
 def taken_on_arrival(patch: pytest.MonkeyPatch) -> None:
     """Taken as soon as some neighbour has it: what rosters in the tree come down to when the tree changes."""
-    honest = Custody.taken
+    honest = ConfirmedDelivery.taken
 
-    def taken(self: Custody, sender: int, frame: object, now: float) -> None:
+    def taken(self: ConfirmedDelivery, sender: int, frame: object, now: float) -> None:
         for number in frame.numbers:  # type: ignore[attr-defined]
             if number in self._kept:
                 self._kept[number].waiting.clear()
         honest(self, sender, frame, now)  # type: ignore[arg-type]
 
-    patch.setattr(Custody, "taken", taken)
+    patch.setattr(ConfirmedDelivery, "taken", taken)
 
 
 def remembered_never(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from peer_bench import Bench, told
 from plait_core.wire.frame_types.peer_frames import Connect, DetectCycle, Disconnect, PotentialParent
 from plait_lab.peers.healings import HealingTerms, HealingTrial
 from plait_peer import PLAIT, Peer, PeerSettings
-from plait_peer.cycles import Cycles
+from plait_peer.protocol.topology.cycle_detection import CycleDetection
 
 HEALED_S = 2.0
 AT_ONCE_S = 0.5
@@ -62,8 +62,8 @@ def test_planted_peers_that_wait_for_their_next_period_are_caught(monkeypatch: p
 
 def test_planted_peers_that_pursue_no_cycle_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """They tell each other that the publisher reaches them, and nobody looks any further."""
-    monkeypatch.setattr(Cycles, "pursue", lambda self, *, lonely: None)
-    monkeypatch.setattr("plait_peer.cycles.PASSED_MAX", 1)
+    monkeypatch.setattr(CycleDetection, "pursue", lambda self, *, lonely: None)
+    monkeypatch.setattr("plait_peer.protocol.topology.cycle_detection.PASSED_MAX", 1)
     assert healed(HealingTerms(told=False, deaths=6, seed=6)) > 2 * HEALED_S
 
 

@@ -9,7 +9,7 @@ from peer_bench import Bench, settings, told
 
 from plait_core.wire.frame_types.peer_frames import Connect, PotentialParent
 from plait_peer import PLAIT, THESIS, Coarsening
-from plait_peer.rates import Rates, aggregated, reports
+from plait_peer.protocol.rates import Rates, aggregated, reports
 
 
 def publisher(rate: float = 16.0) -> object:

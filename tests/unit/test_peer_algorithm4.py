@@ -8,7 +8,7 @@ import pytest
 
 from plait_core.space import DzSet
 from plait_peer import Peer
-from plait_peer.subspaces import covers
+from plait_peer.protocol.subspaces import covers
 
 WANTED = ["000111", "001101", "001111", "01001", "010110", "0110", "100101", "11000"]
 

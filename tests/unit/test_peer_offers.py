@@ -8,14 +8,14 @@ from plait_core.errors import FilterError
 from plait_core.filters import parse
 from plait_core.space import IntRange, Schema
 from plait_core.wire.frame_types.session_frames import Matching
+from plait_peer.advertisements import Advertisements
 from plait_peer.group import Group
-from plait_peer.offers import Offers
 
 SPACE = Schema.of({"kind": IntRange(0, 7)})
 
 
 def test_others_are_known_by_their_sub_spaces_and_our_own_subscriptions_by_their_filters() -> None:
-    offers = Offers(Group(space=SPACE))
+    offers = Advertisements(Group(space=SPACE))
     offers.add(1, "kind < 4")
     offers.add(2, "kind >= 4 and has(probe)")
     assert offers.news([], []) == [Matching(1, False), Matching(2, False)]
@@ -26,13 +26,13 @@ def test_others_are_known_by_their_sub_spaces_and_our_own_subscriptions_by_their
 
 
 def test_without_a_space_whoever_subscribes_asks_for_everything() -> None:
-    offers = Offers(Group())
+    offers = Advertisements(Group())
     offers.add(1, "kind < 4")
     assert offers.news([("",)], []) == [Matching(1, True)]
 
 
 def test_what_is_withdrawn_is_spoken_of_no_more_and_what_is_no_filter_is_not_taken() -> None:
-    offers = Offers(Group(space=SPACE))
+    offers = Advertisements(Group(space=SPACE))
     offers.add(1, "true")
     offers.remove(1)
     with pytest.raises(FilterError):

@@ -12,9 +12,9 @@ from plait_core import Event
 from plait_core.errors import FrameError
 from plait_core.wire import VERSION_MAX, Forward, FrameDecoder, encode_block, forward_head
 from plait_core.wire.frame_types.peer_frames import Happening
-from plait_peer.discovery import Discovery
+from plait_peer.discovery import Announcements
+from plait_peer.event_frames import event_of, head_of, plain_dz
 from plait_peer.group import Group
-from plait_peer.passage import event_of, head_of, plain_dz
 
 
 def decoded(data: bytes) -> Forward:
@@ -42,8 +42,8 @@ def test_a_frame_of_brokers_is_none_of_peers() -> None:
 
 
 def test_announcements_are_heard_once_and_by_those_who_share_the_secret() -> None:
-    one, two = (Discovery(Group("g", None, "s"), node, f"10.0.0.{node}:4690", Random(node), 0.0) for node in (1, 2))
-    stranger = Discovery(Group("g", None, "other"), 3, "10.0.0.3:4690", Random(3), 0.0)
+    one, two = (Announcements(Group("g", None, "s"), node, f"10.0.0.{node}:4690", Random(node), 0.0) for node in (1, 2))
+    stranger = Announcements(Group("g", None, "other"), 3, "10.0.0.3:4690", Random(3), 0.0)
     datagram = one.announce(0.0)
     assert two.hear(datagram, 0.0) == "10.0.0.1:4690"
     assert two.next_deadline() <= 0.2, "a newcomer is answered soon"

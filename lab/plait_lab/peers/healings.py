@@ -13,8 +13,8 @@ from typing import Final
 
 from plait_core.space import DzSet
 from plait_peer import Deliver, Peer, PeerId
-from plait_peer.live import LIVE
-from plait_peer.subspaces import covers
+from plait_peer.protocol.subspaces import covers
+from plait_peer.server import LIVE
 
 from .structure import Structure
 from .world import World

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from plait_peer import Peer, PeerId
-from plait_peer.subspaces import covers, touches
+from plait_peer.protocol.subspaces import covers, touches
 
 _DEPTH_MAX = 200
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from plait_core.limits import ACKNOWLEDGED_MAX, PEER_DZ_MAX, PEER_MEMBERS_MAX
 from plait_core.wire.frame_types.peer_frames import Enrol, Enrolled, Happening, Taken
 
-from .myself import Myself
 from .outputs import Confirmed, PeerId
+from .peer_state import PeerState
 from .settings import DelayUnit
 from .subspaces import covers
-from .views import Views
+from .topology.candidate_view import CandidateView
 
 HELD_MAX = 16_384
 """Events that the application of one subscriber has not dealt with: what comes on top comes again."""
@@ -77,10 +77,10 @@ class Kept:
     wait: int = ROUND_PERIODS
 
 
-class Custody:
+class ConfirmedDelivery:
     """One peer's part in it: a subscriber's or a publisher's."""
 
-    def __init__(self, me: Myself, views: Views) -> None:
+    def __init__(self, me: PeerState, views: CandidateView) -> None:
         self._me = me
         self._views = views
         self._memberships: dict[PeerId, Membership] = {}

@@ -11,7 +11,7 @@ from plait_core.space import Schema
 from plait_telemetry.recording import TelemetryError, TelemetryPlace
 
 from .group import Group
-from .live import LIVE, LivePeer
+from .server import LIVE, PeerServer
 
 
 async def open_peer(
@@ -28,7 +28,7 @@ async def open_peer(
     events_per_s: float | None,
     name: str,
     telemetry: str | PathLike[str] | None = None,
-) -> LivePeer:
+) -> PeerServer:
     """A live peer that has begun to look for others. Its `dial` is the way in for a client; `close` ends it.
 
     `children`: to how many others it sends any one event, at most; `events_per_s`: how many it is willing to receive.
@@ -43,7 +43,7 @@ async def open_peer(
     place = TelemetryPlace(Path(telemetry)) if telemetry is not None else None
     if place is not None and "/" in name:
         raise TelemetryError(f"records of {name!r} are to be in a folder of that name", hint="a name without a slash")
-    live = LivePeer(Group(group, schema, secret), name=name, settings=settings, telemetry=place)
+    live = PeerServer(Group(group, schema, secret), name=name, settings=settings, telemetry=place)
     try:
         await live.start(listen=listen, advertise=advertise, join=join, discover=discover, interface=interface)
     except TelemetryError:

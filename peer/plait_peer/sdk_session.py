@@ -52,12 +52,12 @@ from plait_core.wire.frame_types.session_frames import (
 )
 from plait_core.wire.frames import Frame
 
+from .advertisements import Advertisements, asked_of
+from .event_frames import hops_of
+from .event_records import Came, course_of
 from .node import PEERS_MAX, Node
-from .offers import Offers, asked_of
-from .outputs import Confirmed, Deliver, Output, PeerId
-from .passage import hops_of
-from .peer import Peer
-from .records import Came, course_of
+from .protocol.outputs import Confirmed, Deliver, Output, PeerId
+from .protocol.peer import Peer
 
 BOUND_S: Final = 10.0
 """The delay that a subscription without a bound tolerates: far more than any tree of live peers makes."""
@@ -81,7 +81,7 @@ UNACKNOWLEDGED_MAX: Final = 16_384
 
 
 @dataclass(slots=True)
-class Wish:
+class PeerSubscription:
     """One subscription."""
 
     terms: Subscribe
@@ -97,7 +97,7 @@ class Wish:
     waited_for: dict[int, tuple[PeerId, PeerId, int]] = field(default_factory=dict)
 
 
-class Home:
+class SdkSession:
     """One application's."""
 
     def __init__(self, node: Node, name: str) -> None:
@@ -113,8 +113,8 @@ class Home:
         self._name = name
         self._handshake = Handshake.acceptor(("resume",))
         self._decoder = FrameDecoder()
-        self._wishes: dict[int, Wish] = {}
-        self._offers = Offers(node.group)
+        self._wishes: dict[int, PeerSubscription] = {}
+        self._offers = Advertisements(node.group)
         self._asked: list[tuple[int, int]] = []
         self._publisher_id = 0
         self._publisher: Peer | None = None
@@ -273,7 +273,9 @@ class Home:
                 wanted, bound, lambda output: self._arrives(id, output), now, hearer=partial(self._hear, id)
             )
         old = self._wishes.get(id)
-        wish = Wish(terms, filter, peer, old.number if old is not None else self.node.new_number(), since=self._period)
+        wish = PeerSubscription(
+            terms, filter, peer, old.number if old is not None else self.node.new_number(), since=self._period
+        )
         if self.node.telemetry is not None:
             self.node.telemetry.name(
                 "subscription", wish.number, filter=filter.text, client=self._name, within_us=terms.within_us
@@ -284,7 +286,7 @@ class Home:
                 self.node.remove(old.before, now)
         self._wishes[id] = wish
 
-    def _look(self, id: int, wish: Wish, now: float) -> None:
+    def _look(self, id: int, wish: PeerSubscription, now: float) -> None:
         """A subscription is open when all publishers reach it and have it on their lists; or after a while, when there
         are none."""
         peer, waited = wish.peer, self._period - wish.since
@@ -304,7 +306,7 @@ class Home:
             self._release(wish, now)
         self._say(Done(frame.request))
 
-    def _release(self, wish: Wish, now: float) -> None:
+    def _release(self, wish: PeerSubscription, now: float) -> None:
         for peer in (wish.peer, wish.before):
             if peer is not None:
                 for seat, publisher, number in wish.waited_for.values():
@@ -376,7 +378,7 @@ class Home:
             came = Came(self.node.origin(frames[0].publisher), link_us, hops_of(frames[0]), self.node.now)
             telemetry.sifted(frames, wanted, malformed, came, wish.number)
 
-    def _unwanted(self, wish: Wish, frame: EventFrame) -> str:
+    def _unwanted(self, wish: PeerSubscription, frame: EventFrame) -> str:
         """Why a subscription does not want an event; nothing when it does."""
         try:
             if wish.filter.matches(frame.attributes()):
@@ -387,13 +389,15 @@ class Home:
         self.counts["filtered"] += 1
         return "unmatched"
 
-    def _record(self, wish: Wish, frame: EventFrame, output: Deliver, reason: str = "", flags: int = 0) -> None:
+    def _record(
+        self, wish: PeerSubscription, frame: EventFrame, output: Deliver, reason: str = "", flags: int = 0
+    ) -> None:
         """What became of an event here."""
         if self.node.telemetry is not None:
             came = course_of(output, self.node.now, self.node.origin(output.publisher))
             self.node.telemetry.heard((frame,), came, wish.number, wish.terms.within_us, reason, flags)
 
-    def _dealt_with(self, wish: Wish, output: Deliver) -> None:
+    def _dealt_with(self, wish: PeerSubscription, output: Deliver) -> None:
         if output.round:
             for peer in (wish.peer, wish.before):
                 if peer is not None:

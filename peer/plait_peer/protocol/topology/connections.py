@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from plait_core.wire.frame_types.peer_frames import Profile
 
-from .outputs import PeerId
-from .subspaces import Texts, volume
+from ..outputs import PeerId
+from ..subspaces import Texts, volume
 
 SMOOTHING = 0.25
 """Weight of the newest round trip in a link's delay: steady, and yet four of them tell a change."""

@@ -16,7 +16,7 @@ from plait_core.wire.frame_types.peer_frames import Happening
 from plait_telemetry.ring import RING_RECORDS
 from plait_telemetry.telemetry import Telemetry, TelemetrySettings
 
-from .outputs import Deliver
+from .protocol.outputs import Deliver
 
 _PUBLISH, _ARRIVAL, _FORWARD, _DELIVERY = map(
     int, (RecordKind.PUBLISH, RecordKind.ARRIVAL, RecordKind.FORWARD, RecordKind.DELIVERY)

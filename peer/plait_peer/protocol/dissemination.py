@@ -13,15 +13,15 @@ from operator import lt
 
 from plait_core.wire.frame_types.peer_frames import CHASE_HOPS_MAX, Happening
 
-from .conduct import Conduct, Fault
-from .custody import Custody
-from .incoming import Incoming
-from .myself import Myself
-from .outgoing import Outgoing
+from .confirmed_delivery import ConfirmedDelivery
 from .outputs import Deliver, PeerId, Send
+from .peer_state import PeerState
 from .rates import Rates
-from .seeking import Seeking
+from .reputation import Fault, Reputation
 from .subspaces import covers
+from .topology.children import Children
+from .topology.parent_search import ParentSearch
+from .topology.parents import Parents
 
 EDGES_MAX = 4096
 """Ways that are remembered, each of a sub-space: then they are found anew."""
@@ -61,13 +61,13 @@ class Dissemination:
 
     def __init__(
         self,
-        me: Myself,
-        incoming: Incoming,
-        outgoing: Outgoing,
-        seeking: Seeking,
+        me: PeerState,
+        incoming: Parents,
+        outgoing: Children,
+        seeking: ParentSearch,
         rates: Rates,
-        conduct: Conduct,
-        custody: Custody,
+        conduct: Reputation,
+        custody: ConfirmedDelivery,
     ) -> None:
         self._me = me
         self._incoming = incoming

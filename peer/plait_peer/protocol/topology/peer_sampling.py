@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from plait_core.limits import PEER_SAMPLE_MAX
 from plait_core.wire.frame_types.peer_frames import Gossip, Profile
 
-from .myself import Myself
-from .outputs import PeerId
+from ..outputs import PeerId
+from ..peer_state import PeerState
 
 _AGE_MAX = 2**31
 ADVERTS_TOLD = 4
@@ -27,7 +27,7 @@ class PeerSampling:
 
     __slots__ = ("_asked", "_half", "_me", "_sent", "adverts", "exchanges", "view")
 
-    def __init__(self, me: Myself) -> None:
+    def __init__(self, me: PeerState) -> None:
         self._me = me
         self._half = min(me.settings.sample_view // 2, PEER_SAMPLE_MAX)
         self._asked: PeerId | None = None

@@ -34,7 +34,7 @@ class Counters:
     shunned: int = 0
 
 
-class Myself:
+class PeerState:
     """What all parts of one peer share."""
 
     __slots__ = (

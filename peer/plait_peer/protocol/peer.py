@@ -33,21 +33,21 @@ from plait_core.wire.frame_types.peer_frames import (
 )
 
 from .accuracy import Accuracy
-from .conduct import Conduct, Fault
-from .custody import Custody
-from .cycles import Cycles
+from .confirmed_delivery import ConfirmedDelivery
 from .dissemination import Dissemination
-from .evidence import Evidence
-from .incoming import Incoming
-from .myself import Counters, Myself
-from .outgoing import Outgoing
+from .omission_detection import OmissionDetection
 from .outputs import Output, PeerId
+from .peer_state import Counters, PeerState
 from .rates import Rates
-from .sampling import PeerSampling
-from .seeking import Seeking
+from .reputation import Fault, Reputation
 from .settings import PeerSettings
 from .subspaces import Texts, related
-from .views import Views
+from .topology.candidate_view import CandidateView
+from .topology.children import Children
+from .topology.cycle_detection import CycleDetection
+from .topology.parent_search import ParentSearch
+from .topology.parents import Parents
+from .topology.peer_sampling import PeerSampling
 
 _SETTINGS = PeerSettings()
 _STILL = {Happening, Taken, Enrol, Enrolled}
@@ -78,20 +78,20 @@ class Peer:
         """`wanted` is the exact mapping of a subscription or advertisement, covered by at most `theta` sub-spaces."""
         exact = tuple(dz.text for dz in wanted)
         dz = exact if theta is None else tuple(each.text for each in wanted.at_most(theta))
-        self.me = Myself(me, exact, dz, bound, settings, randomness, address)
-        self.views = Views(self.me)
+        self.me = PeerState(me, exact, dz, bound, settings, randomness, address)
+        self.views = CandidateView(self.me)
         self.sampling = PeerSampling(self.me)
-        self.conduct = Conduct(settings.requests_per_period_max)
-        self.incoming = Incoming(self.me, self.views)
-        self.outgoing = Outgoing(self.me, self.views, self.incoming, self.conduct)
-        self.seeking = Seeking(self.me, self.views, self.incoming, self.outgoing, self.conduct)
+        self.conduct = Reputation(settings.requests_per_period_max)
+        self.incoming = Parents(self.me, self.views)
+        self.outgoing = Children(self.me, self.views, self.incoming, self.conduct)
+        self.seeking = ParentSearch(self.me, self.views, self.incoming, self.outgoing, self.conduct)
         self.rates = Rates(settings.period_s, settings.rates_max)
-        self.cycles = Cycles(self.me, self.incoming, self.outgoing)
-        self.custody = Custody(self.me, self.views)
+        self.cycles = CycleDetection(self.me, self.incoming, self.outgoing)
+        self.custody = ConfirmedDelivery(self.me, self.views)
         self.dissemination = Dissemination(
             self.me, self.incoming, self.outgoing, self.seeking, self.rates, self.conduct, self.custody
         )
-        self.evidence = Evidence(self.me, self.incoming, self.conduct, self.dissemination.received)
+        self.evidence = OmissionDetection(self.me, self.incoming, self.conduct, self.dissemination.received)
         self.accuracy = Accuracy(
             self.me, self.views, self.incoming, self.seeking, self.rates, self._subscription_changed
         )

@@ -11,20 +11,20 @@ from collections.abc import Iterable
 from plait_core.limits import PEER_SOURCES_MAX
 from plait_core.wire.frame_types.peer_frames import UNREACHED, Accept, Beat, Connect, Disconnect, Pulse
 
+from ..outputs import PeerId
+from ..peer_state import PeerState
+from ..settings import DelayMetric
+from ..subspaces import Texts, covered, covers, touches, uncovered
+from .candidate_view import CandidateView
 from .connections import Parent, Request
-from .myself import Myself
-from .outputs import PeerId
-from .settings import DelayMetric
-from .subspaces import Texts, covered, covers, touches, uncovered
-from .views import Views
 
 
-class Incoming:
+class Parents:
     """All connections to parents, open or asked for."""
 
     __slots__ = ("_avoided", "_me", "_pulses", "_views", "parents", "requests", "shaken")
 
-    def __init__(self, me: Myself, views: Views) -> None:
+    def __init__(self, me: PeerState, views: CandidateView) -> None:
         self._me = me
         self._views = views
         self._pulses = 0

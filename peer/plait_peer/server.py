@@ -1,7 +1,8 @@
 """A live peer's face: one process' peers on asyncio, with TCP links to others and a way in for its application.
 
-Nothing is awaited between a read and a write. The application's session meets its `Home` through memory (`Passage`):
-what it writes is carried out at once, what is for it is read in the same turn of the loop that it came in.
+Nothing is awaited between a read and a write. The application's session meets its `SdkSession` through memory
+(`SdkTransport`): what it writes is carried out at once, what is for it is read in the same turn of the loop that it
+came in.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import Any, Final, cast
 from plait_core.errors import PlaitError
 from plait_telemetry.recording import Recording, TelemetryPlace
 
-from .discovery import Discovery
+from .discovery import Announcements
+from .event_records import PeerTelemetry
 from .group import Group
-from .home import Home
 from .multicast import Multicast
 from .node import Node
-from .records import PeerTelemetry
-from .samples import Sampler
-from .settings import DelayUnit, PeerSettings, Strategies
+from .periodic_samples import Sampler
+from .protocol.settings import DelayUnit, PeerSettings, Strategies
+from .sdk_session import SdkSession
 
 log: Final = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class ListenFailed(PlaitError):
     retryable = True
 
 
-class LivePeer:
+class PeerServer:
     """All peers of one process, and its applications' homes."""
 
     def __init__(
@@ -84,8 +85,8 @@ class LivePeer:
         self._recording: Recording | None = None
         self._loop = asyncio.get_running_loop()
         self._rng = random.SystemRandom()
-        self._passages: list[Passage] = []
-        self._wires: dict[int, Wire] = {}
+        self._passages: list[SdkTransport] = []
+        self._wires: dict[int, LinkConnection] = {}
         self._last_link = 0
         self._server: asyncio.Server | None = None
         self._multicast: Multicast | None = None
@@ -99,7 +100,7 @@ class LivePeer:
         """Listen, and look for others: at addresses, by multicast, or both."""
         host, _, port = listen.rpartition(":")
         try:
-            self._server = await self._loop.create_server(lambda: Wire(self, ""), host.strip("[]"), int(port))
+            self._server = await self._loop.create_server(lambda: LinkConnection(self, ""), host.strip("[]"), int(port))
         except OSError as error:
             raise ListenFailed(f"cannot listen on {listen}: {error.strerror or error}", hint="port 0 is any") from error
         bound = self._server.sockets[0].getsockname()[1]
@@ -109,7 +110,7 @@ class LivePeer:
         self.node = Node(self.group, self.address, self._rng, self._settings, now=now, telemetry=recorder)
         self._seeds = [seed for seed in join if seed != self.address]
         if discover:
-            found = Discovery(self.group, self.node.id, self.address, self._rng, now)
+            found = Announcements(self.group, self.node.id, self.address, self._rng, now)
             self._multicast = Multicast(found, interface, self._found)
             self._multicast.start()
         self._ring()
@@ -156,19 +157,19 @@ class LivePeer:
 
     async def dial(self, address: object, make: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         """The connection of an application in this process to its home."""
-        passage = Passage(self, Home(self.node, self._name), make())
+        passage = SdkTransport(self, SdkSession(self.node, self._name), make())
         self._passages.append(passage)
         passage.protocol.connection_made(passage)
         return passage
 
     @property
-    def homes(self) -> list[Home]:
+    def homes(self) -> list[SdkSession]:
         """Those of its applications."""
         return [passage.home for passage in self._passages]
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
-    def made(self, wire: Wire) -> int:
+    def made(self, wire: LinkConnection) -> int:
         """A connection stands."""
         self._last_link += 1
         self._wires[self._last_link] = wire
@@ -204,7 +205,7 @@ class LivePeer:
             self.node.disconnected(link, monotonic())
             self.turn()
 
-    def left(self, passage: Passage) -> None:
+    def left(self, passage: SdkTransport) -> None:
         """An application has hung up."""
         if passage in self._passages:
             self._passages.remove(passage)
@@ -265,19 +266,19 @@ class LivePeer:
         host, _, port = address.rpartition(":")
         try:
             async with asyncio.timeout(DIAL_S):
-                await self._loop.create_connection(lambda: Wire(self, address), host.strip("[]"), int(port))
+                await self._loop.create_connection(lambda: LinkConnection(self, address), host.strip("[]"), int(port))
         except (OSError, ValueError, TimeoutError) as error:
             log.debug("nobody at %s: %s", address, error)
             self.node.unreachable(address, monotonic())
             self.turn()
 
 
-class Wire(asyncio.Protocol):
+class LinkConnection(asyncio.Protocol):
     """One TCP connection to another process."""
 
     transport: asyncio.Transport
 
-    def __init__(self, live: LivePeer, dialled: str) -> None:
+    def __init__(self, live: PeerServer, dialled: str) -> None:
         self.dialled = dialled
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._live = live
@@ -308,10 +309,10 @@ class Wire(asyncio.Protocol):
         self.transport.close()
 
 
-class Passage(asyncio.Transport):
+class SdkTransport(asyncio.Transport):
     """Between an application's session and its home, in memory."""
 
-    def __init__(self, live: LivePeer, home: Home, protocol: asyncio.Protocol) -> None:
+    def __init__(self, live: PeerServer, home: SdkSession, protocol: asyncio.Protocol) -> None:
         super().__init__()
         self.home = home
         self.protocol = protocol

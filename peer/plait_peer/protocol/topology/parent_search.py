@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from plait_core.wire.frame_types.peer_frames import UNREACHED, PotentialParent, Profile
 
-from .conduct import Conduct
-from .incoming import Incoming
-from .myself import Myself, expected
-from .outgoing import Outgoing
-from .outputs import PeerId
-from .settings import DelayMetric
-from .subspaces import Texts, covered, covers, related
-from .views import Views
+from ..outputs import PeerId
+from ..peer_state import PeerState, expected
+from ..reputation import Reputation
+from ..settings import DelayMetric
+from ..subspaces import Texts, covered, covers, related
+from .candidate_view import CandidateView
+from .children import Children
+from .parents import Parents
 
 REFUSALS_MAX = 64
 """Who refused us lately, and what would have to be beaten there."""
@@ -48,12 +48,14 @@ class Refusal:
     bar_bound: float = UNREACHED
 
 
-class Seeking:
+class ParentSearch:
     """What is uncovered since when, and whom to ask next."""
 
     __slots__ = ("_conduct", "_incoming", "_me", "_orphaned", "_outgoing", "_views", "refusals", "uncovered_since")
 
-    def __init__(self, me: Myself, views: Views, incoming: Incoming, outgoing: Outgoing, conduct: Conduct) -> None:
+    def __init__(
+        self, me: PeerState, views: CandidateView, incoming: Parents, outgoing: Children, conduct: Reputation
+    ) -> None:
         self._me = me
         self._views = views
         self._incoming = incoming

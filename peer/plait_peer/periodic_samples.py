@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from plait_core.telemetry import PROBED, RETURNED, RecordKind
 
-from .home import Home
+from .event_records import PeerTelemetry
 from .link import Stage
 from .node import Node
-from .outputs import PeerId
-from .peer import Peer
-from .records import PeerTelemetry
+from .protocol.outputs import PeerId
+from .protocol.peer import Peer
+from .sdk_session import SdkSession
 
 _US = 1_000_000
 
@@ -33,7 +33,7 @@ class _Measured(NamedTuple):
 class Sampler:
     """One process' samples."""
 
-    def __init__(self, node: Node, name: str, telemetry: PeerTelemetry, homes: Callable[[], list[Home]]) -> None:
+    def __init__(self, node: Node, name: str, telemetry: PeerTelemetry, homes: Callable[[], list[SdkSession]]) -> None:
         self._node = node
         self._telemetry = telemetry
         self._homes = homes

@@ -30,7 +30,7 @@ class Fault(Enum):
     OUTSIDE = 0.25  # events that nobody wanted of it
 
 
-class Conduct:
+class Reputation:
     """The scores of others."""
 
     __slots__ = ("_counts", "_most", "_scores")

@@ -21,14 +21,14 @@ from plait_core.wire.frame_types.peer_frames import (
     Pulse,
 )
 
-from .conduct import Conduct
+from ..outputs import PeerId
+from ..peer_state import PeerState, expected
+from ..reputation import Reputation
+from ..settings import ChildChoice, DelayMetric, Places
+from ..subspaces import Texts, covered, crowd, related, touched, uncovered
+from .candidate_view import CandidateView
 from .connections import Child
-from .incoming import Incoming
-from .myself import Myself, expected
-from .outputs import PeerId
-from .settings import ChildChoice, DelayMetric, Places
-from .subspaces import Texts, covered, crowd, related, touched, uncovered
-from .views import Views
+from .parents import Parents
 
 Rank: TypeAlias = tuple[float, float, float]
 """The least is the first to go."""
@@ -48,12 +48,12 @@ def rank(choice: ChildChoice, share: float, bound: float, below_sibling: float) 
             return (float(bound < below_sibling), share, -bound)
 
 
-class Outgoing:
+class Children:
     """All connections to children."""
 
     __slots__ = ("_conduct", "_crowded", "_incoming", "_me", "_views", "changes", "children")
 
-    def __init__(self, me: Myself, views: Views, incoming: Incoming, conduct: Conduct) -> None:
+    def __init__(self, me: PeerState, views: CandidateView, incoming: Parents, conduct: Reputation) -> None:
         self._me = me
         self._views = views
         self._incoming = incoming

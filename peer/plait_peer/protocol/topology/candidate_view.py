@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from plait_core.wire.frame_types.peer_frames import Profile
 
-from .myself import Myself
-from .outputs import PeerId
-from .subspaces import Texts, related, touches
+from ..outputs import PeerId
+from ..peer_state import PeerState
+from ..subspaces import Texts, related, touches
 
 MOURNED_MAX = 256
 """Peers that are remembered as not having answered."""
@@ -20,12 +20,12 @@ _FUTURE_MAX = 1 << 20
 """A version may run ahead of the one known by so much; a forged one beyond it would silence its peer for ever."""
 
 
-class Views:
+class CandidateView:
     """Both lists. The entry that was refreshed longest ago comes first."""
 
     __slots__ = ("_me", "_mourned", "publishers", "subscribers")
 
-    def __init__(self, me: Myself) -> None:
+    def __init__(self, me: PeerState) -> None:
         self._me = me
         self._mourned: dict[PeerId, int] = {}
         self.subscribers: dict[PeerId, tuple[Profile, int]] = {}

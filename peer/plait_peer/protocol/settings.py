@@ -122,7 +122,7 @@ class PeerSettings:
     pursue_periods: int = 5
     """How often a cycle is looked for again where no publisher is reached: the chase itself may be lost."""
     confirming: bool = False
-    """Whether subscribers enrol with publishers, who may then ask for confirmation (`custody.py`)."""
+    """Whether subscribers enrol with publishers, who may then ask for confirmation (`confirmed_delivery.py`)."""
     duplicates_max: int = 1024
     """Events that are remembered, to tell duplicates: several periods of the rates that a peer can carry."""
     rates_max: int = 1024

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from plait_core.wire.frame_types.peer_frames import Profile
 
-from .conduct import Conduct, Fault
-from .incoming import Incoming
-from .myself import Myself
 from .outputs import PeerId
+from .peer_state import PeerState
+from .reputation import Fault, Reputation
 from .subspaces import covers
+from .topology.parents import Parents
 
 SUSPICIONS_MAX = 32
 """Missing events that are waited for at a time."""
@@ -37,13 +37,13 @@ class Account:
     """Parents that its word has convicted."""
 
 
-class Evidence:
+class OmissionDetection:
     """What should have come."""
 
     __slots__ = ("_accounts", "_blamed", "_conduct", "_incoming", "_me", "_received", "_suspicions")
 
     def __init__(
-        self, me: Myself, incoming: Incoming, conduct: Conduct, received: Callable[[PeerId, int], bool]
+        self, me: PeerState, incoming: Parents, conduct: Reputation, received: Callable[[PeerId, int], bool]
     ) -> None:
         self._me = me
         self._incoming = incoming

@@ -11,24 +11,24 @@ from collections import Counter
 
 from plait_core.wire.frame_types.peer_frames import CHASE_HOPS_MAX, DetectCycle
 
-from .incoming import Incoming
-from .myself import Myself
-from .outgoing import Outgoing
-from .outputs import PeerId
-from .settings import DelayMetric
-from .subspaces import Texts
+from ..outputs import PeerId
+from ..peer_state import PeerState
+from ..settings import DelayMetric
+from ..subspaces import Texts
+from .children import Children
+from .parents import Parents
 
 PASSED_MAX = 4
 """How often in a period one peer's chase is passed on: it may have found several parents in it; and what goes around a
 cycle that its originator is not in must end."""
 
 
-class Cycles:
+class CycleDetection:
     """The chases that go through one peer."""
 
     __slots__ = ("_delays", "_incoming", "_me", "_outgoing", "_passed")
 
-    def __init__(self, me: Myself, incoming: Incoming, outgoing: Outgoing) -> None:
+    def __init__(self, me: PeerState, incoming: Parents, outgoing: Children) -> None:
         self._me = me
         self._incoming = incoming
         self._outgoing = outgoing

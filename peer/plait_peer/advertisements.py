@@ -14,12 +14,12 @@ from plait_core.wire.frame_types.session_frames import Matching
 
 from .group import Group
 from .node import Node
-from .peer import Peer
-from .subspaces import Texts, related
+from .protocol.peer import Peer
+from .protocol.subspaces import Texts, related
 
 
 @dataclass(slots=True)
-class Offer:
+class AdvertisedFilter:
     """One advertisement."""
 
     filter: Filter
@@ -28,17 +28,17 @@ class Offer:
     """What its owner was told last."""
 
 
-class Offers:
+class Advertisements:
     """Those of one application."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
-        self._offers: dict[int, Offer] = {}
+        self._offers: dict[int, AdvertisedFilter] = {}
 
     def add(self, id: int, text: str) -> None:
         """One more; FilterError when its filter is none."""
         filter = parse(text)
-        self._offers[id] = Offer(filter, tuple(dz.text for dz in self._group.wanted(filter)))
+        self._offers[id] = AdvertisedFilter(filter, tuple(dz.text for dz in self._group.wanted(filter)))
 
     def remove(self, id: int) -> None:
         """It is withdrawn."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from .incoming import Incoming
-from .myself import Myself
-from .outgoing import rank
+from .peer_state import PeerState
 from .rates import FINER_BITS, Rates, aggregated, reports
-from .seeking import Seeking
 from .settings import Coarsening
 from .subspaces import Texts, covers, volume
-from .views import Views
+from .topology.candidate_view import CandidateView
+from .topology.children import rank
+from .topology.parent_search import ParentSearch
+from .topology.parents import Parents
 
 VIOLATED_PERIODS = 3
 """A rate must be too high for so long: counts of a period are noisy."""
@@ -31,10 +31,10 @@ class Accuracy:
 
     def __init__(
         self,
-        me: Myself,
-        views: Views,
-        incoming: Incoming,
-        seeking: Seeking,
+        me: PeerState,
+        views: CandidateView,
+        incoming: Parents,
+        seeking: ParentSearch,
         rates: Rates,
         changed: Callable[[], None],
     ) -> None:

@@ -1,0 +1,1 @@
+"""Which peers a peer knows and connects to: gossip, parents, children, and the detection of cycles (Algorithm 1)."""
