@@ -105,7 +105,7 @@ def test_who_has_the_kernel_needs_no_numpy() -> None:
     if plait_core.index_name() != "native":
         pytest.skip("the index in Python is made of numpy")
     code = (
-        "import sys, plait, plait_keyserver, plait_peer.server, plait_broker.server.server, plait.commands.up\n"
+        "import sys, plait, plait_keyserver, plait_peer.server, plait_broker.server.server, plait.commands.brokers.up\n"
         "from plait_core import new_index\n"
         "assert new_index() is not None and 'numpy' not in sys.modules"
     )

@@ -44,13 +44,13 @@ if TYPE_CHECKING:
         Timeout,
     )
     from .event import Event
-    from .interest import SubscriptionStats
     from .notices import Gap, Late, Notice, Rerouted, SlowConsumer
     from .opening import Opening
-    from .peering import PeerClient, peer
+    from .options.settings import Buffer, Outbox, Reconnect
+    from .peer_client import PeerClient, peer
+    from .protocol.session import SessionStats
+    from .protocol.subscription_state import SubscriptionStats
     from .sealing import Seal, Verified
-    from .session import SessionStats
-    from .settings import Buffer, Outbox, Reconnect
     from .subscription import Subscription
 else:
     __getattr__, __dir__ = lazy_exports(
@@ -84,13 +84,13 @@ else:
                 "Timeout",
             ),
             ".event": ("Event",),
-            ".interest": ("SubscriptionStats",),
+            ".protocol.subscription_state": ("SubscriptionStats",),
             ".notices": ("Gap", "Late", "Notice", "Rerouted", "SlowConsumer"),
             ".opening": ("Opening",),
             ".sealing": ("Seal", "Verified"),
-            ".peering": ("PeerClient", "peer"),
-            ".session": ("SessionStats",),
-            ".settings": ("Buffer", "Outbox", "Reconnect"),
+            ".peer_client": ("PeerClient", "peer"),
+            ".protocol.session": ("SessionStats",),
+            ".options.settings": ("Buffer", "Outbox", "Reconnect"),
             ".subscription": ("Subscription",),
         },
         submodules=("sync", "testing"),

@@ -10,7 +10,7 @@ def main() -> None:
     """Runs the command line; ends the process with its exit code."""
     try:
         _have_standard_streams()
-        from .commands.interrupts import end_at_once
+        from .commands.terminal.interrupts import end_at_once
 
         end_at_once()
         from .commands.root import plait

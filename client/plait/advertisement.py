@@ -11,8 +11,8 @@ from plait_core import EventInvalid, PlaitError
 from plait_core.filters import Filter
 
 from .driver import Driver
-from .shapes import event_parts, plain_attributes
-from .wishes import Offer
+from .options.conversion import event_parts, plain_attributes
+from .protocol.desired_state import AdvertisedFilter
 
 if TYPE_CHECKING:
     from .client import Client, Receipt
@@ -22,7 +22,7 @@ class Advertisement:
     """One advertisement, until it is closed. Publishing through it checks that an event is what was advertised."""
 
     def __init__(
-        self, client: Client, driver: Driver, offer: Offer, filter: Filter, schema: Mapping[str, type] | None
+        self, client: Client, driver: Driver, offer: AdvertisedFilter, filter: Filter, schema: Mapping[str, type] | None
     ) -> None:
         self._client = client
         self._driver = driver

@@ -18,10 +18,26 @@ from plait_core import Event as CoreEvent
 from plait_core import EventId, Randomness, id_text, new_id
 from plait_core.filters import as_filter
 
-from . import diagnosis, inbox, sealing
-from .addresses import DEFAULT_URL, parse_addresses
+from . import hints, request_reply, sealing
 from .advertisement import Advertisement
-from .arguments import (
+from .driver import Dial, Driver, logger, tcp_dial
+from .errors import ConnectionLost, FrameError, NotAvailable, Timeout
+from .event import Event
+from .opening import Opening
+from .options.addresses import DEFAULT_URL, parse_addresses
+from .options.conversion import event_parts, plain_attributes, reader_of
+from .options.settings import (
+    DEFAULT_BUFFER,
+    AckMode,
+    Buffer,
+    ConfirmLevel,
+    FilterLike,
+    LatePolicy,
+    Outbox,
+    Reconnect,
+    SessionSettings,
+)
+from .options.validation import (
     Seconds,
     check_connecting,
     check_extras,
@@ -36,25 +52,9 @@ from .arguments import (
     reconnecting,
     starting_point,
 )
-from .driver import Dial, Driver, logger, tcp_dial
-from .errors import ConnectionLost, FrameError, NotAvailable, Timeout
-from .event import Event
-from .interest import Terms
-from .opening import Opening
+from .protocol.session import NO_HEADERS, Session, SessionStats
+from .protocol.subscription_state import Terms
 from .sealing import Seal, Unsealing
-from .session import NO_HEADERS, Session, SessionStats
-from .settings import (
-    DEFAULT_BUFFER,
-    AckMode,
-    Buffer,
-    ConfirmLevel,
-    FilterLike,
-    LatePolicy,
-    Outbox,
-    Reconnect,
-    SessionSettings,
-)
-from .shapes import event_parts, plain_attributes, reader_of
 from .subscription import Subscription, ack_mode
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class Client:
         self._driver = Driver(session, dial, loop)
         self._timeout_s = timeout_s
         self._subscriptions: dict[Subscription[Any], None] = {}
-        self._inbox = inbox.Inbox(self)
+        self._inbox = request_reply.ReplyInbox(self)
 
     # --- publishing ---------------------------------------------------------------------------------------------------
 
@@ -394,17 +394,17 @@ class Client:
             raise ConnectionLost(
                 f"not connected to {address} within {self._timeout_s:g} s"
                 + (f": {last.message}" if last is not None else ""),
-                hint=diagnosis.NO_BROKER
+                hint=hints.NO_BROKER
                 if isinstance(last, FrameError)
-                else diagnosis.hint(address, last.message if last is not None else ""),
+                else hints.hint(address, last.message if last is not None else ""),
             ) from last
         except ConnectionLost as lost:
             await self._driver.close()
-            lost.hint = diagnosis.hint(self._session.line.address, lost.message)
+            lost.hint = hints.hint(self._session.line.address, lost.message)
             raise
         except FrameError as error:
             await self._driver.close()
-            error.hint = diagnosis.NO_BROKER
+            error.hint = hints.NO_BROKER
             raise
         except BaseException:
             await self._driver.close()
@@ -412,7 +412,7 @@ class Client:
 
     async def answer(self, request: Event, reply: object, payload: bytes) -> None:
         """Publish the reply to a request."""
-        await inbox.answer(self, request, reply, payload)
+        await request_reply.answer(self, request, reply, payload)
 
     def forget_subscription(self, subscription: Subscription[Any]) -> None:
         """It has ended."""

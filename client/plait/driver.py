@@ -18,11 +18,11 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from plait_core import PlaitError
 
-from .addresses import Address
 from .errors import Closed
-from .interest import Interest
-from .limits import CLOSE_S, WRITE_BYTES
-from .outputs import (
+from .options.addresses import Address
+from .options.limits import CLOSE_S, WRITE_BYTES
+from .protocol.outputs import (
+    AdvertisementEnded,
     Answered,
     Confirmed,
     Connect,
@@ -32,7 +32,6 @@ from .outputs import (
     Lost,
     MatchingChanged,
     NotConfirmed,
-    OfferEnded,
     Opened,
     Output,
     PublishesLost,
@@ -40,7 +39,8 @@ from .outputs import (
     Reading,
     Write,
 )
-from .session import Session
+from .protocol.session import Session
+from .protocol.subscription_state import SubscriptionState
 
 logger: Final = logging.getLogger("plait")
 
@@ -368,7 +368,7 @@ class Driver:
                 _settle(self.reached.get(nonce), round_trip_s, None)
             case MatchingChanged(advertisement):
                 self._tell_offer(advertisement, None)
-            case OfferEnded(advertisement, error):
+            case AdvertisementEnded(advertisement, error):
                 self._tell_offer(advertisement, error)
             case Opened() | Lost() | Ended():
                 self._line_changed(happening)
@@ -390,7 +390,7 @@ class Driver:
                 for id in list(self.offer_changes):
                     self._tell_offer(id, ending)
 
-    def _wake(self, awake: list[Interest]) -> None:
+    def _wake(self, awake: list[SubscriptionState]) -> None:
         readers = self.readers
         for interest in awake:
             wake = readers.get(interest.id)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from plait_core import EventId, Value, id_text
 from plait_core.wire.frame_types.session_frames import LATE, REPLAYED
 
-from .interest import POSITION_MASK, Arrival
+from .protocol.subscription_state import POSITION_MASK, Arrival
 
 if TYPE_CHECKING:
     from .sealing import Verified

@@ -20,8 +20,8 @@ from plait_core.sealed_opening import SEALED
 
 from .errors import NotAvailable
 from .event import Event, Source
-from .interest import Arrival
-from .shapes import event_parts, plain_attributes
+from .options.conversion import event_parts, plain_attributes
+from .protocol.subscription_state import Arrival
 
 if TYPE_CHECKING:
     from plait_crypto import Draft, Opened, Realm

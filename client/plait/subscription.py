@@ -18,10 +18,10 @@ from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE
 from .driver import Driver, logger
 from .errors import Closed, Error, NotAvailable, Timeout
 from .event import Event
-from .interest import Arrival, Interest, Phase, SubscriptionStats
-from .limits import YIELD_EVERY
 from .notices import Notice
-from .settings import FilterLike
+from .options.limits import YIELD_EVERY
+from .options.settings import FilterLike
+from .protocol.subscription_state import Arrival, Phase, SubscriptionState, SubscriptionStats
 
 if TYPE_CHECKING:
     from .client import Client
@@ -45,7 +45,7 @@ class Subscription(Generic[T]):
         self,
         client: Client,
         driver: Driver,
-        interest: Interest,
+        interest: SubscriptionState,
         read: Callable[[Event], T] | None,
         *,
         manual: bool,

@@ -25,15 +25,15 @@ from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE
 
 from . import client as asynchronous
 from .advertisement import Advertisement as AsyncAdvertisement
-from .arguments import Seconds
 from .client import Receipt
 from .errors import Closed, Error, NotAvailable, Timeout
 from .event import Event as AsyncEvent
-from .interest import Arrival, SubscriptionStats
 from .notices import Notice
+from .options.settings import DEFAULT_BUFFER, AckMode, Buffer, ConfirmLevel, FilterLike, LatePolicy
+from .options.validation import Seconds
+from .protocol.session import SessionStats
+from .protocol.subscription_state import Arrival, SubscriptionStats
 from .sealing import Seal, UnsealedEvent, Unsealing
-from .session import SessionStats
-from .settings import DEFAULT_BUFFER, AckMode, Buffer, ConfirmLevel, FilterLike, LatePolicy
 from .subscription import Subscription as AsyncSubscription
 
 T = TypeVar("T")

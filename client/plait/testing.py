@@ -26,9 +26,9 @@ from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from .addresses import Address
 from .client import Client, connect
 from .errors import NotAvailable
+from .options.addresses import Address
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import plait
-from plait.commands.local_broker import LocalBroker
-from plait.relay import Relay
+from plait.commands.brokers.local_broker import LocalBroker
+from plait.relay.relay import Relay
 
 from .failures import NothingMeasured
 

@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import plait
-from plait.commands.local_broker import LocalBroker
-from plait.commands.topologies import edges
-from plait.relay import Relay
-from plait.relay_lane import Shape
+from plait.commands.brokers.local_broker import LocalBroker
+from plait.commands.brokers.topologies import edges
+from plait.relay.relay import Relay
+from plait.relay.shaping import Shape
 from plait_broker.server.config.configuration import parse_configuration
 from plait_broker.server.server import BrokerServer
 

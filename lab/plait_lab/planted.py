@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 from zlib import crc32
 
-from plait.interest import Interest as Handle
+from plait.protocol.subscription_state import SubscriptionState as Handle
 from plait_broker import broker
 from plait_broker.clients.client_requests import ClientRequests
 from plait_broker.clients.confirmations import Confirmations

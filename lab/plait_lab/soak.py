@@ -27,7 +27,7 @@ from typing import Final
 from urllib.request import urlopen
 
 import plait
-from plait.commands.local_broker import LocalBroker
+from plait.commands.brokers.local_broker import LocalBroker
 
 from .peers.drawing import draw, write_table
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-from plait.relay_control import ask_control
+from plait.relay.control import ask_control
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 180.0

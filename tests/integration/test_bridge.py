@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from processes import put_away
 
 import plait
-from plait.bridge import Bridging, Crossing
-from plait.bridge_interest import CELLS, cells_of
+from plait.bridge.bridge import Bridging, Crossing
+from plait.bridge.interest import CELLS, cells_of
 from plait_core.filters import parse
 from plait_core.space import FloatRange, IntRange, Schema
 

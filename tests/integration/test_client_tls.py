@@ -18,7 +18,7 @@ from certificates import HERE, Authority
 from processes import BrokerProcess, broker_process
 
 import plait
-from plait import diagnosis
+from plait import hints
 
 PATIENCE_S = 20.0
 HTTP = "127.0.0.1:0"
@@ -93,7 +93,7 @@ async def test_a_certificate_that_is_asked_for_and_not_given(ours: Authority, ot
     async with secured(ours, tls=f'client_ca = "{ours.file}"') as broker:
         for context in (ours.client(), other):
             error = await refused(url(broker), context)
-            assert (type(error), error.hint) == (plait.ConnectionLost, diagnosis.WANTS_CERTIFICATE)
+            assert (type(error), error.hint) == (plait.ConnectionLost, hints.WANTS_CERTIFICATE)
 
 
 async def test_a_certificate_is_no_ones_business_where_a_token_will_do(ours: Authority) -> None:
@@ -111,30 +111,30 @@ async def test_an_authority_that_is_not_trusted(ours: Authority, others: Authori
     async with secured(ours) as broker:
         for context in (others.client(), None):
             error = await refused(url(broker), context)
-            assert (type(error), error.hint) == (plait.ConnectionLost, diagnosis.NOT_TRUSTED)
+            assert (type(error), error.hint) == (plait.ConnectionLost, hints.NOT_TRUSTED)
             assert f"plaits://localhost:{broker.port}" in error.message
 
 
 async def test_a_certificate_for_another_name(ours: Authority) -> None:
     async with secured(ours, hosts=("broker.example",)) as broker:
         for host in HERE:
-            assert (await refused(url(broker, host), ours.client())).hint == diagnosis.OTHER_NAME
+            assert (await refused(url(broker, host), ours.client())).hint == hints.OTHER_NAME
 
 
 async def test_one_end_that_speaks_no_tls(ours: Authority) -> None:
     async with secured(ours) as broker:
-        assert (await refused(url(broker, scheme="plait"))).hint == diagnosis.PERHAPS_TLS
+        assert (await refused(url(broker, scheme="plait"))).hint == hints.PERHAPS_TLS
     async with broker_process("--listen", "127.0.0.1:0", "--http", "off") as broker:
         await broker.ready()
-        assert (await refused(url(broker), ours.client())).hint == diagnosis.NO_TLS
-    assert (await refused(url(broker), ours.client())).hint == diagnosis.NOBODY
+        assert (await refused(url(broker), ours.client())).hint == hints.NO_TLS
+    assert (await refused(url(broker), ours.client())).hint == hints.NOBODY
 
 
 async def test_who_goes_on_trying_is_told_the_same_in_the_end(ours: Authority, others: Authority) -> None:
     async with secured(ours) as broker:
         with pytest.raises(plait.ConnectionLost, match="not connected to .* within 0.5 s: .*certificate") as raised:
             await plait.connect(url(broker), tls=others.client(), timeout=0.5)
-    assert raised.value.hint == diagnosis.NOT_TRUSTED
+    assert raised.value.hint == hints.NOT_TRUSTED
 
 
 # --- HTTP -------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import pytest
 from processes import BrokerProcess, broker_process, port_to_keep
 
 import plait
-from plait.relay import Relay
+from plait.relay.relay import Relay
 
 PATIENCE_S = 30.0
 SLOW_S = 0.060

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from plait.errors import ConnectionLost, Refused
-from plait.relay import Relay, Shape
-from plait.relay_control import ask_control, serve_control
-from plait.relay_passage import reset
+from plait.relay.connection import reset
+from plait.relay.control import ask_control, serve_control
+from plait.relay.relay import Relay, Shape
 
 PATIENCE_S = 10.0
 

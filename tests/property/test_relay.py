@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.relay_lane import UNDER_WAY_BYTES_MAX, WAITING_BYTES_MAX, Flow, Lane, Shape
+from plait.relay.shaping import UNDER_WAY_BYTES_MAX, WAITING_BYTES_MAX, FlowShape, Shape, ShapedLane
 
 shapes = st.builds(
     Shape,
@@ -15,13 +15,13 @@ shapes = st.builds(
     jitter_s=st.floats(0, 0.5),
     loss=st.floats(0, 0.9),
     bandwidth_bit_s=st.none() | st.floats(1e5, 1e9),
-    flow=st.sampled_from([Flow.OPEN, Flow.OPEN, Flow.OPEN, Flow.FROZEN]),
+    flow=st.sampled_from([FlowShape.OPEN, FlowShape.OPEN, FlowShape.OPEN, FlowShape.FROZEN]),
 )
 steps = st.lists(st.tuples(st.floats(0, 0.3), st.none() | shapes | st.integers(0, 20_000)), max_size=60)
 """After some time: another shape, bytes, or only a look."""
 
 
-def drained(lane: Lane, now: float) -> tuple[bytes, float]:
+def drained(lane: ShapedLane, now: float) -> tuple[bytes, float]:
     """What comes out at the lane's own deadlines until nothing more is to come; and when that was."""
     out = b""
     while (due := lane.next_deadline()) is not None:
@@ -33,7 +33,7 @@ def drained(lane: Lane, now: float) -> tuple[bytes, float]:
 @given(shapes, steps, st.integers(0, 2**32))
 def test_every_byte_once_and_in_order(first: Shape, steps: list[tuple[float, Shape | int | None]], seed: int) -> None:
     chance = random.Random(seed)
-    lane, now, given, out = Lane(first, chance.random), 0.0, b"", b""
+    lane, now, given, out = ShapedLane(first, chance.random), 0.0, b"", b""
     for pause_s, step in steps:
         now += pause_s
         if isinstance(step, Shape):
@@ -55,7 +55,7 @@ def test_every_byte_once_and_in_order(first: Shape, steps: list[tuple[float, Sha
     assert not lane.torn
 
 
-open_shapes = shapes.filter(lambda shape: shape.flow is Flow.OPEN)
+open_shapes = shapes.filter(lambda shape: shape.flow is FlowShape.OPEN)
 
 
 @given(open_shapes, st.lists(st.integers(1, 50_000), max_size=10), st.integers(), st.floats(0.001, 0.1))
@@ -63,7 +63,7 @@ def test_when_it_is_looked_at_changes_nothing(shape: Shape, sizes: list[int], se
     """One that is driven by its deadlines and one that is looked at in between arrive at the same times."""
     arrivals: list[list[float]] = []
     for looks in (False, True):
-        lane, now, times = Lane(shape, random.Random(seed).random), 0.0, []
+        lane, now, times = ShapedLane(shape, random.Random(seed).random), 0.0, []
         for number, size in enumerate(sizes):
             lane.offer(bytes(size), number * 0.01)
         while (due := lane.next_deadline()) is not None:
@@ -75,7 +75,7 @@ def test_when_it_is_looked_at_changes_nothing(shape: Shape, sizes: list[int], se
 
 @given(st.floats(0.001, 0.5), st.integers(1, 200_000))
 def test_nothing_arrives_before_its_delay(delay_s: float, size: int) -> None:
-    lane = Lane(Shape(delay_s=delay_s), random.Random(1).random)
+    lane = ShapedLane(Shape(delay_s=delay_s), random.Random(1).random)
     lane.offer(bytes(size), 10.0)
     assert not lane.take(10.0 + 0.99 * delay_s)
     assert lane.next_deadline() == 10.0 + delay_s
@@ -84,7 +84,7 @@ def test_nothing_arrives_before_its_delay(delay_s: float, size: int) -> None:
 
 @given(st.floats(1e5, 1e8), st.integers(1, 100_000))
 def test_a_bandwidth_takes_its_time(bandwidth: float, size: int) -> None:
-    lane = Lane(Shape(bandwidth_bit_s=bandwidth), random.Random(1).random)
+    lane = ShapedLane(Shape(bandwidth_bit_s=bandwidth), random.Random(1).random)
     lane.offer(bytes(size), 0.0)
     _, last = drained(lane, 0.0)
     assert abs(last - 8 * size / bandwidth) < 1e-6
@@ -92,9 +92,9 @@ def test_a_bandwidth_takes_its_time(bandwidth: float, size: int) -> None:
 
 @given(st.integers(1, 10_000), st.integers(1, 10_000))
 def test_a_swallowed_byte_tears_the_stream(before: int, after: int) -> None:
-    lane = Lane(Shape(delay_s=1.0), random.Random(1).random)
+    lane = ShapedLane(Shape(delay_s=1.0), random.Random(1).random)
     lane.offer(bytes(before), 0.0)
-    lane.reshape(Shape(flow=Flow.LOST), 0.5)
+    lane.reshape(Shape(flow=FlowShape.LOST), 0.5)
     lane.offer(bytes(after), 0.6)
     assert lane.torn
     assert lane.swallowed_bytes == before + after
@@ -103,7 +103,7 @@ def test_a_swallowed_byte_tears_the_stream(before: int, after: int) -> None:
 
 
 def test_losses_are_stalls_and_as_many_as_they_should_be() -> None:
-    lane = Lane(Shape(delay_s=0.01, loss=0.1), random.Random(1).random)
+    lane = ShapedLane(Shape(delay_s=0.01, loss=0.1), random.Random(1).random)
     for number in range(2000):
         lane.offer(bytes(100), number * 100.0)
         drained(lane, number * 100.0)
@@ -111,7 +111,7 @@ def test_losses_are_stalls_and_as_many_as_they_should_be() -> None:
 
 
 def test_what_waits_goes_by_the_new_bandwidth() -> None:
-    lane = Lane(Shape(bandwidth_bit_s=8000), random.Random(1).random)
+    lane = ShapedLane(Shape(bandwidth_bit_s=8000), random.Random(1).random)
     lane.offer(bytes(100_000), 0.0)
     assert lane.full or lane.held_bytes == 100_000
     lane.reshape(Shape(), 2.0)

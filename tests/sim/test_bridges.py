@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from plait.bridging import BEACON_S, HELD_S, RISE_S, Bridge, Carried
+from plait.bridge.election import BEACON_S, HELD_S, RISE_S, BridgeElection, Carried
 
 WORLDS = ("brokers", "peers")
 SECONDS = 28.0
@@ -30,7 +30,7 @@ class Worlds:
 
     seed: int
     now: float = 0.0
-    bridges: dict[int, Bridge[Said]] = field(default_factory=dict)
+    bridges: dict[int, BridgeElection[Said]] = field(default_factory=dict)
     asleep: dict[int, float] = field(default_factory=dict)
     heard: tuple[Counter[str], Counter[str]] = field(default_factory=lambda: (Counter(), Counter()))
     """What an application hears in each world, by origin."""
@@ -53,11 +53,11 @@ class Worlds:
 
     def bridge(self) -> int:
         id = int(self.now * 1000) << 20 | self.rng.getrandbits(20)
-        self.bridges[id] = Bridge(id, WORLDS, self.now)
+        self.bridges[id] = BridgeElection(id, WORLDS, self.now)
         self._tell(id)
         return id
 
-    def to(self, id: int, side: int, act: Callable[[Bridge[Said]], list[Carried[Said]]]) -> None:
+    def to(self, id: int, side: int, act: Callable[[BridgeElection[Said]], list[Carried[Said]]]) -> None:
         """Something reaches a bridge over its connection to a side: in order, and not while it sleeps."""
         at = max(self.now + 0.001 + 0.1 * self.rng.random(), self._last.get((id, side), 0.0))
         self._last[(id, side)] = at
@@ -84,7 +84,7 @@ class Worlds:
                 lambda bridge: bridge.came(side, said.origin, said.passed | {WORLDS[side]}, said, self.now),
             )
 
-    def _hears(self, bridge: Bridge[Said], id: int, number: int) -> list[Carried[Said]]:
+    def _hears(self, bridge: BridgeElection[Said], id: int, number: int) -> list[Carried[Said]]:
         bridge.heard(id, number, self.now)
         return []
 
@@ -151,7 +151,7 @@ def test_a_bridge_alone_begins_to_carry_what_came_while_it_listened() -> None:
 
 
 def test_what_has_been_in_a_world_does_not_come_back_by_way_of_a_third() -> None:
-    bridge: Bridge[str] = Bridge(1, ("a", "b"), 0.0)
+    bridge: BridgeElection[str] = BridgeElection(1, ("a", "b"), 0.0)
     for beat in range(1 + int(RISE_S / BEACON_S)):
         bridge.heard(1, bridge.beacon(beat * BEACON_S), beat * BEACON_S)
     assert bridge.leads(RISE_S)
@@ -161,14 +161,16 @@ def test_what_has_been_in_a_world_does_not_come_back_by_way_of_a_third() -> None
 
 @pytest.mark.parametrize("plant", ["all lead", "none is kept", "all goes back"])
 def test_planted_bugs_are_caught(plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Bridge.came
+    honest = BridgeElection.came
     if plant == "all lead":
-        monkeypatch.setattr(Bridge, "leads", lambda *_: True)
+        monkeypatch.setattr(BridgeElection, "leads", lambda *_: True)
     elif plant == "none is kept":
-        monkeypatch.setattr("plait.bridging.HELD_MAX", 0)
+        monkeypatch.setattr("plait.bridge.election.HELD_MAX", 0)
     else:
         monkeypatch.setattr(
-            Bridge, "came", lambda self, side, origin, passed, *rest: honest(self, side, origin, frozenset(), *rest)
+            BridgeElection,
+            "came",
+            lambda self, side, origin, passed, *rest: honest(self, side, origin, frozenset(), *rest),
         )
     with pytest.raises(AssertionError):
         test_events_cross_once_whatever_happens_to_bridges(0, "death")

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from plait.addresses import Address
-from plait.interest import Interest, Terms
-from plait.outputs import Answered, Confirmed, Connect, Disconnect, NotConfirmed, Reading, Write
-from plait.session import NO_HEADERS, Session
-from plait.settings import Outbox, Reconnect, SessionSettings
+from plait.options.addresses import Address
+from plait.options.settings import Outbox, Reconnect, SessionSettings
+from plait.protocol.outputs import Answered, Confirmed, Connect, Disconnect, NotConfirmed, Reading, Write
+from plait.protocol.session import NO_HEADERS, Session
+from plait.protocol.subscription_state import SubscriptionState, Terms
 from plait_broker import Broker, BrokerSettings, Caller, Cursor, Fetch, LogRecord, OpenGate, Persist, Recovered, Send
 from plait_broker import Close as CloseLink
 from plait_core import EventId, PlaitError, parse
@@ -41,7 +41,7 @@ class Pipe:
 class Reader:
     """An application that reads one subscription."""
 
-    interest: Interest
+    interest: SubscriptionState
     filter: str
     durable: str
     got: list[EventId] = field(default_factory=list)

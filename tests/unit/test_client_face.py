@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import plait
-from plait.limits import YIELD_EVERY
+from plait.options.limits import YIELD_EVERY
 from plait_core import parse
 from plait_core.wire import (
     Close,
@@ -258,7 +258,7 @@ def test_urls_that_name_no_broker(url: str) -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    from plait.addresses import parse_address
+    from plait.options.addresses import parse_address
 
     address = parse_address("plaits://s%40cret@[::1]:99")
     assert (address.host, address.port, address.tls, address.token) == ("::1", 99, True, "s@cret")

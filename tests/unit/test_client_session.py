@@ -7,9 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from plait import diagnosis
-from plait.addresses import Address
-from plait.backoff import Backoff
+from plait import hints
 from plait.errors import (
     AuthFailed,
     BufferFull,
@@ -22,10 +20,13 @@ from plait.errors import (
     Refused,
     Timeout,
 )
-from plait.interest import Interest, Phase, Terms
-from plait.line import MOVES, State
 from plait.notices import Gap, Late, Rerouted, SlowConsumer
-from plait.outputs import (
+from plait.options.addresses import Address
+from plait.options.settings import NEVER, Buffer, Outbox, Reconnect, SessionSettings
+from plait.protocol.backoff import Backoff
+from plait.protocol.broker_connection import MOVES, State
+from plait.protocol.outputs import (
+    AdvertisementEnded,
     Answered,
     Confirmed,
     Connect,
@@ -34,15 +35,14 @@ from plait.outputs import (
     Lost,
     MatchingChanged,
     NotConfirmed,
-    OfferEnded,
     Opened,
     PublishesLost,
     Reached,
     Reading,
     Write,
 )
-from plait.session import NO_HEADERS, Session
-from plait.settings import NEVER, Buffer, Outbox, Reconnect, SessionSettings
+from plait.protocol.session import NO_HEADERS, Session
+from plait.protocol.subscription_state import Phase, SubscriptionState, Terms
 from plait_core import Event
 from plait_core.wire import (
     Close,
@@ -184,7 +184,7 @@ class Story:
             lifetime_us=round(lifetime_s * 1e6), confirm=confirm, now=self.now,
         )  # fmt: skip
 
-    def subscribe(self, filter: str = "true", **terms: Any) -> Interest:
+    def subscribe(self, filter: str = "true", **terms: Any) -> SubscriptionState:
         """A subscription that the broker has installed."""
         interest, request = self.session.wishes.subscribe(Terms(filter, **terms), self.now)
         self.turn()
@@ -205,7 +205,7 @@ class Story:
         return self
 
 
-def sequences(interest: Interest) -> list[int]:
+def sequences(interest: SubscriptionState) -> list[int]:
     """What the application gets now."""
     taken = []
     while interest.queue:
@@ -813,7 +813,7 @@ def test_matching_is_told_when_it_changes_and_a_lost_advertisement_too() -> None
     assert [change.matching for change in story.happened(MatchingChanged)] == [True, False]
     story.forget().again(session=6)
     story.say(Failed(story.heard(Advertise)[0].request, "not_allowed"))
-    assert story.happened(OfferEnded)[0].advertisement == offer.id
+    assert story.happened(AdvertisementEnded)[0].advertisement == offer.id
 
 
 # --- deliveries -------------------------------------------------------------------------------------------------------
@@ -829,7 +829,7 @@ def test_a_duplicate_never_reaches_the_application() -> None:
     assert interest.duplicates == 3
 
 
-def out_of_turn(interest: Interest) -> list[int]:
+def out_of_turn(interest: SubscriptionState) -> list[int]:
     """What comes out as repeated by its publisher, after later ones."""
     return [frame.sequence for frame, flags, *_ in interest.queue if flags & REPLAYED]
 
@@ -1120,7 +1120,7 @@ def test_a_refused_publish_says_what_can_be_done() -> None:
 def test_what_can_be_done_about_a_lost_connection_depends_on_why(reason: str) -> None:
     story = Story().open().lose(reason)
     (lost,) = story.happened(Lost)
-    assert lost.error.hint == diagnosis.hint(A, reason)
+    assert lost.error.hint == hints.hint(A, reason)
 
 
 def test_what_is_put_back_comes_again_after_the_others() -> None:

@@ -18,10 +18,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from plait.commands.chaos_processes import send_signal
-from plait.commands.chaos_shapes import ShapeText, changes_asked
-from plait.commands.failures import Failure, WrongUse
+from plait.commands.chaos.processes import send_signal
+from plait.commands.chaos.shapes import ShapeText, changes_asked
 from plait.commands.root import plait
+from plait.commands.terminal.failures import Failure, WrongUse
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from plait.commands.addressing import Target, find_target, http_address
+from plait.commands.connection.addressing import Target, find_target, http_address
 from plait.commands.root import plait
 from plait.errors import AddressInvalid
 

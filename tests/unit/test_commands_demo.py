@@ -10,9 +10,9 @@ import pytest
 from plait import Subscription, SubscriptionStats, parse
 from plait.commands.demo.listeners import KILLED, Listener
 from plait.commands.demo.quotes import quotes
-from plait.commands.demo.record import Act, Ear, Heard, Key, Published, Record, key_of
+from plait.commands.demo.record import Act, Ear, Key, Published, ReceivedEvent, Record, key_of
 from plait.commands.demo.verdict import faults
-from plait.commands.percentiles import percentile
+from plait.commands.terminal.percentiles import percentile
 
 
 class Reported:
@@ -35,7 +35,7 @@ def books(*, dropped: int = 0, durable: bool = False, at: str = KILLED) -> tuple
             assert key_of(attributes) == key
             record.published[key] = Published(dict(attributes), act, at=0.0, confirmed=True)
         wanted[act] = [(act, 1), (act, 2)]
-    ear.heard = {key: Heard(0.5, ("here", "there")) for keys in wanted.values() for key in keys}
+    ear.heard = {key: ReceivedEvent(0.5, ("here", "there")) for keys in wanted.values() for key in keys}
     return record, ear, wanted
 
 
@@ -78,7 +78,7 @@ def test_what_was_never_confirmed_the_durable_one_may_lack_and_that_is_told() ->
 def test_a_loss_a_false_delivery_and_a_duplicate_are_faults() -> None:
     record, ear, wanted = books()
     del ear.heard[wanted["after"][1]]
-    ear.heard["calm", 0] = Heard(0.5, ())
+    ear.heard["calm", 0] = ReceivedEvent(0.5, ())
     ear.repeated = 1
     assert [fault.split()[1:3] for fault in faults(record)] == [["got", "1"], ["got", "1"], ["did", "not"]]
 

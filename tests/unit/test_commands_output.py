@@ -8,11 +8,11 @@ from datetime import datetime
 import click
 import pytest
 
-from plait.commands.attributes import parse_pairs
-from plait.commands.durations import DURATION, shown
-from plait.commands.event_lines import payload_json
-from plait.commands.output import attributes_text, json_text, printable
-from plait.commands.start import START
+from plait.commands.events.attributes import parse_pairs
+from plait.commands.events.event_lines import payload_json
+from plait.commands.events.start import START
+from plait.commands.terminal.durations import DURATION, shown
+from plait.commands.terminal.output import attributes_text, json_text, printable
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,14 @@ def test_a_plugin_that_does_not_work_harms_nobody(plugin: None) -> None:
 
 
 HEAVY = {"asyncio", "numpy", "rich", "ssl", "starlette", "uvicorn", "prometheus_client", "msgpack", "sqlite3", "email"}
-HEAVY |= {"plait_broker", "plait_lab", "plait_core.matching", "plait_core.wire", "plait.client", "plait.session"}
+HEAVY |= {
+    "plait_broker",
+    "plait_lab",
+    "plait_core.matching",
+    "plait_core.wire",
+    "plait.client",
+    "plait.protocol.session",
+}
 
 
 def imported(*arguments: str) -> set[str]:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from plait.commands.listings import LISTINGS, SHORT_FROM, short
-from plait.commands.tables import fitted, print_table
+from plait.commands.observe.listings import LISTINGS, SHORT_FROM, short
+from plait.commands.terminal.tables import fitted, print_table
 from plait_broker.status import (
     describe_advertisements,
     describe_clients,
@@ -61,7 +61,7 @@ def drawn(what: str, rows: list[dict[str, Any]], width: int) -> list[str]:
     columns = LISTINGS[what]
     cells = [[column.cell(row) for column in columns] for row in rows]
     code = (
-        "from plait.commands.tables import print_table\n"
+        "from plait.commands.terminal.tables import print_table\n"
         f"print_table({[c.title for c in columns]!r}, {cells!r}, right={[c.title for c in columns if c.right]!r},"
         f" spare={ {c.title: c.spare for c in columns}!r})"
     )
@@ -174,5 +174,7 @@ def test_where_nobody_looks_everything_is_there(capsys: pytest.CaptureFixture[st
 
 
 def test_a_cell_cannot_draw() -> None:
-    lines = on_terminal("from plait.commands.tables import print_table; print_table(['A'], [['\\x1b[2J[red]']])", 40)
+    lines = on_terminal(
+        "from plait.commands.terminal.tables import print_table; print_table(['A'], [['\\x1b[2J[red]']])", 40
+    )
     assert lines == ["A", "\\x1b[2J[red]"]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from scripted import LOCAL, client_of, running
 
-from plait.commands.addressing import Target
-from plait.commands.overview import TABLES, Overview, broker_rows, headline, link_rows, subscription_rows
+from plait.commands.connection.addressing import Target
+from plait.commands.observe.overview import TABLES, Overview, broker_rows, headline, link_rows, subscription_rows
 from plait_broker.server.endpoints import Endpoint
 
 SAID = {
@@ -62,7 +62,7 @@ async def test_the_screen_follows_a_broker() -> None:
     pytest.importorskip("textual", reason="pip install textual")
     from textual.widgets import DataTable, Static
 
-    from plait.commands.top_screen import TopScreen
+    from plait.commands.observe.top_screen import TopScreen
 
     configuration = replace(LOCAL, http=Endpoint("127.0.0.1", 0))
     async with running(configuration, name="north") as server:

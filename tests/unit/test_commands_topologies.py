@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from plait.commands.failures import WrongUse
-from plait.commands.topologies import graph
+from plait.commands.brokers.topologies import graph
+from plait.commands.terminal.failures import WrongUse
 
 
 def read(path: Path, text: str) -> tuple[list[str], list[tuple[int, int]]]:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from plait.commands.checks import Finding
-from plait.commands.container_checks import (
+from plait.commands.doctor.checks import Finding
+from plait.commands.doctor.container_checks import (
     check_advertised,
+    check_container_target,
     check_data,
     check_discovery,
     check_listen,
     check_mtu,
     check_neighbours,
-    check_target,
 )
 
 
@@ -37,8 +37,8 @@ def broker(**settings: str) -> dict[str, str]:
         (check_neighbours({}), "ok", "no neighbours"),
         (check_discovery(broker(OVERLAY__DISCOVER="true")), "warn", "one bridge network"),
         (check_discovery({}), "ok", ""),
-        (check_target({"PLAIT_URL": "plait://t0ken@localhost:1"}), "fail", "this container itself"),
-        (check_target({"PLAIT_URL": "plait://broker-1:4680"}), "ok", ""),
+        (check_container_target({"PLAIT_URL": "plait://t0ken@localhost:1"}), "fail", "this container itself"),
+        (check_container_target({"PLAIT_URL": "plait://broker-1:4680"}), "ok", ""),
         (check_data({}), "ok", "nothing is kept"),
     ],
 )
@@ -52,8 +52,8 @@ def test_it_names_the_mistake_and_what_to_do(found: Finding, state: str, said: s
 def test_a_broker_of_this_container_may_be_dialled() -> None:
     with socket.create_server(("127.0.0.1", 0)) as broker:
         told = {"PLAIT_URL": f"plait://localhost:{broker.getsockname()[1]}"}
-        assert check_target(told).state == "ok"
-    assert check_target(told).state == "fail"
+        assert check_container_target(told).state == "ok"
+    assert check_container_target(told).state == "fail"
 
 
 def test_where_the_log_is_kept(tmp_path: Path) -> None:

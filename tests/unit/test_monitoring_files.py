@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from plait.commands.gen.dashboards import DASHBOARDS
 from plait.commands.gen.grafana import grafana_files
-from plait.commands.gen.prometheus import Target, prometheus_files
+from plait.commands.gen.prometheus import ScrapeTarget, prometheus_files
 from plait.commands.gen.rules import ALERTS, LOST, RECORDINGS
 from plait.commands.root import plait
 from plait_broker.drop_reasons import DropReason
@@ -91,6 +91,6 @@ def test_a_target_is_an_address(tmp_path: Path, target: str) -> None:
 
 
 def test_a_token_and_tls_are_told() -> None:
-    text = prometheus_files([Target("north", "n:4681")], "/run/secrets/token", tls=True)["prometheus.yml"]
+    text = prometheus_files([ScrapeTarget("north", "n:4681")], "/run/secrets/token", tls=True)["prometheus.yml"]
     assert "scheme: https" in text
     assert 'credentials_file: "/run/secrets/token"' in text

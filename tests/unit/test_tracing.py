@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plait.commands.trace_steps import Steps
+from plait.commands.observe.trace_steps import Steps
 from plait_broker import BrokerSettings
 from plait_broker.tracing.tracing import LIVE_S, MARKS_BURST, STEPS_MAX
 from plait_core import Event

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from .failures import Failure
+from .terminal.failures import Failure
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

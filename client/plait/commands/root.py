@@ -17,8 +17,8 @@ from typing import Any, Final
 import click
 
 from . import plugins
-from .failures import DONE, INTERRUPTED, Failure, as_failure
-from .interrupts import interruptible
+from .terminal.failures import DONE, INTERRUPTED, Failure, as_failure
+from .terminal.interrupts import interruptible
 
 SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Publish and subscribe": {
@@ -52,6 +52,27 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "version": "Print the versions of what is installed.",
     },
 }
+_FOLDERS: Final = {
+    "pub": "events",
+    "sub": "events",
+    "adv": "events",
+    "filter": "events",
+    "up": "brokers",
+    "bridge": "brokers",
+    "ls": "observe",
+    "top": "observe",
+    "topo": "observe",
+    "route": "observe",
+    "trace": "observe",
+    "why": "observe",
+    "chaos": "chaos",
+    "doctor": "doctor",
+    "context": "settings",
+    "completion": "settings",
+    "version": "settings",
+}
+"""The folder of a command's module; the others are folders themselves."""
+
 _BUILT_IN: Final = {name for commands in SECTIONS.values() for name in commands}
 _PLUGINS: Final = "Brokers"
 """Where commands of other distributions are listed."""
@@ -71,7 +92,8 @@ class Root(click.Group):
         if cmd_name not in _BUILT_IN:
             interruptible()  # foreign code may end as it likes
             return plugins.load(cmd_name)
-        command = getattr(import_module(f"{__package__}.{cmd_name}"), cmd_name)
+        folder = f"{_FOLDERS[cmd_name]}." if cmd_name in _FOLDERS else ""
+        command = getattr(import_module(f"{__package__}.{folder}{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
 

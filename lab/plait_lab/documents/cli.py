@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plait.commands.helps import all_helps
+from plait.commands.terminal.helps import all_helps
 
 from .reading import HEAD
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
-from plait.addresses import Address
 from plait.errors import BufferFull, NotAllowed
-from plait.interest import Interest as Handle
-from plait.interest import Phase, Terms
 from plait.notices import Gap, Late
-from plait.outputs import (
+from plait.options.addresses import Address
+from plait.options.settings import Buffer, Outbox, Reconnect, SessionSettings
+from plait.protocol.outputs import (
     Answered,
     Confirmed,
     Connect,
@@ -28,8 +27,9 @@ from plait.outputs import (
     Reading,
     Write,
 )
-from plait.session import Session
-from plait.settings import Buffer, Outbox, Reconnect, SessionSettings
+from plait.protocol.session import Session
+from plait.protocol.subscription_state import Phase, Terms
+from plait.protocol.subscription_state import SubscriptionState as Handle
 from plait_core.errors import PlaitError
 from plait_core.events import EventId
 from plait_core.wire import Confirm

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from plait.settings import Buffer
+from plait.options.settings import Buffer
 from plait_core.wire import Confirm
 
 from .applications import Application

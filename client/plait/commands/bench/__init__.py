@@ -11,9 +11,9 @@ from typing import Literal
 
 import click
 
-from ..addressing import find_target, url_option
-from ..failures import FAILED
-from ..output import json_option
+from ..connection.addressing import find_target, url_option
+from ..terminal.failures import FAILED
+from ..terminal.output import json_option
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def bench(
         raise click.UsageError("Give --own or --url, not both.")
     if own and mode in ("pub", "sub"):
         raise click.UsageError(f"{mode} alone needs a broker that the other side can reach: start one with `plait up`.")
-    from ..running import run
+    from ..terminal.running import run
     from .measuring import measure
 
     if mode == "latency":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..percentiles import percentile
+from ..terminal.percentiles import percentile
 from .load import STAMP
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max": 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Received:
     """What one subscriber has to say; goes between processes as JSON."""
 
     received: int
@@ -36,7 +36,7 @@ class Heard:
                 "latency_us": self.latency_us}  # fmt: skip
 
 
-async def listen(client: Client, plan: Plan) -> Heard:
+async def listen(client: Client, plan: Plan) -> Received:
     """Listens until the publisher says that it was all, or nothing comes any more."""
     async with client.subscribe(f"bench == '{plan.run}' and price < 1000") as subscription:
         click.echo("subscribed", err=True)
@@ -78,9 +78,9 @@ class _Counter:
             if isinstance(number, int) and number >= measured_from:
                 latencies_ns.append(now - STAMP.unpack_from(event.payload)[0])
 
-    def heard(self) -> Heard:
+    def heard(self) -> Received:
         """What it comes to."""
         ordered = sorted(self._latencies_ns)
         latency_us = {name: round(percentile(ordered, share) / 1000, 1) if ordered else None
                       for name, share in SHARES.items()}  # fmt: skip
-        return Heard(self.received, self._plan.count - self.received, (self._last - self._first) / 1e9, latency_us)
+        return Received(self.received, self._plan.count - self.received, (self._last - self._first) / 1e9, latency_us)

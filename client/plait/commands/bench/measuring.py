@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..addressing import Target
-from ..connecting import connected
-from ..durations import shown
-from ..local_broker import LocalBroker
-from ..output import print_json
-from ..tables import print_table
+from ..brokers.local_broker import LocalBroker
+from ..connection.addressing import Target
+from ..connection.connecting import connected
+from ..terminal.durations import shown
+from ..terminal.output import print_json
+from ..terminal.tables import print_table
 from .listening import SHARES, listen
 from .load import Load, publish
 from .workers import subscribers

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..failures import Failure
+from ..terminal.failures import Failure
 
 if TYPE_CHECKING:
-    from ..addressing import Target
+    from ..connection.addressing import Target
     from . import Plan
 
 
@@ -45,7 +45,7 @@ class Worker:
 @asynccontextmanager
 async def subscribers(plan: Plan, target: Target) -> AsyncIterator[list[Worker]]:
     """The processes, subscribed; none is left in the end."""
-    command = [sys.executable, "-m", "plait.commands.child", str(os.getpid()), "bench", "sub", "--json"]
+    command = [sys.executable, "-m", "plait.commands.brokers.child", str(os.getpid()), "bench", "sub", "--json"]
     command += ["--run", plan.run, "--count", str(plan.count), "--size", str(plan.size), "--wait", str(plan.wait_s)]
     if plan.rate is not None:
         command += ["--rate", str(plan.rate)]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import click
 
-from ..failures import FAILED
-from ..output import json_option
+from ..terminal.failures import FAILED
+from ..terminal.output import json_option
 
 
 @click.command(epilog="\b\nExample: plait demo --seconds 5")
@@ -24,7 +24,7 @@ def demo(ctx: click.Context, seconds: float, seed: int, as_json: bool) -> None:
     what goes to whom and why; slows a link, and shows events take another way; kills a broker (kill -9) and starts it
     again. Exit code 1 if any delivery was not what the filters say.
     """
-    from ..running import run
+    from ..terminal.running import run
     from .story import tell
     from .telling import Telling
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ...relay import Relay
-from ..failures import Failure
-from ..http_api import get_json
-from ..local_broker import LocalBroker
+from ...relay.relay import Relay
+from ..brokers.local_broker import LocalBroker
+from ..connection.http_api import get_json
+from ..terminal.failures import Failure
 
 CITIES: Final = ("new-york", "chicago", "london", "paris", "sydney", "tokyo")
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from plait_core import Filter, parse
 
-from ...settings import DEFAULT_BUFFER, Buffer
+from ...options.settings import DEFAULT_BUFFER, Buffer
 
 KILLED: Final = "london"
 """The broker that is killed: a durable listener is at home there, and by then events pass through it."""

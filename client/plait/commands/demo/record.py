@@ -35,7 +35,7 @@ class Published:
     confirmed: bool = False
 
 
-class Heard(NamedTuple):
+class ReceivedEvent(NamedTuple):
     """One event that came."""
 
     at: float
@@ -49,7 +49,7 @@ class Ear:
 
     listener: Listener
     subscription: Subscription[Event]
-    heard: dict[Key, Heard] = field(default_factory=dict)
+    heard: dict[Key, ReceivedEvent] = field(default_factory=dict)
     """When each event came, and by which way."""
     repeated: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
@@ -60,7 +60,7 @@ class Ear:
         key = key_of(event)
         if key in self.heard:
             self.repeated += 1
-        self.heard.setdefault(key, Heard(monotonic(), tuple(event.path)))
+        self.heard.setdefault(key, ReceivedEvent(monotonic(), tuple(event.path)))
 
     def notice(self, notice: Notice) -> None:
         match notice:

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from ... import connect
-from ...settings import Reconnect
+from ...options.settings import Reconnect
 from .analysis import analysed
 from .cities import CITIES, DELAYS_MS, Cities
 from .feeds import Feeds

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..durations import shown
-from ..output import attributes_text, print_json
-from ..percentiles import percentile
-from ..tables import print_table
+from ..terminal.durations import shown
+from ..terminal.output import attributes_text, print_json
+from ..terminal.percentiles import percentile
+from ..terminal.tables import print_table
 from .analysis import MISSING
 from .listeners import KILLED
 from .record import key_of

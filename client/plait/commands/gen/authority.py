@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from ..failures import Failure
+from ..terminal.failures import Failure
 
 AUTHORITY_DAYS: Final = 3650
 _SKEW: Final = timedelta(minutes=5)

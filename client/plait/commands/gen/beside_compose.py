@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Final
 
 from .grafana import grafana_files
-from .prometheus import Target, prometheus_files
+from .prometheus import ScrapeTarget, prometheus_files
 
 TOKEN_PLACE: Final = "/run/plait/http-token"  # noqa: S105 - where it is, not what it is
 
@@ -19,7 +19,7 @@ _KEPT: Final = {
 
 def beside_compose(brokers: Sequence[str]) -> dict[str, str]:
     """The files, by name, for brokers of these names."""
-    targets = [Target(name, f"{name}:4681") for name in brokers]
+    targets = [ScrapeTarget(name, f"{name}:4681") for name in brokers]
     kept = files(__package__) / "beside"
     return {
         **{f"prometheus/{name}": text for name, text in prometheus_files(targets, TOKEN_PLACE).items()},

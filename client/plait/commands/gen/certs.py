@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from ..failures import Failure, WrongUse
+from ..terminal.failures import Failure, WrongUse
 
 if TYPE_CHECKING:
     from .authority import Authority
@@ -23,7 +23,7 @@ DAYS_MAX: Final = 3650
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 
 
-class Wanted(NamedTuple):
+class CertificateRequest(NamedTuple):
     """A certificate to make."""
 
     name: str
@@ -52,7 +52,10 @@ def certs(directory: Path, brokers: tuple[str, ...], clients: tuple[str, ...], d
         from .authority import Authority
     except ImportError as error:
         raise Failure(f"this needs the package cryptography: {error}", hint="pip install plait-broker") from None
-    wanted = {"brokers": [_broker(text) for text in brokers], "clients": [Wanted(_named(name), ()) for name in clients]}
+    wanted = {
+        "brokers": [_broker(text) for text in brokers],
+        "clients": [CertificateRequest(_named(name), ()) for name in clients],
+    }
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for kind, each in wanted.items():
@@ -62,7 +65,7 @@ def certs(directory: Path, brokers: tuple[str, ...], clients: tuple[str, ...], d
         raise Failure(f"{directory} cannot be written: {error.strerror}") from error
 
 
-def _sign(authority: Authority, wanted: list[Wanted], directory: Path, days: int) -> None:
+def _sign(authority: Authority, wanted: list[CertificateRequest], directory: Path, days: int) -> None:
     for name, hosts in wanted:
         certificate, key = directory / f"{name}.pem", directory / f"{name}.key"
         if certificate.exists():
@@ -80,9 +83,9 @@ def write_secret(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def _broker(text: str) -> Wanted:
+def _broker(text: str) -> CertificateRequest:
     name, _, hosts = text.partition("=")
-    return Wanted(_named(name), (name, *filter(None, hosts.split(",")), "localhost", "127.0.0.1"))
+    return CertificateRequest(_named(name), (name, *filter(None, hosts.split(",")), "localhost", "127.0.0.1"))
 
 
 def _named(name: str) -> str:

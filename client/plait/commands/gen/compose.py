@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from ..topologies import SHAPES, graph
+from ..brokers.topologies import SHAPES, graph
 from .beside_compose import beside_compose
 from .compose_parts import BROKER, CLUSTER, HEADER, RELAY, RELAYED, REST
 from .writing import write_files

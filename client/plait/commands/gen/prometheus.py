@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from ..failures import WrongUse
+from ..terminal.failures import WrongUse
 from .rules import alerting_rules, recording_rules
 from .writing import write_files
 
@@ -17,7 +17,7 @@ RUNBOOKS: Final = "docs/reference/alerts.md"
 _TARGET: Final = re.compile(r"(?:([A-Za-z0-9._-]{1,64})=)?([^\s=/]+:\d{1,5})\Z")
 
 
-class Target(NamedTuple):
+class ScrapeTarget(NamedTuple):
     """A broker's HTTP side."""
 
     broker: str
@@ -46,7 +46,7 @@ def prometheus(
 
 
 def prometheus_files(
-    targets: list[Target], token_file: str = "", *, tls: bool = False, runbooks: str = RUNBOOKS
+    targets: list[ScrapeTarget], token_file: str = "", *, tls: bool = False, runbooks: str = RUNBOOKS
 ) -> dict[str, str]:
     """The files, by name."""
     scheme = "\n    scheme: https" if tls else ""
@@ -62,11 +62,11 @@ def prometheus_files(
     }
 
 
-def _target(text: str) -> Target:
+def _target(text: str) -> ScrapeTarget:
     found = _TARGET.match(text)
     if found is None:
         raise WrongUse(f"--target {text[:80]!r} is no address", hint="--target north=10.0.0.1:4681")
-    return Target(found[1] or found[2], found[2])
+    return ScrapeTarget(found[1] or found[2], found[2])
 
 
 _CONFIGURATION: Final = """# Written by `plait gen prometheus`.

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from ..failures import Failure
+from ..terminal.failures import Failure
 
 SECRET_BYTES: Final = 32
 

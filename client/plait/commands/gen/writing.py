@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..failures import Failure
+from ..terminal.failures import Failure
 
 
 def write_files(directory: Path, files: Mapping[str, str], *, replace: bool) -> None:

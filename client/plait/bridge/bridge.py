@@ -1,0 +1,148 @@
+"""A bridge between brokers and a group of peers: a client of each, and `bridging.Bridge` to say what goes across.
+
+Events keep their attributes, payload, headers, priority and what is left of their lifetime. Two headers are added:
+which event it was where it was published, and which worlds it has been in. Sealed events stay: they name
+their publisher under its signature, and a bridge is another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Final
+
+from plait_core.sealed_opening import SEALED
+
+from ..client import Client
+from ..errors import Error
+from ..event import Event
+from ..options.settings import Buffer
+from .election import BEACON_S, LEASE_S, BridgeElection, Carried
+from .interest import PROBE, BridgeInterest, heard_filter
+
+ORIGIN: Final = "plait-origin"
+PASSED: Final = "plait-passed"
+BEACON: Final = "plait.bridge.bridge"
+"""The attribute of beacons, which go among the brokers: they have no event space that it could lie outside of."""
+_ID: Final = "plait.bridge_id"
+_NUMBER: Final = "plait.bridge_beacon"
+BUFFER: Final = 16_384
+"""Events that wait to be carried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """What goes across, where, and under which names."""
+
+    to_peers: str = "true"
+    to_brokers: str = "true"
+    brokers: str = "brokers"
+    """What the world of the brokers is called; worlds that are joined in a ring of bridges need names of their own."""
+    peers: str = "peers"
+    by_interest: bool = False
+    """Whether only what somebody on the other side asks for is carried; a new subscription then begins a moment later
+    across the bridge than on its own side."""
+    cells: tuple[str, ...] = ("true",)
+    """Filters that make up everything: interest is told of one at a time."""
+
+
+class Bridging:
+    """One bridge at work: `async with Bridging(...)`."""
+
+    def __init__(self, brokers: Client, peers: Client, crossing: Crossing) -> None:
+        self.counts: Counter[str] = Counter()
+        """Events carried, by where to; and those that were not: refused by the other side, expired, sealed."""
+        self._clients = (brokers, peers)
+        self._crossing = crossing
+        id = time.time_ns() // 1_000_000 << 20 | secrets.randbits(20)
+        self._bridge: BridgeElection[Event] = BridgeElection(id, (crossing.brokers, crossing.peers), time.monotonic())
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is this one that carries now."""
+        return self._bridge.leads(time.monotonic())
+
+    async def __aenter__(self) -> Bridging:
+        crossing, (brokers, peers) = self._crossing, self._clients
+        self._beacons = await brokers.subscribe(f"{BEACON} == '{crossing.peers}' and not has({PROBE})")
+        to_peers, cells = f"({crossing.to_peers}) and not has({BEACON})", crossing.cells
+        at_first = () if crossing.by_interest else cells
+        buffer = Buffer(items=BUFFER)
+        from_brokers = await brokers.subscribe(heard_filter(0, to_peers, at_first), buffer=buffer)
+        from_peers = await peers.subscribe(heard_filter(1, crossing.to_brokers, at_first), buffer=buffer)
+        works = [
+            ("beacons", self._tell()),
+            ("others", self._listen()),
+            ("from brokers", self._carry_from(0, from_brokers)),
+            ("from peers", self._carry_from(1, from_peers)),
+        ]
+        if crossing.by_interest:
+            wanted_by_peers = BridgeInterest(peers, from_brokers, 0, to_peers, cells)
+            wanted_by_brokers = BridgeInterest(brokers, from_peers, 1, crossing.to_brokers, cells)
+            works += [("peers' interest", wanted_by_peers.run()), ("brokers' interest", wanted_by_brokers.run())]
+        for name, work in works:
+            self._tasks.append(asyncio.create_task(work, name=f"plait bridge: {name}"))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def run(self) -> None:
+        """Until something fails that cannot be mended."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+
+    async def _tell(self) -> None:
+        """Beacons, and what has become ours to carry."""
+        brokers = self._clients[0]
+        while True:
+            number = self._bridge.beacon(time.monotonic())
+            beacon = {BEACON: self._crossing.peers, _ID: f"{self._bridge.id:x}", _NUMBER: number}
+            await brokers.publish(beacon, ttl=LEASE_S)
+            await self._publish(self._bridge.due(time.monotonic()))
+            await asyncio.sleep(BEACON_S)
+
+    async def _listen(self) -> None:
+        async for beacon in self._beacons:
+            try:
+                other, number = int(str(beacon[_ID]), 16), int(str(beacon[_NUMBER]))
+            except (KeyError, ValueError):
+                continue
+            self._bridge.heard(other, number, time.monotonic())
+
+    async def _carry_from(self, side: int, events: Any) -> None:
+        here = self._bridge.worlds[side]
+        async for event in events:
+            headers = event.headers
+            origin = headers.get(ORIGIN, str(event.id))
+            passed = frozenset(headers.get(PASSED, "").split()) | {here}
+            await self._publish(self._bridge.came(side, origin, passed, event, time.monotonic()))
+
+    async def _publish(self, carried: list[Carried[Event]]) -> None:
+        for each in carried:
+            event, side = each.event, each.side
+            if SEALED in event:
+                self.counts["sealed"] += 1
+                continue
+            headers = event.headers
+            passed = [*headers.get(PASSED, "").split(), self._bridge.worlds[1 - side]]
+            headers |= {ORIGIN: headers.get(ORIGIN, str(event.id)), PASSED: " ".join(passed)}
+            left = event.lifetime_left
+            if left is not None and left <= 0:
+                self.counts["expired"] += 1
+                continue
+            try:
+                await self._clients[side].publish(
+                    dict(event), event.payload, ttl=left, priority=event.priority, headers=headers
+                )
+            except Error:
+                self.counts["refused"] += 1
+            else:
+                self.counts[f"to {self._bridge.worlds[side]}"] += 1

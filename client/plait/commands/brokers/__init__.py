@@ -1,0 +1,1 @@
+"""Commands that start brokers and bridges on this machine."""

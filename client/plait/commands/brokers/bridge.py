@@ -1,0 +1,116 @@
+"""`plait bridge`: a process that is a client of a broker and a peer of a group, and carries events across."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..connection.addressing import Target, find_target, url_option
+from ..events.filter import FILTER
+from ..terminal.failures import Failure, WrongUse
+
+if TYPE_CHECKING:
+    from plait_core import Filter
+    from plait_core.space import Schema
+
+    from ...bridge.bridge import Crossing
+
+
+@click.command(epilog="\b\nExample: plait bridge --url plait://10.0.0.1 --join 10.0.0.5:4690 --to-peers 'price > 100'")
+@click.option("--join", "joined", multiple=True, metavar="H:P", help="A peer that is there; as often as there are.")
+@click.option("--discover", is_flag=True, help="Find peers on this network segment by multicast.")
+@click.option("--listen", default="127.0.0.1:0", show_default=True, metavar="H:P", help="Where peers join it.")
+@click.option("--group", default="plait", show_default=True, metavar="G", help="The group of peers.")
+@click.option("--secret-file", type=click.Path(path_type=Path), metavar="FILE", help="The group's secret.")
+@click.option("--space", type=click.Path(path_type=Path), metavar="FILE", help="The group's event space as JSON.")
+@click.option("--to-peers", type=FILTER, default="true", show_default=True, metavar="FILTER",
+              help="What goes from brokers to peers.")  # fmt: skip
+@click.option("--to-brokers", type=FILTER, default="true", show_default=True, metavar="FILTER",
+              help="What goes from peers to brokers.")  # fmt: skip
+@click.option("--by-interest", is_flag=True, help="Carry only what somebody on the other side asks for.")
+@click.option("--brokers-name", default="brokers", show_default=True, metavar="W",
+              help="What the brokers' world is called: a name for each overlay, where there are several.")  # fmt: skip
+@url_option
+def bridge(
+    joined: tuple[str, ...],
+    discover: bool,
+    listen: str,
+    group: str,
+    secret_file: Path | None,
+    space: Path | None,
+    to_peers: Filter,
+    to_brokers: Filter,
+    by_interest: bool,
+    brokers_name: str,
+    url: str | None,
+) -> None:
+    """Carry events between brokers and a group without brokers.
+
+    It is a client of the ones and a peer among the others, until Ctrl-C. Start as many as you like between the same
+    two: one carries, and when it dies another takes over. Prints one line `ready listen=H:P` on stdout when events can
+    cross. Sealed events do not: they name their publisher under its signature, and a bridge is another.
+    """
+    if not joined and not discover:
+        raise click.UsageError("Give --join H:P, or --discover.")
+    from ...bridge.bridge import Crossing
+    from ...bridge.interest import cells_of
+    from ..terminal.running import run
+
+    options = {
+        "join": joined,
+        "discover": discover,
+        "listen": listen,
+        "group": group,
+        "secret": _read(secret_file).strip(),
+        "space": (schema := _space(space)),
+    }
+    crossing = Crossing(
+        str(to_peers),
+        str(to_brokers),
+        by_interest=by_interest,
+        cells=cells_of(schema) if by_interest else ("true",),
+        brokers=brokers_name,
+        peers=f"peers:{group}",
+    )
+    run(_bridge(find_target(url), options, crossing))
+
+
+def _read(path: Path | None) -> str:
+    try:
+        return path.read_text() if path is not None else ""
+    except OSError as error:
+        raise WrongUse(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _space(path: Path | None) -> Schema | None:
+    from plait_core.errors import SpaceInvalid
+    from plait_core.space import Schema
+
+    try:
+        return Schema.from_json(_read(path)) if path is not None else None
+    except SpaceInvalid as error:
+        raise WrongUse(f"{path}: {error.message}") from None
+
+
+async def _bridge(target: Target, options: dict[str, object], crossing: Crossing) -> None:
+    from ... import Error, peer
+    from ...bridge.bridge import Bridging
+    from ..connection.connecting import connected
+
+    try:
+        async with (
+            connected(target, "bridge") as brokers,
+            peer(**options) as peers,  # type: ignore[arg-type]
+            Bridging(brokers, peers, crossing) as bridging,
+        ):
+            print(f"ready listen={peers.address}", flush=True)
+            try:
+                await bridging.run()
+            finally:
+                said = ", ".join(f"{count} {what}" for what, count in sorted(bridging.counts.items()))
+                print(f"carried: {said or 'nothing'}", file=sys.stderr)
+    except Error as error:
+        raise Failure(error.message, hint=error.hint) from error

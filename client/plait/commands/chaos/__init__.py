@@ -1,0 +1,1 @@
+"""`plait chaos`: shapes links and harms brokers."""

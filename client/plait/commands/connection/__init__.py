@@ -1,0 +1,1 @@
+"""How commands find a broker and connect to it."""

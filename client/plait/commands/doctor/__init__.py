@@ -1,0 +1,1 @@
+"""`plait doctor`: what Plait needs of this machine."""

@@ -1,0 +1,42 @@
+"""`plait adv`: holds an advertisement, and says whether anyone listens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ..connection.addressing import Target, find_target, url_option
+from ..terminal.output import json_option, print_json
+from .filter import FILTER
+
+if TYPE_CHECKING:
+    from plait_core import Filter
+
+
+@click.command(epilog="\b\nExample: plait adv \"symbol == 'IBM'\" --rate 100")
+@click.argument("expression", metavar="FILTER", type=FILTER)
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Events a second that you will publish.")
+@url_option
+@json_option
+def adv(expression: Filter, rate: float | None, url: str | None, as_json: bool) -> None:
+    """Advertise: say what you will publish, see who listens.
+
+    Says `advertised` on stderr once the broker knows; then, now and at every change, whether any subscription matches.
+    Holds until Ctrl-C.
+    """
+    from ..terminal.running import run
+
+    run(_adv(find_target(url), expression, rate, as_json))
+
+
+async def _adv(target: Target, expression: Filter, rate: float | None, as_json: bool) -> None:
+    from ..connection.connecting import connected
+
+    async with connected(target, "adv") as client, client.advertise(expression, rate=rate) as advertisement:
+        click.echo("advertised", err=True)
+        async for matching in advertisement.matching_changes():
+            if as_json:
+                print_json({"matching": matching})
+            else:
+                click.echo("subscribers match" if matching else "no subscriber matches")

@@ -1,0 +1,1 @@
+"""Commands that show a running overlay and explain its decisions."""

@@ -1,0 +1,85 @@
+"""`plait ls`: what a running broker has, read from its HTTP side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from ..connection.addressing import Target, find_target, url_option
+from ..connection.http_side import http_option, http_side
+from ..terminal.failures import Failure
+from ..terminal.output import json_option, print_json
+from ..terminal.tables import print_table
+from .listings import LISTINGS
+
+PAGE: Final = 10_000
+"""Items asked for at once: the most that a broker gives."""
+
+_PATHS: Final = {
+    "brokers": "brokers",
+    "links": "links",
+    "clients": "clients",
+    "subs": "subscriptions",
+    "advs": "advertisements",
+}
+
+
+@click.command(epilog="\b\nExample: plait ls subs --json")
+@click.argument("what", type=click.Choice(list(_PATHS)))
+@http_option
+@url_option
+@json_option
+def ls(what: str, http: str | None, url: str | None, as_json: bool) -> None:
+    """List what a running broker has: links, clients, subscriptions, advertisements; or all brokers.
+
+    Every broker knows all others, and asks them how they are. The table shows what fits the terminal; with --json, one
+    object a line, as the broker describes it.
+    """
+    target = find_target(url)
+    address = http_side(target, http)
+    items = _items(target, address, _PATHS[what])
+    if as_json:
+        for item in items:
+            print_json(item)
+        return
+    rows = list(items)
+    if not rows:
+        click.echo(f"no {what}", err=True)
+        return
+    columns = LISTINGS[what]
+    print_table(
+        [column.title for column in columns],
+        [[column.cell(row) for column in columns] for row in rows],
+        right=[column.title for column in columns if column.right],
+        spare={column.title: column.spare for column in columns},
+    )
+
+
+def _items(target: Target, address: str, name: str) -> Iterator[Mapping[str, Any]]:
+    """All items of a list, page by page; what changes meanwhile may be missed or come twice."""
+    offset = 0
+    while True:
+        page = _get(target, address, f"{name}?limit={PAGE}&offset={offset}")
+        items = list(_objects(page, "items"))
+        yield from items
+        offset += len(items)
+        if not items or offset >= page.get("total", 0):
+            return
+
+
+def _get(target: Target, address: str, path: str) -> dict[str, Any]:
+    from ..connection.http_api import get_json
+
+    answer = get_json(address, f"/api/v1/{path}", target.token, target.trust)
+    if not isinstance(answer, dict):
+        raise Failure(f"{address} did not answer as a broker does", hint="is that a Plait broker?")
+    return answer
+
+
+def _objects(answer: dict[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
+    items = answer.get(key)
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise Failure("the broker did not answer with a list", hint="is that a Plait broker?")
+    yield from items

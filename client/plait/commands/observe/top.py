@@ -1,0 +1,35 @@
+"""`plait top`: the overlay in the terminal, from the same snapshot as the live page."""
+
+from __future__ import annotations
+
+import click
+
+from ..connection.addressing import find_target, http_address, url_option
+from ..terminal.failures import Failure
+from ..terminal.output import json_option, print_json
+
+INSTALL = "pip install 'plait[top]'"
+
+
+@click.command(epilog="\b\nExample: plait top --http 127.0.0.1:4681")
+@click.option("--http", metavar="HOST:PORT", help="A broker's HTTP side; by default one port above its URL's.")
+@url_option
+@json_option
+def top(http: str | None, url: str | None, as_json: bool) -> None:
+    """Watch brokers, links and subscriptions of an overlay, live.
+
+    Any broker will do: each knows all others. With --json, one snapshot as an object, and no screen.
+    """
+    from .overview import Overview
+
+    target = find_target(url)
+    overview = Overview(http_address(target, http), target)
+    if as_json:
+        print_json(overview.look())
+        return
+    try:
+        from .top_screen import TopScreen
+    except ImportError as error:
+        raise Failure("the screen is drawn by textual, which is not installed", hint=INSTALL) from error
+    overview.look()  # where nothing answers, it is said on the command line
+    TopScreen(overview.look).run()

@@ -1,0 +1,1 @@
+"""Commands about saved addresses, the shell and installed versions."""

@@ -1,0 +1,25 @@
+"""What every command says of itself, for the reference in the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from ..root import plait
+
+
+def all_helps(width: int) -> Iterator[tuple[str, str]]:
+    """Each command's name and help, those of other distributions included, in the order of the alphabet."""
+    settings = {**plait.context_settings, "terminal_width": width, "max_content_width": width}
+    yield from _helps(plait, click.Context(plait, info_name="plait", **settings))
+
+
+def _helps(group: click.Group, context: click.Context) -> Iterator[tuple[str, str]]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None, "it is listed"
+        within = click.Context(command, parent=context, info_name=name)
+        yield within.command_path, "\n".join(line.rstrip() for line in command.get_help(within).splitlines())
+        if isinstance(command, click.Group):
+            yield from _helps(command, within)

@@ -1,0 +1,69 @@
+"""Where brokers are: `plait://[TOKEN@]HOST[:PORT]`, and `plaits://` for TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from ..errors import AddressInvalid
+from .limits import URLS_MAX
+
+PORT: Final = 4680
+DEFAULT_URL: Final = f"plait://127.0.0.1:{PORT}"
+_SCHEMES: Final = {"plait": False, "plaits": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One broker's address."""
+
+    host: str
+    port: int = PORT
+    tls: bool = False
+    token: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        """Without the token: this goes into messages and logs."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'plaits' if self.tls else 'plait'}://{host}:{self.port}"
+
+
+def parse_address(url: str) -> Address:
+    """The address that a URL writes, or AddressInvalid."""
+    shown = url.rpartition("@")[2][:200]
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise AddressInvalid(f"{shown!r} is no URL: {error}", hint=f"like {DEFAULT_URL}") from None
+    if parts.scheme not in _SCHEMES:
+        raise AddressInvalid(f"{shown!r} starts with neither plait:// nor plaits://", hint=f"like {DEFAULT_URL}")
+    if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise AddressInvalid(f"{shown!r} names no broker", hint=f"a host and perhaps a port, like {DEFAULT_URL}")
+    token = unquote(parts.username) if parts.username else None
+    return Address(parts.hostname, PORT if port is None else port, _SCHEMES[parts.scheme], token)
+
+
+def parse_place(text: str, *, any_port: bool = False) -> Address:
+    """Where a HOST:PORT is, or AddressInvalid; `any_port`: 0 is a port too, whichever is free."""
+    invalid = AddressInvalid(f"{text[:200]!r} is no HOST:PORT", hint=f"like 127.0.0.1:{PORT}")
+    try:
+        place = parse_address(f"plait://{text}")
+    except AddressInvalid:
+        raise invalid from None
+    written = text.rpartition(":")[2]
+    if "@" in text or not text.isprintable() or " " in text or written != str(place.port):
+        raise invalid
+    if not place.port and not any_port:
+        raise AddressInvalid(f"{text[:200]!r} names no port: 0 is whichever is free", hint=f"like 127.0.0.1:{PORT}")
+    return place
+
+
+def parse_addresses(urls: str | Sequence[str]) -> tuple[Address, ...]:
+    """The addresses to try in turn, at least one."""
+    given = [urls] if isinstance(urls, str) else list(urls)
+    if not 0 < len(given) <= URLS_MAX:
+        raise AddressInvalid(f"{len(given)} URLs", hint=f"one to {URLS_MAX}")
+    return tuple(parse_address(url) for url in given)

@@ -1,0 +1,133 @@
+"""Between Python objects and attributes: mappings, dataclasses and pydantic models, both ways.
+
+Pydantic is used where the application uses it, and never imported here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from types import UnionType
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from plait_core import Attributes, EventInvalid
+from plait_core.limits import ATTRIBUTES_MAX, VALUE_BYTES_MAX
+from plait_core.values import check_attributes, is_reserved
+
+from ..errors import NotAvailable
+from ..event import Event
+
+T = TypeVar("T")
+
+_NAMES_KEPT: Final = 8192
+_SHORT: Final = VALUE_BYTES_MAX // 4
+"""Characters that are within the limit of bytes whatever they are."""
+_checked_names: set[str] = set()
+
+
+def plain_attributes(given: Mapping[str, object]) -> Attributes:
+    """Attributes that an event may have, or EventInvalid. A dict of what was seen before is taken as it is."""
+    if type(given) is dict and given.keys() <= _checked_names and len(given) <= ATTRIBUTES_MAX:
+        for value in given.values():
+            kind = type(value)
+            if kind is str:
+                if len(value) > _SHORT:
+                    break
+            elif kind is int:
+                if not -(2**63) <= value < 2**63:
+                    break
+            elif kind is not float and kind is not bool and value is not None:
+                break
+        else:
+            return given
+    attributes = check_attributes(given)
+    reserved = next(filter(is_reserved, attributes), None)
+    if reserved is not None:
+        raise EventInvalid(f"{reserved}: names that begin with $ are for what brokers say", hint="choose another name")
+    if len(_checked_names) + len(attributes) > _NAMES_KEPT:
+        _checked_names.clear()
+    _checked_names.update(attributes)
+    return attributes
+
+
+def event_parts(given: object, payload: bytes) -> tuple[Mapping[str, object], bytes]:
+    """Attributes and payload of whatever may be published. A `payload` field of bytes is the payload."""
+    if isinstance(given, Mapping):
+        return given, payload
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        fields: dict[str, object] = {f.name: getattr(given, f.name) for f in dataclasses.fields(given)}
+    elif hasattr(given, "model_dump"):
+        fields = dict(given.model_dump(by_alias=True))  # the names that it is read by
+    else:
+        raise EventInvalid(
+            f"a {type(given).__name__} cannot be published", hint="give a mapping, a dataclass or a pydantic model"
+        )
+    if isinstance(fields.get("payload"), bytes):
+        own = fields.pop("payload")
+        assert isinstance(own, bytes)
+        payload = payload or own
+    return fields, payload
+
+
+def reader_of(shape: type[T]) -> Callable[[Event], T]:
+    """Makes a `shape` of an event, or raises ValueError or TypeError when the event is none."""
+    if shape is dict:
+        return dict  # type: ignore[return-value]  # a dict of any key and value
+    validate: Callable[[dict[str, object]], T] | None = getattr(shape, "model_validate", None)
+    if validate is not None:
+        return partial(_validated, validate, "payload" in getattr(shape, "model_fields", {}))
+    if dataclasses.is_dataclass(shape):
+        return _dataclass_reader(shape)
+    raise NotAvailable(f"as_={shape!r}", hint="give a dataclass, a pydantic model or dict")
+
+
+def _validated(validate: Callable[[dict[str, object]], T], takes_payload: bool, event: Event) -> T:
+    return validate(_fields(event, takes_payload))
+
+
+def _fields(event: Event, takes_payload: bool) -> dict[str, object]:
+    return {"payload": event.payload, **event} if takes_payload else dict(event)
+
+
+def _dataclass_reader(shape: type[T]) -> Callable[[Event], T]:
+    hints = get_type_hints(shape)
+    assert dataclasses.is_dataclass(shape)
+    fields = [f for f in dataclasses.fields(shape) if f.init]
+    kinds = {f.name: _kinds(hints[f.name]) for f in fields}
+    takes_payload = "payload" in kinds
+
+    def read(event: Event) -> T:
+        given = _fields(event, takes_payload)
+        values: dict[str, object] = {}
+        for name, allowed in kinds.items():
+            if name in given:
+                values[name] = _converted(name, given[name], allowed)
+        made: T = shape(**values)  # a field without a default that is missing is a TypeError
+        return made
+
+    return read
+
+
+def _converted(name: str, value: object, allowed: tuple[type, ...] | None) -> object:
+    if allowed is None or type(value) in allowed:
+        return value
+    if float in allowed and type(value) is int:
+        return float(value)
+    raise ValueError(f"{name} is a {type(value).__name__}")
+
+
+@lru_cache(maxsize=1024)
+def _kinds(hint: Any) -> tuple[type, ...] | None:
+    """The plain types that a field takes; None when its annotation says more than that."""
+    if hint is None:
+        return (type(None),)
+    if hint in (int, float, str, bool, bytes, list, type(None)):
+        return (hint,)
+    origin = get_origin(hint)
+    if origin is list:
+        return (list,)
+    if origin in (Union, UnionType):
+        parts = [_kinds(part) for part in get_args(hint)]
+        return None if None in parts else tuple(kind for part in parts if part for kind in part)
+    return None

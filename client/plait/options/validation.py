@@ -1,0 +1,148 @@
+"""What applications pass, checked: each becomes what frames have, or an error that says what would be right."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeAlias
+
+from plait_core import EventInvalid
+from plait_core.events import I64_MAX
+from plait_core.limits import PAYLOAD_BYTES_MAX, PRIORITY_MAX
+from plait_core.wire import Confirm
+from plait_core.wire.frame_types.session_frames import Late, Start
+
+from ..errors import AddressInvalid, DeadlineMissed, NotAvailable, PayloadTooLarge
+from .settings import NEVER, Buffer, Outbox, Reconnect
+
+Seconds: TypeAlias = float | timedelta
+"""A duration: seconds, or a timedelta."""
+
+_CONFIRMS: Final[dict[str, Confirm]] = {
+    "none": Confirm.NONE,
+    "broker": Confirm.BROKER,
+    "subscribers": Confirm.SUBSCRIBERS,
+}
+
+
+def checked_payload(payload: bytes) -> bytes:
+    """The payload as it is sent."""
+    if not isinstance(payload, (bytes, bytearray, memoryview)):
+        raise EventInvalid(f"a payload of type {type(payload).__name__}", hint="payloads are bytes")
+    plain = bytes(payload)
+    if len(plain) > PAYLOAD_BYTES_MAX:
+        raise PayloadTooLarge(
+            f"a payload of {len(plain)} bytes, and {PAYLOAD_BYTES_MAX} are allowed",
+            hint="put it into a store, and its address into the event",
+        )
+    return plain
+
+
+def check_extras(priority: int, seal: object) -> None:
+    """What a publish that does not wait may ask for."""
+    if seal is not None:
+        raise NotAvailable("seal= without waiting", hint="sealing takes time: await publish(..., seal=...)")
+    if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
+        raise EventInvalid(f"priority {priority!r}", hint=f"0 to {PRIORITY_MAX}")
+
+
+def confirmation(level: str) -> Confirm:
+    """What a publish waits for."""
+    try:
+        return _CONFIRMS[level]
+    except KeyError:
+        raise EventInvalid(f"confirm={level!r}", hint="none, broker or subscribers") from None
+
+
+def microseconds(given: Seconds | None, what: str) -> int:
+    """A duration as frames have it; 0 for none."""
+    if given is None:
+        return 0
+    seconds = given.total_seconds() if isinstance(given, timedelta) else given
+    if not _is_number(seconds) or not 0 < seconds <= I64_MAX / 1_000_000:
+        raise EventInvalid(f"{what}={given!r}", hint="seconds above zero, or a timedelta")
+    return max(1, round(seconds * 1_000_000))
+
+
+def lifetime_us(ttl: Seconds | None, deadline: Seconds | datetime | None) -> int:
+    """How long an event lives: the shorter of both; 0 for ever."""
+    if isinstance(deadline, datetime):
+        if deadline.tzinfo is None:
+            raise EventInvalid("a deadline without a time zone", hint="datetime.now(timezone.utc) + ...")
+        left = deadline - datetime.now(UTC)
+        if left <= timedelta(0):
+            raise DeadlineMissed("the deadline is over already")
+        deadline = left
+    given = [microseconds(ttl, "ttl"), microseconds(deadline, "deadline")]
+    return min((lifetime for lifetime in given if lifetime), default=0)
+
+
+def starting_point(start: str | int | datetime) -> tuple[Start, int]:
+    """Where a durable subscription begins, and the time or position that goes with it."""
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise EventInvalid("a start without a time zone", hint="datetime.now(timezone.utc) - ...")
+        return Start.TIME, max(0, round(start.timestamp() * 1_000_000))
+    if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
+        return Start.POSITION, start
+    if start in ("new", "all"):
+        return Start(start), 0
+    raise EventInvalid(f"start={start!r}", hint='"new", "all", a datetime or a position')
+
+
+def late_policy(late: str) -> Late:
+    """What becomes of events that miss their delay bound."""
+    if late not in ("drop", "flag"):
+        raise NotAvailable(f"late={late!r}", hint="drop or flag")
+    return Late(late)
+
+
+def checked_buffer(buffer: Buffer) -> Buffer:
+    """What a subscription holds."""
+    if not isinstance(buffer, Buffer):
+        raise NotAvailable(f"buffer={buffer!r}", hint="give a plait.Buffer")
+    return buffer
+
+
+def check_schema(schema: object) -> None:
+    """The types of what is advertised."""
+    types = schema.values() if isinstance(schema, Mapping) else [schema]
+    if schema is not None and not all(isinstance(kind, type) for kind in types):
+        raise NotAvailable(f"schema={schema!r}", hint="attribute names with their types, like {'price': float}")
+
+
+def check_connecting(url: object, name: object, auth: object, tls: object, **seconds: object) -> None:
+    """What `connect` takes as it is: of the right kind, or an error that says which."""
+    urls = list(url) if isinstance(url, Sequence) else [url]
+    if url is not None and not all(isinstance(one, str) for one in urls):
+        raise AddressInvalid(f"{url!r} is no URL", hint="a text, or a list of texts, like plait://127.0.0.1:4680")
+    if name is not None and not isinstance(name, str):
+        raise NotAvailable(f"name={name!r}", hint="give a text")
+    if auth is not None and not isinstance(auth, str) and not callable(auth):
+        raise NotAvailable(f"auth is a {type(auth).__name__}", hint="give a token, or a function that returns one")
+    if tls is not None and not isinstance(tls, ssl.SSLContext | bool):
+        raise NotAvailable(f"tls={tls!r}", hint="give an ssl.SSLContext, or True")
+    for what, given in seconds.items():
+        if not _is_number(given):
+            raise NotAvailable(f"{what}={given!r}", hint="give seconds")
+
+
+def reconnecting(given: Reconnect | bool | None) -> Reconnect:
+    """How to come back."""
+    if isinstance(given, Reconnect):
+        return given
+    if given is not None and not isinstance(given, bool):
+        raise NotAvailable(f"reconnect={given!r}", hint="give a plait.Reconnect, or False for never")
+    return NEVER if given is False else Reconnect()
+
+
+def outbox_of(given: Outbox | None) -> Outbox:
+    """What is held of publishes."""
+    if given is not None and not isinstance(given, Outbox):
+        raise NotAvailable(f"outbox={given!r}", hint="give a plait.Outbox")
+    return given if given is not None else Outbox()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

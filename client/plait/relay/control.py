@@ -1,0 +1,100 @@
+"""A relay's control port: one JSON object a line asks, one answers. Whoever reaches the port may shape the link.
+
+{"both": {"delay_s": 0.02}, "forth": {"flow": "frozen"}, "cut": true}    all optional; {} only asks how it is
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, get_args
+
+from ..errors import ConnectionLost, Refused
+from ..options.addresses import parse_place
+from .relay import Direction, Relay
+
+LINE_BYTES_MAX: Final = 4096
+"""A request names eleven numbers at most."""
+
+ANSWER_S: Final = 5.0
+"""A relay answers at once; one that does not is no relay."""
+
+STATE: Final = frozenset(("listen", "to", "cut", "connections", "forth", "back"))
+"""What an answer has at least."""
+
+
+@asynccontextmanager
+async def serve_control(relay: Relay, place: str) -> AsyncIterator[str]:
+    """Let others shape a relay at HOST:PORT; where that is in the end."""
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                writer.write(json.dumps(_answer(relay, line)).encode() + b"\n")
+                await writer.drain()
+        except (ValueError, OSError):  # a line without an end, or nobody who reads
+            pass
+        finally:
+            writer.close()
+
+    address = parse_place(place, any_port=True)
+    server = await asyncio.start_server(converse, address.host, address.port, limit=LINE_BYTES_MAX)
+    async with server:
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        yield f"{host}:{server.sockets[0].getsockname()[1]}"
+
+
+async def ask_control(place: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Ask the relay whose control port this is; its state. AddressInvalid when that is no place, ConnectionLost when no
+    relay answers there, Refused when it does not take the request."""
+    address = parse_place(place)
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            try:
+                writer.write(json.dumps(request).encode() + b"\n")
+                line = await reader.readline()
+            finally:
+                writer.close()
+    except TimeoutError:
+        raise _silent(place, f"nothing came within {ANSWER_S:g} s") from None
+    except OSError as error:
+        raise _silent(place, error.strerror or type(error).__name__) from None
+    except ValueError:  # a line without an end
+        line = b"?"
+    try:
+        answer = json.loads(line.decode())
+    except ValueError:
+        answer = None
+    if isinstance(answer, dict) and isinstance(answer.get("error"), str):
+        raise Refused(answer["error"])
+    if not isinstance(answer, dict) or not answer.keys() >= STATE:
+        raise _silent(place, "something else answers" if line else "it hung up")
+    return answer
+
+
+def _silent(place: str, why: str) -> ConnectionLost:
+    hint = "`plait chaos relay` prints control=HOST:PORT when it serves"
+    return ConnectionLost(f"no relay answers at {place}: {why}", hint=hint)
+
+
+def _answer(relay: Relay, line: bytes) -> dict[str, Any]:
+    try:
+        request = json.loads(line)
+        _apply(relay, request)
+    except (ValueError, TypeError, AttributeError) as error:
+        return {"error": f"{error}"}
+    return relay.state()
+
+
+def _apply(relay: Relay, request: dict[str, Any]) -> None:
+    for direction in get_args(Direction):
+        if changes := request.pop(direction, None):
+            relay.shape(direction, **changes)
+    wanted = request.pop("cut", None)
+    if wanted is not None:
+        (relay.cut if wanted else relay.mend)()
+    if request:
+        raise ValueError(f"no request: {', '.join(sorted(request))}")

@@ -1,0 +1,94 @@
+"""Requests and replies: one inbox for each client, and a future for each request that waits in it.
+
+A request carries two headers: where to reply to, a token that nobody can guess, and which request it is. A reply is an
+event like any other, with the token as its `$reply` attribute, so it is routed by a filter as everything is.
+"""
+
+# ruff: noqa: ASYNC109 - timeouts are arguments of this interface: whoever calls it need not know asyncio's
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from plait_core import EventInvalid
+from plait_core.values import REPLY
+
+from .errors import BufferFull, Closed, Timeout
+from .event import Event
+from .options.conversion import event_parts
+from .options.settings import Buffer
+from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from .client import Client
+
+REPLY_TO: Final = "reply-to"
+REQUEST: Final = "request"
+
+REQUESTS_MAX: Final = 10_000
+"""Requests of one client that wait for a reply."""
+
+_BUFFER: Final = Buffer(items=REQUESTS_MAX)
+
+
+class ReplyInbox:
+    """One client's requests. The subscription is opened with the first one."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._token = secrets.token_urlsafe(24)
+        self._waiting: dict[str, asyncio.Future[Event]] = {}
+        self._count = 0
+        self._subscription: Subscription[Event] | None = None
+        self._opening = asyncio.Lock()
+
+    async def request(
+        self, event: object, payload: bytes, timeout: float, headers: Mapping[str, str] | None, priority: int
+    ) -> Event:
+        """Publishes a request; the first reply to it."""
+        if len(self._waiting) >= REQUESTS_MAX:
+            raise BufferFull(f"{REQUESTS_MAX} requests wait for a reply")
+        self._count += 1
+        name = str(self._count)
+        future: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+        self._waiting[name] = future
+        try:
+            async with asyncio.timeout(timeout):
+                await self._open()
+                stamped = {**(headers or {}), REPLY_TO: self._token, REQUEST: name}
+                await self._client.publish(event, payload, ttl=timeout, headers=stamped, priority=priority)
+                return await future
+        except TimeoutError:
+            raise Timeout(f"no reply within {timeout:g} s", hint="is anyone subscribed to the request?") from None
+        finally:
+            del self._waiting[name]
+
+    def end(self) -> None:
+        """The client is closed: nobody will reply."""
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(Closed("the client was closed before a reply came"))
+                future.exception()
+
+    async def _open(self) -> None:
+        async with self._opening:
+            if self._subscription is None:
+                inbox = await self._client.subscribe(f"{REPLY} == '{self._token}'", buffer=_BUFFER)
+                self._subscription = inbox.on(self._replied)
+
+    def _replied(self, reply: Event) -> None:
+        future = self._waiting.get(reply.headers.get(REQUEST, ""))
+        if future is not None and not future.done():
+            future.set_result(reply)
+
+
+async def answer(client: Client, request: Event, reply: object, payload: bytes) -> None:
+    """Publishes the reply to a request, ahead of ordinary events."""
+    headers = request.headers
+    if REPLY_TO not in headers:
+        raise EventInvalid(f"event {request.id} asks for no reply", hint="it was published, not requested")
+    parts, payload = event_parts(reply, payload)
+    named = {REQUEST: headers.get(REQUEST, "")}
+    await client.publish({**parts, REPLY: headers[REPLY_TO]}, payload, headers=named, priority=request.priority)
