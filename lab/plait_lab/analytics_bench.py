@@ -1,10 +1,10 @@
 """Analysis of telemetry: records to tables by Spark beside DuckDB and Polars, live and from a backlog.
 
-All read the same segments. "Gold" is what all tables but those of single events follow from (`plait_analytics.counts`);
-Spark's workers count while they read, DuckDB does by SQL, Polars by its own group-by of a narrower kind; beside them
-stands what one core does that only counts. Rates of Spark are of a session that has started and run the same once; what
-that takes is a figure of its own. On a machine that does other things as well trust what stands side by side, and what
-two cores would do in the processor time that it took (`spent.py`).
+All read the same segments. "Gold" is what all tables but those of single events follow from
+(`plait_analytics.records.counts`); Spark's workers count while they read, DuckDB does by SQL, Polars by its own
+group-by of a narrower kind; beside them stands what one core does that only counts. Rates of Spark are of a session
+that has started and run the same once; what that takes is a figure of its own. On a machine that does other things as
+well trust what stands side by side, and what two cores would do in the processor time that it took (`spent.py`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from plait_analytics import Inventory, duckdb_engine, take_inventory
-from plait_analytics.batches import read_counts, read_slices, slices_of
-from plait_analytics.compaction import compact
+from plait_analytics import Inventory, take_inventory
+from plait_analytics.engines import duckdb_engine
+from plait_analytics.records.batches import read_counts, read_slices, slices_of
+from plait_analytics.records.compaction import compact
 from plait_core.telemetry import RecordKind, record_dtype
 from plait_telemetry.ring import RING_RECORDS
 from plait_telemetry.writer import SegmentLimits, SegmentWriter
@@ -59,7 +60,7 @@ REPEATED_S: Final = 60.0
 BY_PROCESSOR_TIME: Final = "two cores, by processor time"
 
 FIRST_JOB: Final = """
-from plait_analytics.spark_session import session
+from plait_analytics.engines.spark_session import session
 with session() as spark:
     spark.range(1000).selectExpr("id % 7 as k").groupBy("k").count().toArrow()
     print("done", flush=True)
@@ -90,7 +91,7 @@ def _beside(session: Session, inventory: Inventory) -> Iterator[tuple[tuple[str,
     yield ("gold from segments", "one core of numpy"), inventory.records / took_s
     session.tell("DuckDB")
     for name, table in (("gold from segments", "subscriptions"), ("journeys", "journeys")):
-        took_s = _timed(lambda table=table: duckdb_engine.compute(inventory, only=[table]))  # type: ignore[misc]
+        took_s = _timed(lambda table=table: duckdb_engine.compute_by_duckdb(inventory, only=[table]))  # type: ignore[misc]
         yield (name, "DuckDB"), inventory.records / took_s
     if importlib.util.find_spec("polars") is None:
         session.tell("Polars is not here: left out (make setup-analytics)")
@@ -111,8 +112,8 @@ def _beside(session: Session, inventory: Inventory) -> Iterator[tuple[tuple[str,
 
 def _cold_start(session: Session) -> Figure:
     """From nothing to the first job's answer, each time a process of its own."""
-    from plait_analytics.archive import archive_path
-    from plait_analytics.java import find_java
+    from plait_analytics.engines.java import find_java
+    from plait_analytics.engines.jvm_class_archive import archive_path
 
     if not archive_path(find_java()).is_file():
         session.tell("the archive of Java's classes: plait analyze prepare")
@@ -139,7 +140,7 @@ def _first_job(settings: dict[str, str]) -> float:
 def _by_spark(
     session: Session, inventory: Inventory, home: Path, beside: dict[tuple[str, str], float]
 ) -> Iterator[Figure]:
-    from plait_analytics import spark_engine, spark_session
+    from plait_analytics.engines import spark_engine, spark_session
 
     session.tell("compaction")
     compact(inventory, home / "bronze", now=datetime.now(UTC), keep_days=36_500)
@@ -154,7 +155,7 @@ def _by_spark(
             tables: dict[str, Any] = {}
 
             def once(of: Inventory = of, table: str = table, tables: dict[str, Any] = tables) -> None:
-                tables.update(spark_engine.compute(spark, of, only=[table]))
+                tables.update(spark_engine.compute_by_spark(spark, of, only=[table]))
 
             took_s, took_cpu_s = _cheapest(once)
             if sum(tables[table]["delivered"].to_pylist()) != inventory.records // 4 * 3:
@@ -191,13 +192,13 @@ def _heap_mb(spark: Any) -> float:
 
 
 def _settings(watched: Path, out: Path) -> Any:
-    from plait_analytics.live import LiveSettings
+    from plait_analytics.live.live_query import LiveSettings
 
     return LiveSettings([str(watched)], out, LIVE_WINDOW_US, 2 * LIVE_WINDOW_US)
 
 
 def _backlog(spark: Any, inventory: Inventory, home: Path) -> Figure:
-    from plait_analytics.live import start
+    from plait_analytics.live.live_query import start
 
     before_s = spent_s()
     query, _ = start(spark, _settings(home / "records", home / "caught-up"), once=True)
@@ -214,7 +215,7 @@ def _backlog(spark: Any, inventory: Inventory, home: Path) -> Figure:
 
 
 def _live(spark: Any, home: Path) -> Iterator[Figure]:
-    from plait_analytics.live import follow, start
+    from plait_analytics.live.live_query import follow, start
 
     (home / "running").mkdir()
     settings = replace(_settings(home / "running", home / "live"), records_max=10_000_000)

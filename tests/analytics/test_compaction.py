@@ -13,17 +13,18 @@ import pytest
 from click.testing import CliRunner, Result
 from telemetry_world import BROKERS, START_US, World
 
-from plait_analytics import Lake, compaction, take_inventory
-from plait_analytics.batches import read_counts, slices_of
-from plait_analytics.command import analyze
-from plait_analytics.compaction import WIDTHS_US, compact, rollup
-from plait_analytics.counts import KEY
-from plait_analytics.counts import SCHEMA as COUNTS
-from plait_analytics.derived import merged
-from plait_analytics.duckdb_engine import compute
-from plait_analytics.inventory import CATALOGUE, Inventory
-from plait_analytics.reference import page
-from plait_analytics.summary import quantile_us, summary
+from plait_analytics import Lake, take_inventory
+from plait_analytics.commands.analyze import analyze
+from plait_analytics.engines.duckdb_engine import compute_by_duckdb
+from plait_analytics.records import compaction
+from plait_analytics.records.batches import read_counts, slices_of
+from plait_analytics.records.compaction import WIDTHS_US, compact, rollup
+from plait_analytics.records.counts import KEY
+from plait_analytics.records.counts import SCHEMA as COUNTS
+from plait_analytics.records.inventory import CATALOGUE, Inventory
+from plait_analytics.tables.derive_tables import merged
+from plait_analytics.tables.summary import quantile_us, summary
+from plait_analytics.tables.tables_reference import page
 from plait_core.telemetry import RecordKind, bucket_of
 
 MINUTE_US = 60_000_000
@@ -60,7 +61,7 @@ def test_compacted_records_count_as_the_segments_did_and_once(home: Path, tmp_pa
     assert sum(segment.compacted for segment in both.segments) == done.files
     assert compact(both, out, now=NOW).segments == 0, "nothing is compacted twice"
     assert compact(take_inventory([home]), out, now=NOW).segments == 0
-    tables = compute(both, only=["journeys", "brokers"])
+    tables = compute_by_duckdb(both, only=["journeys", "brokers"])
     assert sum(tables["journeys"]["events"].to_pylist()) == EVENTS
     files = [path for path in out.rglob("*.parquet") if "rollups" not in path.parts]
     assert sum(pq.read_metadata(path).num_rows for path in files) == done.records
@@ -88,7 +89,7 @@ def test_killed_in_the_middle_a_segment_is_compacted_or_it_is_not(
     compact(take_inventory([home]), out, now=NOW, delete=True)
     assert counted(take_inventory([home, out])).equals(before)
     compacted = take_inventory([out])
-    said = {row["filter"] for row in compute(compacted, only=["subscriptions"])["subscriptions"].to_pylist()}
+    said = {row["filter"] for row in compute_by_duckdb(compacted, only=["subscriptions"])["subscriptions"].to_pylist()}
     assert said == {"f == 1", "f == 2", "f == 3"}, "what ids mean is kept as well"
     left_there = take_inventory([home]).segments
     assert all(not segment.sealed for segment in left_there), "the others were deleted once they were compacted"
@@ -174,7 +175,7 @@ def test_rows_are_shown(home: Path, tmp_path: Path) -> None:
 
 def test_the_page_of_tables_is_what_the_code_says() -> None:
     assert (Path(__file__).parents[2] / "docs/reference/tables.md").read_text() == page(), (
-        "python -m plait_analytics.reference > docs/reference/tables.md"
+        "python -m plait_analytics.tables.tables_reference > docs/reference/tables.md"
     )
 
 

@@ -16,18 +16,18 @@ import pytest
 from telemetry_world import BROKERS, START_US, World
 
 from plait_analytics import TABLES, Lake, take_inventory
-from plait_analytics import live_lake as live_lake_module
-from plait_analytics.batches import read_counts, slices_of
-from plait_analytics.counts import KEY
-from plait_analytics.counts import SCHEMA as COUNTS
-from plait_analytics.derived import COUNTED, derive, merged
-from plait_analytics.following import GOOD, LATE, ODD, Following, Offset, read_portion
-from plait_analytics.lake import LakeError, presented, replace
-from plait_analytics.live_lake import SHOWN_EVERY_S, LiveLake
-from plait_analytics.names import read_names
-from plait_analytics.pages import page_document
-from plait_analytics.shards import Shards
-from plait_analytics.summary import SUMMARY, WINDOWS
+from plait_analytics.live import live_lake as live_lake_module
+from plait_analytics.live.live_lake import SHOWN_EVERY_S, LiveLake
+from plait_analytics.records.batches import read_counts, slices_of
+from plait_analytics.records.counts import KEY
+from plait_analytics.records.counts import SCHEMA as COUNTS
+from plait_analytics.records.growing_segments import GrowingSegments
+from plait_analytics.records.id_names import read_names
+from plait_analytics.records.stream_offsets import GOOD, LATE, ODD, Offset, StreamOffsets, read_portion
+from plait_analytics.tables.derive_tables import COUNTED, derive, merged
+from plait_analytics.tables.json_pages import page_document
+from plait_analytics.tables.lake import LakeError, presented, replace
+from plait_analytics.tables.summary import SUMMARY, WINDOWS
 from plait_core.telemetry import RECORD_BYTES, RecordKind
 from plait_core.telemetry.records import RECORD
 from plait_telemetry.writer import SegmentLimits, SegmentWriter
@@ -66,8 +66,8 @@ class Reader:
         self.following = self.opened()
         self.offset = self.following.begin()
 
-    def opened(self) -> Following:
-        return Following(Shards(self.directories, self.told.append), WINDOW_US, self._late_us)
+    def opened(self) -> StreamOffsets:
+        return StreamOffsets(GrowingSegments(self.directories, self.told.append), WINDOW_US, self._late_us)
 
     def batch(self, most: int | None = None, now_us: int = LATER_US) -> dict[int, pa.Table]:
         """The next batch's counts, by state."""

@@ -11,9 +11,9 @@ import pytest
 from telemetry_world import BROKERS, World
 
 from plait_analytics import take_inventory
-from plait_analytics.batches import SCHEMA, packed, read_counts, read_slices, slices_of
-from plait_analytics.columns import Slice
-from plait_analytics.names import read_names
+from plait_analytics.records.batches import SCHEMA, packed, read_counts, read_slices, slices_of
+from plait_analytics.records.columns import Slice
+from plait_analytics.records.id_names import read_names
 from plait_core.telemetry import RECORD_BYTES, SegmentHeader
 
 EVENTS = 100

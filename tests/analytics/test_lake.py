@@ -16,11 +16,11 @@ from click.testing import CliRunner, Result
 from telemetry_world import START_US, World
 
 from plait_analytics import TABLES, Lake, take_inventory
-from plait_analytics import lake as lake_module
-from plait_analytics.command import analyze
-from plait_analytics.duckdb_engine import compute
-from plait_analytics.java import JavaMissing, find_java
-from plait_analytics.lake import LakeError
+from plait_analytics.commands.analyze import analyze
+from plait_analytics.engines.duckdb_engine import compute_by_duckdb
+from plait_analytics.engines.java import JavaMissing, find_java
+from plait_analytics.tables import lake as lake_module
+from plait_analytics.tables.lake import LakeError
 
 LATER_US = START_US + 3_600_000_000
 write_table = pq.write_table
@@ -92,11 +92,11 @@ def test_killed_in_the_middle_the_tables_before_hold(
 ) -> None:
     out, inventory = tmp_path / "out", take_inventory([home])
     lake = Lake(out)
-    lake.write(compute(inventory), inventory, "duckdb", 60_000_000)
+    lake.write(compute_by_duckdb(inventory), inventory, "duckdb", 60_000_000)
     before = {name: lake.read(name) for name in TABLES}
     World(9, start_us=LATER_US).run(50).write(home / "more")
     more = take_inventory([home])
-    tables = compute(more)
+    tables = compute_by_duckdb(more)
     for survives in range(len(TABLES)):
         calls = iter(range(len(TABLES)))
 

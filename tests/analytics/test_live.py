@@ -21,12 +21,12 @@ import pytest
 from telemetry_world import START_US, World
 
 from plait_analytics import Lake, take_inventory
-from plait_analytics.batches import read_counts, slices_of
-from plait_analytics.counts import SCHEMA as COUNTS
-from plait_analytics.derived import COUNTED, derive
-from plait_analytics.java import JavaMissing, find_java
-from plait_analytics.lake import presented
-from plait_analytics.names import read_names
+from plait_analytics.engines.java import JavaMissing, find_java
+from plait_analytics.records.batches import read_counts, slices_of
+from plait_analytics.records.counts import SCHEMA as COUNTS
+from plait_analytics.records.id_names import read_names
+from plait_analytics.tables.derive_tables import COUNTED, derive
+from plait_analytics.tables.lake import presented
 from plait_core.telemetry import RecordKind
 from plait_core.telemetry.records import RECORD
 from plait_telemetry.writer import SegmentLimits, SegmentWriter

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from plait_analytics import archive
+from plait_analytics.engines import jvm_class_archive
 
-spark_session = pytest.importorskip("plait_analytics.spark_session", reason="Spark is not here: make setup-analytics")
+spark_session = pytest.importorskip(
+    "plait_analytics.engines.spark_session", reason="Spark is not here: make setup-analytics"
+)
 
 
 def test_settings_name_every_trap() -> None:
@@ -73,15 +75,15 @@ def test_an_archive_is_of_one_java_and_one_spark(tmp_path: Path, monkeypatch: py
         home = tmp_path / version
         home.mkdir()
         (home / "release").write_text(f'JAVA_VERSION="{version}"')
-        found.add(archive.archive_path(home))
+        found.add(jvm_class_archive.archive_path(home))
     assert len(found) == 2
     path = found.pop()
-    assert archive.java_options(path) == "", "without one Spark starts as it does"
+    assert jvm_class_archive.java_options(path) == "", "without one Spark starts as it does"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"cut short")
-    assert archive.java_options(path) == "", "one that was cut short is not used"
+    assert jvm_class_archive.java_options(path) == "", "one that was cut short is not used"
     with path.open("wb") as file:
-        file.truncate(archive.ENOUGH_BYTES + 1)
-    assert f"SharedArchiveFile={path}" in archive.java_options(path)
+        file.truncate(jvm_class_archive.ENOUGH_BYTES + 1)
+    assert f"SharedArchiveFile={path}" in jvm_class_archive.java_options(path)
     monkeypatch.setenv("PLAIT_SPARK_ARCHIVE", "/elsewhere.jsa")
-    assert str(archive.archive_path(tmp_path)) == "/elsewhere.jsa"
+    assert str(jvm_class_archive.archive_path(tmp_path)) == "/elsewhere.jsa"

@@ -18,13 +18,14 @@ import pyarrow as pa
 import pytest
 from telemetry_world import BROKERS, MINUTE_US, START_US, SUBSCRIPTIONS, World
 
-from plait_analytics import TABLES, Inventory, Lake, batches, take_inventory
-from plait_analytics.batches import read_pieces, read_weights, slices_of
-from plait_analytics.duckdb_engine import compute as by_duckdb
-from plait_analytics.java import JavaMissing, find_java
-from plait_analytics.journeys import AUDITS, pieced
-from plait_analytics.lake import presented
-from plait_analytics.portable import with_window
+from plait_analytics import TABLES, Inventory, Lake, take_inventory
+from plait_analytics.engines.duckdb_engine import compute_by_duckdb as by_duckdb
+from plait_analytics.engines.java import JavaMissing, find_java
+from plait_analytics.records import batches
+from plait_analytics.records.batches import read_pieces, read_weights, slices_of
+from plait_analytics.tables.end_to_end import AUDITS, pieced
+from plait_analytics.tables.lake import presented
+from plait_analytics.tables.sql_dialect import with_window
 from plait_core.telemetry import RecordKind, bucket_bounds_us, bucket_of
 from plait_core.telemetry.records import RECORD
 from plait_telemetry.telemetry import sampled_out

@@ -29,7 +29,7 @@ from processes import NIGHTLY, BrokerProcess, broker_process, port_to_keep
 
 import plait
 from plait_analytics import TABLES, Lake, take_inventory
-from plait_analytics.duckdb_engine import compute
+from plait_analytics.engines.duckdb_engine import compute_by_duckdb
 
 LINKS = {"a": "be", "b": "acd", "c": "bd", "d": "bce", "e": "ad"}
 AT_ONCE = plait.Reconnect(first_s=0.02, max_s=0.2)
@@ -129,7 +129,7 @@ async def test_events_find_exactly_those_who_want_them(tmp_path: Path) -> None:
 def recorded_exactly(telemetry: Path, wanted: dict[str, str], events: list[dict[str, Any]]) -> None:
     """What the brokers recorded of it, once analysed, is what was delivered, to whom, and nothing else."""
     right = {filter: sum(plait.parse(filter).matches(event) for event in events) for filter in wanted}
-    said_exactly(compute(take_inventory([telemetry])), right, wanted, len(events))
+    said_exactly(compute_by_duckdb(take_inventory([telemetry])), right, wanted, len(events))
     if NIGHTLY and find_spec("pyspark") is not None:
         out = telemetry.with_name("by-spark")
         command = [sys.executable, "-m", "plait", "analyze", telemetry, "--engine", "spark", "--out", out]

@@ -18,7 +18,7 @@ from processes import put_away
 
 import plait
 from plait_analytics import take_inventory
-from plait_analytics.duckdb_engine import compute
+from plait_analytics.engines.duckdb_engine import compute_by_duckdb
 from plait_telemetry.recording import TelemetryError
 
 EVENTS = 60
@@ -92,7 +92,7 @@ async def test_tables_of_peers_say_what_their_applications_have_heard(tmp_path: 
                 await asyncio.wait([hearing])
         await south.stop()
         await north.stop()
-    tables = compute(take_inventory([tmp_path]))
+    tables = compute_by_duckdb(take_inventory([tmp_path]))
     heard = {NORTH: north.heard, SOUTH: south.heard, OWN: own}
     assert all(len(set(ns) - {25}) == len(ns) - ns.count(25) for ns in heard.values())
     assert set(range(30)) == set(north.heard)

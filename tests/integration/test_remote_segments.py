@@ -15,9 +15,10 @@ import pytest
 from click.testing import CliRunner
 from scripted import client_of, running
 
-from plait_analytics import remote, take_inventory
-from plait_analytics.command import analyze
-from plait_analytics.remote import Copy, RemoteError, Source, following
+from plait_analytics import take_inventory
+from plait_analytics.commands.analyze import analyze
+from plait_analytics.records import remote
+from plait_analytics.records.remote import Copy, RemoteError, Source, following
 from plait_broker.clients.access import Keyring, Principal
 from plait_broker.server.config.configuration import Access, Configuration
 from plait_broker.server.endpoints import Endpoint

@@ -13,7 +13,7 @@ from scripted import client_of, running
 
 import plait
 from plait_analytics import take_inventory
-from plait_analytics.duckdb_engine import compute
+from plait_analytics.engines.duckdb_engine import compute_by_duckdb
 from plait_broker.server.config.configuration import Configuration
 from plait_broker.server.config.overlay_config import OverlayConfig
 from plait_broker.server.endpoints import Endpoint
@@ -160,7 +160,7 @@ async def test_the_tables_of_real_brokers_account_for_every_event(tmp_path: Path
                         for _ in range(count):
                             await anext(aiter(subscription))
                             heard += 1
-    tables = compute(take_inventory([tmp_path]))
+    tables = compute_by_duckdb(take_inventory([tmp_path]))
     journeys = tables["journeys"].to_pylist()
     assert sum(row["events"] for row in journeys) == sum(row["accounted"] for row in journeys) == EVENTS
     assert sum(row["delivered"] for row in journeys) == sum(row["expected"] for row in journeys) == heard == 70

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from plait.commands.gen.beside_compose import beside_compose
-from plait_analytics.reference import page as tables_page
+from plait_analytics.tables.tables_reference import page as tables_page
 
 from .cli import cli_page
 from .facts import configuration_page, errors_page, metrics_page, telemetry_page

@@ -1,0 +1,1 @@
+"""`plait analyze` and its subcommands."""

@@ -1,0 +1,161 @@
+"""`plait analyze batch`: tables of what the telemetry in some directories says, as Parquet, and a short report of them.
+
+`plait analyze` is the group: without the name of another command, what follows is for `batch`.
+
+Exit codes: 0 done, 1 it cannot be done, 2 wrong use. Segments that are left out are named on stderr and change no code.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import click
+import pyarrow as pa
+
+from plait_core import PlaitError
+
+from ..records.columns import EVER
+from ..records.inventory import Inventory, take_inventory
+from ..records.remote import brought_here, cache_option
+from ..tables.lake import Lake
+from ..tables.report import report
+from ..tables.table import WINDOW_US
+from .compact_command import compact_command
+from .console import fail, progress, spark_missing
+from .live_command import live, prepare
+from .show_command import show
+
+FINDINGS_SHOWN: Final = 20
+"""Files that are left out, by name; of more only how many."""
+
+
+_WHEN: Final = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
+
+
+class _Analyses(click.Group):
+    """Its first command is the one that is meant when none is named."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands:
+            args = ["batch", *args]
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
+            args = ["batch", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("analyze", cls=_Analyses, short_help="Analyse recorded telemetry.")
+def analyze() -> None:
+    """Analyse what brokers have recorded by --telemetry DIR. `plait analyze DIR` is `plait analyze batch DIR`."""
+
+
+@analyze.command("batch", short_help="All that is recorded, at once.")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Keep the tables here; without it nowhere.")
+@click.option("--window", "window_s", type=click.IntRange(1, 86_400), default=WINDOW_US // 1_000_000, show_default=True,
+              metavar="S", help="Seconds that one row covers.")  # fmt: skip
+@click.option("--from", "since", type=_WHEN, help="Only records from then on, UTC.")
+@click.option("--to", "until", type=_WHEN, help="Only records before then; what is under way then is missing.")
+@click.option("--master", metavar="URL", help="Spark's: local[2,4] unless told otherwise, spark://..., k8s://...")
+@cache_option
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
+def batch(
+    sources: tuple[str, ...], engine: str, out: Path | None, window_s: int, since: datetime | None,
+    until: datetime | None, master: str | None, cache: Path, as_json: bool,
+) -> None:  # fmt: skip
+    """Analyse what brokers have recorded by --telemetry DIR. Brokers may go on writing meanwhile.
+
+    A source is the directory of one broker, or one with those of many anywhere below; or the HTTP side of a broker on
+    another machine, as http://HOST:4681 or http://TOKEN@HOST:4681.
+    """
+    if master is not None and engine != "spark":
+        raise click.UsageError("--master is for --engine spark")
+    began, window_us = monotonic(), window_s * 1_000_000
+    directories, _ = brought_here(sources, cache)
+    inventory = take_inventory(directories)
+    _tell_findings(inventory)
+    if since is not None or until is not None:
+        inventory.between = (_micros(since, EVER[0]), _micros(until, EVER[1]))
+    if not inventory.records:
+        fail("there are no records there", "start brokers with --telemetry DIR, and give DIR")
+    try:
+        lake = Lake(out) if out is not None else None
+        if lake is not None and lake.holds(inventory, window_us):
+            progress(f"{out} has the tables of these {inventory.records:,} records already")
+            tables = _kept(lake)
+        else:
+            progress(f"{inventory.records:,} records in {len(inventory.segments):,} segments, by {engine}")
+            computed = _computed(inventory, engine, window_us, master)
+            if lake is not None:
+                lake.write(computed, inventory, engine, window_us)
+                tables = _kept(lake)
+            else:
+                tables = _presented(computed)
+    except PlaitError as error:
+        fail(error.message, error.hint)
+    except OSError as error:
+        fail(f"the tables cannot be written: {error.strerror}", "give another --out")
+    facts = report(tables)
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        for line in facts["lines"]:
+            print(line)
+    progress(f"done in {monotonic() - began:.1f} s")
+
+
+def _micros(when: datetime | None, otherwise: int) -> int:
+    return otherwise if when is None else round(when.replace(tzinfo=UTC).timestamp()) * 1_000_000
+
+
+def _computed(inventory: Inventory, engine: str, window_us: int, master: str | None) -> Mapping[str, pa.Table]:
+    with tempfile.TemporaryDirectory(prefix="plait-analyze-") as scratch:
+        if engine == "duckdb":
+            from ..engines.duckdb_engine import compute_by_duckdb as by_duckdb
+
+            return by_duckdb(inventory, window_us=window_us, spill=Path(scratch))
+        try:
+            from ..engines.spark_engine import compute_by_spark as by_spark
+            from ..engines.spark_session import LOCAL, session
+        except ImportError as error:
+            raise spark_missing(error, "or --engine duckdb") from None
+        with session(master or LOCAL, scratch=Path(scratch)) as spark:
+            parts = max(2, spark.sparkContext.defaultParallelism)
+            return by_spark(spark, inventory, window_us=window_us, parts=parts)
+
+
+def _kept(lake: Lake) -> dict[str, pa.Table]:
+    manifest = lake.manifest()
+    assert manifest is not None, "it has just been written or looked at"
+    return {name: lake.read(name) for name in manifest["tables"]}
+
+
+def _presented(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    from ..tables.lake import presented
+
+    return {name: presented(name, table) for name, table in tables.items()}
+
+
+def _tell_findings(inventory: Inventory) -> None:
+    for finding in inventory.findings[:FINDINGS_SHOWN]:
+        print(f"left out: {finding.path}: {finding.why}", file=sys.stderr)
+    if len(inventory.findings) > FINDINGS_SHOWN:
+        print(f"left out: {len(inventory.findings) - FINDINGS_SHOWN:,} more files", file=sys.stderr)
+
+
+analyze.add_command(compact_command)
+analyze.add_command(live)
+analyze.add_command(prepare)
+analyze.add_command(show)

@@ -1,0 +1,106 @@
+"""`plait analyze live`: the job that follows running brokers; `plait analyze prepare`: what makes it start fast."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import click
+
+from plait_core import PlaitError
+
+from ..records.remote import brought_here, cache_option, following
+from .console import fail, progress, spark_missing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@click.command("live", short_help="Follow brokers while they run.")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The tables, and where it is."
+)
+@click.option("--every", "every_s", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, metavar="S",
+              help="Between two batches.")  # fmt: skip
+@click.option("--window", "window_s", type=click.IntRange(1, 3600), default=10, show_default=True, metavar="S",
+              help="Seconds that one row covers.")  # fmt: skip
+@click.option("--late", "late_s", type=click.IntRange(0, 3600), default=10, show_default=True, metavar="S",
+              help="How long a window waits for records that come late.")  # fmt: skip
+@click.option("--records-max", type=click.IntRange(1), default=4_000_000, show_default=True, metavar="N",
+              help="Of one batch, while there is a backlog.")  # fmt: skip
+@click.option("--master", metavar="URL", help="Spark's: local[2,4] unless told otherwise, spark://..., k8s://...")
+@cache_option
+@click.option("--reader", default="live", show_default=True, metavar="NAME",
+              help="Under which brokers elsewhere keep how far this one is.")  # fmt: skip
+@click.option("--once", is_flag=True, help="Up to what there is now; windows that are still open stay so.")
+def live(
+    sources: tuple[str, ...], out: Path, every_s: float, window_s: int, late_s: int, records_max: int,
+    master: str | None, cache: Path, reader: str, once: bool,
+) -> None:  # fmt: skip
+    """Follow what brokers record by --telemetry DIR, with Spark, until Ctrl-C.
+
+    A source is a directory with what brokers record anywhere below, or the HTTP side of a broker on another machine, as
+    http://HOST:4681 or http://TOKEN@HOST:4681.
+
+    Each window of time becomes rows of the tables once it is over and --late seconds have passed. Where it is lies in
+    OUT as well: killed and started again, it goes on where it was, and no record counts twice or not at all. --window,
+    --late and the directories are to stay the same then.
+    """
+    directories, copies = brought_here(sources, cache, reader)
+    with following(copies, every_s, progress), _spark(master) as spark:
+        from ..live.live_query import LiveSettings, run
+
+        settings = LiveSettings(
+            [str(directory.resolve()) for directory in directories], out.resolve(), window_s * 1_000_000,
+            late_s * 1_000_000, every_s, records_max, max(2, spark.sparkContext.defaultParallelism),
+        )  # fmt: skip
+        code = run(spark, settings, once=once, tell=progress)
+    raise SystemExit(code)
+
+
+@click.command("prepare", short_help="Make Spark start faster.")
+def prepare() -> None:
+    """Make the archive of Java's classes that lets Spark start in two thirds of the time: 150 MB, once."""
+    from ..engines.java import find_java
+    from ..engines.jvm_class_archive import archive_path
+
+    try:
+        path = archive_path(find_java())
+    except PlaitError as error:
+        fail(error.message, error.hint)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    progress("half a minute")
+    began = monotonic()
+    with _spark(None, archive=True) as spark:
+        spark.range(1000).selectExpr("id % 7 as k").groupBy("k").count().toArrow()
+    if not path.is_file():
+        fail(f"{path} could not be made", "Java may be one without class data sharing; it works without")
+    progress(f"{path}, {path.stat().st_size >> 20} MB, in {monotonic() - began:.0f} s")
+
+
+@contextmanager
+def _spark(master: str | None, *, archive: bool = False) -> Iterator[SparkSession]:
+    try:
+        from ..engines.spark_session import LOCAL, session
+    except ImportError as error:
+        raise SystemExit(_told(spark_missing(error, "or plait analyze batch, which needs none"))) from None
+    try:
+        with tempfile.TemporaryDirectory(prefix="plait-analyze-", ignore_cleanup_errors=True) as scratch:
+            progress("Spark starts")
+            began = monotonic()
+            with session(master or LOCAL, scratch=Path(scratch), archive=archive) as spark:
+                progress(f"Spark {spark.version} is there after {monotonic() - began:.1f} s")
+                yield spark
+    except PlaitError as error:
+        raise SystemExit(_told(error)) from None
+
+
+def _told(error: PlaitError) -> int:
+    progress(error.message + (f" ({error.hint})" if error.hint else ""))
+    return 1

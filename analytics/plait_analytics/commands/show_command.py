@@ -1,0 +1,44 @@
+"""`plait analyze show`: rows of the tables in a directory, for people and as JSON, whoever made them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from plait_core import PlaitError
+
+from ..tables.definitions import TABLES
+from ..tables.json_pages import row_documents
+from ..tables.lake import Lake
+from .console import fail
+
+
+@click.command("show", short_help="Rows of a table.")
+@click.argument("out", type=click.Path(path_type=Path), metavar="OUT")
+@click.argument("table", type=click.Choice(list(TABLES)))
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="So many rows.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def show(out: Path, table: str, last: int, as_json: bool) -> None:
+    """The newest rows of a table in OUT, where `plait analyze batch` or `live` keeps it."""
+    try:
+        found = Lake(out).read(table)
+    except PlaitError as error:
+        fail(error.message, error.hint)
+    newest = found.slice(max(0, found.num_rows - last))
+    rows = row_documents(newest)
+    if as_json:
+        for row in rows:
+            print(json.dumps(row))
+        return
+    names = [name for name in newest.column_names if any(row[name] is not None for row in rows)]
+    cells = [names, *[["" if row[name] is None else _short(row[name]) for name in names] for row in rows]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _short(value: object) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return "".join(character if character.isprintable() else "?" for character in text)[:40]

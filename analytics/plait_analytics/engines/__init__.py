@@ -1,0 +1,1 @@
+"""What computes the tables: DuckDB, or Spark."""

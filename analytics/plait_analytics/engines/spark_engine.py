@@ -1,0 +1,82 @@
+"""The tables by Spark: in a JVM of its own, or on a cluster by --master.
+
+`counting` and `events` are pure functions of data frames, whatever these are read from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from ..records.batches import COLUMNS, slices_of
+from ..records.columns import EVER
+from ..records.counts import MERGING
+from ..records.id_names import read_names
+from ..records.inventory import Inventory
+from ..tables.definitions import TABLES
+from ..tables.derive_tables import COUNTED, derive
+from ..tables.end_to_end import AUDITS, pieced
+from ..tables.interarrival import INTERARRIVAL, WITH_GAPS
+from ..tables.sql_dialect import with_window
+from ..tables.table import WINDOW_US, Table
+from .spark_source import counts_of, fragments_source, records_of, weights_of
+
+
+def counting(counts: DataFrame, window_us: int = WINDOW_US) -> DataFrame:
+    """Partial counts, each key once: the same for batches and for live records."""
+    return counts.sparkSession.sql(
+        with_window(MERGING, window_us).replace("from counts", "from {counts}"), counts=counts
+    )
+
+
+def events(text: str, records: DataFrame, window_us: int = WINDOW_US) -> DataFrame:
+    """What a text about single events makes of records."""
+    return records.sparkSession.sql(
+        with_window(text, window_us).replace("from records", "from {records}"), records=records
+    )
+
+
+def compute_by_spark(
+    spark: SparkSession,
+    inventory: Inventory,
+    *,
+    window_us: int = WINDOW_US,
+    only: Iterable[str] = TABLES,
+    parts: int = 2,
+) -> Mapping[str, pa.Table]:
+    """The tables of all records of an inventory. They are small, so they come to the driver; records never do."""
+    only, slices = list(only), slices_of(inventory.segments, between=inventory.between or EVER)
+    tables: dict[str, pa.Table] = {}
+    if audits := [name for name in only if name in AUDITS]:
+        weight = weights_of(spark, slices, parts).agg({"weight": "max"}).head()
+        pieces = fragments_source(spark, slices, parts, weight[0] if weight and weight[0] else 1)
+        pieces = pieces.repartition("publisher", "sequence")
+        if len(audits) > 1:
+            pieces = pieces.persist()
+        tables |= {name: audit(TABLES[name], pieces, window_us).toArrow() for name in audits}
+        pieces.unpersist()
+    for name in only:
+        if TABLES[name].of == "records" and name not in AUDITS:
+            records = records_of(spark, slices, parts, columns_of(TABLES[name].sql))
+            tables[name] = events(TABLES[name].sql, records, window_us).toArrow()
+    if wanted := [name for name in only if name in COUNTED]:
+        counts = counting(counts_of(spark, slices, parts, window_us), window_us).toArrow()
+        gaps = None
+        if WITH_GAPS & set(wanted):
+            gaps = events(INTERARRIVAL, records_of(spark, slices, parts, columns_of(INTERARRIVAL)), window_us).toArrow()
+        tables |= derive(counts, read_names(inventory), gaps=gaps, window_us=window_us, only=wanted)
+    return {name: tables[name] for name in only}
+
+
+def audit(table: Table, pieces: DataFrame, window_us: int = WINDOW_US) -> DataFrame:
+    """A table of single events, of pieces of these."""
+    text = with_window(pieced(table), window_us).replace("from pieces", "from {pieces}")
+    return pieces.sparkSession.sql(text, pieces=pieces)
+
+
+def columns_of(text: str) -> list[str]:
+    """Those that a text names: what it does not need is not read."""
+    return [name for name in COLUMNS if re.search(rf"\b{name}\b", text)]

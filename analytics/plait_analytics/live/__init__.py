@@ -1,0 +1,1 @@
+"""Tables that follow telemetry as it grows, by Spark's structured streaming."""

@@ -1,0 +1,223 @@
+"""Tables that grow: each batch of closed windows adds a file to each, and the manifest says which batches are there.
+
+The manifest is that of `lake.py`, with `live` beside: the last batch, and the query whose batches these are. A batch
+that is there already is not written again. Files of one hour are joined when they have become many. A batch waits for
+what has to be there after a crash; pages and the short form follow within seconds, beside it (`LiveLake.show`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait_core.telemetry import RecordKind
+
+from ..records.counts import SCHEMA as COUNTS
+from ..records.counts import merged_batch
+from ..tables.definitions import TABLES
+from ..tables.derive_tables import COUNTED, derive
+from ..tables.incidents import HISTORY
+from ..tables.json_pages import ROWS_MAX, column_says, page_of
+from ..tables.lake import FORMAT, MANIFEST, Lake, LakeError, ids_of, parquet_of, presented, replace
+from ..tables.summary import SUMMARY, WINDOWS, summary_bytes
+
+JOINED_FILES: Final = 32
+"""Of one table and hour: beyond it they become one."""
+
+STATUS: Final = "live.json"
+"""How it goes: the last batch, when, and what was counted, late or odd. For health checks: its age says it all."""
+
+ENGINE: Final = "spark-live"
+
+SHOWN_EVERY_S: Final = 5.0
+"""Pages and the short form are for people and predictions, which need no new ones with each batch."""
+
+Windows = dict[int, pa.Table]
+"""Counts by window, the oldest first."""
+
+
+class _Shown(NamedTuple):
+    """What pages and the short form are made of."""
+
+    recent: dict[str, pa.Table]
+    windows: Windows
+    names: pa.Table
+
+
+class LiveLake:
+    """The tables of one live analysis."""
+
+    def __init__(self, directory: Path, window_us: int) -> None:
+        self._directory = directory
+        self._window_us = window_us
+        self._lake = Lake(directory)
+        self._manifest = self._begun()
+        self._recent = {name: self._tail(name, ROWS_MAX) for name in self._manifest["tables"]}
+        self._windows = _newest(_by_window(self._counts_before()), WINDOWS)
+        self._before = {window: _coarse(counts) for window, counts in _newest(self._windows, HISTORY).items()}
+        self._unshown: _Shown | None = None
+        self._shown_s = 0.0
+
+    @property
+    def batch(self) -> int:
+        """The last that is there; -1 before the first."""
+        return int(self._manifest["live"]["batch"])
+
+    def append(self, batch: int, counts: pa.Table, names: pa.Table) -> None:
+        """Add the windows of a batch to all tables, or nothing: what fails half-way is not in the manifest."""
+        query = self._query()
+        known = self._manifest["live"]["query"]
+        if known not in ("", query):
+            raise LakeError(
+                f"the tables in {self._directory} are of another checkpoint",
+                hint="give another --out, or put its checkpoint back",
+            )
+        if batch <= self.batch:
+            return
+        fresh = _by_window(counts)
+        before = {**self._before, **{window: _coarse(part) for window, part in fresh.items()}}
+        history = pa.concat_tables(before.values())
+        tables = derive(counts, names, window_us=self._window_us, only=COUNTED, history=history, settled=True)
+        described, stale, recent = {}, [], {}
+        for name, table in tables.items():
+            mine = table.filter(pc.is_in(table["window_us"], pa.array(fresh, table["window_us"].type)))
+            described[name], gone, recent[name] = self._grown(name, presented(name, mine), batch)
+            stale += gone
+        manifest = {
+            **self._manifest,
+            "records": self._manifest["records"] + pc.sum(counts["records"]).as_py(),
+            "live": {"batch": batch, "query": query},
+            "tables": described,
+        }
+        replace(self._directory / MANIFEST, json.dumps(manifest).encode())
+        self._manifest, self._recent = manifest, recent
+        self._windows = _newest({**self._windows, **fresh}, WINDOWS)
+        self._before = _newest(before, HISTORY)
+        self._unshown = _Shown(recent, self._windows, names)
+        for path in stale:
+            (self._directory / path).unlink(missing_ok=True)
+
+    def show(self, now_s: float) -> None:
+        """Pages and the short form, if there is something new and it is time: beside the batches, which go on."""
+        shown = self._unshown
+        if shown is None or now_s - self._shown_s < SHOWN_EVERY_S:
+            return
+        self._shown_s, self._unshown = now_s, None
+        for name, recent in shown.recent.items():
+            replace(self._directory / _page(name), page_of(name, recent, self._window_us), sync=False)
+        whole = pa.concat_tables(shown.windows.values())
+        replace(self._directory / SUMMARY, summary_bytes(whole, shown.names, self._window_us), sync=False)
+
+    def seen(self, status: Mapping[str, Any]) -> None:
+        """How it goes."""
+        replace(self._directory / STATUS, json.dumps(dict(status)).encode(), sync=False)
+
+    def _begun(self) -> dict[str, Any]:
+        found = self._lake.manifest()
+        if found is None:
+            return {
+                "format": FORMAT, "digest": "", "engine": ENGINE, "window_us": self._window_us, "records": 0,
+                "segments": 0, "left_out": [], "live": {"batch": -1, "query": ""}, "tables": {},
+            }  # fmt: skip
+        if found.get("engine") != ENGINE or found["window_us"] != self._window_us:
+            raise LakeError(
+                f"the tables in {self._directory} are of another analysis",
+                hint="give another --out, or the --window that they were made with",
+            )
+        return found
+
+    def _query(self) -> str:
+        try:
+            return str(json.loads((self._directory / "checkpoint" / "metadata").read_text())["id"])
+        except (OSError, ValueError, KeyError):
+            return ""
+
+    def _grown(self, name: str, shown: pa.Table, batch: int) -> tuple[dict[str, Any], list[str], pa.Table]:
+        """A table's entry with these rows as well, the files that it no longer names, and its newest rows."""
+        before = self._manifest["tables"].get(name, {"rows": 0, "files": [], "json": ""})
+        files, stale = list(before["files"]), []
+        hours = pc.strftime(shown["window"], format="date=%Y-%m-%d/hour=%H")
+        for hour in sorted(pc.unique(hours).to_pylist()):
+            part = shown.filter(pc.equal(hours, hour))
+            siblings, kind = [file for file in files if file.startswith(f"{name}/{hour}/live-")], "live"
+            if len(siblings) >= JOINED_FILES:  # once each, so that an hour's last batch is as soon done as its first
+                kind = "joined"
+                part = pa.concat_tables([*(self._lake.read_file(file) for file in siblings), part])
+                files = [file for file in files if file not in siblings]
+                stale += siblings
+            path = f"{name}/{hour}/{kind}-{batch:08d}.parquet"
+            replace(self._directory / path, parquet_of(part))
+            files.append(path)
+        unknown = f"{name}/date=none/live.parquet"  # while there are no rows: so that the columns are known
+        if shown.num_rows and unknown in files:
+            files.remove(unknown)
+            stale.append(unknown)
+        elif not files:
+            replace(self._directory / unknown, parquet_of(shown))
+            files.append(unknown)
+        recent = pa.concat_tables([self._recent[name], shown]) if name in self._recent else shown
+        recent = recent.slice(max(0, recent.num_rows - ROWS_MAX))
+        page = _page(name)
+        if not (self._directory / page).is_file():
+            replace(self._directory / page, page_of(name, recent, self._window_us), sync=False)
+        entry = {
+            "says": TABLES[name].says,
+            "rows": before["rows"] + shown.num_rows,
+            "columns": {field.name: column_says(name, field) for field in shown.schema},
+            "files": files,
+            "json": page,
+        }
+        return entry, [path for path in stale if path not in files], recent
+
+    def _tail(self, name: str, rows: int) -> pa.Table:
+        """The newest rows of a table, in order."""
+        parts: list[pa.Table] = []
+        for file in reversed(self._manifest["tables"][name]["files"]):
+            parts.insert(0, self._lake.read_file(file))
+            if sum(part.num_rows for part in parts) >= rows:
+                break
+        whole = pa.concat_tables(parts)
+        return whole.slice(max(0, whole.num_rows - rows))
+
+    def _counts_before(self) -> pa.Table:
+        """Counts of the last windows: what the next ones are compared with."""
+        files = self._manifest["tables"].get("counts", {"files": []})["files"]
+        if not files:
+            return COUNTS.empty_table()
+        parts: list[pa.Table] = []
+        for file in reversed(files):
+            parts.insert(0, ids_of(self._lake.read_file(file)))
+            if len(set().union(*(pc.unique(part["window_us"]).to_pylist() for part in parts))) > WINDOWS:
+                break
+        return pa.concat_tables(parts)
+
+
+def _page(name: str) -> str:
+    return f"{name}/live.json"
+
+
+def _by_window(counts: pa.Table) -> Windows:
+    windows = sorted(pc.unique(counts["window_us"]).to_pylist())
+    if len(windows) == 1:
+        return {windows[0]: counts}
+    return {window: counts.filter(pc.equal(counts["window_us"], window)) for window in windows}
+
+
+def _newest(windows: Windows, most: int) -> Windows:
+    return {window: windows[window] for window in sorted(windows)[-most:]}
+
+
+def _coarse(counts: pa.Table) -> pa.Table:
+    """The same for all that incidents go by: brokers as a whole, and links one by one. A few rows of thousands."""
+    link = counts["kind"].to_numpy() == int(RecordKind.LINK)
+    for name in ("entity", "reason", "marks", "bucket", "cell"):
+        place, column = counts.schema.get_field_index(name), counts[name].to_numpy()
+        kept = link if name == "entity" else np.zeros(len(link), bool)
+        counts = counts.set_column(place, name, pa.array(np.where(kept, column, 0).astype(column.dtype)))
+    return pa.Table.from_batches([merged_batch(counts.combine_chunks().to_batches())])

@@ -1,0 +1,202 @@
+"""`plait analyze live`: tables that follow running brokers, by Spark's structured streaming.
+
+Workers count what they read; Spark adds it up by windows of event time, keeps what is open, and lets go of a window
+once the watermark has passed its end; each window that closes becomes rows of the tables, once. A batch is written by
+its number (`live_lake.py`): one that is done again after a crash changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ..records.counts import KEY, LEAST, MOST, SUMS
+from ..records.counts import SCHEMA as COUNTS
+from ..records.id_names import read_names
+from ..records.inventory import take_inventory
+from ..records.stream_offsets import GOOD, LATE, ODD
+from .live_lake import LiveLake
+from .live_source import FORMAT, LiveSource
+
+CHECKPOINT: Final = "checkpoint"
+
+OBSERVED: Final = "arrivals"
+
+STARTS_MAX: Final = 5
+_TOO_BUSY: Final = "failed to connect back"
+"""Spark waits ten seconds for the process that asks the source for offsets, and cannot be told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSettings:
+    """What a live analysis is told. Window, directories and lateness are of its checkpoint: they stay what they are."""
+
+    directories: Sequence[str]
+    out: Path
+    window_us: int = 10_000_000
+    late_us: int = 10_000_000
+    """How long a window stays open for records that come late."""
+    every_s: float = 1.0
+    """Between two batches: less than a third of a second is beyond Spark's own cost of one."""
+    records_max: int = 4_000_000
+    """Of a batch, while there is a backlog. Each costs half a second, whatever is in it; so many take under two."""
+    parts: int = 2
+
+
+def source(spark: SparkSession, settings: LiveSettings) -> DataFrame:
+    """What is read: partial counts with the state of their records."""
+    spark.dataSource.register(LiveSource)
+    options = {
+        "directories": json.dumps(list(settings.directories)),
+        "parts": str(settings.parts),
+        "window_us": str(settings.window_us),
+        "late_us": str(settings.late_us),
+        "records_max": str(settings.records_max),
+    }
+    return spark.readStream.format(FORMAT).options(**options).load()
+
+
+def windowed(arrivals: DataFrame, settings: LiveSettings) -> DataFrame:
+    """Counts of closed windows. Late records are counted by the source's own rule, which is never laxer than Spark's:
+    so all that are not counted are known."""
+    sums = {name: F.sum(F.when(F.col("state") == state, F.col("records")).otherwise(0))
+            for name, state in (("good", GOOD), ("late", LATE), ("odd", ODD))}  # fmt: skip
+    observed = arrivals.observe(
+        OBSERVED, *(F.coalesce(value, F.lit(0)).alias(name) for name, value in sums.items()),
+        F.max(F.when(F.col("state") == GOOD, F.col("ts_max"))).alias("newest_us"),
+    )  # fmt: skip
+    windows = F.window(F.col("at"), f"{settings.window_us} microseconds")
+    values = [F.sum(name).alias(name) for name in SUMS]
+    values += [F.min(name).alias(name) for name in LEAST]
+    values += [F.max(name).alias(name) for name in MOST]
+    return (
+        observed.where(F.col("state") == GOOD)
+        .withWatermark("at", f"{settings.late_us} microseconds")
+        .groupBy(windows.alias("window"), *KEY)
+        .agg(*values)
+        .select(*COUNTS.names)
+    )
+
+
+def start(spark: SparkSession, settings: LiveSettings, *, once: bool = False) -> tuple[StreamingQuery, LiveLake]:
+    """The query, running, and where it writes to. `once`: up to what there is now."""
+    settings.out.mkdir(parents=True, exist_ok=True)
+    lake = LiveLake(settings.out, settings.window_us)
+
+    def write(closed: DataFrame, batch: int) -> None:
+        counts = closed.toArrow()
+        if counts.num_rows:
+            lake.append(batch, counts.cast(COUNTS), _names(settings))
+
+    writer = (
+        windowed(source(spark, settings), settings)
+        .writeStream.foreachBatch(write)
+        .outputMode("append")
+        .option("checkpointLocation", str(settings.out / CHECKPOINT))
+        .queryName("plait-live")
+    )
+    if once:
+        return writer.trigger(availableNow=True).start(), lake
+    return writer.trigger(processingTime=f"{settings.every_s} seconds").start(), lake
+
+
+def run(spark: SparkSession, settings: LiveSettings, *, once: bool, tell: Callable[[str], None]) -> int:
+    """Until it ends or is told to: its progress to people, its state to the lake. The exit code."""
+    ended = threading.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda *_: ended.set())
+    for attempt in range(STARTS_MAX):
+        query, lake = start(spark, settings, once=once)
+        failed = follow(query, lake, ended, tell)
+        if failed is None:
+            return 0
+        if _TOO_BUSY not in failed or attempt == STARTS_MAX - 1:
+            tell(f"it stopped: {reason(failed)}")
+            return 1
+        tell("the machine is so busy that Python did not start within Spark's ten seconds: once more")
+    raise AssertionError("the last attempt returns")
+
+
+def follow(query: StreamingQuery, lake: LiveLake, ended: threading.Event, tell: Callable[[str], None]) -> str | None:
+    """Until it ends: its progress to people, pages from its tables. Why it failed, or None."""
+    totals = Totals()
+    while True:
+        last = ended.wait(0.2) or not query.isActive
+        if last and query.isActive:
+            query.stop()
+        try:
+            for progress in totals.take(query):
+                tell(progress_line(progress))
+                lake.seen(totals.status())
+            lake.show(math.inf if last else monotonic())
+        except OSError as error:  # the tables are what counts, and a batch that cannot be written ends the query
+            tell(f"what is shown of the tables is not up to date: {error.strerror}")
+        if last:
+            failed = query.exception()
+            return None if failed is None else str(failed)
+
+
+class Totals:
+    """What came in the batches of this run, by the state of its records."""
+
+    def __init__(self) -> None:
+        self.counts = {"good": 0, "late": 0, "odd": 0}
+        self._last = ("", -1)
+        self._at_us = 0
+
+    def take(self, query: StreamingQuery) -> list[Any]:
+        """Batches that are new, with records."""
+        newest, found = query.lastProgress, []
+        if newest is None or (newest["timestamp"], newest["batchId"]) <= self._last:
+            return []  # one is soon looked at, a hundred are not
+        for progress in query.recentProgress:
+            at = (progress["timestamp"], progress["batchId"])
+            if at <= self._last:
+                continue
+            self._last = at
+            observed = progress["observedMetrics"].get(OBSERVED)
+            if observed is None or not sum(observed[name] or 0 for name in self.counts):
+                continue
+            for name in self.counts:
+                self.counts[name] += observed[name] or 0
+            self._at_us = max(self._at_us, observed["newest_us"] or 0)
+            found.append(progress)
+        return found
+
+    def status(self) -> dict[str, Any]:
+        """For `live.json`."""
+        return {"at": self._last[0], "batch": self._last[1], "newest_us": self._at_us, **self.counts}
+
+
+def progress_line(progress: Any) -> str:
+    """One batch, for people."""
+    observed = progress["observedMetrics"].get(OBSERVED)
+    said = f"batch {progress['batchId']:,}"
+    if observed is not None:
+        took_s = max(progress["batchDuration"], 1) / 1000
+        records = sum(observed[name] or 0 for name in ("good", "late", "odd"))
+        said += f": {records:,} records in {took_s:.1f} s"
+        said += "".join(f", {observed[name]:,} {name}" for name in ("late", "odd") if observed[name])
+    return said
+
+
+def _names(settings: LiveSettings) -> pa.Table:
+    return read_names(take_inventory(settings.directories, verify=False))
+
+
+def reason(text: str) -> str:
+    """The line of Spark's account of an error that says what it was."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if "Error: " in line), lines[0] if lines else "unknown")[:300]

@@ -1,0 +1,1 @@
+"""Recorded telemetry: found, read, counted and compacted."""

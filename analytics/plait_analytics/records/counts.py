@@ -1,0 +1,258 @@
+"""Records counted: one row for each window, broker, kind, thing and bucket, with sums, least and greatest values.
+
+This is the one pass over all records: all tables but those of single events follow from its rows, which are a
+thousand times fewer. Rows with one key add up to one row (`MERGING`), over batches, workers, segments and windows; so
+roll-ups are made of roll-ups. `counted` makes them in a worker by numpy, `COUNTING` is the same in SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from plait_core.telemetry import LATE, TO_BROKER, RecordKind
+
+from ..tables.sql_dialect import POSTPONED
+from .columns import FIELDS, Columns, length, of_those
+
+NONE: Final = 1 << 32
+"""The least of no values: beyond all that a record can hold."""
+
+_BUCKETED: Final = (int(RecordKind.DELIVERY), int(RecordKind.LINK), int(RecordKind.MATCH))
+_TIMED: Final = np.isin(np.arange(256), _BUCKETED)
+_MATCHED: Final = (int(RecordKind.PUBLISH), int(RecordKind.ARRIVAL))
+_MARKS: Final = LATE | TO_BROKER
+
+KEY: Final = ("window_us", "broker", "kind", "entity", "reason", "marks", "bucket", "cell")
+SUMS: Final = ("records", "weight", "bytes", "items", "expected", "delay_us", "bound_us", "busy", "bounded")
+LEAST: Final = ("delay_min", "bound_min")
+MOST: Final = (
+    "delay_max", "bound_max", "bytes_max", "items_max", "expected_max", "subject_max", "weight_max", "ts_max"
+)  # fmt: skip
+
+COLUMNS: Final = {
+    "entity": "of a publish its publisher; of a match or queue 0; else the record's subject",
+    "reason": "of a drop",
+    "marks": "those flags that tell late from not, and copies from deliveries",
+    "bucket": "of the delay, where delays are counted; of an event 1 if it matched here, plus 2 if it went elsewhere",
+    "cell": "of a publish that of its event, where an event space is known; else 0",
+    "records": "how many",
+    "weight": "how many they stand for",
+    "bytes": "of all that they stand for; so the next two",
+    "items": "their counts",
+    "expected": "what they expect",
+    "delay_us": "sum, of records",
+    "bound_us": "sum, of records",
+    "busy": "samples with bytes",
+    "bounded": "weight of those with a bound",
+    "delay_min": "least",
+    "bound_min": f"least of those with one, else {NONE}",
+    **dict.fromkeys(MOST, "greatest"),
+}
+
+_NARROW: Final = {"kind", "reason", "marks", "bucket"}
+_NARROW_BITS: Final = 16
+"""For each of these, side by side; a byte is what records have for them."""
+_ONE: Final = np.ones(1, np.int64)
+_NOUGHT: Final = np.zeros(1, np.int64)
+SCHEMA: Final = pa.schema(
+    [(name, pa.int32() if name in _NARROW else pa.int64()) for name in (*KEY, *SUMS, *LEAST, *MOST)]
+)
+
+COUNTED: Final = frozenset(FIELDS) - {"published_us", "sequence", "hops"}
+"""Fields of records that counts are made of."""
+
+_VALUES: Final = (*SUMS, *LEAST, *MOST)
+_RARE: Final = int(RecordKind.LINK)
+"""From this kind on records are samples, a few a second; before it they are of events."""
+_OF_RARE: Final = (
+    "bound_us", "busy", "delay_min", "delay_max", "bytes_max", "items_max", "expected_max", "subject_max"
+)  # fmt: skip
+"""Values that only samples have: nothing asks for them of events."""
+
+_SOURCES: Final = {
+    "weight": "weight", "bytes": "bytes * weight", "items": "items * weight", "expected": "expected * weight",
+    "delay_us": "delay_us", "bound_us": "bound_us", "busy": "case when bytes > 0 then 1 else 0 end",
+    "bounded": "case when bound_us > 0 then weight else 0 end",
+    "delay_min": "delay_us", "bound_min": f"case when bound_us > 0 then bound_us else {NONE} end",
+    "delay_max": "delay_us", "bound_max": "bound_us", "bytes_max": "bytes", "items_max": "items",
+    "expected_max": "expected", "subject_max": "subject", "weight_max": "weight", "ts_max": "ts_us",
+    "records": "1",
+}  # fmt: skip
+
+
+def _aggregates(sources: dict[str, str]) -> str:
+    terms = [f"cast(sum(cast({sources[name]} as bigint)) as bigint) as {name}" for name in SUMS]
+    terms += [f"min(cast({sources[name]} as bigint)) as {name}" for name in LEAST]
+    terms += [f"max(cast({sources[name]} as bigint)) as {name}" for name in MOST]
+    return ", ".join(terms)
+
+
+_SOURCES_SAMPLED: Final = {
+    name: f"case when kind >= {_RARE} then {source} else 0 end" if name in _OF_RARE else source
+    for name, source in _SOURCES.items()
+}
+_IN: Final = {kinds: f"kind in ({', '.join(map(str, kinds))})" for kinds in (_BUCKETED, _MATCHED)}
+
+COUNTING: Final = f"""
+select ts_us - ts_us % {POSTPONED} as window_us, broker, kind,
+  case when kind = {int(RecordKind.PUBLISH)} then publisher
+    when kind in ({int(RecordKind.MATCH)}, {int(RecordKind.QUEUE)}) then 0 else subject end as entity,
+  reason, flags & {_MARKS} as marks,
+  case when {_IN[_BUCKETED]} then bucket
+    when {_IN[_MATCHED]} then (case when expected > 0 then 1 else 0 end) + (case when items > 0 then 2 else 0 end)
+    else 0 end as bucket,
+  case when kind = {int(RecordKind.PUBLISH)} then subject else 0 end as cell,
+  {_aggregates(_SOURCES_SAMPLED)}
+from records group by 1, 2, 3, 4, 5, 6, 7, 8"""
+"""Of the view `records`, whatever has it."""
+
+MERGING: Final = f"""
+select window_us - window_us % {POSTPONED} as window_us, {", ".join(KEY[1:])},
+  {_aggregates({name: name for name in (*SUMS, *LEAST, *MOST)})}
+from counts group by 1, 2, 3, 4, 5, 6, 7, 8"""
+"""Of `counts`, to counts of windows that are as wide or wider, and each key once."""
+
+
+def counted(records: Columns, broker: int, window_us: int) -> Iterator[pa.RecordBatch]:
+    """Counts of some records of one broker. Keys may come apart into several rows, which add up."""
+    rare = records["kind"] >= _RARE
+    parts = (of_those(records, ~rare), of_those(records, rare)) if rare.any() else (records,)
+    for part in parts:
+        if length(part):
+            yield _counted(part, broker, window_us)
+
+
+def _counted(records: Columns, broker: int, window_us: int) -> pa.RecordBatch:
+    """What never changes is worked on once: most columns of most chunks are of length one."""
+    fields = ("kind", "weight", "bound_us", "delay_us", "size", "count", "expected", "ts_us", "flags")
+    kind, weight, bound, delay, size, items, expected, time, flags = (wide(_settled(records[name])) for name in fields)
+    values = {
+        "records": _ONE, "weight": weight, "bytes": size * weight, "items": items * weight,
+        "expected": expected * weight, "delay_us": delay, "bounded": np.where(bound > 0, weight, 0),
+        "bound_min": np.where(bound > 0, bound, NONE), "bound_max": bound, "weight_max": weight, "ts_max": time,
+    }  # fmt: skip
+    if kind[0] >= _RARE:
+        values |= {
+            "bound_us": bound, "busy": (size > 0).astype(np.int64), "delay_min": delay, "delay_max": delay,
+            "bytes_max": size, "items_max": items, "expected_max": expected, "subject_max": wide(records["subject"]),
+        }  # fmt: skip
+    else:
+        values |= dict.fromkeys(_OF_RARE, _NOUGHT)
+    key = {
+        "window_us": time // window_us * window_us if _spread(time, window_us) else time[:1] - time[:1] % window_us,
+        "broker": np.full(1, np.uint64(broker).astype(np.int64)), "kind": kind,
+        "entity": _entity(kind, records), "reason": wide(_settled(records["reason"])), "marks": flags & _MARKS,
+        "bucket": _places(kind, expected, items, delay), "cell": _cells(kind, records),
+    }  # fmt: skip
+    return _summed(key, values, length(records))
+
+
+def _spread(time: np.ndarray, window_us: int) -> bool:
+    return bool(time.min() // window_us != time.max() // window_us)
+
+
+def _entity(kind: np.ndarray, records: Columns) -> np.ndarray:
+    published = kind == int(RecordKind.PUBLISH)
+    whose = np.where(published, wide(records["publisher"]), wide(records["subject"]))
+    of_none = (kind == int(RecordKind.MATCH)) | (kind == int(RecordKind.QUEUE))
+    return np.where(of_none, 0, whose) if of_none.any() else whose
+
+
+def _cells(kind: np.ndarray, records: Columns) -> np.ndarray:
+    subject = wide(records["subject"])
+    located = (kind == int(RecordKind.PUBLISH)) & (subject != 0)
+    return np.where(located, subject, 0) if located.any() else _NOUGHT
+
+
+def _places(kind: np.ndarray, expected: np.ndarray, items: np.ndarray, delay: np.ndarray) -> np.ndarray:
+    """What goes by the name of bucket."""
+    met = np.where(kind <= max(_MATCHED), (expected > 0) + 2 * (items > 0).astype(np.int64), 0)
+    timed = _TIMED[kind]
+    return np.where(timed, buckets_of(kind, delay, items), met) if timed.any() else met
+
+
+def merged_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Counts of the same width added up, before they go anywhere."""
+    whole = pa.Table.from_batches(batches, schema=SCHEMA)
+    column = {name: wide(_settled(whole[name].to_numpy())) for name in SCHEMA.names}
+    return _summed({name: column[name] for name in KEY}, {name: column[name] for name in _VALUES}, whole.num_rows)
+
+
+def _summed(key: Columns, values: Columns, rows: int) -> pa.RecordBatch:
+    """Sums, least and greatest of values by key. Columns that never change may be of length one."""
+    assert rows
+    key = {name: _settled(part) for name, part in key.items()}
+    order, starts = runs_of(_packed({name: part for name, part in key.items() if len(part) > 1}), rows)
+    lengths = np.diff(starts, append=rows)
+    first = order[starts]
+    made = {name: part[first] if len(part) > 1 else np.repeat(part, len(first)) for name, part in key.items()}
+    known: dict[tuple[int, bool], np.ndarray] = {}  # several values may be of one column
+    for name, part in values.items():
+        if len(part) == 1:
+            made[name] = part * lengths if name in SUMS else np.repeat(part, len(first))
+        elif name in SUMS:
+            if (id(part), True) not in known:
+                running = np.cumsum(part[order])
+                known[id(part), True] = np.diff(running[starts + lengths - 1], prepend=0)
+            made[name] = known[id(part), True]
+        else:
+            made[name] = (np.minimum if name in LEAST else np.maximum).reduceat(part[order], starts)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(made[field.name].astype(np.int32) if field.name in _NARROW else made[field.name])
+            for field in SCHEMA
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _settled(part: np.ndarray) -> np.ndarray:
+    return part[:1] if part[0] == part[-1] and part.min() == part.max() else part
+
+
+def _packed(key: Columns) -> list[np.ndarray]:
+    """The same key in fewer columns: what is narrow lies in one number, side by side."""
+    together = None
+    for place, name in enumerate(sorted(_NARROW & set(key))):
+        part = key[name] << (_NARROW_BITS * place)
+        together = part if together is None else together | part
+    return [*([together] if together is not None else []), *(key[name] for name in key if name not in _NARROW)]
+
+
+def runs_of(parts: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """An order in which equal keys are neighbours, and where each run of them begins.
+
+    Sorted are hashes, each with its row's number in its last bits: several times as fast as sorting numbers by hashes.
+    Keys whose hashes are alike may mix, and come apart.
+    """
+    bits = rows.bit_length()
+    mixed = np.zeros(rows, np.uint64)
+    for part in parts:
+        mixed = (mixed ^ part.view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    low = np.uint64((1 << bits) - 1)
+    mixed = np.sort((mixed & ~low) | np.arange(rows, dtype=np.uint64))
+    order = (mixed & low).astype(np.int64)
+    begins = np.zeros(rows, bool)
+    begins[0] = True
+    for part in parts:
+        ordered = part[order]
+        begins[1:] |= ordered[1:] != ordered[:-1]
+    return order, np.flatnonzero(begins)
+
+
+def wide(column: np.ndarray) -> np.ndarray:
+    """As the engines have whole numbers: 64 bits with a sign."""
+    return column.astype(np.int64) if column.dtype.itemsize < 8 else np.ascontiguousarray(column).view(np.int64)
+
+
+def buckets_of(kind: np.ndarray, delay_us: np.ndarray, items: np.ndarray) -> np.ndarray:
+    """Of each record's delay; of a match, of the time for one of its events."""
+    matches = kind == int(RecordKind.MATCH)
+    delays = np.where(matches, delay_us // np.maximum(items, 1), delay_us) if matches.any() else delay_us
+    found: np.ndarray = np.floor(8 * np.log2(np.maximum(delays, 1))).astype(np.int32)
+    return found

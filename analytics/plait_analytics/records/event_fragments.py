@@ -1,0 +1,142 @@
+"""What one stretch of a broker's records says of single events: the first half of the exact audit, in the worker.
+
+A piece of an event is *plain* where the stretch has all of it: the event's own record, and for each subscription that
+it asks for one delivery. One row says that. Of others each delivery is a row, so that what comes from several stretches
+is compared subscription by subscription. `PIECED` puts together what workers found. At most places an event is plain,
+so few rows travel, and the answer is that of `end_to_end.py` over all records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from plait_core.telemetry import DURABLE, TO_BROKER, RecordKind
+
+from ..tables.sql_dialect import total
+from .columns import FIELDS, Columns, length, of_those
+from .counts import runs_of, wide
+
+COMPACT: Final = -1
+"""In place of a subject: the row is about the event, not about one delivery."""
+
+_SUMS: Final = ("publishes", "expected", "homes", "arrivals", "lost", "lost_homes", "delivered", "loose", "plain")
+KEY: Final = ("publisher", "sequence", "broker", "subject")
+SCHEMA: Final = pa.schema([(name, pa.int64()) for name in (*KEY, *_SUMS, "ts_us")])
+
+NEVER: Final = (1 << 63) - 1
+"""When an event was published whose publication is not in the stretch."""
+
+_ENDS: Final = (int(RecordKind.DROP), int(RecordKind.EXPIRY))
+_OF_EVENTS: Final = np.isin(
+    np.arange(256), (int(RecordKind.PUBLISH), int(RecordKind.ARRIVAL), int(RecordKind.DELIVERY), *_ENDS)
+)
+
+PIECED_FIELDS: Final = frozenset(FIELDS) - {"published_us", "delay_us", "bound_us", "size", "reason", "hops"}
+"""Fields of records that pieces are made of."""
+
+PIECED: Final = f"""
+single as (
+  select publisher, sequence, broker, subject, min(ts_us) as ts_us,
+    {", ".join(f"{total(name)} as {name}" for name in _SUMS)}
+  from pieces group by publisher, sequence, broker, subject),
+placed as (
+  select publisher, sequence, broker, min(ts_us) as ts_us,
+    {", ".join(f"{total(name)} as {name}" for name in _SUMS[:6])},
+    {total("plain")} as plain, max(delivered) as plainly, {total("loose")} as loose,
+    {total("1", f"subject <> {COMPACT}")} as subjects,
+    {total("loose - 1", f"subject <> {COMPACT} and loose > 1")} as again
+  from single group by publisher, sequence, broker),
+joined as (
+  select publisher, sequence, nullif(min(ts_us), {NEVER}) as ts_us,
+    {", ".join(f"{total(name)} as {name}" for name in _SUMS[:6])},
+    {total("case when plain > 0 then plainly else subjects end")} as delivered,
+    {total("case when plain > 0 then loose else again end")} as duplicates
+  from placed group by publisher, sequence)"""
+"""From the view `pieces` to `joined`: a row for each event."""
+
+
+def fragments_of(records: Columns, broker: int, weight: int) -> Iterator[pa.RecordBatch]:
+    """The pieces of a stretch of one broker's records: of events that all brokers have kept, if none of them kept fewer
+    than one of so many."""
+    mine = _OF_EVENTS[records["kind"]] & (records["sequence"] != 0)
+    if weight > 1:
+        mine &= (((records["sequence"] & np.uint64(1048575)) * np.uint64(2654435761)) >> np.uint64(12)) & np.uint64(
+            weight - 1
+        ) == 0
+    records = of_those(records, mine)
+    rows = length(records)
+    if not rows:
+        return
+    kind, flags, subject = records["kind"], records["flags"], wide(records["subject"])
+    publisher, sequence = wide(records["publisher"]), wide(records["sequence"])
+    order, starts = runs_of([publisher, sequence], rows)
+    run = np.empty(rows, np.int64)
+    run[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=rows))
+
+    def summed(values: np.ndarray) -> np.ndarray:
+        if not values.any():
+            return np.zeros(len(starts), np.int64)
+        return np.add.reduceat(values[order], starts, dtype=np.int64)
+
+    published, arrived, delivered = (
+        kind == int(each) for each in (RecordKind.PUBLISH, RecordKind.ARRIVAL, RecordKind.DELIVERY)
+    )
+    ended, for_broker = np.isin(kind, _ENDS), (flags & TO_BROKER) != 0
+    firm = delivered & ((flags & DURABLE) == 0)
+    sums = {
+        "publishes": summed(published),
+        "expected": summed(np.where(published | arrived, records["expected"], 0)),
+        "homes": summed(np.where(published, records["count"], 0)),
+        "arrivals": summed(arrived),
+        "lost": summed(ended & (subject != 0) & ~for_broker),
+        "lost_homes": summed(ended & for_broker),
+    }
+    deliveries = summed(delivered)
+    plain = (sums["publishes"] + sums["arrivals"] == 1) & (deliveries == sums["expected"]) & (sums["lost"] == 0)
+    if not firm.all():
+        plain &= summed(firm) == deliveries
+    plain[_repeated(run[delivered], subject[delivered])] = False
+    first = order[starts]
+    compact = {
+        "publisher": publisher[first], "sequence": sequence[first], "subject": np.full(len(first), COMPACT),
+        **sums, "delivered": np.where(plain, deliveries, 0), "loose": np.zeros(len(first), np.int64),
+        "plain": plain.astype(np.int64),
+        "ts_us": np.minimum.reduceat(np.where(published, records["ts_us"], NEVER)[order], starts),
+    }  # fmt: skip
+    yield _batch(compact, broker)
+    loose = np.flatnonzero(delivered & ~plain[run])
+    if len(loose):
+        nothing = np.zeros(len(loose), np.int64)
+        yield _batch(
+            {
+                **dict.fromkeys(_SUMS, nothing), "publisher": publisher[loose], "sequence": sequence[loose],
+                "subject": subject[loose], "loose": firm[loose].astype(np.int64),
+                "ts_us": np.full(len(loose), NEVER),
+            },
+            broker,
+        )  # fmt: skip
+
+
+def _repeated(run: np.ndarray, subject: np.ndarray) -> np.ndarray:
+    """The runs in which a subject is more than once."""
+    if not len(run):
+        return run
+    bits = int(subject.max()).bit_length()
+    if subject.min() >= 0 and int(run.max()).bit_length() + bits < 64:  # side by side in one number, as they mostly fit
+        both = np.sort((run << bits) | subject)
+        return both[1:][both[1:] == both[:-1]] >> bits
+    order = np.lexsort((subject, run))
+    run, subject = run[order], subject[order]
+    same = (run[1:] == run[:-1]) & (subject[1:] == subject[:-1])
+    found: np.ndarray = run[1:][same]
+    return found
+
+
+def _batch(columns: dict[str, np.ndarray], broker: int) -> pa.RecordBatch:
+    rows = len(columns["publisher"])
+    columns["broker"] = np.full(rows, np.uint64(broker).astype(np.int64))
+    return pa.RecordBatch.from_arrays([pa.array(columns[name]) for name in SCHEMA.names], schema=SCHEMA)

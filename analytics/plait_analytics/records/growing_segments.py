@@ -1,0 +1,205 @@
+"""What can be read of segments that still grow: one shard for each life of each broker, and how far one has come in it.
+
+A shard is known by its broker and start, wherever its directory lies, so that copies and moved directories are not read
+twice. A place in it is the number of a segment and the records read of that. All but the newest segment of a shard are
+complete: its broker ends one before it begins the next, and a broker that died writes no more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from plait_core.telemetry import (
+    RECORD_BYTES,
+    SCHEMAS,
+    SEGMENT_HEADER_BYTES,
+    SegmentError,
+    SegmentHeader,
+    parse_segment_name,
+    record_dtype,
+)
+
+from .columns import Slice
+from .inventory import examine
+
+SHARDS_MAX: Final = 10_000
+"""Places that are kept: beyond it the oldest lives of brokers are forgotten."""
+
+STEPS: Final = 40
+"""Halvings of an hour to the microsecond, and of a year to a few seconds, when records are chosen by time."""
+
+Place = tuple[int, int]
+"""Number of a segment, records read of it."""
+
+
+class Stretch(NamedTuple):
+    """Records of one shard that have not been read: of one segment."""
+
+    number: int
+    piece: Slice
+
+
+@dataclass(slots=True)
+class GrowingSegment:
+    """One life of one broker."""
+
+    name: str
+    segments: dict[int, str] = field(default_factory=dict)
+    """By number, the path."""
+
+
+class GrowingSegments:
+    """The shards below some directories. It reports what it leaves out, once each."""
+
+    def __init__(self, directories: Iterable[str], tell: Callable[[str], None]) -> None:
+        self._directories = list(directories)
+        self._tell = tell
+        self._headers: dict[str, SegmentHeader | None] = {}
+        self._complete: dict[str, int] = {}
+        self._told: set[str] = set()
+
+    def look(self) -> dict[str, GrowingSegment]:
+        """What there is now."""
+        found: dict[str, GrowingSegment] = {}
+        for path in self._paths():
+            header = self._header(path)
+            if header is None:
+                continue
+            name = f"{header.broker:016x}-{header.started_us:016d}"
+            segments = found.setdefault(name, GrowingSegment(name)).segments
+            known = segments.get(header.number)
+            if known is None or _size(path) > _size(known):
+                segments[header.number] = path
+        return found
+
+    def unread(self, shard: GrowingSegment, place: Place, until: Place | None = None) -> list[Stretch]:
+        """What follows a place in a shard, up to another or as far as there is."""
+        stretches = []
+        newest = max(shard.segments)
+        for number in sorted(shard.segments):
+            if number < place[0] or (until is not None and number > until[0]):
+                continue
+            read = place[1] if number == place[0] else 0
+            if until is not None and number == until[0]:
+                records = until[1]
+            else:
+                records = self._records(shard.segments[number], read, complete=number != newest)
+            if records > read:
+                header = self._headers[shard.segments[number]]
+                assert header is not None, "the shard has it"
+                piece = Slice(shard.segments[number], header.broker, header.version, read, records - read)
+                stretches.append(Stretch(number, piece))
+        missing = min(shard.segments) - place[0] - 1
+        if missing > 0 and place != (0, 0):
+            self._tell_once(f"{shard.name}: {missing} segments were deleted before they were read")
+        return stretches
+
+    def _paths(self) -> Iterator[str]:
+        for directory in self._directories:
+            if not os.path.isdir(directory):
+                self._tell_once(f"{directory}: it is not there")
+                continue
+            for home, _, names in os.walk(directory):
+                yield from (os.path.join(home, name) for name in sorted(names) if parse_segment_name(name) is not None)
+
+    def _header(self, path: str) -> SegmentHeader | None:
+        if path in self._headers:
+            return self._headers[path]
+        try:
+            with open(path, "rb") as file:
+                data = file.read(SEGMENT_HEADER_BYTES)
+        except OSError:
+            return None
+        if len(data) < SEGMENT_HEADER_BYTES:
+            return None  # its broker is about to write it
+        try:
+            header: SegmentHeader | None = SegmentHeader.parse(data)
+            if header is not None and header.version not in SCHEMAS:
+                raise SegmentError(f"it is of schema version {header.version}, which is not known here")
+        except SegmentError as error:
+            self._tell_once(f"left out: {path}: {error.message}")
+            header = None
+        self._headers[path] = header
+        return header
+
+    def _records(self, path: str, read: int, *, complete: bool) -> int:
+        """How many records a segment has; none when it is damaged, unless reading it began before it was sealed."""
+        if path in self._complete:
+            return self._complete[path]
+        try:
+            segment = examine(path, verify=not read)
+        except OSError:
+            return 0  # deleted, just now
+        except SegmentError as error:
+            self._tell_once(f"left out: {path}: {error.message}")
+            self._complete[path] = 0
+            return 0
+        if complete or segment.sealed:
+            self._complete[path] = segment.records
+        return segment.records
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told and len(self._told) < SHARDS_MAX:
+            self._told.add(text)
+            self._tell(text)
+
+
+def chosen(unread: Mapping[str, list[Stretch]], most: int | None) -> dict[str, list[Slice]]:
+    """At most about so many of the unread records: those that come first by time, so that no broker's records are far
+    ahead of another's, which would make these late."""
+    everything = {name: [stretch.piece for stretch in stretches] for name, stretches in unread.items()}
+    if most is None or sum(piece.records for pieces in everything.values() for piece in pieces) <= most:
+        return everything
+    low = min(_time(pieces[0], 0) for pieces in everything.values() if pieces)
+    high = max(_time(pieces[-1], pieces[-1].records - 1) for pieces in everything.values() if pieces) + 1
+    for _ in range(STEPS):
+        middle = (low + high) // 2
+        if sum(sum(map(len_of, _before(pieces, middle))) for pieces in everything.values()) <= most:
+            low = middle
+        else:
+            high = middle
+    found = {name: taken for name, pieces in everything.items() if (taken := _before(pieces, low))}
+    if found:
+        return found
+    first = min((name for name in everything if everything[name]), key=lambda name: _time(everything[name][0], 0))
+    piece = everything[first][0]
+    return {first: [piece._replace(records=min(piece.records, most))]}
+
+
+def len_of(piece: Slice) -> int:
+    return piece.records
+
+
+def _before(pieces: list[Slice], time_us: int) -> list[Slice]:
+    """The first of these, up to a time; records are in the order of time but for a little."""
+    found = []
+    for piece in pieces:
+        low, high = 0, piece.records
+        if _time(piece, piece.records - 1) < time_us:
+            found.append(piece)
+            continue
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if _time(piece, middle) < time_us else (low, middle)
+        if low:
+            found.append(piece._replace(records=low))
+        break
+    return found
+
+
+def _time(piece: Slice, record: int) -> int:
+    with open(piece.path, "rb") as file:
+        data = os.pread(file.fileno(), RECORD_BYTES, SEGMENT_HEADER_BYTES + (piece.first + record) * RECORD_BYTES)
+    return int(np.frombuffer(data, record_dtype(piece.version))["ts_us"][0]) if len(data) == RECORD_BYTES else 0
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0

@@ -1,0 +1,243 @@
+"""Segments of brokers on other machines: copies of them here, that grow as those grow, read like any others.
+
+A source is the address of a broker's HTTP side. Its files only grow, so a copy is brought up to date by asking for
+what follows its end; killed at any point, it goes on there. The broker is told how far the copy is (`commit`), and
+deletes what nobody waits for first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit
+
+import click
+
+from plait.commands.connection.addressing import token_given
+from plait.commands.connection.http_api import fetch
+from plait.commands.terminal.failures import Failure
+from plait_core import PlaitError
+from plait_core.telemetry import RECORD_BYTES, parse_segment_name
+
+from ..commands.console import fail, progress
+
+READ_BYTES: Final = 4 << 20
+"""Asked for at once: as much as a broker gives."""
+
+COPY_BYTES_MAX: Final = 4 << 30
+"""Of one broker's copy: what a broker itself keeps unless told otherwise. The oldest segments go first."""
+
+FILES_MAX: Final = 100_000
+"""Of one broker."""
+
+_FILE: Final = re.compile(r"\d{16}-\d{6}\.seg|\d{16}\.names\.jsonl|schema-\d{1,5}\.json", re.ASCII)
+_PLACE: Final = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class RemoteError(PlaitError):
+    """A broker elsewhere does not give what is asked for."""
+
+
+def is_remote(source: str) -> bool:
+    """Whether a source is a broker's HTTP side, not a directory."""
+    return source.startswith(("http://", "https://"))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A broker's HTTP side."""
+
+    address: str
+    token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, text: str, token: str | None = None) -> Source:
+        """From `http://[TOKEN@]HOST:PORT`."""
+        parts = urlsplit(text)
+        try:
+            port = parts.port
+        except ValueError:
+            port = 0
+        if not parts.hostname or port == 0 or parts.path.strip("/") or parts.query or parts.fragment:
+            raise RemoteError("that is no broker's HTTP side", hint="http://HOST:4681, or http://TOKEN@HOST:4681")
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        return cls(f"{parts.scheme}://{host}:{port or 4681}", unquote(parts.username) if parts.username else token)
+
+    @property
+    def folder(self) -> str:
+        """What its copy is called: addresses that differ have copies that differ."""
+        return _PLACE.sub("-", self.address.partition("://")[2])
+
+
+class Copy:
+    """One broker's files, here. Used by one thread at a time."""
+
+    def __init__(self, source: Source, directory: Path, reader: str, *, bytes_max: int = COPY_BYTES_MAX) -> None:
+        """`reader`: under which name the broker keeps how far this copy is; empty for none."""
+        self.source = source
+        self.directory = directory / source.folder
+        self._reader = reader
+        self._bytes_max = bytes_max
+        self._committed = ("", 0)
+
+    def pull(self) -> int:
+        """Take over what is new; how many bytes that was. RemoteError, or OSError of this disk."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / ".lock").open("ab") as lock:  # two that append would write everything twice
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return self._pull()
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _pull(self) -> int:
+        said = self._json("/api/v1/telemetry")
+        files, step = said.get("files"), said.get("read_bytes_max")
+        if not isinstance(files, dict) or len(files) > FILES_MAX:
+            raise RemoteError(f"{self.source.address} does not answer as a broker does")
+        step = min(READ_BYTES, step) if isinstance(step, int) and step > 0 else READ_BYTES
+        wanted = self._wanted(files)
+        taken = sum(self._follow(name, size, step) for name, size in wanted.items())
+        self._trim(wanted)
+        self._commit(wanted)
+        return taken
+
+    def _follow(self, name: str, size: int, step: int) -> int:
+        path = self.directory / name
+        have = path.stat().st_size if path.exists() else 0
+        begun = have
+        if have >= size:
+            return 0
+        with path.open("ab") as file:
+            while have < size:
+                asked = f"/api/v1/telemetry/{quote(name)}?offset={have}&limit={min(step, size - have)}"
+                data = self._ask(asked)
+                if not data:
+                    break  # deleted there, just now
+                file.write(data)
+                have += len(data)
+        return have - begun
+
+    def _wanted(self, files: dict[Any, Any]) -> dict[str, int]:
+        """What is to be here: of segments the newest, as many as there is room for; names before the records that have
+        them."""
+        known = {name: size for name, size in files.items() if isinstance(size, int) and _FILE.fullmatch(name)}
+        segments = sorted((name for name in known if parse_segment_name(name)), reverse=True)
+        room = list(accumulate(known[name] for name in segments))
+        kept = [name for name, total in zip(segments, room, strict=True) if total <= self._bytes_max]
+        others = [name for name in sorted(known) if not parse_segment_name(name)]
+        return {name: min(known[name], self._bytes_max) for name in [*others, *reversed(kept)]}
+
+    def _trim(self, wanted: Mapping[str, int]) -> None:
+        """What the broker has no more stays while there is room; the oldest goes first."""
+        segments = sorted(path for path in self.directory.iterdir() if parse_segment_name(path.name))
+        total = sum(path.stat().st_size for path in segments)
+        for path in segments:
+            if total <= self._bytes_max:
+                return
+            if path.name not in wanted:
+                total -= path.stat().st_size
+                path.unlink()
+
+    def _commit(self, wanted: Mapping[str, int]) -> None:
+        newest = max(filter(parse_segment_name, wanted), default="")
+        if not self._reader or not newest:
+            return
+        place = (newest, max(0, (self.directory / newest).stat().st_size // RECORD_BYTES - 1))
+        if place != self._committed:
+            asked = f"/api/v1/telemetry/commit?reader={quote(self._reader)}&segment={place[0]}&records={place[1]}"
+            self._ask(asked, method="POST")
+            self._committed = place
+
+    def _json(self, path: str) -> dict[str, Any]:
+        try:
+            said = json.loads(self._ask(path))
+        except (ValueError, RecursionError):
+            said = None
+        if not isinstance(said, dict):
+            raise RemoteError(f"{self.source.address} does not answer as a broker does")
+        return said
+
+    def _ask(self, path: str, method: str = "GET") -> bytes:
+        try:
+            return fetch(self.source.address, path, self.source.token, method=method)
+        except Failure as error:
+            raise RemoteError(error.message, hint=error.hint) from None
+
+
+def copies_of(
+    sources: Sequence[str], cache: Path, reader: str, token: str | None = None
+) -> tuple[list[Path], list[Copy]]:
+    """The directories that sources are, remote ones as copies below `cache`; and those copies, not yet pulled."""
+    copies: list[Copy] = []
+    directories: list[Path] = []
+    for source in sources:
+        if is_remote(source):
+            copies.append(Copy(Source.parse(source, token), cache, reader))
+            directories.append(copies[-1].directory)
+        else:
+            directories.append(Path(source))
+    return directories, copies
+
+
+def brought_here(sources: Sequence[str], cache: Path, reader: str = "") -> tuple[list[Path], list[Copy]]:
+    """The same for a command: pulled once, and it ends with a word when that cannot be."""
+    try:
+        directories, copies = copies_of(sources, cache, reader, token_given())
+        for copy in copies:
+            progress(f"{copy.pull():,} bytes from {copy.source.address}")
+    except PlaitError as error:
+        fail(error.message, error.hint)
+    except OSError as error:
+        fail(f"{cache} takes no copies: {error.strerror}", "give another --cache")
+    return directories, copies
+
+
+@contextmanager
+def following(copies: Sequence[Copy], every_s: float, tell: Callable[[str], None]) -> Iterator[None]:
+    """Pull copies again and again, in a thread of their own; each trouble is told once, until it is over."""
+    stop = threading.Event()
+    troubles: dict[str, str] = {}
+
+    def follow() -> None:
+        while not stop.wait(every_s):
+            for copy in copies:
+                address = copy.source.address
+                try:
+                    copy.pull()
+                except (PlaitError, OSError) as error:
+                    if troubles.get(address) != str(error):
+                        troubles[address] = str(error)
+                        tell(f"{address}: {error}")
+                else:
+                    if troubles.pop(address, None) is not None:
+                        tell(f"{address}: it answers again")
+
+    thread = threading.Thread(target=follow, name="plait-remote-segments", daemon=True)
+    if copies:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        if copies:
+            thread.join()
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "plait" / "telemetry"
+
+
+cache_option: Final = click.option(
+    "--cache", type=click.Path(path_type=Path), default=_cache, metavar="DIR", show_default="~/.cache/plait/telemetry",
+    help="Copies of what brokers on other machines recorded.",
+)  # fmt: skip

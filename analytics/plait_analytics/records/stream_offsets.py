@@ -1,0 +1,157 @@
+"""How a live analysis reads on: from one offset to the next, and what of the records in between counts.
+
+An offset is `{"at": {SHARD: [segment, records]}, "seen_us", "horizon_us"}` and decides everything: a batch that is
+read again after a crash has the same records, and the same of them are late. `seen_us` is the newest record's time so
+far; `horizon_us` is what no calendar may be ahead of. Records beyond it are set aside, and move no watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from plait_core.telemetry import RecordKind
+
+from .batches import COUNTED_RECORDS, packed
+from .columns import Columns, Slice, chunks, length, of_those
+from .counts import COUNTED, counted, merged_batch
+from .counts import SCHEMA as COUNTS
+from .growing_segments import SHARDS_MAX, GrowingSegments, Place, chosen
+
+AHEAD_US: Final = 60_000_000
+"""How far a broker's calendar may be ahead of this machine's."""
+
+PIECE_RECORDS: Final = 1 << 17
+"""Slices are cut so that parts are about equal."""
+
+GOOD, LATE, ODD = 0, 1, 2
+"""Of a row's records: they count; their window is closed; their time or kind makes no sense."""
+
+SCHEMA: Final = COUNTS.append(pa.field("at", pa.timestamp("us", tz="UTC"))).append(pa.field("state", pa.int32()))
+
+Offset = dict[str, Any]
+
+
+class Portion(NamedTuple):
+    """What one worker reads, and what it goes by."""
+
+    slices: list[Slice]
+    window_us: int
+    closed_us: int
+    horizon_us: int
+
+
+class StreamOffsets:
+    """The driver's half: it knows where the segments are, and keeps nothing that an offset does not say."""
+
+    def __init__(self, shards: GrowingSegments, window_us: int, late_us: int) -> None:
+        self._shards = shards
+        self._window_us = window_us
+        self._late_us = late_us
+        self._last: dict[str, Place] | None = None
+
+    def begin(self) -> Offset:
+        """Where everything begins."""
+        return {"at": {}, "seen_us": 0, "horizon_us": 0}
+
+    def stop_here(self) -> None:
+        """What comes from now on is for another time."""
+        self._last = {}
+        for name, shard in self._shards.look().items():
+            for stretch in self._shards.unread(shard, (0, 0)):
+                self._last[name] = (stretch.number, stretch.piece.records)
+
+    def end(self, start: Offset, most: int | None, now_us: int) -> Offset:
+        """Where the next batch ends, at most about so many records on; the start itself when nothing has come."""
+        places: dict[str, Place] = {name: tuple(place) for name, place in start["at"].items()}
+        unread = {}
+        for name, shard in self._shards.look().items():
+            last = self._last.get(name, (0, 0)) if self._last is not None else None
+            stretches = self._shards.unread(shard, places.get(name, (0, 0)), last)
+            if stretches:
+                unread[name] = stretches
+        taken = chosen(unread, most) if unread else {}
+        if not taken:
+            return start
+        horizon_us, seen_us = now_us + AHEAD_US, start["seen_us"]
+        for name, pieces in taken.items():
+            numbers = {stretch.piece.path: stretch.number for stretch in unread[name]}
+            places[name] = (numbers[pieces[-1].path], pieces[-1].first + pieces[-1].records)
+            seen_us = max(seen_us, _newest(pieces, horizon_us))
+        kept = sorted(places, key=lambda name: name.rpartition("-")[2])[-SHARDS_MAX:]
+        return {
+            "at": {name: list(places[name]) for name in sorted(kept)},
+            "seen_us": seen_us,
+            "horizon_us": horizon_us,
+        }
+
+    def portions(self, start: Offset, end: Offset, parts: int, tell: Callable[[str], None]) -> list[Portion]:
+        """The records between two offsets, for so many workers."""
+        shards, slices = self._shards.look(), []
+        for name, place in end["at"].items():
+            begin = start["at"].get(name, [0, 0])
+            if begin == place:
+                continue
+            if name not in shards:
+                tell(f"{name}: its segments were deleted before they were read")
+                continue
+            slices += [stretch.piece for stretch in self._shards.unread(shards[name], tuple(begin), tuple(place))]
+        if not slices:
+            return []
+        closed_us = start["seen_us"] - self._late_us
+        return [
+            Portion(part, self._window_us, closed_us, end["horizon_us"]) for part in packed(_divided(slices), parts)
+        ]
+
+
+def read_portion(portion: Portion) -> Iterator[pa.RecordBatch]:
+    """A worker's half: partial counts, by the state of their records."""
+    held: dict[int, list[pa.RecordBatch]] = {GOOD: [], LATE: [], ODD: []}
+    for records, broker in chunks(portion.slices, COUNTED_RECORDS, COUNTED):
+        states = _states(records, portion)
+        for state, batches in held.items():
+            mine = of_those(records, states == state)
+            if length(mine):
+                batches.extend(counted(mine, broker, portion.window_us))
+    for state, batches in held.items():
+        if batches:
+            yield _live(merged_batch(batches), state)
+
+
+def _divided(slices: Sequence[Slice]) -> list[Slice]:
+    return [
+        piece._replace(first=piece.first + first, records=min(PIECE_RECORDS, piece.records - first))
+        for piece in slices
+        for first in range(0, piece.records, PIECE_RECORDS)
+    ]
+
+
+def _states(records: Columns, portion: Portion) -> np.ndarray:
+    times, kinds = records["ts_us"], records["kind"]
+    kinds_odd = (kinds < int(min(RecordKind))) | (kinds > int(max(RecordKind)))
+    first, last = int(times.min()), int(times.max())
+    ends_us = first - first % portion.window_us + portion.window_us
+    if first >= 0 and last <= portion.horizon_us and ends_us > portion.closed_us and not kinds_odd.any():
+        return np.full(len(times), GOOD)  # as nearly always
+    ends = times // portion.window_us * portion.window_us + portion.window_us
+    odd = (times > portion.horizon_us) | (times < 0) | kinds_odd
+    return np.where(odd, ODD, np.where(ends <= portion.closed_us, LATE, GOOD))
+
+
+def _newest(pieces: Sequence[Slice], horizon_us: int) -> int:
+    """The greatest time there, of those that make sense."""
+    newest = 0
+    for records, _ in chunks(pieces, COUNTED_RECORDS, ["ts_us"]):
+        times = records["ts_us"]
+        greatest = int(times.max())
+        newest = max(newest, greatest if greatest <= horizon_us else int(times[times <= horizon_us].max(initial=0)))
+    return newest
+
+
+def _live(batch: pa.RecordBatch, state: int) -> pa.RecordBatch:
+    at = batch.column("ts_max").cast(pa.timestamp("us", tz="UTC"))
+    states = pa.array(np.full(batch.num_rows, state, np.int32))
+    return pa.RecordBatch.from_arrays([*batch.columns, at, states], schema=SCHEMA)

@@ -1,0 +1,1 @@
+"""Tables of telemetry, each one SQL text, and the files that keep them."""

@@ -1,0 +1,99 @@
+"""End to end: each event's publication, what its matching asked for everywhere, and the deliveries that there were.
+
+The join of publications and deliveries by event id, exact: of all events that every broker has recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plait_core.telemetry import DURABLE, TO_BROKER, RecordKind
+
+from ..records.event_fragments import PIECED
+from .sql_dialect import POSTPONED, total
+from .table import Table
+
+_PUBLISH, _ARRIVAL, _DELIVERY = int(RecordKind.PUBLISH), int(RecordKind.ARRIVAL), int(RecordKind.DELIVERY)
+_DROP, _EXPIRY = int(RecordKind.DROP), int(RecordKind.EXPIRY)
+_LOST: Final = f"kind in ({_DROP}, {_EXPIRY}) and subject <> 0 and (flags & {TO_BROKER}) = 0"
+
+EVENTS: Final = f"""
+whole as (select cast(max(weight) as bigint) as w from records),
+r as (select e.* from records e cross join whole
+  where sequence <> 0 and ((((sequence & 1048575) * 2654435761) >> 12) & (w - 1)) = 0),
+deliveries as (
+  select publisher, sequence, count(*) as delivered, cast(sum(again) as bigint) as duplicates from (
+    select publisher, sequence, broker, subject,
+      case when {total("1", f"(flags & {DURABLE}) = 0")} > 1 then {total("1", f"(flags & {DURABLE}) = 0")} - 1
+        else 0 end as again
+    from r where kind = {_DELIVERY} group by publisher, sequence, broker, subject) d
+  group by publisher, sequence),
+events as (
+  select publisher, sequence, min(case when kind = {_PUBLISH} then ts_us end) as ts_us,
+    {total("1", f"kind = {_PUBLISH}")} as publishes,
+    {total("expected", f"kind in ({_PUBLISH}, {_ARRIVAL})")} as expected,
+    {total("items", f"kind = {_PUBLISH}")} as homes,
+    {total("1", f"kind = {_ARRIVAL}")} as arrivals,
+    {total("1", _LOST)} as lost,
+    {total("1", f"kind in ({_DROP}, {_EXPIRY}) and (flags & {TO_BROKER}) <> 0")} as lost_homes
+  from r where kind in ({_PUBLISH}, {_ARRIVAL}, {_DROP}, {_EXPIRY}) group by publisher, sequence),
+joined as (
+  select e.*, coalesce(d.delivered, 0) as delivered, coalesce(d.duplicates, 0) as duplicates
+  from events e left join deliveries d on d.publisher = e.publisher and d.sequence = e.sequence)"""
+"""From the view `records` to `joined`: a row for each event."""
+
+_AUDITED: Final = f"""audited as (
+  select *, greatest(homes - arrivals - lost_homes, 0) as missing_homes,
+    greatest(expected - delivered - lost, 0) as missing, ts_us - ts_us % {POSTPONED} as window_us
+  from joined where publishes > 0)"""
+
+JOURNEYS: Final = Table(
+    "journeys",
+    "Of each publisher's events, end to end: expected deliveries against those there were, by event id.",
+    ("window_us", "publisher"),
+    f"""with {EVENTS}, {_AUDITED}
+select window_us, publisher, count(*) as events, {total("expected")} as expected, {total("delivered")} as delivered,
+  {total("duplicates")} as duplicates, {total("lost")} as lost, {total("lost_homes")} as lost_homes,
+  {total("missing")} as missing, {total("missing_homes")} as missing_homes,
+  {total("1", "missing = 0 and missing_homes = 0 and duplicates = 0")} as accounted
+from audited group by window_us, publisher""",
+    {
+        "events": "whose publication is recorded, and which every broker would have sampled",
+        "expected": "deliveries that their matching at all brokers asks for",
+        "delivered": "deliveries, each subscription once",
+        "duplicates": "deliveries beyond these, but for those of durable subscriptions",
+        "lost": "deliveries that ended with a reason",
+        "lost_homes": "copies for other brokers that ended with a reason",
+        "missing": "deliveries of which nothing is known: a durable subscription that is away may still get them",
+        "missing_homes": "copies for other brokers of which nothing is known",
+        "accounted": "events of which all is known: with none missing and no duplicate this equals `events`",
+    },
+    of="records",
+)
+
+UNACCOUNTED: Final = Table(
+    "unaccounted",
+    "The events behind `journeys` of which not all is known, one by one. Empty when nothing was lost or repeated.",
+    ("window_us", "publisher", "sequence"),
+    f"""with {EVENTS}, {_AUDITED}
+select window_us, publisher, sequence, expected, delivered, duplicates, lost, missing, missing_homes
+from audited where missing > 0 or missing_homes > 0 or duplicates > 0""",
+    {
+        "expected": "as in journeys",
+        "delivered": "as in journeys",
+        "duplicates": "as in journeys",
+        "lost": "as in journeys",
+        "missing": "as in journeys",
+        "missing_homes": "as in journeys",
+    },
+    of="records",
+)
+
+
+def pieced(table: Table) -> str:
+    """The text of one of these tables over the view `pieces`."""
+    return table.sql.replace(EVENTS, PIECED)
+
+
+AUDITS: Final = frozenset({"journeys", "unaccounted"})
+"""The tables that can be had of pieces."""

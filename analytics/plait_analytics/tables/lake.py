@@ -1,0 +1,194 @@
+"""Tables as Parquet: TABLE/date=DAY/DIGEST.parquet, and manifest.json, which says which of these files hold.
+
+The newest rows of each are there as JSON as well (`json_pages.py`).
+
+The manifest is replaced in one step, after all that it names is written; so whoever reads by it sees one whole analysis
+or the one before, whenever this one is killed. Readers take files from the manifest, never by listing directories.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from plait_core import PlaitError
+
+from ..records.counts import SCHEMA as COUNTS
+from ..records.id_names import read_names
+from ..records.inventory import Inventory
+from .definitions import TABLES
+from .json_pages import column_says, page_of
+from .summary import SUMMARY, summary_bytes
+
+MANIFEST: Final = "manifest.json"
+FORMAT: Final = 2
+"""Of the manifest, and of what a live analysis goes on with."""
+
+_IDS: Final = frozenset({"broker", "publisher", "neighbour", "source", "destination", "other_broker"})
+"""Columns of ids: in files they are texts, as people see them everywhere else."""
+
+
+class LakeError(PlaitError):
+    """A directory whose manifest cannot be used."""
+
+
+class Lake:
+    """The tables of one directory."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+
+    def manifest(self) -> dict[str, Any] | None:
+        """What holds now; None before the first analysis."""
+        try:
+            found = json.loads((self.directory / MANIFEST).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise LakeError(f"{self.directory / MANIFEST} is no manifest of ours", hint="give another directory")
+        return found
+
+    def holds(self, inventory: Inventory, window_us: int) -> bool:
+        """Whether the same records have been analysed already."""
+        manifest = self.manifest()
+        return manifest is not None and (manifest["digest"], manifest["window_us"]) == (inventory.digest(), window_us)
+
+    def read(self, table: str) -> pa.Table:
+        """A table, as the manifest has it."""
+        manifest = self.manifest()
+        if manifest is None or table not in manifest["tables"]:
+            raise LakeError(f"there is no table {table} in {self.directory}", hint="plait analyze makes it")
+        return pa.concat_tables([self.read_file(name) for name in manifest["tables"][table]["files"]])
+
+    def read_file(self, name: str) -> pa.Table:
+        """One of its files."""
+        return pq.read_table(self.directory / name, partitioning=None)
+
+    def write(self, tables: Mapping[str, pa.Table], inventory: Inventory, engine: str, window_us: int) -> None:
+        """Make these the tables that hold, and delete those that did."""
+        known = self.manifest()  # someone else's directory is not written to
+        if known is not None and "live" in known:
+            raise LakeError(f"{self.directory} has tables of a live analysis", hint="give another --out")
+        digest = inventory.digest()
+        described: dict[str, Any] = {}
+        for name, table in tables.items():
+            shown = presented(name, table)
+            described[name] = {
+                "says": TABLES[name].says,
+                "rows": shown.num_rows,
+                "columns": {field.name: column_says(name, field) for field in shown.schema},
+                "files": self._write_days(name, shown, f"{digest}-{window_us}-{engine}"),
+                "json": self._write_page(name, shown, f"{digest}-{window_us}-{engine}", window_us),
+            }
+        manifest = {
+            "format": FORMAT,
+            "digest": digest,
+            "engine": engine,
+            "window_us": window_us,
+            "records": inventory.records,
+            "segments": len(inventory.segments),
+            "left_out": [{"path": found.path, "why": found.why} for found in inventory.findings],
+            "tables": described,
+        }
+        if "counts" in tables:
+            short = summary_bytes(tables["counts"].cast(COUNTS), read_names(inventory), window_us)
+            replace(self.directory / SUMMARY, short)
+        replace(self.directory / MANIFEST, json.dumps(manifest, indent=1).encode())
+        self._forget(described)
+
+    def _write_days(self, name: str, table: pa.Table, file: str) -> list[str]:
+        """A file a day; one without a day when there are no rows, so that the columns are known."""
+        days = pc.strftime(table["window"], format="%Y-%m-%d")
+        names = []
+        for day in sorted(pc.unique(days).to_pylist()) or ["none"]:
+            path = Path(name) / f"date={day}" / f"{file}.parquet"
+            (self.directory / path).parent.mkdir(parents=True, exist_ok=True)
+            part = table.filter(pc.equal(days, day)) if day != "none" else table
+            partial = self.directory / f"{path}.partial"
+            pq.write_table(part, partial, compression="zstd")
+            os.replace(partial, self.directory / path)
+            names.append(str(path))
+        return names
+
+    def _write_page(self, name: str, table: pa.Table, file: str, window_us: int) -> str:
+        path = Path(name) / f"{file}.json"
+        (self.directory / name).mkdir(parents=True, exist_ok=True)
+        replace(self.directory / path, page_of(name, table, window_us))
+        return str(path)
+
+    def _forget(self, described: Mapping[str, Any]) -> None:
+        """Delete what no manifest names any more. Of our own tables alone: other files may lie here."""
+        kept = {self.directory / file for table in described.values() for file in (*table["files"], table["json"])}
+        for name in TABLES:
+            for kind in ("date=*/*.parquet*", "*.json*"):
+                for path in (self.directory / name).glob(kind):
+                    if path not in kept:
+                        path.unlink(missing_ok=True)
+
+
+def presented(name: str, table: pa.Table) -> pa.Table:
+    """A table as both engines give it, in the form in which it is kept: ids as texts, times as times, sorted."""
+    columns: dict[str, pa.Array] = {}
+    key = TABLES[name].key
+    for field in sorted(table.schema, key=lambda field: (field.name not in key, _place(name, field.name))):
+        column = table[field.name].combine_chunks()
+        if field.name == "window_us":
+            columns["window"] = column.cast(pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        elif field.name in _IDS:
+            ids = column.cast(pa.int64()).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+            columns[field.name] = pa.array([f"{id:016x}" for id in ids.tolist()], pa.string())
+        elif field.name == "sequence":
+            numbers = column.cast(pa.int64()).to_numpy(zero_copy_only=False).astype(np.int64)
+            columns[field.name] = pa.array(numbers.view(np.uint64))
+        elif pa.types.is_integer(field.type) or pa.types.is_decimal(field.type):
+            columns[field.name] = column.cast(pa.int64())
+        elif pa.types.is_floating(field.type):
+            columns[field.name] = column.cast(pa.float64())
+        else:
+            columns[field.name] = column.cast(pa.string())
+    shown = pa.table(columns)
+    return shown.sort_by([("window" if part == "window_us" else part, "ascending") for part in key])
+
+
+def parquet_of(table: pa.Table) -> bytes:
+    """A table as a file's bytes."""
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def ids_of(counts: pa.Table) -> pa.Table:
+    """The table `counts` as it was before it was presented: to be added up again."""
+    ids = np.array([int(text, 16) for text in counts["broker"].to_pylist()], np.uint64).view(np.int64)
+    columns = {name: counts[name] for name in COUNTS.names if name in counts.column_names}
+    columns |= {"window_us": counts["window"].cast(pa.int64()), "broker": pa.array(ids)}
+    return pa.table({name: columns[name] for name in COUNTS.names}).cast(COUNTS)
+
+
+def _place(table: str, column: str) -> int:
+    """Columns in the order in which the table's text explains them."""
+    order = [*TABLES[table].key, *TABLES[table].columns]
+    return order.index(column)
+
+
+def replace(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Write a file in one step; `sync`: after the data is on the disk."""
+    partial = path.with_name(f"{path.name}.partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with partial.open("wb") as file:
+        file.write(data)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(partial, path)
