@@ -123,7 +123,7 @@ e2e: .venv/.ready
 HOURS ?= 1
 soak: .venv/.ready
 	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || sh scripts/setup.sh --plots || echo "soak: no matplotlib to be had, so no plot"
-	@$(BIN)/python -m plait_lab.soak --hours $(HOURS) $(ARGS)
+	@$(BIN)/python -m plait_lab.benchmarks.measurement.soak --hours $(HOURS) $(ARGS)
 
 dist: .venv/.ready
 	@$(BIN)/python scripts/dist.py

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
-from .baselines import WrongAnswer
+from .benchmarks.groups import Tell
+from .benchmarks.measurement.baselines import WrongAnswer
+from .benchmarks.reports import Figure
 from .failures import TrialFailed, Unmeasured
-from .groups import Tell
-from .reports import Figure
 
 T = TypeVar("T")
 

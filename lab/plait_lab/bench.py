@@ -19,10 +19,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .baselines import WrongAnswer
-from .groups import Group, Session, find_groups
+from .benchmarks.groups import Group, Session, find_groups
+from .benchmarks.measurement.baselines import WrongAnswer
+from .benchmarks.reports import (
+    Figure,
+    Machine,
+    figure_record,
+    figure_table,
+    machine,
+    replace_section,
+    sources,
+    write_whole,
+)
 from .reference_trials import TRIALS
-from .reports import Figure, Machine, figure_record, figure_table, machine, replace_section, sources, write_whole
 
 DOCUMENT = Path(__file__).parents[1] / "BENCHMARKS.md"
 

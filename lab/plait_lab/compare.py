@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from .bench import Progress
-from .groups import Tell
-from .measures import median
+from .benchmarks.groups import Tell
+from .benchmarks.measurement.cpu_time import OtherLoad
+from .benchmarks.measures import median
+from .benchmarks.reports import Target, commit_of, number_text, table
 from .reference_trials import MEASURES
-from .reports import Target, commit_of, number_text, table
-from .spent import OtherLoad
 
 HERE: Final = Path(__file__).parents[2]
 REPEATS: Final = 5

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from .reports import write_whole
+from .benchmarks.reports import write_whole
 
 RECORD: Final = Path(__file__).parents[1] / "MEDIANS.json"
 DIGITS: Final = 6

@@ -16,15 +16,15 @@ from functools import partial
 from typing import Final
 
 from .attempts import Attempts
-from .chains.catalogue import OURS as CHAIN
-from .chains.chain import LONG
-from .chains.trials import Passed, flood, standing
-from .groups import Group, Session
-from .measures import spread
-from .peers.pairs import measured
-from .reports import Figure
-from .rivals.catalogue import OURS
-from .rivals.trials import Outcome, Server, latency, served, throughput
+from .benchmarks.chains.catalogue import OURS as CHAIN
+from .benchmarks.chains.chain import LONG
+from .benchmarks.chains.trials import Passed, flood_chain, running_chain
+from .benchmarks.groups import Group, Session
+from .benchmarks.measurement.peer_pairs import measured_pair
+from .benchmarks.measures import quartiles
+from .benchmarks.reports import Figure
+from .competitors.systems.catalogue import OURS
+from .competitors.trials import Server, TrialOutcome, latency, served, throughput
 
 MEASURES: Final = {
     "one-to-one": ("delivered", "cpu", "p50"),
@@ -43,7 +43,7 @@ def _one_to_one(session: Session) -> Iterator[Figure]:
     attempts, seconds = Attempts(session.tell, ()), session.size(20, 4) / 10
     seed = int(session.rng("brokers").integers(2**31))
 
-    def attempt(trial: Callable[[Server], Outcome]) -> Outcome:
+    def attempt(trial: Callable[[Server], TrialOutcome]) -> TrialOutcome:
         with served(OURS) as server:
             return trial(server)
 
@@ -53,7 +53,7 @@ def _one_to_one(session: Session) -> Iterator[Figure]:
     yield Figure("cpu", None if fast is None else _clients_us(fast) + 1e6 * fast.server_cpu_s / fast.delivered, "us")
     slow = partial(attempt, lambda server: latency(server, seed, RATE, seconds))
     paced = attempts.measure(OURS.title, f"1->1 at {RATE:,}/s", slow)
-    yield Figure("p50", None if paced is None else spread(paced.delays_ns).p50, "us")
+    yield Figure("p50", None if paced is None else quartiles(paced.delays_ns).p50, "us")
 
 
 def _chain(session: Session) -> Iterator[Figure]:
@@ -62,8 +62,8 @@ def _chain(session: Session) -> Iterator[Figure]:
     seed = int(session.rng("chains").integers(2**31))
 
     def attempt() -> Passed:
-        with standing(CHAIN, LONG) as servers:
-            return flood(servers, seed, seconds)
+        with running_chain(CHAIN, LONG) as servers:
+            return flood_chain(servers, seed, seconds)
 
     found = attempts.measure(CHAIN.title, f"chain of {LONG}", attempt)
     yield Figure("delivered", None if found is None else found.outcome.delivered_per_s, "/s")
@@ -73,14 +73,16 @@ def _chain(session: Session) -> Iterator[Figure]:
 def _two_peers(session: Session) -> Iterator[Figure]:
     """Run two live peers, at full speed and paced."""
     attempts, count, few = Attempts(session.tell, ()), session.size(PEER_EVENTS, 2_000), session.size(2 * RATE, 200)
-    fast = attempts.measure("plait.peer", "two peers", partial(measured, "plait", count))
+    fast = attempts.measure("plait.peer", "two peers", partial(measured_pair, "plait", count))
     yield Figure("delivered", None if fast is None else fast.events_per_s, "/s")
     yield Figure("cpu", None if fast is None else fast.cpu_us, "us")
-    paced = attempts.measure("plait.peer", f"two peers at {RATE:,}/s", partial(measured, "plait", few, float(RATE)))
+    paced = attempts.measure(
+        "plait.peer", f"two peers at {RATE:,}/s", partial(measured_pair, "plait", few, float(RATE))
+    )
     yield Figure("p50", None if paced is None else paced.p50_us, "us")
 
 
-def _clients_us(outcome: Outcome) -> float:
+def _clients_us(outcome: TrialOutcome) -> float:
     return 1e6 * (outcome.publisher_cpu_s + outcome.subscribers_cpu_s) / outcome.delivered
 
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 import pytest
 
-from plait_lab.overlay_healing import SQUARE
-from plait_lab.overlay_running import Brokers, traffic
+from plait_lab.benchmarks.measurement.overlay_healing import SQUARE
+from plait_lab.benchmarks.measurement.overlay_running import Brokers, traffic
 
 
 @pytest.mark.parametrize("flow", ["lost", "frozen"])

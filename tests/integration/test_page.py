@@ -16,7 +16,7 @@ import pytest
 from processes import port_to_keep
 
 from plait import sync
-from plait_lab.browsers import browser, missing, until
+from plait_lab.pages.browsers import browser, missing, until
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"no browser: {missing()}")
 

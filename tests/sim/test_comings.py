@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from plait_lab.simulation.comings import TURNS, Comings
+from plait_lab.simulation.overlay.churn import TURNS, Churn
 
 SEEDS = 5_000 if os.environ.get("PLAIT_NIGHTLY") else 20
 SHARE = 10
@@ -14,7 +14,7 @@ SHARE = 10
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
 def test_who_comes_and_goes_breaks_no_invariant(first: int) -> None:
-    worlds = [Comings(seed) for seed in range(first, first + SHARE)]
+    worlds = [Churn(seed) for seed in range(first, first + SHARE)]
     for world in worlds:
         complaints = world.play()
         assert not complaints, f"seed {world.seed}: {complaints[0]}"
@@ -24,4 +24,4 @@ def test_who_comes_and_goes_breaks_no_invariant(first: int) -> None:
 
 def test_a_seed_that_once_failed_holds() -> None:
     """An offer that was withdrawn while its broker was out of reach stayed with one who had not forgotten it."""
-    assert Comings(175).play() == []
+    assert Churn(175).play() == []

@@ -7,16 +7,16 @@ import pytest
 from plait_broker.overlay.transport.control_unicast import ControlUnicast
 from plait_core.wire import ControlFrame, Ping, encode_frame
 from plait_core.wire.frame_types.overlay_frames import ClockStamp, DatabaseSummary, SourceRouted, StreamAck
-from plait_lab.simulation.hostile import ATTACKS
-from plait_lab.simulation.joined import Joined
-from plait_lab.simulation.sieges import DIAMOND, FORK, LADDER, Links, Siege, beads
+from plait_lab.simulation.overlay.hostile import ATTACKS
+from plait_lab.simulation.overlay.hostile_soak import DIAMOND, FORK, LADDER, HostileSoak, Links, beads
+from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
 
 PATIENCE_S = 8.0
 """What the longest round of tries takes; what is kept from arriving once is kept no longer."""
 
 
-def besieged(links: Links, enemy: int, attack: str, first_s: float = 8.0, lasts_s: float = 40.0) -> Siege:
-    world = Siege(links, enemy, attack, first_s=first_s, lasts_s=lasts_s)
+def besieged(links: Links, enemy: int, attack: str, first_s: float = 8.0, lasts_s: float = 40.0) -> HostileSoak:
+    world = HostileSoak(links, enemy, attack, first_s=first_s, lasts_s=lasts_s)
     assert world.play() == []
     assert len(world.said) > 0.9 * lasts_s / 0.1, "the publisher published"
     return world
@@ -30,7 +30,7 @@ def test_events_are_not_kept_for_long(attack: str) -> None:
 
 @pytest.mark.parametrize("attack", ["drop", "drop_events", "one_by_one"])
 def test_someone_further_on_may_choose_the_hostile_one(attack: str) -> None:
-    world = Siege(FORK, 2, attack)
+    world = HostileSoak(FORK, 2, attack)
     straight = next(pipe for pipe in world.pipes if {end.number for end in pipe.ends} == {1, 3})
     world.timeline.at(2.0, lambda: setattr(straight, "delay_s", 0.009))
     assert world.play() == []
@@ -46,7 +46,7 @@ def test_without_answers_by_the_way_that_something_came_nobody_would_hear_of_any
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ControlUnicast, "came_around", lambda *_: None)
-    assert any(" I1: " in complaint for complaint in Siege(DIAMOND, 1, "drop").play())
+    assert any(" I1: " in complaint for complaint in HostileSoak(DIAMOND, 1, "drop").play())
 
 
 def test_a_long_way_is_not_tried_broker_by_broker() -> None:
@@ -55,7 +55,7 @@ def test_a_long_way_is_not_tried_broker_by_broker() -> None:
 
 def test_what_came_around_is_not_answered_around_for_ever() -> None:
     """A pause makes both sides try other ways; once it is over they end with that, though both go on speaking."""
-    world = Siege(DIAMOND, 1, "replay", lasts_s=150.0)
+    world = HostileSoak(DIAMOND, 1, "replay", lasts_s=150.0)
     world.attack = lambda world, node, frame: iter([frame])  # it is honest
     last = world.nodes[-1]
     world.timeline.at(12.0, lambda: setattr(last, "paused", True))
@@ -72,7 +72,7 @@ def test_what_came_around_is_not_answered_around_for_ever() -> None:
 
 
 def test_who_hands_on_nonsense_that_it_cannot_read_is_not_shunned() -> None:
-    world = Joined({(0, 1): 0.010, (1, 2): 0.020})
+    world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020})
     world.run()
     liar, between, last = (one.broker.joining.overlay for one in world.brokers)
     liar._send(between.me, SourceRouted((liar.me, between.me, last.me), 1, 0, b"garbage!"))
@@ -85,7 +85,7 @@ def test_who_hands_on_nonsense_that_it_cannot_read_is_not_shunned() -> None:
 @pytest.mark.parametrize("said", [ClockStamp(0), DatabaseSummary(True, True, (), (), ())])
 def test_nobody_speaks_in_the_name_of_the_last_on_the_way(said: ControlFrame) -> None:
     """It would make that one look slow, or like one that floods."""
-    world = Joined({(0, 1): 0.010, (1, 2): 0.020})
+    world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020})
     world.run()
     liar, between, last = (one.broker.joining.overlay for one in world.brokers)
     answered = last.counts.copy()
@@ -98,7 +98,7 @@ def test_nobody_speaks_in_the_name_of_the_last_on_the_way(said: ControlFrame) ->
 
 
 def test_a_way_is_believed_that_its_first_broker_has_chosen_and_no_other() -> None:
-    world = Joined({(0, 1): 0.010, (1, 2): 0.020, (0, 2): 0.050})
+    world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020, (0, 2): 0.050})
     world.run()
     liar, between, last = (one.broker.joining.overlay for one in world.brokers)
     made_up = SourceRouted((between.me, liar.me, last.me), 2, 0, encode_frame(Ping(1)))

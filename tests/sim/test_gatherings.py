@@ -6,7 +6,7 @@ import pytest
 from processes import NIGHTLY
 
 from plait_broker.overlay.discovery.link_selection import LinkSelection
-from plait_lab.simulation.gatherings import Crowd
+from plait_lab.simulation.overlay.whole_brokers import WholeBrokers
 
 SEEDS = 40 if NIGHTLY else 2
 
@@ -17,8 +17,8 @@ FEW = 20 if NIGHTLY else 12
 """Where the number does not matter."""
 
 
-def gathered(seed: int, count: int = 20, settle_s: float = SETTLE_S) -> Crowd:
-    crowd = Crowd(count, seed=seed)
+def gathered(seed: int, count: int = 20, settle_s: float = SETTLE_S) -> WholeBrokers:
+    crowd = WholeBrokers(count, seed=seed)
     crowd.start()
     crowd.run(settle_s)
     return crowd
@@ -74,7 +74,7 @@ def test_a_partition_heals_without_the_seed() -> None:
 
 
 def test_islands_of_two_seeds_find_each_other() -> None:
-    crowd = Crowd(12, seed=3, seeds=2)
+    crowd = WholeBrokers(12, seed=3, seeds=2)
     crowd.part(site for number, site in enumerate(crowd.sites) if number % 2)
     crowd.start()
     crowd.run(30.0)

@@ -16,12 +16,12 @@ import pytest
 
 from plait_broker.overlay.transport.control_unicast import ControlUnicast
 from plait_core.wire.frame_types import frame_schema
-from plait_lab.overlay_planted import PLANTED as OVERLAY_PLANTED
-from plait_lab.planted import PLANTED
 from plait_lab.simulation import history_hashes
 from plait_lab.simulation.__main__ import main
 from plait_lab.simulation.history import CONTROL_BYTES, NOISE, History, Kind, frames_in, type_number
 from plait_lab.simulation.history_hashes import GROUPS, Group, hash_of, read
+from plait_lab.simulation.overlay.overlay_planted import PLANTED as OVERLAY_PLANTED
+from plait_lab.simulation.planted import PLANTED
 from plait_peer import Peer
 
 SAMPLE = {"one-broker": range(10), "overlay": range(10), "peers": range(3), "hostile": (0, 8, 9)}

@@ -8,7 +8,7 @@ import pytest
 
 from plait_broker.overlay.security.message_auth import MessageAuth
 from plait_broker.overlay.transport.control_unicast import ControlUnicast
-from plait_lab.simulation.hostile import ATTACKS, play
+from plait_lab.simulation.overlay.hostile import ATTACKS, play_hostile
 
 SEEDS = 150 if os.environ.get("PLAIT_NIGHTLY") else 4
 
@@ -17,7 +17,7 @@ SEEDS = 150 if os.environ.get("PLAIT_NIGHTLY") else 4
 def test_honest_brokers_get_all_that_is_theirs_and_nothing_else(attack: str) -> None:
     owed = 0
     for seed in range(SEEDS):
-        world = play(seed, attack)
+        world = play_hostile(seed, attack)
         assert not world.complaints, f"play({seed}, {attack!r}): {world.complaints}"
         owed += sum(len(said.owed) for said in world.said.values())
     assert owed > 20 * SEEDS, "something was to be delivered"
@@ -27,7 +27,7 @@ def test_honest_brokers_get_all_that_is_theirs_and_nothing_else(attack: str) -> 
 def test_a_neighbour_that_lies_about_the_delay_of_its_links_is_named_and_no_other_is(attack: str) -> None:
     named = 0
     for seed in range(SEEDS):
-        world = play(seed, attack)
+        world = play_hostile(seed, attack)
         for node in world.nodes:
             assert node.overlay is not None
             disputed = {one.name for one in node.overlay.neighbours.values() if one.disputed}
@@ -41,12 +41,12 @@ def test_a_neighbour_that_lies_about_the_delay_of_its_links_is_named_and_no_othe
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_who_says_what_no_honest_broker_says_is_expelled_and_no_other_is(attack: str) -> None:
     """That no honest one is, all histories look after. Who keeps things back may give them to the wrong neighbour."""
-    expelled = sum(len(play(seed, attack).expelled_by) for seed in range(SEEDS))
+    expelled = sum(len(play_hostile(seed, attack).expelled_by) for seed in range(SEEDS))
     assert bool(expelled) == (attack in ("tamper", "forge", "flood")) or attack in ("replay", "reorder")
 
 
 def complaints(attack: str, seeds: int = 4) -> list[str]:
-    return [complaint for seed in range(seeds) for complaint in play(seed, attack).complaints]
+    return [complaint for seed in range(seeds) for complaint in play_hostile(seed, attack).complaints]
 
 
 def test_without_proofs_of_events_changed_ones_would_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,4 +73,4 @@ def test_without_detours_a_broker_that_loses_everything_would_cut_others_off(
 
 @pytest.mark.parametrize("seed", [12, 67, 111, 124])
 def test_a_broker_is_gone_around_that_is_kept_though_another_way_is_faster(seed: int) -> None:
-    assert not play(seed, "drop").complaints
+    assert not play_hostile(seed, "drop").complaints

@@ -23,19 +23,19 @@ from plait_core.wire.frame_types.overlay_frames import (
     StreamSkip,
 )
 from plait_core.wire.msgpack_codec import pack
-from plait_lab.simulation.insider import Insider, Persona, unreadable
-from plait_lab.simulation.joined import FrameClient, Joined
+from plait_lab.simulation.overlay.insider import Insider, Persona, unreadable
+from plait_lab.simulation.overlay.linked_brokers import FrameClient, LinkedBrokers
 
 BLOCK = encode_block(Event({"x": 5}, b"payload", publisher=77, sequence=1))
 
 
-def chain(brokers: int = 2, settings: BrokerSettings | None = None) -> Joined:
-    world = Joined({(near, near + 1): 0.002 for near in range(brokers - 1)}, settings=settings)
+def chain(brokers: int = 2, settings: BrokerSettings | None = None) -> LinkedBrokers:
+    world = LinkedBrokers({(near, near + 1): 0.002 for near in range(brokers - 1)}, settings=settings)
     world.run()
     return world
 
 
-def subscribed(world: Joined, broker: int, filter: str = "x > 0") -> FrameClient:
+def subscribed(world: LinkedBrokers, broker: int, filter: str = "x > 0") -> FrameClient:
     client = world.client(broker, "subscriber")
     client.subscribe(filter)
     world.run(1.0)
@@ -43,7 +43,7 @@ def subscribed(world: Joined, broker: int, filter: str = "x > 0") -> FrameClient
     return client
 
 
-def assert_unharmed(world: Joined) -> None:
+def assert_unharmed(world: LinkedBrokers) -> None:
     """Honest brokers are linked as they were, and an event goes from one end to the other."""
     brokers = [face.broker for face in world.brokers]
     for near, far in pairwise(brokers):

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from plait_core.filters import parse
-from plait_lab.simulation.outages import Lasting, Outages
+from plait_lab.simulation.overlay.outages import Lasting, Outages
 
 SEEDS = 5_000 if os.environ.get("PLAIT_NIGHTLY") else 60
 SHARE = 10

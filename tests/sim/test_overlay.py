@@ -1,6 +1,6 @@
 """The proof for the overlay: random graphs with cycles, links and brokers that die and return, and no invariant broken.
 
-`make test` plays 1,000 seeds, `make nightly` 30,000. `play(seed)` replays one.
+`make test` plays 1,000 seeds, `make nightly` 30,000. `play_overlay(seed)` replays one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from plait_lab.simulation.overlays import play
+from plait_lab.simulation.overlay.overlays import play_overlay
 
 SEEDS = 30_000 if os.environ.get("PLAIT_NIGHTLY") else 1_000
 SHARE = 25
@@ -19,7 +19,7 @@ SHARE = 25
 def test_no_seed_breaks_an_invariant(first: int) -> None:
     due = again = 0
     for seed in range(first, first + SHARE):
-        world = play(seed)
+        world = play_overlay(seed)
         assert not world.complaints, f"seed {seed}: {world.complaints[0]}"
         due += sum(len(said.owed) for said in world.said.values())
         again += sum(node.overlay.counts["again"] for node in world.nodes if node.overlay is not None)
@@ -30,18 +30,18 @@ def test_no_seed_breaks_an_invariant(first: int) -> None:
 @pytest.mark.parametrize("seed", [187, 3626])
 def test_what_took_too_long_to_be_known(seed: int) -> None:
     """Several changes were told anew at once, and not in their order: equal ones went together."""
-    assert not play(seed).complaints
+    assert not play_overlay(seed).complaints
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS // 10, SHARE))
 def test_without_faults_nothing_travels_twice(first: int) -> None:
     for seed in range(first, first + SHARE):
-        world = play(seed, faults=False)
+        world = play_overlay(seed, faults=False)
         assert not world.complaints, f"seed {seed}: {world.complaints[0]}"
         assert not any(node.overlay.counts["again"] for node in world.nodes if node.overlay is not None)
 
 
 def test_sixty_brokers() -> None:
-    world = play(60, brokers=60)
+    world = play_overlay(60, brokers=60)
     assert not world.complaints, world.complaints[0]
     assert sum(len(said.owed) for said in world.said.values()) > 100, "something was to be delivered"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plait_lab.overlay_planted import PLANTED, caught, search
-from plait_lab.overlay_watch import Absences, Flux, Returns, Ring, Watched
+from plait_lab.simulation.overlay.overlay_planted import PLANTED, caught, search
+from plait_lab.simulation.overlay.overlay_watch import Absences, Flux, Returns, Ring, WatchedWorld
 
 KNOWN = {
     "forget_one_now_and_then": 3,
@@ -37,8 +37,8 @@ def test_a_planted_bug_is_caught_by_other_seeds_too(bug: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("scenario", [Watched, Ring, Flux, Absences, Returns])
-def test_without_a_bug_all_holds(scenario: type[Watched | Ring | Absences], seed: int) -> None:
+@pytest.mark.parametrize("scenario", [WatchedWorld, Ring, Flux, Absences, Returns])
+def test_without_a_bug_all_holds(scenario: type[WatchedWorld | Ring | Absences], seed: int) -> None:
     assert scenario(seed).play() == []
 
 
@@ -46,8 +46,8 @@ def test_without_a_bug_all_holds(scenario: type[Watched | Ring | Absences], seed
 @pytest.mark.parametrize("block", range(10))
 def test_without_a_bug_all_holds_for_long(block: int) -> None:
     for seed in range(100 * block, 100 * block + 100):
-        assert Watched(seed).play() == []
-        assert Watched(seed, faults=False).play() == []
+        assert WatchedWorld(seed).play() == []
+        assert WatchedWorld(seed, faults=False).play() == []
         assert Ring(seed).play() == []
         assert Flux(seed).play() == []
         assert Absences(seed).play() == []

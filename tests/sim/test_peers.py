@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from plait_core.wire.frame_types.peer_frames import Beat, Connect, DetectCycle, Gossip, Happening, PeerFrame, Profile
-from plait_lab.peers.structure import Structure
-from plait_lab.peers.trial import Terms, Trial
-from plait_lab.peers.workload import Spread, Workload
+from plait_lab.simulation.peers.structure import Structure
+from plait_lab.simulation.peers.trial import Terms, Trial
+from plait_lab.simulation.peers.workload import PeerSpread, PeerWorkload
 from plait_peer import Deliver, Fault
 from plait_peer.protocol.subspaces import covers
 from plait_peer.protocol.topology.children import Children
@@ -39,8 +39,10 @@ class Judge:
         assert covers(me.wanted, event.dz), "not wanted"
 
 
-def group(variant: str = "plait", *, seed: int = 1, peers: int = PEERS, spread: Spread = Spread.UNIFORM) -> Trial:
-    return Trial(Terms(peers, workload=Workload(spread=spread), variant=variant, seed=seed, children_max=8))
+def group(
+    variant: str = "plait", *, seed: int = 1, peers: int = PEERS, spread: PeerSpread = PeerSpread.UNIFORM
+) -> Trial:
+    return Trial(Terms(peers, workload=PeerWorkload(spread=spread), variant=variant, seed=seed, children_max=8))
 
 
 def settle(trial: Trial, most: int = QUIET) -> None:
@@ -79,8 +81,8 @@ def trouble(trial: Trial, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["churn", "crash", "pause", "partition", "one way", "loss"])
-@pytest.mark.parametrize("spread", list(Spread))
-def test_a_group_stands_trouble_and_is_whole_again(kind: str, spread: Spread) -> None:
+@pytest.mark.parametrize("spread", list(PeerSpread))
+def test_a_group_stands_trouble_and_is_whole_again(kind: str, spread: PeerSpread) -> None:
     trial = group(spread=spread)
     Judge(trial)
     settle(trial)
@@ -141,7 +143,7 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 def test_no_cycle_lives_longer_than_its_detection_bound() -> None:
     """Many equals, who are each other's possible parents."""
-    workload = Workload(grid_bits=2, side_bits=(2,), aligned=True, bounds=(6,))
+    workload = PeerWorkload(grid_bits=2, side_bits=(2,), aligned=True, bounds=(6,))
     trial = Trial(Terms(PEERS, workload=workload, variant="thesis", children_max=4))
     bound = trial.settings.pursue_periods + trial.settings.silence_periods
     lived: Counter[tuple[int, str]] = Counter()
@@ -198,7 +200,7 @@ def test_planted_peers_that_let_anyone_join_are_caught(monkeypatch: pytest.Monke
     monkeypatch.setattr(Children, "_may_join", lambda *_: True)
     monkeypatch.setattr("plait_peer.protocol.peer_state.PeerState.suits", lambda *_: True)
     monkeypatch.setattr(Parents, "_fits", lambda *_: True)
-    workload = Workload(bounds=(2, 3))
+    workload = PeerWorkload(bounds=(2, 3))
     trial = Trial(Terms(PEERS, workload=workload, children_max=3))
     for _ in range(25):
         trial.period()

@@ -1,4 +1,5 @@
-"""Confirmed events while the tree changes: what a publisher says all have, all have (`plait_lab.peers.custodies`)."""
+"""Confirmed events while the tree changes: what a publisher says all have, all have
+(`plait_lab.simulation.peers.confirmed_delivery`)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from plait_lab.peers.custodies import TROUBLES, CustodyTerms, CustodyTrial
+from plait_lab.simulation.peers.confirmed_delivery import TROUBLES, CustodyTerms, CustodyTrial
 from plait_peer import Peer
 from plait_peer.protocol.confirmed_delivery import ConfirmedDelivery
 from plait_peer.protocol.dissemination import Dissemination

@@ -1,4 +1,5 @@
-"""An interior peer dies: everyone who lives hears everything again within two seconds (`plait_lab.peers.healings`).
+"""An interior peer dies: everyone who lives hears everything again within two seconds
+(`plait_lab.simulation.peers.healing`).
 
 Time is virtual here, so that these are figures of the protocol and not of the machine.
 """
@@ -9,7 +10,7 @@ import pytest
 from peer_bench import Bench, told
 
 from plait_core.wire.frame_types.peer_frames import Connect, DetectCycle, Disconnect, PotentialParent
-from plait_lab.peers.healings import HealingTerms, HealingTrial
+from plait_lab.simulation.peers.healing import HealingTerms, HealingTrial
 from plait_peer import PLAIT, Peer, PeerSettings
 from plait_peer.protocol.topology.cycle_detection import CycleDetection
 

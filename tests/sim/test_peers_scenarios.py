@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plait_lab.peers.scenario import LINE, Scenario
+from plait_lab.simulation.peers.scenario import LINE, Scenario
 
 FILES = sorted((Path(__file__).parent / "peers").glob("*.txt"))
 

@@ -22,7 +22,7 @@ from plait_core.wire.frame_types.peer_frames import (
     Pulse,
     Taken,
 )
-from plait_lab.peers.custodies import CustodyTerms, CustodyTrial
+from plait_lab.simulation.peers.confirmed_delivery import CustodyTerms, CustodyTrial
 from plait_peer import Confirmed
 
 HONEST = 2

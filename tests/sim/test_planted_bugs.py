@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plait_lab.planted import PLANTED, planted
 from plait_lab.simulation.__main__ import main
+from plait_lab.simulation.planted import PLANTED, planted
 from plait_lab.simulation.swarm import play, replay_line
 
 SEEDS_MAX = 1_000

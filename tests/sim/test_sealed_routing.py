@@ -16,7 +16,7 @@ from plait_core.sealed_opening import SEALED, SEALED_HEAD
 from plait_core.wire import Confirm, Deliver
 from plait_core.wire.frame_types.session_frames import Receipt, Subscribe
 from plait_crypto import Draft, PayloadSealer, SessionSealer, deposit
-from plait_lab.simulation.joined import FrameClient, Joined
+from plait_lab.simulation.overlay.linked_brokers import FrameClient, LinkedBrokers
 
 SQUARE = {(0, 1): 0.002, (1, 2): 0.002, (2, 3): 0.002, (3, 0): 0.002}
 LONDON, PARIS = {"area": 3, "location": "London"}, {"area": 99, "location": "Paris"}
@@ -61,9 +61,9 @@ def sealing() -> Sealing:
     return Sealing()
 
 
-def town(sealing: Sealing) -> tuple[Joined, FrameClient, dict[str, FrameClient]]:
+def town(sealing: Sealing) -> tuple[LinkedBrokers, FrameClient, dict[str, FrameClient]]:
     """A square of brokers, a publisher at the first, and at the others one each whose keys open different things."""
-    world = Joined(SQUARE)
+    world = LinkedBrokers(SQUARE)
     world.run()
     publisher = world.client(0)
     readers = {}
@@ -211,7 +211,7 @@ def test_tests_of_one_publisher_leave_room_for_others(sealing: Sealing) -> None:
 
 
 def test_a_deposit_beyond_its_bound_is_refused(sealing: Sealing) -> None:
-    world = Joined({})
+    world = LinkedBrokers({})
     client = world.client(0)
     with pytest.raises(ValueError, match="routing"):
         client.subscribe(sealing.filter, routing=bytes(DEPOSIT_BYTES_MAX + 1))

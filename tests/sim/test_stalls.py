@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plait_lab.simulation.stalls import BEGIN_S, DELAY_S, Journey, Stalls
+from plait_lab.simulation.overlay.stalls import BEGIN_S, DELAY_S, Journey, Stalls
 
 FEW_S = 0.006
 """What a delay may be wrong by: a mark's age, and a bit."""

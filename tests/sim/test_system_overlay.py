@@ -6,14 +6,14 @@ from collections import Counter
 
 from plait_core.wire import Deliver
 from plait_core.wire.frame_types.session_frames import Unsubscribe
-from plait_lab.simulation.joined import Joined
+from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
 
 LINE = {(0, 1): 0.002, (1, 2): 0.002}
 RING = {**LINE, (2, 3): 0.005, (3, 0): 0.001}
 
 
 def test_who_listens_at_one_broker_hears_of_all() -> None:
-    world = Joined(LINE)
+    world = LinkedBrokers(LINE)
     world.run()
     watcher, publisher, reader = world.client(0), world.client(2), world.client(1)
     watcher.subscribe("$kind in ['publish', 'arrival', 'delivery']")
@@ -29,7 +29,7 @@ def test_who_listens_at_one_broker_hears_of_all() -> None:
 
 
 def test_two_who_listen_to_everything_do_not_feed_each_other() -> None:
-    world = Joined(RING)
+    world = LinkedBrokers(RING)
     world.run()
     watchers = [world.client(0), world.client(2)]
     for watcher in watchers:
@@ -46,7 +46,7 @@ def test_two_who_listen_to_everything_do_not_feed_each_other() -> None:
 
 
 def test_an_ordinary_filter_neither_covers_nor_is_covered_by_one_of_the_systems() -> None:
-    world = Joined(LINE)
+    world = LinkedBrokers(LINE)
     world.run()
     publisher, both = world.client(2), world.client(0)
     both.subscribe("true", 1)
@@ -65,7 +65,7 @@ def test_an_ordinary_filter_neither_covers_nor_is_covered_by_one_of_the_systems(
 
 
 def test_when_nobody_listens_any_more_nobody_records() -> None:
-    world = Joined(LINE)
+    world = LinkedBrokers(LINE)
     world.run()
     watcher = world.client(0)
     watcher.subscribe("$kind == 'drop'")

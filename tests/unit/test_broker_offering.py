@@ -16,30 +16,30 @@ from plait_core import Attributes
 from plait_core.filters import EVERYTHING
 from plait_core.wire import Confirm
 from plait_core.wire.frame_types.session_frames import Receipt
-from plait_lab.simulation.joined import Joined
+from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
 
 CHAIN = {(0, 1): 0.010, (1, 2): 0.010}
 
 
 @pytest.fixture
-def chain() -> Joined:
-    world = Joined(CHAIN)
+def chain() -> LinkedBrokers:
+    world = LinkedBrokers(CHAIN)
     world.run()
     return world
 
 
-def wanted(world: Joined, broker: int) -> set[str]:
+def wanted(world: LinkedBrokers, broker: int) -> set[str]:
     """What a broker knows that others want of it."""
     homes = world.brokers[broker].broker.joining.overlay.wanted.homes.values()
     return {filter.text for home in homes for filter in home.filters.values()}
 
 
-def offered(world: Joined, broker: int) -> set[str]:
+def offered(world: LinkedBrokers, broker: int) -> set[str]:
     """What a broker knows that others offer."""
     return {filter.text for filter in world.brokers[broker].broker.joining.overlay.offers.values()}
 
 
-def test_nobody_learns_of_a_subscription_that_nobody_publishes_for(chain: Joined) -> None:
+def test_nobody_learns_of_a_subscription_that_nobody_publishes_for(chain: LinkedBrokers) -> None:
     subscriber = chain.client(2)
     subscriber.subscribe("kind == 'alarm'")
     chain.run(0.1)
@@ -47,7 +47,7 @@ def test_nobody_learns_of_a_subscription_that_nobody_publishes_for(chain: Joined
     assert wanted(chain, 0) == wanted(chain, 1) == set()
 
 
-def test_only_brokers_whose_publishers_meet_it_learn_of_a_subscription(chain: Joined) -> None:
+def test_only_brokers_whose_publishers_meet_it_learn_of_a_subscription(chain: LinkedBrokers) -> None:
     first, second = chain.client(0), chain.client(1)
     first.advertise("kind == 'alarm'")
     second.advertise("kind == 'quote'")
@@ -62,7 +62,7 @@ def test_only_brokers_whose_publishers_meet_it_learn_of_a_subscription(chain: Jo
     assert wanted(chain, 1) == set()
 
 
-def test_the_first_event_after_advertising_arrives(chain: Joined) -> None:
+def test_the_first_event_after_advertising_arrives(chain: LinkedBrokers) -> None:
     subscriber, publisher = chain.client(2), chain.client(0)
     subscriber.subscribe("level > 3")
     chain.run(0.2)
@@ -74,7 +74,7 @@ def test_the_first_event_after_advertising_arrives(chain: Joined) -> None:
     assert subscriber.delivered == [{"kind": "alarm", "level": 5}]
 
 
-def test_events_of_a_publisher_that_does_not_advertise_arrive_all_and_in_order(chain: Joined) -> None:
+def test_events_of_a_publisher_that_does_not_advertise_arrive_all_and_in_order(chain: LinkedBrokers) -> None:
     subscriber, publisher = chain.client(2), chain.client(0)
     subscriber.subscribe("level >= 0")
     chain.run(0.2)
@@ -85,7 +85,7 @@ def test_events_of_a_publisher_that_does_not_advertise_arrive_all_and_in_order(c
     assert offered(chain, 2) == {"kind in ['alarm', 'quote']"}
 
 
-def test_what_waits_for_an_offer_is_confirmed_when_all_have_it(chain: Joined) -> None:
+def test_what_waits_for_an_offer_is_confirmed_when_all_have_it(chain: LinkedBrokers) -> None:
     subscriber, publisher = chain.client(2), chain.client(0)
     subscriber.subscribe("level >= 0")
     chain.run(0.2)
@@ -96,7 +96,7 @@ def test_what_waits_for_an_offer_is_confirmed_when_all_have_it(chain: Joined) ->
     assert len(subscriber.delivered) == 1
 
 
-def test_a_subscription_is_installed_only_when_all_offers_are_known(chain: Joined) -> None:
+def test_a_subscription_is_installed_only_when_all_offers_are_known(chain: LinkedBrokers) -> None:
     publisher, subscriber = chain.client(0), chain.client(2)
     for level in range(200):
         if level == 50:
@@ -114,7 +114,7 @@ def test_a_subscription_is_installed_only_when_all_offers_are_known(chain: Joine
     assert levels[0] <= installed + 1
 
 
-def test_an_advertisement_that_changes_loses_nothing_meanwhile(chain: Joined) -> None:
+def test_an_advertisement_that_changes_loses_nothing_meanwhile(chain: LinkedBrokers) -> None:
     subscriber, publisher = chain.client(2), chain.client(0)
     subscriber.subscribe("level >= 0")
     publisher.advertise("level < 10")
@@ -126,7 +126,7 @@ def test_an_advertisement_that_changes_loses_nothing_meanwhile(chain: Joined) ->
     assert [event["level"] for event in subscriber.delivered] == [3, 12, 4, 13]
 
 
-def test_a_broker_that_says_nothing_does_not_keep_others_from_publishing(chain: Joined) -> None:
+def test_a_broker_that_says_nothing_does_not_keep_others_from_publishing(chain: LinkedBrokers) -> None:
     subscriber, publisher = chain.client(1), chain.client(0)
     subscriber.subscribe("level >= 0")
     chain.run(0.2)
@@ -140,7 +140,7 @@ def test_a_broker_that_says_nothing_does_not_keep_others_from_publishing(chain: 
     assert chain.brokers[0].broker.joining.overlay.counts["offers_unseen"] == 1
 
 
-def test_what_is_not_published_any_more_is_not_offered_any_more(chain: Joined) -> None:
+def test_what_is_not_published_any_more_is_not_offered_any_more(chain: LinkedBrokers) -> None:
     publisher = chain.client(0)
     publisher.publish({"kind": "alarm"})
     publisher.publish({"kind": "alarm", "level": 3})
@@ -159,7 +159,7 @@ def test_what_is_not_published_any_more_is_not_offered_any_more(chain: Joined) -
 
 
 def test_alone_nothing_is_offered_and_nothing_waits() -> None:
-    world = Joined({})
+    world = LinkedBrokers({})
     publisher, subscriber = world.client(0), world.client(0)
     subscriber.subscribe("level >= 0")
     publisher.publish({"level": 1})

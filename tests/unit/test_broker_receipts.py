@@ -9,7 +9,7 @@ from plait_core.limits import CLOSE_TEXT_MAX, NAME_BYTES_MAX
 from plait_core.wire import Confirm
 from plait_core.wire.frame_types.session_frames import Code, Refusal
 from plait_lab.simulation.disks import DiskTerms
-from plait_lab.simulation.joined import Joined
+from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
 from plait_lab.simulation.raw_clients import RawClient
 from plait_lab.simulation.stage import Stage
 
@@ -106,7 +106,7 @@ def test_a_log_that_is_not_done_is_what_is_waited_for(level: Confirm) -> None:
 KEPT = "`plait topo` shows who is out of reach, `[overlay] forget` lets go of a broker that never returns"
 
 
-def refusal_elsewhere(world: Joined, level: Confirm, *, count: int = 1, settle_s: float = 5.0) -> Refusal:
+def refusal_elsewhere(world: LinkedBrokers, level: Confirm, *, count: int = 1, settle_s: float = 5.0) -> Refusal:
     """Of an event that other brokers do not answer for: the links beyond b1 are cut first if `settle_s` is given."""
     publisher = world.client(0, "publisher")
     publisher.advertise("n >= 0")
@@ -127,7 +127,7 @@ def refusal_elsewhere(world: Joined, level: Confirm, *, count: int = 1, settle_s
 
 
 def test_a_broker_that_cannot_be_reached_is_named_and_not_a_subscription() -> None:
-    world = Joined({(0, 1): 0.001, (1, 2): 0.001})
+    world = LinkedBrokers({(0, 1): 0.001, (1, 2): 0.001})
     world.run()
     refusal = refusal_elsewhere(world, Confirm.BROKER)
     assert refusal.message == "not confirmed within 30 s: b2 (which is out of reach) has not taken charge of it"
@@ -135,7 +135,7 @@ def test_a_broker_that_cannot_be_reached_is_named_and_not_a_subscription() -> No
 
 
 def test_of_many_brokers_three_are_named() -> None:
-    world = Joined({(0, 1): 0.001} | {(1, home): 0.001 for home in range(2, 6)})
+    world = LinkedBrokers({(0, 1): 0.001} | {(1, home): 0.001 for home in range(2, 6)})
     world.run()
     refusal = refusal_elsewhere(world, Confirm.BROKER, count=4)
     assert refusal.message.count(" (which is out of reach)") == 3
@@ -144,7 +144,7 @@ def test_of_many_brokers_three_are_named() -> None:
 
 
 def test_subscriptions_here_are_counted_apart_from_brokers() -> None:
-    world = Joined({(0, 1): 0.001, (1, 2): 0.001})
+    world = LinkedBrokers({(0, 1): 0.001, (1, 2): 0.001})
     world.run()
     here = world.client(0, "here")
     here.subscribe("n > 0")
@@ -156,7 +156,7 @@ def test_subscriptions_here_are_counted_apart_from_brokers() -> None:
 
 
 def test_a_broker_that_has_it_and_whose_subscribers_are_silent() -> None:
-    world = Joined({(0, 1): 0.001, (1, 2): 0.001})
+    world = LinkedBrokers({(0, 1): 0.001, (1, 2): 0.001})
     world.run()
     refusal = refusal_elsewhere(world, Confirm.SUBSCRIBERS, settle_s=0.0)
     assert refusal.message == (
@@ -166,7 +166,7 @@ def test_a_broker_that_has_it_and_whose_subscribers_are_silent() -> None:
 
 
 def test_a_broker_that_has_waited_in_vain_itself_is_named() -> None:
-    world = Joined({(0, 1): 0.001, (1, 2): 0.001})
+    world = LinkedBrokers({(0, 1): 0.001, (1, 2): 0.001})
     world.run()
     world.brokers[2].broker.confirmations.timeout_s = 5.0
     refusal = refusal_elsewhere(world, Confirm.SUBSCRIBERS, settle_s=0.0)

@@ -24,7 +24,7 @@ from plait_broker.status import (
     describe_topology,
 )
 from plait_core.wire.frame_types.session_frames import Advertise
-from plait_lab.simulation.joined import Joined
+from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
 from plait_lab.simulation.stage import Stage
 
 ADDRESS = "127.0.0.1:44276"
@@ -117,7 +117,7 @@ def test_columns_read_what_brokers_say(items: dict[str, list[dict[str, Any]]]) -
 
 
 def test_of_a_broker_that_is_out_of_reach_nothing_is_counted() -> None:
-    world = Joined({(0, 1): 0.001})
+    world = LinkedBrokers({(0, 1): 0.001})
     world.run()
     world.hang_up(world.wire(0, 1))
     world.run(1.0)

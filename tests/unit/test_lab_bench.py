@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from plait_lab import bench, core_bench
-from plait_lab.baselines import WrongAnswer
-from plait_lab.groups import Group, Session, find_groups
-from plait_lab.measures import Stopwatch, microseconds, resident_mb, spread, time_in_turn
-from plait_lab.reports import Figure, Target, figure_table, machine, number_text, replace_section, table
-from plait_lab.spent import spent_s
+from plait_lab import bench
+from plait_lab.benchmarks import core_bench
+from plait_lab.benchmarks.groups import Group, Session, find_groups
+from plait_lab.benchmarks.measurement.baselines import WrongAnswer
+from plait_lab.benchmarks.measurement.cpu_time import spent_s
+from plait_lab.benchmarks.measures import Stopwatch, microseconds, quartiles, resident_mb, time_in_turn
+from plait_lab.benchmarks.reports import Figure, Target, figure_table, machine, number_text, replace_section, table
 
 FIGURES = [
     Figure("match p50", 22.57, "us", Target("<=", 60), {"dense scan": 35.1, "by hand": 0.0821}),
@@ -72,7 +73,7 @@ def test_the_document_of_the_repository_has_the_section_of_every_group() -> None
 
 
 def test_percentiles_are_times_that_were_measured() -> None:
-    found = spread([1000 * n for n in range(1, 1001)])
+    found = quartiles([1000 * n for n in range(1, 1001)])
     assert (found.count, found.mean, found.p50, found.p99, found.p999, found.longest) == (
         1000,
         500.5,

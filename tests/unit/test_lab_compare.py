@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from plait_lab import bench, compare, reference_trials
+from plait_lab.benchmarks.measurement.cpu_time import OtherLoad
 from plait_lab.compare import Broken, Comparison, State
 from plait_lab.failures import NothingMeasured
 from plait_lab.reference_trials import MEASURES
-from plait_lab.spent import OtherLoad
 
 ROOT = Path(__file__).parents[2]
 

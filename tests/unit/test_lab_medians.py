@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from plait_lab import bench, medians
-from plait_lab.groups import Group, Session
-from plait_lab.reports import Figure
+from plait_lab.benchmarks.groups import Group, Session
+from plait_lab.benchmarks.reports import Figure
 
 FIGURES = [
     Figure("1->1: delivered", 337_987.1678, "/s", None, {"another": 400_000.0, "a third": None}),

@@ -12,16 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from plait_lab import overlay_bench, overlay_healing
-from plait_lab.chains.catalogue import OURS, RIVALS, MosquittoChain, NatsChain, PlaitChain, ZenohChain
-from plait_lab.chains.chain import LONG, Chain
-from plait_lab.chains.trials import Passed, flood, paced, standing
+from plait_lab.benchmarks import overlay_bench
+from plait_lab.benchmarks.chains.catalogue import OURS, RIVALS, MosquittoChain, NatsChain, PlaitChain, ZenohChain
+from plait_lab.benchmarks.chains.chain import LONG, Chain
+from plait_lab.benchmarks.chains.trials import Passed, flood_chain, paced_chain, running_chain
+from plait_lab.benchmarks.groups import Session, find_groups
+from plait_lab.benchmarks.measurement import overlay_healing
+from plait_lab.benchmarks.measurement.machine_stalls import MachineStalls
+from plait_lab.benchmarks.measurement.overlay_healing import FaultCost, _longest_gap, _most_within
+from plait_lab.benchmarks.measurement.overlay_running import Seen, Traffic
+from plait_lab.competitors.trials import TrialOutcome
 from plait_lab.failures import NothingMeasured
-from plait_lab.groups import Session, find_groups
-from plait_lab.overlay_healing import Fault, _longest_gap, _most_within
-from plait_lab.overlay_running import Seen, Traffic
-from plait_lab.rivals.trials import Outcome
-from plait_lab.standstill import Standstill
 
 PORTS = (5001, 5003, 5005)
 
@@ -75,7 +76,7 @@ def test_the_longest_gap_begins_with_the_last_event_before() -> None:
 
 
 def test_a_machine_that_stands_still_is_noticed() -> None:
-    with Standstill() as machine:
+    with MachineStalls() as machine:
         machine._watcher.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, machine._watcher.pid, os.WSTOPPED)
         time.sleep(0.2)
@@ -85,20 +86,20 @@ def test_a_machine_that_stands_still_is_noticed() -> None:
 
 def test_a_fault_is_tried_again_when_the_machine_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
     late = iter((overlay_bench.STILL_MS + 1, 1.0, 99.0, 99.0, 99.0, 99.0))
-    monkeypatch.setattr(Standstill, "longest_ms", property(lambda _: next(late), lambda *_: None))
+    monkeypatch.setattr(MachineStalls, "longest_ms", property(lambda _: next(late), lambda *_: None))
     told: list[str] = []
     session = Session(1, quick=True, tell=told.append)
     gaps = iter((104.0, 7.0, 101.0, 102.0, 103.0))
-    assert overlay_bench._undisturbed(session, lambda: Fault(next(gaps), 0)).longest_ms == 7.0
+    assert overlay_bench._undisturbed(session, lambda: FaultCost(next(gaps), 0)).longest_ms == 7.0
     assert len(told) == 1
-    assert overlay_bench._undisturbed(session, lambda: Fault(next(gaps), 0)).longest_ms == 103.0
+    assert overlay_bench._undisturbed(session, lambda: FaultCost(next(gaps), 0)).longest_ms == 103.0
 
 
 def test_the_group_continues_after_trials_that_measured_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(*_: object) -> Fault:
+    def nothing(*_: object) -> FaultCost:
         raise NothingMeasured("events do not go by a-e-d-c but by no path")
 
-    one = Outcome(100, 100, 0, 1.0, 1.0, 10.0, 1.0, 1.0, [1000, 2000, 3000])
+    one = TrialOutcome(100, 100, 0, 1.0, 1.0, 10.0, 1.0, 1.0, [1000, 2000, 3000])
     monkeypatch.setattr(overlay_bench, "RIVALS", ())
     monkeypatch.setattr(overlay_bench, "standing", lambda *_: nullcontext())
     monkeypatch.setattr(overlay_bench, "flood", nothing)
@@ -131,8 +132,8 @@ def test_what_went_wrong_is_counted(sent: int, numbers: list[int], wrong: int) -
 
 
 def test_a_chain_of_brokers_delivers_everything_in_order() -> None:
-    with standing(OURS, LONG) as servers:
-        found = flood(servers, 7, 0.3)
+    with running_chain(OURS, LONG) as servers:
+        found = flood_chain(servers, 7, 0.3)
         assert len(set(servers.processes)) == LONG
     assert found.outcome.delivered == found.outcome.sent > 0
     assert found.outcome.lost == 0
@@ -143,8 +144,8 @@ def test_a_chain_of_brokers_delivers_everything_in_order() -> None:
     "chain", [chain for chain in (OURS, *RIVALS) if not chain.missing()], ids=lambda chain: chain.title
 )
 def test_every_chain_that_is_here_carries_events_from_end_to_end(chain: Chain) -> None:
-    with standing(chain, LONG) as servers:
-        found = paced(servers, 7, 200, 0.5)
+    with running_chain(chain, LONG) as servers:
+        found = paced_chain(servers, 7, 200, 0.5)
     assert found.outcome.sent == 100
     assert len(found.outcome.delays_ns) == found.outcome.delivered > 0
 

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
-from plait_lab import peers_bench
-from plait_lab.baselines import WrongAnswer
+from plait_lab.benchmarks import peers_bench
+from plait_lab.benchmarks.groups import Session
+from plait_lab.benchmarks.measurement import peer_pairs, twenty_peers
+from plait_lab.benchmarks.measurement.baselines import WrongAnswer
+from plait_lab.benchmarks.measurement.peer_pairs import Heard, Tally
 from plait_lab.failures import NothingMeasured, TrialFailed
-from plait_lab.groups import Session
-from plait_lab.peers import pairs, twenty
-from plait_lab.peers.pairs import Heard, Tally
 
 SESSION = Session(1, True, lambda step: None)
 
@@ -28,7 +28,7 @@ def nothing(*_: object) -> Heard:
 @pytest.fixture(autouse=True)
 def plait_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr(twenty, "measured", lambda *_: twenty.Outcome(1.0, 0, 0, 0.1, 0.2, 100, 0))
+    monkeypatch.setattr(twenty_peers, "measured", lambda *_: twenty_peers.GroupOutcome(1.0, 0, 0, 0.1, 0.2, 100, 0))
 
 
 def reached() -> dict[str, float | None]:
@@ -43,10 +43,10 @@ def run_pair(monkeypatch: pytest.MonkeyPatch, result: Heard) -> Heard:
     def child(*_: str) -> AbstractContextManager[None]:
         return nullcontext()
 
-    monkeypatch.setattr(pairs, "_child", child)
-    monkeypatch.setattr(pairs, "_line", lambda child: next(lines))
-    monkeypatch.setattr(pairs, "_go", lambda child: None)
-    return pairs.measured("plait", 9)
+    monkeypatch.setattr(peer_pairs, "_child", child)
+    monkeypatch.setattr(peer_pairs, "_line", lambda child: next(lines))
+    monkeypatch.setattr(peer_pairs, "_go", lambda child: None)
+    return peer_pairs.measured_pair("plait", 9)
 
 
 def test_the_group_continues_after_trials_that_measured_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_the_group_continues_after_trials_that_measured_nothing(monkeypatch: pyt
 
 def test_twenty_peers_without_a_result_are_shown_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers_bench, "measured", lambda *_: heard(9))
-    monkeypatch.setattr(twenty, "measured", nothing)
+    monkeypatch.setattr(twenty_peers, "measured", nothing)
     figures = reached()
     assert sum(value is None for value in figures.values()) == 7
     assert figures["two peers at 1,000/s, delay p50"] == 50

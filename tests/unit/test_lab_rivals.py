@@ -16,30 +16,30 @@ from pathlib import Path
 import pytest
 
 from plait_core.filters import parse
-from plait_lab import brokers_bench
-from plait_lab.baselines import WrongAnswer
+from plait_lab.benchmarks import brokers_bench
+from plait_lab.benchmarks.groups import Session, find_groups
+from plait_lab.benchmarks.measurement.baselines import WrongAnswer
+from plait_lab.benchmarks.reports import Target, figure_record, figure_table
+from plait_lab.competitors import installation, trials
+from plait_lab.competitors import shared_counters as boards
+from plait_lab.competitors.child_command import ChildCommand
+from plait_lab.competitors.listening import Listener
+from plait_lab.competitors.paced_publishing import Phase, Plan, PublishedStream, publish_all, publish_all_blocking
+from plait_lab.competitors.participants import Participants
+from plait_lab.competitors.processes import TrialProcesses, cost, free_port
+from plait_lab.competitors.quotes import EVENT_BYTES, EVERYTHING, interests, matches, quotes, same_symbol
+from plait_lab.competitors.shared_counters import SharedCounters, Window
+from plait_lab.competitors.stamps import CYCLE, MEASURED, WARM, age_ns, closing, phase_of, restamp, stamp
+from plait_lab.competitors.systems.catalogue import CONTENDERS, OURS, RIVALS
+from plait_lab.competitors.trials import TrialOutcome, TrialRun
 from plait_lab.failures import Disturbed, NothingMeasured, TrialFailed
-from plait_lab.groups import Session, find_groups
-from plait_lab.reports import Target, figure_record, figure_table
-from plait_lab.rivals import board as boards
-from plait_lab.rivals import installation, trials
-from plait_lab.rivals.board import Board, Window
-from plait_lab.rivals.catalogue import CONTENDERS, OURS, RIVALS
-from plait_lab.rivals.errands import Errand
-from plait_lab.rivals.field import Field
-from plait_lab.rivals.listening import Listener
-from plait_lab.rivals.processes import Cast, cost, free_port
-from plait_lab.rivals.publishing import Phase, Plan, Stream, publish_all, publish_all_blocking
-from plait_lab.rivals.quotes import EVENT_BYTES, EVERYTHING, interests, matches, quotes, same_symbol
-from plait_lab.rivals.stamps import CYCLE, MEASURED, WARM, age_ns, closing, phase_of, restamp, stamp
-from plait_lab.rivals.trials import Outcome, Run
 
 ROOT = Path(__file__).parents[2]
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
-def outcome(rate: int, lost: int = 0) -> Outcome:
-    return Outcome(rate, rate - lost, lost, 1.0, 1.0, 10.0, 1.0, 1.0, [1000, 2000, 3000])
+def outcome(rate: int, lost: int = 0) -> TrialOutcome:
+    return TrialOutcome(rate, rate - lost, lost, 1.0, 1.0, 10.0, 1.0, 1.0, [1000, 2000, 3000])
 
 
 def gone(process: int) -> bool:
@@ -54,8 +54,8 @@ def gone(process: int) -> bool:
 
 
 def test_a_board_is_seen_by_all_who_open_it(tmp_path: Path) -> None:
-    one = Board.create(tmp_path / "board", subscribers=2, samples=3)
-    other = Board(tmp_path / "board")
+    one = SharedCounters.create(tmp_path / "board", subscribers=2, samples=3)
+    other = SharedCounters(tmp_path / "board")
     assert (other.subscribers, other.samples) == (2, 3)
     one.sent[WARM] = 7
     one.received[MEASURED][1] = 5
@@ -79,14 +79,14 @@ def hear(listener: Listener, phase: int, numbers: list[int]) -> None:
         listener.heard(stamp(phase, number, time.monotonic_ns()) + b"rest")
 
 
-def heard_by(board: Board) -> tuple[int, int, int]:
+def heard_by(board: SharedCounters) -> tuple[int, int, int]:
     """Warm, measured, breaks of the measured."""
     return board.received[WARM][0], board.received[MEASURED][0], board.breaks[MEASURED][0]
 
 
 @pytest.mark.parametrize("measure", [False, True])
 def test_a_listener_tells_phases_apart_however_late_an_event_comes(tmp_path: Path, measure: bool) -> None:
-    board = Board.create(tmp_path / "board", subscribers=1, samples=2)
+    board = SharedCounters.create(tmp_path / "board", subscribers=1, samples=2)
     listener = Listener(board, 0, measure=measure)
     hear(listener, WARM, [0, 1])
     hear(listener, MEASURED, [0, 1])
@@ -110,13 +110,13 @@ def test_a_listener_tells_phases_apart_however_late_an_event_comes(tmp_path: Pat
     ids=["in order", "twice", "one lost", "overtaken", "the first lost", "a batch twice"],
 )
 def test_a_listener_notices_what_is_not_next(tmp_path: Path, numbers: list[int], breaks: int) -> None:
-    board = Board.create(tmp_path / "board", subscribers=1)
+    board = SharedCounters.create(tmp_path / "board", subscribers=1)
     hear(Listener(board, 0, measure=False), MEASURED, numbers)
     assert heard_by(board) == (0, len(numbers), breaks)
 
 
 def test_a_window_waits_for_the_slowest_but_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    board = Board.create(tmp_path / "board", subscribers=2)
+    board = SharedCounters.create(tmp_path / "board", subscribers=2)
     window = Window(board, WARM, width=10)
 
     def full(expected: int) -> bool:
@@ -157,14 +157,14 @@ def test_an_interest_takes_one_event_in_a_hundred_and_its_count_is_what_filters_
 # --- publishing -------------------------------------------------------------------------------------------------------
 
 
-def one_phase(board: Board, kind: str, seconds: float, rate: int = 0) -> Stream:
+def one_phase(board: SharedCounters, kind: str, seconds: float, rate: int = 0) -> PublishedStream:
     board.cells[boards.PHASE] = 1
     plan = Plan(1, 10_000, (Phase(kind, seconds, rate),))  # type: ignore[arg-type]
-    return Stream(plan, board, lambda quote, stamp: (quote.body(stamp),))
+    return PublishedStream(plan, board, lambda quote, stamp: (quote.body(stamp),))
 
 
 async def test_a_schedule_is_kept_and_every_event_carries_its_moment(tmp_path: Path) -> None:
-    board = Board.create(tmp_path / "board", subscribers=1)
+    board = SharedCounters.create(tmp_path / "board", subscribers=1)
     moments: list[int] = []
 
     async def publish(body: bytes) -> None:
@@ -181,7 +181,7 @@ async def test_a_schedule_is_kept_and_every_event_carries_its_moment(tmp_path: P
 
 
 def test_a_flood_is_counted_and_ends_by_itself(tmp_path: Path) -> None:
-    board = Board.create(tmp_path / "board", subscribers=1)
+    board = SharedCounters.create(tmp_path / "board", subscribers=1)
     published = 0
 
     def publish(body: bytes) -> None:
@@ -200,14 +200,14 @@ def test_a_flood_is_counted_and_ends_by_itself(tmp_path: Path) -> None:
 
 
 def test_an_errand_survives_its_journey() -> None:
-    errand = Errand("nats", "publisher", 5, "b", 1, True, Plan(1, 2, (Phase("paced", 1.0, 10),)), 3, 4, 5)
-    assert Errand.parse(errand.command()[-1]) == errand
+    errand = ChildCommand("nats", "publisher", 5, "b", 1, True, Plan(1, 2, (Phase("paced", 1.0, 10),)), 3, 4, 5)
+    assert ChildCommand.parse(errand.command()[-1]) == errand
     assert json.loads(errand.command()[-1])["contender"] in CONTENDERS
 
 
 def test_no_process_outlives_its_block_even_when_interrupted(tmp_path: Path) -> None:
     started = []
-    with pytest.raises(KeyboardInterrupt), Cast(tmp_path) as cast:
+    with pytest.raises(KeyboardInterrupt), TrialProcesses(tmp_path) as cast:
         started += [cast.start("one", SLEEP), cast.start("two", SLEEP)]
         assert cost(started[0]).resident_mb > 0
         raise KeyboardInterrupt
@@ -217,8 +217,9 @@ def test_no_process_outlives_its_block_even_when_interrupted(tmp_path: Path) -> 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's promise to kill orphans is Linux's")
 def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from plait_lab.rivals.processes import Cast\n"
-        f"cast = Cast(Path({str(tmp_path)!r})); print(cast.start('one', {SLEEP!r}), flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from plait_lab.competitors.processes import TrialProcesses\n"
+        f"cast = TrialProcesses(Path({str(tmp_path)!r}))\n"
+        f"print(cast.start('one', {SLEEP!r}), flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -232,14 +233,14 @@ def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_process_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
-    with Cast(tmp_path) as cast:
+    with TrialProcesses(tmp_path) as cast:
         cast.start("server", [sys.executable, "-c", "import sys; sys.exit('no such thing')"])
         with pytest.raises(TrialFailed, match="server ended with 1: no such thing"):
             cast.wait("never", lambda: False, 20)
 
 
 def test_what_is_measured_on_a_stopped_process_does_not_count(tmp_path: Path) -> None:
-    with Cast(tmp_path) as cast:
+    with TrialProcesses(tmp_path) as cast:
         process = cast.start("server", SLEEP)
         cast.check()
         os.kill(process, signal.SIGSTOP)
@@ -249,16 +250,16 @@ def test_what_is_measured_on_a_stopped_process_does_not_count(tmp_path: Path) ->
 
 
 def test_a_wait_has_an_end(tmp_path: Path) -> None:
-    with Cast(tmp_path) as cast, pytest.raises(TrialFailed, match=r"rain: not within 0\.02 s"):
+    with TrialProcesses(tmp_path) as cast, pytest.raises(TrialFailed, match=r"rain: not within 0\.02 s"):
         cast.wait("rain", lambda: False, 0.02)
 
 
 def test_a_machine_that_stood_still_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    Cast.rest(0.001)
+    TrialProcesses.rest(0.001)
     now = iter((0.0, 3.0))
-    monkeypatch.setattr("plait_lab.rivals.processes.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("plait_lab.competitors.processes.time.monotonic", lambda: next(now))
     with pytest.raises(Disturbed, match=r"stood still for 3\.0 s"):
-        Cast.rest(0.001)
+        TrialProcesses.rest(0.001)
 
 
 def test_two_ports_in_a_row_are_free() -> None:
@@ -270,7 +271,7 @@ def test_two_ports_in_a_row_are_free() -> None:
 
 def judge(place: Path, numbers: list[int], *, expected: int, warm: int = 0) -> tuple[int, int]:
     """What a trial says of these events, after so many of the warm-up came late."""
-    board = Board.create(place / "board", subscribers=1)
+    board = SharedCounters.create(place / "board", subscribers=1)
     listener = Listener(board, 0, measure=False)
     hear(listener, MEASURED, numbers[:1])
     hear(listener, WARM, list(range(warm)))
@@ -278,8 +279,10 @@ def judge(place: Path, numbers: list[int], *, expected: int, warm: int = 0) -> t
     board.sent[MEASURED] = board.expected[MEASURED] = expected
     board.cells[boards.DONE] = MEASURED
     board.received[WARM][0] += 1
-    with Cast(place) as cast:
-        found = Run(cast, board, Plan(1, 1, (Phase("flood", 0.0), Phase("flood", 0.0))), (os.getpid(),) * 3).measure()
+    with TrialProcesses(place) as cast:
+        found = TrialRun(
+            cast, board, Plan(1, 1, (Phase("flood", 0.0), Phase("flood", 0.0))), (os.getpid(),) * 3
+        ).measure()
     return found.delivered, found.lost
 
 
@@ -317,7 +320,7 @@ def test_a_phase_without_an_event_gives_no_outcome(
 def test_every_contender_has_a_name_and_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert OURS.missing() is None
     assert {rival.key for rival in RIVALS} == {"nats", "mosquitto", "zenoh", "zeromq", "activemq"}
-    monkeypatch.setattr("plait_lab.rivals.contender.find_program", lambda name: None)
+    monkeypatch.setattr("plait_lab.competitors.contender.find_program", lambda name: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert all(rival.missing() for rival in RIVALS)
 
@@ -351,13 +354,13 @@ class Unserved:
 
 
 @pytest.fixture
-def field(monkeypatch: pytest.MonkeyPatch) -> Field:
-    monkeypatch.setattr("plait_lab.rivals.field.served", Unserved)
-    monkeypatch.setattr("plait_lab.rivals.contender.Contender.missing", lambda self: None)
-    return Field(lambda step: None)
+def field(monkeypatch: pytest.MonkeyPatch) -> Participants:
+    monkeypatch.setattr("plait_lab.competitors.participants.served", Unserved)
+    monkeypatch.setattr("plait_lab.competitors.contender.Contender.missing", lambda self: None)
+    return Participants(lambda step: None)
 
 
-def test_who_cannot_be_measured_is_told_and_plait_has_to_be(field: Field) -> None:
+def test_who_cannot_be_measured_is_told_and_plait_has_to_be(field: Participants) -> None:
     def fail(server: object) -> None:
         raise TrialFailed("server ended with 1: why")
 
@@ -388,7 +391,7 @@ class Failing:
     ids=["nothing measured", "disturbed"],
 )
 def test_a_trial_without_a_measurement_is_repeated_and_then_listed(
-    field: Field, monkeypatch: pytest.MonkeyPatch, error: TrialFailed, tries: int
+    field: Participants, monkeypatch: pytest.MonkeyPatch, error: TrialFailed, tries: int
 ) -> None:
     monkeypatch.setattr(field, "present", [OURS])
     monkeypatch.setattr(field, "missing", {})
@@ -404,19 +407,21 @@ def test_a_trial_without_a_measurement_is_repeated_and_then_listed(
     assert field.measure(OURS, "1->4", Failing(error, 0)) == 7, "the contender takes part in the next trial"
 
 
-def test_the_group_continues_after_trials_that_measured_nothing(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(*_: object) -> Outcome:
+def test_the_group_continues_after_trials_that_measured_nothing(
+    field: Participants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(*_: object) -> TrialOutcome:
         raise NothingMeasured("nothing was measured: 0 of 9 events arrived in 0 s")
 
-    def throughput(server: object, seed: int, subscribers: int, seconds: float) -> Outcome:
+    def throughput(server: object, seed: int, subscribers: int, seconds: float) -> TrialOutcome:
         return nothing() if subscribers == 1 else outcome(100)
 
     monkeypatch.setattr(field, "present", [OURS])
     monkeypatch.setattr(field, "missing", {})
-    monkeypatch.setattr(brokers_bench, "Field", lambda tell: field)
+    monkeypatch.setattr(brokers_bench, "Participants", lambda tell: field)
     monkeypatch.setattr(brokers_bench, "throughput", throughput)
     monkeypatch.setattr(brokers_bench, "latency", lambda *_: outcome(100))
-    monkeypatch.setattr("plait_lab.durable_bench.log_bench.run", lambda seconds: defaultdict(lambda: 1.0))
+    monkeypatch.setattr("plait_lab.benchmarks.durable_bench.log_bench.run", lambda seconds: defaultdict(lambda: 1.0))
     for name in ("brokers_bench.crowd", "brokers_bench.idle", "brokers_bench.churn", "durable_bench.confirmed"):
         monkeypatch.setattr(f"plait_lab.{name}", nothing)
     told: list[str] = []
@@ -446,15 +451,15 @@ def test_a_failed_figure_is_shown_as_failed_in_tables_and_json() -> None:
     assert (record["reached"], record["met"], record["beside"]) == (None, False, {"other": None})
 
 
-def test_everybody_has_a_turn_in_rotating_order(field: Field) -> None:
+def test_everybody_has_a_turn_in_rotating_order(field: Participants) -> None:
     first, second = list(field.present[:2])
     assert list(field.rounds(2, [first, second], "something")) == [first, second, second, first]
 
 
 def test_who_takes_part_is_told_with_versions_and_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait_lab.rivals.field.RIVALS", RIVALS[:1])
+    monkeypatch.setattr("plait_lab.competitors.participants.RIVALS", RIVALS[:1])
     monkeypatch.setattr(type(RIVALS[0]), "missing", lambda self: "no program")
-    ours, absent = Field(lambda step: None).figures()
+    ours, absent = Participants(lambda step: None).figures()
     assert ours.measure == "taken part: Plait"
     assert "content" in next(iter(ours.beside))
     assert absent.measure.startswith(f"left out: {RIVALS[0].title} (no program; ")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from plait_lab import bench, routing_bench
-from plait_lab.adaptive import EXPECTED, Row
-from plait_lab.groups import Session, find_groups
+from plait_lab import bench
+from plait_lab.benchmarks import routing_bench
+from plait_lab.benchmarks.groups import Session, find_groups
+from plait_lab.experiments.tid.adaptive import EXPECTED, GraphRow
 
 
 def test_the_group_is_found_and_written_down() -> None:
@@ -31,7 +32,7 @@ def test_other_seeds_draw_other_graphs() -> None:
 
 
 def test_delays_are_compared_over_all_graphs_and_by_graph() -> None:
-    rows = [Row(0, 1, 10.0, 5.0, 100.0, 40.0, 1, 0), Row(1, 1, 10.0, 5.0, 300.0, 300.0, 1, 0)]
+    rows = [GraphRow(0, 1, 10.0, 5.0, 100.0, 40.0, 1, 0), GraphRow(1, 1, 10.0, 5.0, 300.0, 300.0, 1, 0)]
     figure = routing_bench._lower("p99", rows, routing_bench._p99, 100 * EXPECTED)
     assert figure.reached == pytest.approx(15.0)
     assert figure.met is False

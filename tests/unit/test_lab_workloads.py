@@ -9,8 +9,8 @@ import pytest
 
 from plait_core.filters import parse
 from plait_core.values import Attributes
-from plait_lab.baselines import BruteForce, Codes, DenseScan, WrongAnswer, check
-from plait_lab.workloads import ABSENT, WORKLOADS, Workload, w1, w2, w3, w3eq
+from plait_lab.benchmarks.measurement.baselines import BruteForce, Codes, DenseScan, WrongAnswer, check
+from plait_lab.benchmarks.measurement.workloads import ABSENT, WORKLOADS, Workload, w1, w2, w3, w3eq
 
 SEED = 20_240_601
 

@@ -16,7 +16,7 @@ from plait.commands.gen.prometheus import ScrapeTarget, prometheus_files
 from plait.commands.gen.rules import ALERTS, LOST, RECORDINGS
 from plait.commands.root import plait
 from plait_broker.drop_reasons import DropReason
-from plait_lab.metric_names import metrics_of_a_broker
+from plait_lab.documents.metric_names import metrics_of_a_broker
 
 ROOT = Path(__file__).parent.parent.parent
 NAME = re.compile(r"\b((?:plait|process)_[a-z0-9_]+)")

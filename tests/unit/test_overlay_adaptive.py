@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plait_lab.adaptive import Graph, Terms, compare, read_table, summary, write_table
+from plait_lab.experiments.tid.adaptive import Graph, GraphTerms, compare, read_comparison, summary, write_comparison
 
-SMALL = Terms(brokers=8, links=14, publishers=2, subscribers=4, for_s=40.0, events_per_s=5.0, slow_for_s=20.0)
+SMALL = GraphTerms(brokers=8, links=14, publishers=2, subscribers=4, for_s=40.0, events_per_s=5.0, slow_for_s=20.0)
 
 
 def test_adaptive_is_sooner_and_loses_nothing(tmp_path: Path) -> None:
@@ -17,13 +17,13 @@ def test_adaptive_is_sooner_and_loses_nothing(tmp_path: Path) -> None:
         assert row.moves > 0
         assert row.adaptive_mean <= row.static_mean
     assert sum(row.adaptive_p99 for row in rows) < sum(row.static_p99 for row in rows)
-    write_table(rows, tmp_path / "table.csv")
-    assert [row.seed for row in read_table(tmp_path / "table.csv")] == [0, 1, 2]
+    write_comparison(rows, tmp_path / "table.csv")
+    assert [row.seed for row in read_comparison(tmp_path / "table.csv")] == [0, 1, 2]
     assert any("expected: at least 30%" in line for line in summary(rows, SMALL))
 
 
 def test_where_no_link_is_ever_slow_both_are_alike() -> None:
-    terms = Terms(brokers=8, links=14, publishers=2, subscribers=4, for_s=20.0, events_per_s=5.0, slow_share=0.0)
+    terms = GraphTerms(brokers=8, links=14, publishers=2, subscribers=4, for_s=20.0, events_per_s=5.0, slow_share=0.0)
     graph = Graph(1, terms)
     static, adaptive = graph.play(adaptive=False), graph.play(adaptive=True)
     assert static.missing == adaptive.missing == 0

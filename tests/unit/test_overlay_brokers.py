@@ -8,10 +8,10 @@ from plait_broker.overlay import OverlaySettings
 from plait_broker.overlay.transport.reliable_stream import DOUBT_S
 from plait_core.filters import parse
 from plait_core.wire.frame_types.overlay_frames import Advertisement
-from plait_lab.given_overlays import GivenWorld
-from plait_lab.overlay_costs import measure
-from plait_lab.simulation.overlay_nodes import Node
-from plait_lab.simulation.overlay_oracle import judge
+from plait_lab.benchmarks.measurement.overlay_costs import measure_costs
+from plait_lab.simulation.overlay.given_overlays import GivenWorld
+from plait_lab.simulation.overlay.overlay_nodes import Node
+from plait_lab.simulation.overlay.overlay_oracle import judge
 
 DETECT_S = OverlaySettings().detect_s
 GONE_S = 20.0
@@ -28,7 +28,7 @@ def chain(brokers: int) -> GivenWorld:
     ("seed", "brokers"), [(1, 24), (2, 24), *(pytest.param(seed, 60, marks=pytest.mark.nightly) for seed in range(5))]
 )
 def test_an_offer_costs_two_messages_a_link_and_a_want_one_a_hop(seed: int, brokers: int) -> None:
-    costs = measure(seed, brokers=brokers, links=2 * brokers, publishers=6)
+    costs = measure_costs(seed, brokers=brokers, links=2 * brokers, publishers=6)
     assert costs.offer_frames_on_a_link <= 2
     assert costs.offer_frames == 2 * costs.links - (brokers - 1), "each broker tells all but who told it"
     assert costs.want_frames_beyond_trees == 0

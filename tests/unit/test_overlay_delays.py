@@ -1,6 +1,7 @@
 """Delays across brokers: what an event says of its way is true, delay bounds hold, and what expires dies where it does.
 
-Whole brokers on virtual time (`plait_lab.simulation.joined`); `tests/integration/test_explaining.py` has real ones.
+Whole brokers on virtual time (`plait_lab.simulation.overlay.linked_brokers`); `tests/integration/test_explaining.py`
+has real ones.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from plait_broker import DropReason
 from plait_core import Event
 from plait_core.wire import Confirm, Deliver, Destination, Publish, encode_block, encode_publish
 from plait_core.wire.frame_types.session_frames import LATE, Late, Notice, Subscribe
-from plait_lab.simulation.joined import CLIENT_DELAY_S, FrameClient, Joined
+from plait_lab.simulation.overlay.linked_brokers import CLIENT_DELAY_S, FrameClient, LinkedBrokers
 
 SLOW_US = 60_000
 CHAIN = {(0, 1): 0.010, (1, 2): SLOW_US / 1e6}
@@ -21,20 +22,20 @@ WAY_US = 70_000
 
 
 @pytest.fixture
-def world() -> Joined:
-    world = Joined(CHAIN)
+def world() -> LinkedBrokers:
+    world = LinkedBrokers(CHAIN)
     world.run()
     return world
 
 
-def publisher_of(world: Joined) -> FrameClient:
+def publisher_of(world: LinkedBrokers) -> FrameClient:
     publisher = world.client(0)
     publisher.advertise("price >= 0")
     world.run(6.0)  # by then the delay between it and its broker is measured
     return publisher
 
 
-def subscriber_of(world: Joined, broker: int, **terms: Any) -> FrameClient:
+def subscriber_of(world: LinkedBrokers, broker: int, **terms: Any) -> FrameClient:
     subscriber = world.client(broker)
     subscriber.subscribe("price > 10", **terms)
     world.run(6.0)
@@ -42,11 +43,11 @@ def subscriber_of(world: Joined, broker: int, **terms: Any) -> FrameClient:
     return subscriber
 
 
-def dropped(world: Joined, reason: DropReason) -> list[int]:
+def dropped(world: LinkedBrokers, reason: DropReason) -> list[int]:
     return [face.broker.counters.dropped[reason] for face in world.brokers]
 
 
-def test_an_event_tells_the_truth_of_its_way(world: Joined) -> None:
+def test_an_event_tells_the_truth_of_its_way(world: LinkedBrokers) -> None:
     publisher, subscribers = publisher_of(world), [subscriber_of(world, broker) for broker in range(3)]
     publisher.publish({"price": 11})
     world.run(1.0)
@@ -59,7 +60,7 @@ def test_an_event_tells_the_truth_of_its_way(world: Joined) -> None:
 
 @pytest.mark.parametrize(("within_us", "late"), [(WAY_US + 5_000, False), (WAY_US - 5_000, True)])
 @pytest.mark.parametrize("policy", [Late.DROP, Late.FLAG])
-def test_a_delay_bound_holds_over_a_slow_link(world: Joined, within_us: int, late: bool, policy: Late) -> None:
+def test_a_delay_bound_holds_over_a_slow_link(world: LinkedBrokers, within_us: int, late: bool, policy: Late) -> None:
     publisher = publisher_of(world)
     bound = subscriber_of(world, 2, within_us=within_us, late=policy)
     for price in range(11, 16):
@@ -75,7 +76,7 @@ def test_a_delay_bound_holds_over_a_slow_link(world: Joined, within_us: int, lat
         assert dropped(world, DropReason.LATE) == [0, 0, 0]
 
 
-def test_a_link_that_becomes_slow_makes_events_late(world: Joined) -> None:
+def test_a_link_that_becomes_slow_makes_events_late(world: LinkedBrokers) -> None:
     publisher = publisher_of(world)
     bound = subscriber_of(world, 2, within_us=100_000, late=Late.FLAG)
     publisher.publish({"price": 11})
@@ -89,7 +90,7 @@ def test_a_link_that_becomes_slow_makes_events_late(world: Joined) -> None:
 
 @pytest.mark.parametrize(("lifetime_us", "dies_at"), [(5_000, 1), (40_000, 2), (200_000, None)])
 def test_what_expires_on_its_way_dies_there_and_delays_nobody(
-    world: Joined, lifetime_us: int, dies_at: int | None
+    world: LinkedBrokers, lifetime_us: int, dies_at: int | None
 ) -> None:
     publisher, subscriber = publisher_of(world), subscriber_of(world, 2)
     publisher.sequence += 1
@@ -117,7 +118,7 @@ def test_what_expires_on_its_way_dies_there_and_delays_nobody(
 @pytest.mark.parametrize("claimed_us", [2**64 - 1, 2**64 - 15_000, 2**63])
 def test_no_link_is_cut_by_a_delay_that_somebody_made_up(claimed_us: int) -> None:
     """Each adds what its link took: what has no room for that must not reach those further on."""
-    world = Joined({(0, 1): 0.010, (1, 2): 0.020})
+    world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020})
     world.run()
     liar, between, last = (one.broker.joining.overlay for one in world.brokers)
     block = encode_block(Event({"x": 1}, b"", 77, 1, 0))
@@ -133,7 +134,7 @@ def test_no_link_is_cut_by_a_delay_that_somebody_made_up(claimed_us: int) -> Non
 @pytest.mark.parametrize("durable", ["", "ledger"])
 @pytest.mark.parametrize("opened_s", [0.05, 3.0])
 def test_another_filter_is_answered_when_it_is_known_where_events_come_from(durable: str, opened_s: float) -> None:
-    world = Joined({(0, 1): 0.010, (1, 2): 0.300})
+    world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.300})
     world.run(4.0)
     publisher, subscriber = world.client(2), world.client(0)
     publisher.advertise("price >= 0")

@@ -12,7 +12,7 @@ from plait_broker.overlay.topology.transit_delay import MARK_S, SPAN_S, SPANS, T
 from plait_core.events import U64_MAX
 from plait_core.wire import VERSION_MAX, encode_frame
 from plait_core.wire.frame_types.overlay_frames import ClockStamp, StreamAck
-from plait_lab.simulation.joined import Joined
+from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
 
 THEIRS_US = 7_000_000_000_000
 """What the other clock says when ours says 0."""
@@ -126,7 +126,7 @@ def test_marks_are_few_and_the_first_comes_after_the_introduction() -> None:
 
 
 def test_marks_are_for_brokers_alone() -> None:
-    world = Joined({(0, 1): 0.001})
+    world = LinkedBrokers({(0, 1): 0.001})
     world.run()
     client = world.client(0)
     world.carry(client.wire, client, encode_frame(ClockStamp(U64_MAX)))

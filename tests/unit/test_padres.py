@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from plait_core.filters import parse
-from plait_lab.given_overlays import GivenWorld
-from plait_lab.padres import CLIENT, HOPS_MAX, PaperOverlay
+from plait_lab.experiments.tid.padres import CLIENT, HOPS_MAX, PaperOverlay
+from plait_lab.simulation.overlay.given_overlays import GivenWorld
 
 A, B, C, D = range(4)
 

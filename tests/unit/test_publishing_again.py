@@ -7,15 +7,15 @@ import pytest
 from plait_core import Event
 from plait_core.wire import Confirm, encode_publish
 from plait_core.wire.frame_types.session_frames import Receipt
-from plait_lab.simulation.joined import CLIENT_DELAY_S, FrameClient, Joined
+from plait_lab.simulation.overlay.linked_brokers import CLIENT_DELAY_S, FrameClient, LinkedBrokers
 
 FAR_S = 0.2
 """To the broker that the copy does not reach before the one that sent it is gone."""
 
 
 @pytest.fixture
-def triangle() -> Joined:
-    world = Joined({(0, 1): 0.001, (0, 2): FAR_S, (1, 2): 1.5 * FAR_S})
+def triangle() -> LinkedBrokers:
+    world = LinkedBrokers({(0, 1): 0.001, (0, 2): FAR_S, (1, 2): 1.5 * FAR_S})
     world.run()
     return world
 
@@ -35,7 +35,7 @@ def repeat(client: FrameClient, sequence: int, attributes: dict[str, int]) -> No
     client.world.carry(client.wire, client, encode_publish(event, Confirm.BROKER))
 
 
-def test_who_had_not_got_it_gets_it_before_it_is_confirmed(triangle: Joined) -> None:
+def test_who_had_not_got_it_gets_it_before_it_is_confirmed(triangle: LinkedBrokers) -> None:
     near, far = triangle.client(1, "near"), triangle.client(2, "far")
     publisher = triangle.client(0)
     publisher.advertise("n >= 0")

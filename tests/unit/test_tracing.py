@@ -14,7 +14,7 @@ from plait_core import Event
 from plait_core.wire import Deliver, encode_block
 from plait_core.wire.frame_types.session_frames import Brokers, Code, Done, Failed, Late
 from plait_core.wire.frame_types.trace_frames import PARTIES_MAX, StepKind, Trace, TraceStep
-from plait_lab.simulation.joined import FrameClient, Joined
+from plait_lab.simulation.overlay.linked_brokers import FrameClient, LinkedBrokers
 
 CHAIN = {(0, 1): 0.010, (1, 2): 0.020}
 FORK = {(0, 1): 0.010, (1, 2): 0.020, (1, 3): 0.030}
@@ -23,7 +23,7 @@ FORK = {(0, 1): 0.010, (1, 2): 0.020, (1, 3): 0.030}
 class Traced:
     """A client that publishes marked events, and what it is told of them."""
 
-    def __init__(self, world: Joined, broker: int = 0) -> None:
+    def __init__(self, world: LinkedBrokers, broker: int = 0) -> None:
         self.world = world
         self.client = world.client(broker)
         self.client.advertise("price >= 0")  # or the first event would wait until others know that it comes
@@ -54,7 +54,7 @@ class Traced:
         return seen
 
 
-def subscribed(world: Joined, broker: int, filter: str = "price > 10", **terms: Any) -> FrameClient:
+def subscribed(world: LinkedBrokers, broker: int, filter: str = "price > 10", **terms: Any) -> FrameClient:
     client = world.client(broker, f"at {broker}")
     client.subscribe(filter, **terms)
     world.run(1.0)
@@ -63,7 +63,7 @@ def subscribed(world: Joined, broker: int, filter: str = "price > 10", **terms: 
 
 
 def test_every_hop_tells_what_it_did() -> None:
-    world = Joined(FORK)
+    world = LinkedBrokers(FORK)
     world.run()
     traced = Traced(world)
     subscribers = [subscribed(world, broker) for broker in (0, 2, 3)]
@@ -103,7 +103,7 @@ def test_every_hop_tells_what_it_did() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_in_whatever_order_steps_are_told_causes_are_shown_first(seed: int) -> None:
-    world = Joined(FORK)
+    world = LinkedBrokers(FORK)
     world.run()
     traced = Traced(world)
     for broker in (0, 2, 3):
@@ -127,7 +127,7 @@ def test_in_whatever_order_steps_are_told_causes_are_shown_first(seed: int) -> N
 
 
 def test_what_nothing_told_led_to_is_shown_at_the_end() -> None:
-    world = Joined(CHAIN)
+    world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
     subscribed(world, 2)
@@ -143,7 +143,7 @@ def test_what_nothing_told_led_to_is_shown_at_the_end() -> None:
 
 
 def test_a_copy_that_is_sent_again_is_told_as_such() -> None:
-    world = Joined(CHAIN)
+    world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
     subscribed(world, 2)
@@ -167,7 +167,7 @@ def test_a_copy_that_is_sent_again_is_told_as_such() -> None:
 
 
 def test_what_nobody_wants_is_told_of_at_once() -> None:
-    world = Joined(CHAIN)
+    world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
     steps = traced.publish({"price": 1})
@@ -176,7 +176,7 @@ def test_what_nobody_wants_is_told_of_at_once() -> None:
 
 
 def test_who_is_late_or_expired_is_named_where_it_is_so() -> None:
-    world = Joined(CHAIN)
+    world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
     hasty = subscribed(world, 2, within_us=25_000, late=Late.DROP)
@@ -196,7 +196,7 @@ def test_who_is_late_or_expired_is_named_where_it_is_so() -> None:
 
 
 def test_what_waits_for_a_broker_out_of_reach_until_its_lifetime_is_over_says_how_old_it_was() -> None:
-    world = Joined(CHAIN)
+    world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
     subscribed(world, 2)
@@ -209,7 +209,7 @@ def test_what_waits_for_a_broker_out_of_reach_until_its_lifetime_is_over_says_ho
 
 
 def test_what_dies_of_age_on_its_way_is_counted_once() -> None:
-    world = Joined({(0, 1): 0.020, (1, 2): 0.020})
+    world = LinkedBrokers({(0, 1): 0.020, (1, 2): 0.020})
     world.run()
     traced = Traced(world)
     subscribed(world, 2)
@@ -219,7 +219,7 @@ def test_what_dies_of_age_on_its_way_is_counted_once() -> None:
 
 
 def test_a_delivery_that_waits_is_told_of_twice() -> None:
-    world = Joined(CHAIN)
+    world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
     slow = subscribed(world, 2)
@@ -238,7 +238,7 @@ def test_a_delivery_that_waits_is_told_of_twice() -> None:
 
 
 def test_durable_subscriptions_with_and_without_a_client() -> None:
-    world = Joined(CHAIN)
+    world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
     durable = subscribed(world, 2, durable="ledger")
@@ -252,7 +252,7 @@ def test_durable_subscriptions_with_and_without_a_client() -> None:
 
 
 def test_marking_is_for_who_may_publish_and_not_too_often() -> None:
-    world = Joined(CHAIN)
+    world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
     stranger = Event.checked({"price": 11}, publisher=4711, sequence=1)
@@ -270,7 +270,7 @@ def test_marking_is_for_who_may_publish_and_not_too_often() -> None:
 
 
 def test_it_is_bounded_in_what_it_tells_and_for_how_long() -> None:
-    world = Joined({(0, 1): 0.001})
+    world = LinkedBrokers({(0, 1): 0.001})
     world.run()
     traced = Traced(world)
     crowd = world.client(1)
@@ -295,7 +295,7 @@ def test_it_is_bounded_in_what_it_tells_and_for_how_long() -> None:
 
 
 def test_unmarked_events_leave_no_trace() -> None:
-    world = Joined(CHAIN)
+    world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
     subscriber = subscribed(world, 2)

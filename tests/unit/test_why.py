@@ -16,12 +16,12 @@ from plait_core import Event
 from plait_core.events import EventId
 from plait_core.wire import encode_publish
 from plait_core.wire.frame_types.session_frames import Late
-from plait_lab.simulation.joined import FrameClient, Joined
+from plait_lab.simulation.overlay.linked_brokers import FrameClient, LinkedBrokers
 
 CHAIN = {(0, 1): 0.010, (1, 2): 0.020}
 
 
-class Overlay(Joined):
+class Overlay(LinkedBrokers):
     """A chain of brokers, a publisher at one end that has advertised, a subscriber at the other."""
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ def test_who_does_not_exist_and_what_nobody_has_seen() -> None:
     assert f"b0 remembers the last {EVENTS_MAX} events" in verdict["text"]
 
 
-def flood(world: Joined, client: FrameClient) -> None:
+def flood(world: LinkedBrokers, client: FrameClient) -> None:
     """More events than brokers remember."""
     for _ in range(EVENTS_MAX + 1):
         client.publish({"price": 11})

@@ -43,7 +43,7 @@ def generated() -> dict[str, str]:
 
 def generated_by_brokers() -> dict[str, str]:
     """Those that say what a running broker shows."""
-    from ..metric_names import metrics_of_a_broker
+    from .metric_names import metrics_of_a_broker
 
     with tempfile.TemporaryDirectory() as directory:
         metrics = asyncio.run(metrics_of_a_broker(Path(directory)))

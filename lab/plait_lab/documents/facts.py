@@ -17,8 +17,8 @@ from plait_broker.web.metrics.overlay_metrics import INCIDENTS
 from plait_core.telemetry import schema
 from plait_core.wire.frame_types import session_frames
 
-from ..metric_names import MetricFamily
-from .reading import HEAD, class_in, docstring, members, one_line, path_of, table, tree_of, values
+from .metric_names import MetricFamily
+from .reading import HEAD, class_in, docstring, markdown_table, members, one_line, path_of, tree_of, values
 
 _ELSEWHERE: Final = {"name", "capabilities", "log_filter", "linking"}
 """Of a broker's settings, what is no limit."""
@@ -42,7 +42,7 @@ def configuration_page() -> str:
         f"A variable {after}",
         "`plait broker --check-config --config FILE` says whether a file is right.",
         "## [limits]",
-        table(("key", "default", "why"), limits),
+        markdown_table(("key", "default", "why"), limits),
     )
 
 
@@ -60,12 +60,14 @@ def metrics_page(families: Sequence[MetricFamily]) -> str:
     return _page(
         "# Metrics",
         "`/metrics` of every broker, for Prometheus. There is no label for clients, subscriptions or events.",
-        table(("name", "type", "labels", ""), [(f"`{f.name}`", f.kind, ", ".join(f.labels), f.says) for f in ours]),
+        markdown_table(
+            ("name", "type", "labels", ""), [(f"`{f.name}`", f.kind, ", ".join(f.labels), f.says) for f in ours]
+        ),
         "Those of the log are there with `--data`, those of telemetry with `--telemetry`. Besides there are those of\n"
         "any process in Python: `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, …",
         "## Incidents",
         "`plait_overlay_incidents_total{incident=…}`:",
-        table(("incident", ""), [(f"`{name}`", says) for name, says in INCIDENTS.items()]),
+        markdown_table(("incident", ""), [(f"`{name}`", says) for name, says in INCIDENTS.items()]),
         "Reasons of drops, faults and codes: [errors](errors.md). What to do about them: [alerts](alerts.md).",
     )
 
@@ -107,11 +109,11 @@ def telemetry_page() -> str:
         "`$reason` are words, ids are text, each flag is true or false where it means something, and `$broker` is who "
         "recorded it.",
         "## Fields",
-        table(("field", "type", ""), fields),
+        markdown_table(("field", "type", ""), fields),
         "## Kinds",
-        table(("kind", "", "a record when"), kinds),
+        markdown_table(("kind", "", "a record when"), kinds),
         "## Flags",
-        table(
+        markdown_table(
             ("bit", "", ""), [(str(bit), f"`{name}`", flags.get(name, "")) for name, bit in document["flags"].items()]
         ),
         "## Reasons",
@@ -119,7 +121,7 @@ def telemetry_page() -> str:
         "## Of peers",
         "A process of peers stands where a broker does: its id is in the header, `broker` in tables, `subject` of "
         "links. Each of its\nsubscriptions is a peer of its own, numbered from 1.",
-        table(("kind", ""), [(f"`{kind}`", says) for kind, says in _OF_PEERS]),
+        markdown_table(("kind", ""), [(f"`{kind}`", says) for kind, says in _OF_PEERS]),
     )
 
 
@@ -148,4 +150,4 @@ def _tree(path: Path) -> str:
 
 
 def _listed(path: Path, name: str) -> str:
-    return table(("", ""), [(f"`{value}`", one_line(says)) for value, says in members(path, name)])
+    return markdown_table(("", ""), [(f"`{value}`", one_line(says)) for value, says in members(path, name)])

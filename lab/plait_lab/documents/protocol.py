@@ -12,7 +12,7 @@ from plait_core import limits
 from plait_core.wire import handshake
 from plait_core.wire.frame_types.frame_schema import FRAME_SCHEMAS
 
-from .reading import HEAD, docstring, one_line, path_of, table, tree_of, values
+from .reading import HEAD, docstring, markdown_table, one_line, path_of, tree_of, values
 
 _WIRE: Final = path_of(handshake).parent
 _ARCHITECTURE: Final = Path(__file__).parents[3] / "ARCHITECTURE.md"
@@ -34,9 +34,9 @@ def wire_page() -> str:
     for room, title in _ROOMS.items():
         rows = list(_frames(_WIRE / "frame_types" / f"{room}.py"))
         if rows:
-            parts.append(f"### {title}\n\n" + table(("type", "frame", "fields", ""), rows))
+            parts.append(f"### {title}\n\n" + markdown_table(("type", "frame", "fields", ""), rows))
     bounds = [(f"`{v.name}`", f"{_size(v.default)}", v.says) for v in values(tree_of(path_of(limits)).body) if v.says]
-    parts.append("## Limits\n\n" + table(("", "", ""), bounds))
+    parts.append("## Limits\n\n" + markdown_table(("", "", ""), bounds))
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 

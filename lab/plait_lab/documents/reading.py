@@ -115,7 +115,7 @@ def members(path: Path, name: str) -> Iterator[tuple[str, str]]:
     return ((name, says) for name, says in found)
 
 
-def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+def markdown_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A table in Markdown."""
     lines = [head, tuple("---" for _ in head), *rows]
     return (

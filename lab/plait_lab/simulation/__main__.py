@@ -14,9 +14,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..planted import PLANTED
 from . import history_hashes
 from .faults import SCENARIOS
+from .planted import PLANTED
 from .swarm import Verdict, play
 
 _SPEAKS_OF = re.compile(r"\b[0-9a-f]{16}-\d+\b|\bapp\d+(?:/\w+)?\b|\bwitness\b")

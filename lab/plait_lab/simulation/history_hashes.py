@@ -21,16 +21,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ..peers.custodies import TROUBLES, CustodyTerms, CustodyTrial
-from ..peers.healings import HealingTerms, HealingTrial
-from ..peers.trial import VARIANTS, Terms, Trial
-from .comings import Comings
 from .history import History
-from .hostile import ATTACKS, HostileWorld
-from .joined_histories import JoinedHistory
-from .outages import Outages
-from .overlays import World
-from .sieges import DIAMOND, LADDER, Siege
+from .overlay.churn import Churn
+from .overlay.hostile import ATTACKS, HostileWorld
+from .overlay.hostile_soak import DIAMOND, LADDER, HostileSoak
+from .overlay.linked_histories import JoinedHistory
+from .overlay.outages import Outages
+from .overlay.overlays import OverlayWorld
+from .peers.confirmed_delivery import TROUBLES, CustodyTerms, CustodyTrial
+from .peers.healing import HealingTerms, HealingTrial
+from .peers.trial import VARIANTS, Terms, Trial
 from .sorted_index import SortedIndex
 from .swarm import play as play_one_broker
 
@@ -61,11 +61,11 @@ def overlay(number: int) -> History:
     if kind == 9:
         return JoinedHistory(seed).play().history
     if kind == 8:
-        world: World = Comings(seed)
+        world: OverlayWorld = Churn(seed)
     elif kind == 7:
         world = Outages(seed)
     else:
-        world = World(number, faults=kind != 6)
+        world = OverlayWorld(number, faults=kind != 6)
     return _played(world)
 
 
@@ -97,12 +97,12 @@ def hostile(number: int) -> History:
     if kind == 9:
         return JoinedHistory(seed, insider=True).play().history
     if kind == 8:
-        return _played(Siege(*((DIAMOND, 1), (LADDER, 2))[seed % 2], "one_by_one"))
+        return _played(HostileSoak(*((DIAMOND, 1), (LADDER, 2))[seed % 2], "one_by_one"))
     nth = number - (KINDS - 8) * seed
     return _played(HostileWorld(nth, attacks[nth % len(attacks)]))
 
 
-def _played(world: World) -> History:
+def _played(world: OverlayWorld) -> History:
     world.new_index = SortedIndex
     world.play()
     return world.history

@@ -25,11 +25,11 @@ from .interests import EVERYTHING, Interest, draw_taboo
 from .network import Network, Path, SizesByFrame
 from .nodes import BrokerNode
 from .oracle import Complaint, Oracle, Rights
+from .overlay.wire_witness import WireWitness
 from .raw_clients import RawClient
 from .recorder import Outcome, Recorder
 from .sorted_index import SortedIndex
 from .timeline import Clock, Timeline
-from .witness import Witness
 from .workload import Script, draw_tastes
 
 SETTLE_S: Final = 30.0
@@ -122,7 +122,7 @@ class Run:
             broker.new_index = SortedIndex
         hostile = RawClient("hostile", network, self.recorder, broker, rng)
         self.cast = Cast(self.timeline, network, self.recorder, broker, [], rng, hostile)
-        self.witness = Witness("witness", network, self.recorder, broker, rng)
+        self.witness = WireWitness("witness", network, self.recorder, broker, rng)
         self.guests.add("witness", None)
         self.scripts: list[Script] = []
         count = rng.choice((2, 3, 3, 4))

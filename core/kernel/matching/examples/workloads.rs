@@ -1,6 +1,6 @@
 //! The kernel alone on the three workloads of the benchmarks, without Python: `workloads W1 100000 [seed [turns]]`.
 //!
-//! `plait_lab.kernel_bench` prints the figures that count; this is for profiling and for trying things out.
+//! `plait_lab.benchmarks.kernel_bench` prints the figures that count; this is for profiling and for trying things out.
 
 use std::time::Instant;
 

@@ -1,0 +1,253 @@
+"""Plait next to the brokers that a Python user could pick instead, in one run: speed, delay, cost, content filters.
+
+Server, publisher and each subscriber are processes of their own, new for every trial: what a server keeps of those
+that are gone would burden the next. Every contender has its turn in every repeat, in rotating order; figures are
+medians. What is lost is said next to the figure, and who cannot be measured is named. A figure is shown as failed if
+every trial behind it failed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from ..competitors.contender import Contender, loop_name
+from ..competitors.participants import Participants
+from ..competitors.systems.catalogue import OURS, OURS_IN_PYTHON, RIVALS
+from ..competitors.trials import Server, TrialOutcome, churn_trial, crowd, idle, latency, throughput
+from . import durable_bench
+from .groups import Group, Session
+from .measures import Quartiles, median, quartiles
+from .reports import Figure, Target
+
+RATE: Final = 1000
+CHURN_S: Final = 30
+"""PLAIT_BENCH_CHURN_S=600 takes the ten minutes of a release for the same figure."""
+
+Outcomes: TypeAlias = dict[str, list[TrialOutcome]]
+"""By a contender's title."""
+
+
+def run(session: Session) -> Iterator[Figure]:
+    """All figures of the brokers."""
+    field = Participants(session.tell)
+    session.tell(f"asyncio clients run on {loop_name()}")
+    yield from _side_by_side(session, field)
+    yield from _selective(session, field)
+    yield from _many_subscriptions(session, field)
+    yield from _idle(session, field)
+    yield from _churn(session, field)
+    yield from durable_bench.figures(session, field)
+    yield from field.figures()
+
+
+GROUP = Group("brokers", "Brokers side by side: events of 128 bytes with three attributes", run)
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+def _side_by_side(session: Session, field: Participants) -> Iterator[Figure]:
+    seed, seconds = _seed(session, "brokers"), session.size(20, 4) / 10
+    one, four, paced = _outcomes(field.present), _outcomes(field.present), _outcomes(field.present)
+    trials: list[tuple[str, Outcomes, Callable[[Server], TrialOutcome]]] = [
+        ("1->1", one, lambda server: throughput(server, seed, 1, seconds)),
+        ("1->4", four, lambda server: throughput(server, seed, 4, seconds)),
+        (f"delay at {RATE:,}/s", paced, lambda server: latency(server, seed, RATE, seconds * 2)),
+    ]
+    for contender in field.rounds(session.size(3, 1), field.present, "alone and to four, as fast as it goes and paced"):
+        for what, found, trial in trials:
+            outcome = field.measure(contender, what, trial)
+            if outcome is not None:
+                found[contender.title].append(outcome)
+    yield from _speeds(one, four)
+    yield from _delays(paced)
+    yield from _costs(one, four)
+
+
+def _speeds(one: Outcomes, four: Outcomes) -> Iterator[Figure]:
+    for label, found, least in (("1->1", one, 150_000), ("1->4, all together", four, 350_000)):
+        rates = {title: _median(runs, lambda run: run.delivered_per_s) for title, runs in found.items()}
+        yield _figure(f"{label}: delivered", rates, "/s", Target(">=", least), _losses(found))
+
+
+def _delays(paced: Outcomes) -> Iterator[Figure]:
+    spreads = {title: [quartiles(run.delays_ns) for run in runs] for title, runs in paced.items()}
+    readings: dict[str, Callable[[Quartiles], float]] = {
+        "p50": lambda found: found.p50,
+        "p99": lambda found: found.p99,
+        "p99.9": lambda found: found.p999,
+    }
+    peer = next((rival.title for rival in RIVALS if rival.key == "nats"), "")
+    for name, read in readings.items():
+        values = {title: median(map(read, found)) for title, found in spreads.items()}
+        beaten = values.get(peer) if name == "p50" else None
+        target = None if beaten is None else Target("<=", beaten)
+        yield _figure(f"delay at {RATE:,}/s: {name}", values, "us", target, _losses(paced))
+    lags = {title: max(run.lag_ns for run in runs) / 1000 if runs else None for title, runs in paced.items()}
+    yield _figure("the publisher's own lag, longest", lags, "us")
+
+
+def _costs(one: Outcomes, four: Outcomes) -> Iterator[Figure]:
+    parts: dict[str, Callable[[TrialOutcome], float]] = {
+        "server": lambda run: 1e6 * run.server_cpu_s / run.delivered,
+        "publisher": lambda run: 1e6 * run.publisher_cpu_s / run.sent,
+        "subscriber": lambda run: 1e6 * run.subscribers_cpu_s / run.delivered,
+    }
+    for name, part in parts.items():
+        values = {title: _median(runs, part) for title, runs in one.items()}
+        yield _figure(f"1->1: CPU of the {name}, a million events", values, "s")
+    values = {title: _median(runs, parts["server"]) for title, runs in four.items()}
+    yield _figure("1->4: CPU of the server, a million deliveries", values, "s")
+    memory = {title: _median(runs, lambda run: run.server_mb) for title, runs in four.items()}
+    yield _figure("resident memory of the server after it", memory, "MB")
+
+
+# --- content filters --------------------------------------------------------------------------------------------------
+
+
+def _selective(session: Session, field: Participants) -> Iterator[Figure]:
+    """A subscriber wants one event in a hundred. Who has topics alone delivers its whole symbol."""
+    subscribers, seconds, seed = session.size(1_000, 50), session.size(20, 4) / 10, _seed(session, "selective")
+    label = f"{subscribers:,} subscribers at 1%"
+    able = [contender for contender in field.present if contender.selects]
+    found = _outcomes(able)
+    for contender in field.rounds(session.size(2, 1), able, f"{subscribers:,} selective subscribers"):
+        outcome = field.measure(contender, label, lambda server: crowd(server, seed, subscribers, subscribers, seconds))
+        if outcome is not None:
+            found[contender.title].append(outcome)
+    lost = _losses(found)
+    rates = {title: _median(runs, lambda run: run.sent_per_s) for title, runs in found.items()}
+    yield _figure(f"{label}: events in", rates, "/s", None, lost)
+    yield _filtered(label, found, subscribers, lost)
+    yield _needless(label, found)
+    costs = {title: _median(runs, lambda run: 1e6 * run.server_cpu_s / run.sent) for title, runs in found.items()}
+    yield _figure(f"{label}: CPU of the server, an event in", costs, "us")
+    memory = {title: _median(runs, lambda run: run.server_mb) for title, runs in found.items()}
+    yield _figure(f"{label}: resident memory of the server", memory, "MB")
+
+
+def _filtered(label: str, found: Outcomes, subscribers: int, lost: dict[str, str]) -> Figure:
+    values: dict[str, float | None] = {}
+    for title, runs in found.items():
+        rate, kept = _median(runs, lambda run: run.sent_per_s), _median(runs, _deliveries_an_event)
+        values[title] = None if rate is None or kept is None else rate * (subscribers - kept)
+    return _figure(f"{label}: filtered out by the server", values, "/s", None, lost)
+
+
+def _needless(label: str, found: Outcomes) -> Figure:
+    """Compare deliveries with those of Plait, whose filters are exact. A difference below 1% is left out."""
+    measure, target = f"{label}: delivered needlessly", Target("<=", 0)
+    wanted = _median(found[OURS.title], _deliveries_an_event)
+    if wanted is None:
+        return Figure(measure, None, "/s", target)
+    beside: dict[str, float | None] = {}
+    for title, runs in found.items():
+        rate, kept = _median(runs, lambda run: run.sent_per_s), _median(runs, _deliveries_an_event)
+        if rate is not None and kept is not None and kept - wanted > 0.01 * wanted:
+            beside[title] = rate * (kept - wanted)
+    return Figure(measure, 0.0, "/s", target, beside)
+
+
+def _deliveries_an_event(run: TrialOutcome) -> float:
+    return (run.delivered + run.lost) / run.sent
+
+
+def _many_subscriptions(session: Session, field: Participants) -> Iterator[Figure]:
+    """On ten connections: each event is for a hundred subscriptions, in one frame for each connection."""
+    count, seconds, seed = session.size(10_000, 200), session.size(20, 4) / 10, _seed(session, "subscriptions")
+    native = importlib.util.find_spec("plait_kernel") is not None
+    if not native:
+        session.tell("the native kernel is not installed: the Python index alone")
+    contenders = [OURS_IN_PYTHON, OURS] if native else [OURS_IN_PYTHON]
+    found, what = _outcomes(contenders), f"{count:,} subscriptions"
+    for contender in field.rounds(session.size(3, 1), contenders, what):
+        outcome = field.measure(contender, what, lambda server: crowd(server, seed, count, 10, seconds))
+        if outcome is not None:
+            found[contender.title].append(outcome)
+    for contender in contenders:
+        runs = found[contender.title]
+        name = "Python index" if contender is OURS_IN_PYTHON else "native kernel"
+        beside = {
+            "deliveries/s": _median(runs, lambda run: run.delivered_per_s),
+            "us of the broker's CPU, an event": _median(runs, lambda run: 1e6 * run.server_cpu_s / run.sent),
+            "MB resident": _median(runs, lambda run: run.server_mb),
+        }
+        label = f"{count:,} subscriptions at 1%, {name}: events in{_lost_text(runs)}"
+        rate = _median(runs, lambda run: run.sent_per_s)
+        yield Figure(label, rate, "/s", Target(">=", 5_000), beside)
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def _idle(session: Session, field: Participants) -> Iterator[Figure]:
+    connections, rest_s = session.size(5_000, 50), session.size(20, 2) / 10
+    able = [contender for contender in field.present if contender.selects]
+    what = f"{connections:,} idle connections"
+    found = {
+        contender.title: field.measure(contender, what, lambda server: idle(server, connections, rest_s))
+        for contender in field.rounds(1, able, what)
+    }
+    yield _figure(f"{what}: server memory each", found, "KB", Target("<=", 60))
+
+
+def _churn(session: Session, field: Participants) -> Iterator[Figure]:
+    """Memory is flat when what it grows by is within a twentieth."""
+    live, seed = session.size(1_000, 50), _seed(session, "churn")
+    seconds = session.size(int(os.environ.get("PLAIT_BENCH_CHURN_S", CHURN_S)), 1)
+    session.tell(f"{seconds} s of subscribing and unsubscribing")
+    label = f"{seconds} s of churn over {live:,} subscriptions: growth of the broker"
+    found = field.measure(OURS, "churn", lambda server: churn_trial(server, seed, live, seconds))
+    if found is None:
+        yield Figure(label, None, "MB")
+        return
+    memory, changes = found
+    third = max(1, len(memory) // 3)
+    first, last = statistics.median(memory[:third]), statistics.median(memory[-third:])
+    beside = {"MB in the first third": first, "subscriptions come and gone/s": changes}
+    yield Figure(label, last - first, "MB", Target("<=", first / 20), beside)
+
+
+# --- telling ----------------------------------------------------------------------------------------------------------
+
+
+def _seed(session: Session, purpose: str) -> int:
+    return int(session.rng(purpose).integers(2**31))
+
+
+def _outcomes(contenders: Sequence[Contender]) -> Outcomes:
+    """Return an empty list for each contender, so that one whose trials all fail is not missing from a figure."""
+    return {contender.title: [] for contender in contenders}
+
+
+def _median(runs: list[TrialOutcome], read: Callable[[TrialOutcome], float]) -> float | None:
+    return median(map(read, runs))
+
+
+def _losses(found: Outcomes) -> dict[str, str]:
+    return {title: _lost_text(runs) for title, runs in found.items()}
+
+
+def _lost_text(runs: list[TrialOutcome]) -> str:
+    """What a table says of runs that lost something; nothing of others."""
+    lost = sum(run.lost for run in runs)
+    if not lost:
+        return ""
+    return f" (lost {lost / (lost + sum(run.delivered for run in runs)):.2%})"
+
+
+def _figure(
+    measure: str,
+    values: Mapping[str, float | None],
+    unit: str,
+    target: Target | None = None,
+    notes: Mapping[str, str] | None = None,
+) -> Figure:
+    """Plait's value with the others' beside it."""
+    notes = notes or {}
+    beside = {f"{title}{notes.get(title, '')}": value for title, value in values.items() if title != OURS.title}
+    return Figure(f"{measure}{notes.get(OURS.title, '')}", values[OURS.title], unit, target, beside)

@@ -1,0 +1,97 @@
+"""A chain's trials: as fast as it goes from one end to the other, and at a rate, how long events take.
+
+What a hop adds is the difference between a chain and one server alone, with the same clients in the same run.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ...competitors.child_command import ChildCommand
+from ...competitors.paced_publishing import Phase, Plan
+from ...competitors.processes import TrialProcesses, cost, free_port, listens
+from ...competitors.shared_counters import READY, SharedCounters
+from ...competitors.trials import JOIN_S, SETTLE_S, WARM_S, WINDOW, TrialOutcome, TrialRun
+from .chain import Chain
+
+LINK_S: Final = 1.5
+"""For servers to find each other, and for interest to travel: not all systems say when they have."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningChain:
+    """A chain that runs."""
+
+    chain: Chain
+    ports: tuple[int, ...]
+    processes: tuple[int, ...]
+    place: Path
+    cast: TrialProcesses
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What one trial found."""
+
+    outcome: TrialOutcome
+    servers_us: tuple[float, ...]
+    """Of each server in turn, CPU time an event, warming up included."""
+
+
+@contextmanager
+def running_chain(chain: Chain, long: int) -> Iterator[RunningChain]:
+    """So many servers in a row, gone at the end with their files."""
+    with tempfile.TemporaryDirectory(prefix="plait-bench-", ignore_cleanup_errors=True) as folder:
+        place = Path(folder)
+        with TrialProcesses(place) as cast:
+            ports = tuple(free_port() for _ in range(long))
+            processes: dict[int, int] = {}
+            commands = chain.commands(ports, place) if long > 1 else [chain.contender.command(ports[0], place)]
+            for port, command in reversed(list(zip(ports, commands, strict=True))):
+                processes[port] = cast.start(f"server-{port}", command)
+                cast.wait(f"{chain.title} listens", lambda port=port: listens(port))  # type: ignore[misc]
+            if long > 1:
+                time.sleep(LINK_S)
+            yield RunningChain(chain, ports, tuple(processes[port] for port in ports), place, cast)
+            cast.check()
+
+
+def flood_chain(servers: RunningChain, seed: int, seconds: float) -> Passed:
+    """As fast as it goes, without losing."""
+    plan = Plan(seed, WINDOW, (Phase("flood", min(WARM_S, seconds)), Phase("flood", seconds)))
+    return _pass(servers, plan, 0)
+
+
+def paced_chain(servers: RunningChain, seed: int, rate: int, seconds: float) -> Passed:
+    """So many events a second, on a schedule that waits for nobody."""
+    plan = Plan(seed, WINDOW, (Phase("paced", min(WARM_S, seconds), rate), Phase("paced", seconds, rate)))
+    return _pass(servers, plan, round(seconds * rate))
+
+
+def _pass(servers: RunningChain, plan: Plan, samples: int) -> Passed:
+    path = servers.place / f"board-{time.monotonic_ns()}"
+    board = SharedCounters.create(path, 1, samples)
+    key, (first, *_), last = servers.chain.contender.key, servers.ports, servers.ports[-1]
+    try:
+        with TrialProcesses(servers.place, servers.cast) as cast:
+            hearing = cast.start(
+                "subscriber", ChildCommand(key, "subscriber", last, str(path), 0, bool(samples)).command()
+            )
+            cast.wait("a subscriber", lambda: all(board.ready), JOIN_S)
+            time.sleep(SETTLE_S)
+            before = [cost(process).cpu_s for process in servers.processes]
+            sending = cast.start("publisher", ChildCommand(key, "publisher", first, str(path), plan=plan).command())
+            cast.wait("a publisher", lambda: board.cells[READY] == 1)
+            outcome = TrialRun(cast, board, plan, (servers.processes[0], sending, hearing)).measure()
+            spent = [cost(process).cpu_s - then for process, then in zip(servers.processes, before, strict=True)]
+            passed = sum(board.sent)
+            return Passed(outcome, tuple(1e6 * one / passed for one in spent))
+    finally:
+        board.close()
+        path.unlink()

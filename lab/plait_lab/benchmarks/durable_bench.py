@@ -1,0 +1,52 @@
+"""Durable publish, end to end: confirmed by the broker once it is on this disk, in groups, next to the log alone.
+
+One publisher keeps a thousand events unconfirmed; a durable subscriber acknowledges everything meanwhile. The log
+alone is what the same disk and the same group commit do without protocol, sockets and clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..competitors.participants import Participants
+from ..competitors.systems.catalogue import OURS_DURABLE
+from ..competitors.trials import TrialOutcome, confirmed
+from . import log_bench
+from .groups import Session
+from .measures import median, quartiles
+from .reports import Figure, Target
+
+
+def figures(session: Session, field: Participants) -> Iterator[Figure]:
+    """All figures of durability."""
+    seed, seconds = int(session.rng("durable").integers(2**31)), session.size(20, 5) / 10
+    disk = Path.cwd()  # a real one: temporary folders may be memory
+    runs: list[TrialOutcome] = []
+    for contender in field.rounds(session.size(3, 1), [OURS_DURABLE], "confirmed by the broker"):
+        outcome = field.measure(contender, "durable", lambda server: confirmed(server, seed, seconds), disk)
+        if outcome is not None:
+            runs.append(outcome)
+    session.tell("the log alone")
+    log = log_bench.run(session.size(60, 12) / 10)
+    beside = {"the log alone, in groups": log["records stored/s, in groups"]}
+    beside["the log alone, one commit each"] = log["records stored/s, one commit each"]
+
+    def middle(read: Callable[[TrialOutcome], float]) -> float | None:
+        return median(map(read, runs))
+
+    rate = middle(lambda run: run.sent_per_s)
+    yield Figure('publish with confirm="broker": confirmed', rate, "/s", Target(">=", 10_000), beside)
+    alone = {"p50": log["acknowledgement p50, ms"], "p99": log["acknowledgement p99, ms"]}
+    p50 = middle(lambda run: quartiles(run.delays_ns).p50 / 1000)
+    p99 = middle(lambda run: quartiles(run.delays_ns).p99 / 1000)
+    yield Figure("publish to confirmation, p50", p50, "ms", None, {"the log alone": alone["p50"]})
+    yield Figure("publish to confirmation, p99", p99, "ms", None, {"the log alone": alone["p99"]})
+    cpu = {
+        "publisher": middle(lambda run: 1e6 * run.publisher_cpu_s / run.sent),
+        "subscriber": middle(lambda run: 1e6 * run.subscribers_cpu_s / run.sent),
+    }
+    broker = middle(lambda run: 1e6 * run.server_cpu_s / run.sent)
+    yield Figure("CPU of the broker, a million events", broker, "s", None, cpu)
+    lost = sum(run.lost for run in runs) if runs else None
+    yield Figure("confirmed or delivered too little", lost, "events", Target("<=", 0))

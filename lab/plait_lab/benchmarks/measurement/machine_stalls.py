@@ -1,0 +1,52 @@
+"""How long the machine itself stood still: a process that only wakes up every millisecond says how late it was at most.
+
+Virtual machines are halted by their hosts now and then, all processors at once. A trial of milliseconds during which
+that happened has measured the host.
+"""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import sys
+import time
+from types import TracebackType
+from typing import Final
+
+PERIOD_S: Final = 0.001
+
+
+class MachineStalls:
+    """Watches until the end of the block."""
+
+    longest_ms = 0.0
+    """By how much it was late at most; known after the block."""
+
+    def __enter__(self) -> MachineStalls:
+        command = [sys.executable, "-m", __name__]
+        self._watcher = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        assert self._watcher.stdout is not None
+        self._watcher.stdout.readline()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        said, _ = self._watcher.communicate()
+        self.longest_ms = float(said or 0)
+
+
+def watch() -> float:
+    """Until standard input ends; the milliseconds that it woke up too late at most."""
+    longest_s, before, ended = 0.0, time.monotonic(), False
+    print("watching", flush=True)
+    while not ended:
+        ended = bool(select.select([sys.stdin], [], [], PERIOD_S)[0])
+        now = time.monotonic()
+        longest_s = max(longest_s, now - before - PERIOD_S)
+        before = now
+    return 1000 * longest_s
+
+
+if __name__ == "__main__":
+    print(watch())

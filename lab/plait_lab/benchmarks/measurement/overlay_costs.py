@@ -1,0 +1,151 @@
+"""What control costs in a simulated overlay of 60 brokers: python -m plait_lab.benchmarks.measurement.overlay_costs
+
+Counted on the wire, link by link: the frames of one advertisement, those of one subscription that meets several
+publishers, and those of its withdrawal; each beside the bound that the design promises.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from plait_core.wire import ControlFrame
+from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestAck, InterestUpdate
+
+from ...simulation.overlay.given_overlays import GivenWorld
+
+BROKERS: Final = 60
+LINKS: Final = 120
+PUBLISHERS: Final = 8
+QUIET_S: Final = 3.0
+"""Longer than anything that one change sets off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Of one graph."""
+
+    links: int
+    offer_frames: int
+    offer_frames_on_a_link: int
+    """At most, both directions together."""
+    tree_hops: int
+    """From the subscriber's broker to each publisher's, along its tree; added up."""
+    want_frames: int
+    want_frames_beyond_trees: int
+    """Over all links and directions, how many more than trees that lead that way."""
+    heard_frames: int
+    heard_hops: int
+    """From each publisher's broker to the subscriber's, added up."""
+    unwant_frames: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether both bounds do."""
+        flooding = self.offer_frames_on_a_link <= 2
+        return flooding and self.want_frames_beyond_trees == 0 and self.heard_frames <= self.heard_hops
+
+
+def measure_costs(seed: int, *, brokers: int = BROKERS, links: int = LINKS, publishers: int = PUBLISHERS) -> Costs:
+    """Build an overlay from a seed, and count."""
+    rng = Random(f"costs/{seed}")
+    world = GivenWorld(random_graph(rng, brokers, links), seed=seed)
+    world.start()
+    roots = rng.sample(range(brokers), publishers)
+    for root in roots[1:]:
+        world.offer(root, "x >= 0")
+    world.run(QUIET_S)
+    offers = _frames(world, Advertisement, lambda: world.offer(roots[0], "x >= 0"))
+    home = rng.choice([number for number in range(brokers) if number not in roots])
+    hops = sum((_hops(world, home, root) for root in roots), Counter())
+    back = sum(_hops(world, root, home).total() for root in roots)
+    heard_before = _count(world, InterestAck)
+    wants = _frames(world, InterestUpdate, lambda: world.want(home, "x >= 7"))
+    heard = _count(world, InterestAck) - heard_before
+    assert world.nodes[home].installed, "every publisher's broker knows it"
+    unwants = _frames(world, InterestUpdate, lambda: world.nodes[home].unsubscribe(next(iter(world.nodes[home].wants))))
+    by_link: Counter[int] = Counter()
+    for (link, _), count in offers.items():
+        by_link[link] += count
+    return Costs(
+        links,
+        offers.total(),
+        max(by_link.values()),
+        hops.total(),
+        wants.total(),
+        (wants - hops).total(),
+        heard.total(),
+        back,
+        unwants.total(),
+    )
+
+
+def random_graph(rng: Random, brokers: int, links: int) -> dict[tuple[int, int], float]:
+    """A random tree and random links beyond it, with delays from 1 to 50 ms."""
+    edges = {(rng.randrange(node), node) for node in range(1, brokers)}
+    while len(edges) < links:
+        near, far = sorted(rng.sample(range(brokers), 2))
+        edges.add((near, far))
+    return {edge: 0.001 * 50 ** rng.random() for edge in sorted(edges)}
+
+
+def _frames(world: GivenWorld, kind: type[ControlFrame], change: Callable[[], None]) -> Counter[tuple[int, int]]:
+    """How many frames of a kind a change sets off, by link and sender."""
+    before = _count(world, kind)
+    change()
+    world.run(QUIET_S)
+    return _count(world, kind) - before
+
+
+def _count(world: GivenWorld, kind: type[ControlFrame]) -> Counter[tuple[int, int]]:
+    return Counter({(link, node): count for (link, node, type), count in world.frames.items() if type is kind})
+
+
+def _hops(world: GivenWorld, at: int, to: int) -> Counter[tuple[int, int]]:
+    """The links, each with its direction, from one broker to another along the tree of the second as it is used."""
+    links = {frozenset((pipe.ends[0].number, pipe.ends[1].number)): pipe.number for pipe in world.pipes}
+    root = world.nodes[to].overlay
+    assert root is not None
+    hops: Counter[tuple[int, int]] = Counter()
+    while at != to:
+        overlay = world.nodes[at].overlay
+        assert overlay is not None
+        parent = overlay.routes.next(root.me)
+        assert parent is not None, "the graph is connected"
+        onward = world.ids[parent.id].number
+        hops[links[frozenset((at, onward))], at] += 1
+        at = onward
+    return hops
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure some graphs and print them beside the bounds."""
+    parser = argparse.ArgumentParser(
+        prog="python -m plait_lab.benchmarks.measurement.overlay_costs", description=__doc__
+    )
+    parser.add_argument("--graphs", type=int, default=5)
+    options = parser.parse_args(arguments)
+    print(f"{BROKERS} brokers, {LINKS} links, {PUBLISHERS} publishers' brokers; one subscription that meets them all")
+    print(
+        "graph | advertisement: frames, most on a link (bound 2) | subscription: frames (bound: hops of trees), ",
+        end="",
+    )
+    print("answers | unsubscription: frames")
+    held = True
+    for seed in range(options.graphs):
+        costs = measure_costs(seed)
+        held &= costs.holds
+        print(
+            f"{seed:5} | {costs.offer_frames:4} of {2 * costs.links}, {costs.offer_frames_on_a_link} (2)"
+            f" | {costs.want_frames:3} ({costs.tree_hops}), {costs.heard_frames} ({costs.heard_hops})"
+            f" | {costs.unwant_frames} | {'holds' if costs.holds else 'DOES NOT HOLD'}"
+        )
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,141 @@
+"""What a fault on the way costs events: a broker killed or stopped, a link that becomes slow, two links that are noisy.
+
+Real processes and sockets; a slow link is a relay. Times are those of arrivals at the subscriber.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from ...competitors.contender import loop_factory
+from .overlay_running import RATE, Brokers, Seen, Traffic, traffic
+
+T = TypeVar("T")
+
+RING: Final = (("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("e", "a"))
+"""Five brokers: from a to c by b, or by e and d."""
+
+SQUARE: Final = (("b", "a"), ("c", "a"), ("d", "b"), ("d", "c"))
+"""From a to d by b or by c."""
+
+CALM_S: Final = 0.5
+"""Of events as usual, before something happens."""
+
+AFTER_S: Final = 1.0
+"""Of events after the gap."""
+
+DETECT_S: Final = 3.0
+"""The brokers' default."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultCost:
+    """What one fault did."""
+
+    longest_ms: float
+    """Between two events that arrived one after the other."""
+    wrong: int
+    """Events lost, repeated or out of order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What noisy links did."""
+
+    changes: int
+    within_ten_s: int
+    """The most changes in any ten seconds."""
+    wrong: int
+
+
+def killed() -> FaultCost:
+    """The broker on the way is killed: its sockets close."""
+    return _run(_fault(signal.SIGKILL))
+
+
+def stopped() -> FaultCost:
+    """The broker on the way stops, and says nothing: its sockets stay."""
+    return _run(_fault(signal.SIGSTOP))
+
+
+def slowed(delay_s: float = 0.002, other_s: float = 0.005) -> tuple[float, int]:
+    """A link becomes ten times as slow: the seconds until events come the other way, and events that went wrong."""
+    return _run(_slowed(delay_s, other_s))
+
+
+def noisy(seconds: float, delay_s: float = 0.010) -> Noise:
+    """Two ways as long, each delay half as much more or less: how often events change between them."""
+    return _run(_noisy(seconds, delay_s))
+
+
+async def _fault(number: signal.Signals) -> FaultCost:
+    with tempfile.TemporaryDirectory(prefix="plait-bench-") as home:
+        async with Brokers(RING, Path(home)) as brokers, traffic(brokers, "a", "c") as flow:
+            await flow.settle("abc")
+            await asyncio.sleep(CALM_S)
+            victim, since = brokers.processes["b"], time.monotonic()
+            victim.signal(number)
+            await flow.settle("aedc")
+            await flow.until(lambda: False, AFTER_S)
+            await flow.stop()
+            victim.signal(signal.SIGCONT)
+            return FaultCost(1000 * _longest_gap(flow.seen, since), flow.missing_or_wrong)
+
+
+@asynccontextmanager
+async def _square(near_s: float, far_s: float, jitter_s: float = 0.0) -> AsyncIterator[tuple[Brokers, Traffic]]:
+    """The square with its links at a through relays: that to b takes the first time, that to c the second."""
+    with tempfile.TemporaryDirectory(prefix="plait-bench-") as home:
+        async with Brokers(SQUARE, Path(home), relayed=SQUARE[:2]) as brokers:
+            brokers.relays["b", "a"].shape(delay_s=near_s, jitter_s=jitter_s)
+            brokers.relays["c", "a"].shape(delay_s=far_s, jitter_s=jitter_s)
+            async with traffic(brokers, "a", "d") as flow:
+                yield brokers, flow
+
+
+async def _slowed(delay_s: float, other_s: float) -> tuple[float, int]:
+    async with _square(delay_s, other_s) as (brokers, flow):
+        await flow.settle("abd")
+        await flow.until(lambda: False, 2.0)  # delays are measured
+        since = time.monotonic()
+        brokers.relays["b", "a"].shape(delay_s=10 * delay_s)
+        await flow.settle("acd")
+        took = flow.seen[-1].at - since
+        await flow.stop()
+        return took, flow.missing_or_wrong
+
+
+async def _noisy(seconds: float, delay_s: float) -> Noise:
+    async with _square(delay_s, delay_s, delay_s / 2) as (_, flow):
+        await flow.until(lambda: len(flow.seen) > 2 * RATE)  # delays are measured
+        first = len(flow.seen)
+        await flow.until(lambda: False, seconds)
+        last = len(flow.seen)
+        await flow.stop()
+        changes = [after.at for before, after in pairwise(flow.seen[first:last]) if before.path != after.path]
+        return Noise(len(changes), _most_within(changes, 10.0), flow.missing_or_wrong)
+
+
+def _longest_gap(seen: Sequence[Seen], since: float) -> float:
+    """From the last event before a moment on."""
+    times = [event.at for event in seen]
+    first = max(0, sum(at < since for at in times) - 1)
+    return max(after - before for before, after in pairwise(times[first:]))
+
+
+def _most_within(times: Sequence[float], seconds: float) -> int:
+    return max((sum(first <= at < first + seconds for at in times) for first in times), default=0)
+
+
+def _run(main: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(main)

@@ -1,0 +1,287 @@
+"""Two processes and no broker: one publishes, the other hears. Plait's peers, Zenoh's, and pyzmq's sockets.
+
+As a program it is one of the two: `python -m plait_lab.benchmarks.measurement.peer_pairs KEY publish | hear ADDRESS
+COUNT RATE`. Who publishes says `at ADDRESS`, who hears says `open` and, at the end, what it has heard as JSON. Events
+have 128 bytes and begin with the moment that they were due. Every contender hands bytes to a callback or an iterator of
+Python; none may lose any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from ...competitors.paced_publishing import TURNS, sleep_until
+from ...failures import NothingMeasured, TrialFailed
+
+EVENT_BYTES: Final = 128
+HOST: Final = "127.0.0.1"
+QUIET_S: Final = 15.0
+"""Nothing for so long: the rest is lost."""
+END_S: Final = 20.0
+"""For a process to end after its last event."""
+BATCH: Final = 64
+"""Events between two looks at whether the loop has something else to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the subscriber says at the end."""
+
+    count: int
+    lost: int
+    events_per_s: float
+    p50_us: float
+    p99_us: float
+    cpu_us: float
+    """That each event cost who heard it, by the clock of the processor: others on the machine hardly change that."""
+
+
+class Tally:
+    """What has come."""
+
+    def __init__(self, count: int) -> None:
+        self.delays_ns: list[int] = []
+        self.full = False
+        self.changed_at = time.monotonic()
+        self._count = count
+        self._first_ns = self._last_ns = 0
+        self._cpu_s = 0.0
+
+    def take(self, data: bytes) -> None:
+        """One event."""
+        now = time.monotonic_ns()
+        if not self._first_ns:
+            self._first_ns, self._cpu_s = now, time.process_time()
+        self._last_ns = now
+        self.delays_ns.append(now - int.from_bytes(data[:8], "little"))
+        if len(self.delays_ns) >= self._count:
+            self.full = True
+
+    def result(self) -> Heard:
+        count = len(self.delays_ns)
+        took_s = max(1, self._last_ns - self._first_ns) / 1e9
+        p50, p99 = np.percentile(self.delays_ns, (50, 99)) / 1000 if count else (float("nan"),) * 2
+        cpu_us = (time.process_time() - self._cpu_s) / max(1, count) * 1e6
+        return Heard(count, self._count - count, count / took_s, float(p50), float(p99), cpu_us)
+
+
+def due(count: int, rate: float) -> Iterator[bytes]:
+    """The events, each when it is due; without a rate at once."""
+    rest = bytes(EVENT_BYTES - 8)
+    begin = time.monotonic_ns()
+    for number in range(count):
+        at = time.monotonic_ns()
+        if rate:
+            at = begin + int(number * 1e9 / rate)
+            sleep_until(at)
+        yield at.to_bytes(8, "little") + rest
+
+
+class Pair(Protocol):
+    """One contender."""
+
+    title: str
+
+    def publish(self, count: int, rate: float) -> None: ...
+    def hear(self, address: str, tally: Tally) -> None: ...
+
+
+class PlaitPeers:
+    title = "plait.peer"
+
+    def publish(self, count: int, rate: float) -> None:
+        _run(self._publish(count, rate))
+
+    async def _publish(self, count: int, rate: float) -> None:
+        import plait
+
+        async with plait.peer() as client, client.advertise("true"):
+            print("at", client.address, flush=True)
+            await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+            for number, data in enumerate(due(count, rate)):
+                await client.publish({"kind": 1}, data)
+                if rate or number % BATCH == 0:
+                    for _ in range(TURNS):
+                        await asyncio.sleep(0)
+            await client.flush(QUIET_S)
+            await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+
+    def hear(self, address: str, tally: Tally) -> None:
+        _run(self._hear(address, tally))
+
+    async def _hear(self, address: str, tally: Tally) -> None:
+        import plait
+
+        buffer = plait.Buffer(items=1 << 20, bytes=1 << 30)
+        async with plait.peer(address) as client, client.subscribe("true", buffer=buffer) as events:
+            print("open", flush=True)
+            watching = asyncio.create_task(asyncio.to_thread(_until_full, tally))
+            watching.add_done_callback(lambda _: asyncio.ensure_future(events.close()))
+            take = tally.take
+            async for event in events:
+                take(event.payload)
+                if tally.full:
+                    break
+            await watching
+
+
+class ZenohPeers:
+    title = "Zenoh, peer to peer"
+
+    def publish(self, count: int, rate: float) -> None:
+        zenoh = importlib.import_module("zenoh")
+        address = f"{HOST}:{_free_port()}"
+        with self._session({"listen/endpoints": [f"tcp/{address}"]}) as session:
+            publisher = session.declare_publisher("events", congestion_control=zenoh.CongestionControl.BLOCK)
+            print("at", address, flush=True)
+            sys.stdin.readline()
+            for data in due(count, rate):
+                publisher.put(data)
+            sys.stdin.readline()
+
+    def hear(self, address: str, tally: Tally) -> None:
+        listening = {"connect/endpoints": [f"tcp/{address}"], "listen/endpoints": []}
+        with self._session(listening) as session:
+            session.declare_subscriber("events", lambda sample: tally.take(sample.payload.to_bytes()))
+            time.sleep(0.5)  # nobody says when it stands
+            print("open", flush=True)
+            _until_full(tally)
+
+    @staticmethod
+    def _session(settings: dict[str, list[str]]) -> Any:
+        zenoh = importlib.import_module("zenoh")
+        config = zenoh.Config()
+        config.insert_json5("mode", '"peer"')
+        config.insert_json5("scouting/multicast/enabled", "false")
+        for key, value in settings.items():
+            config.insert_json5(key, json.dumps(value))
+        return zenoh.open(config)
+
+
+class ZeroMqSockets:
+    title = "pyzmq PUB/SUB"
+
+    def publish(self, count: int, rate: float) -> None:
+        out = self._socket("XPUB")
+        port = out.bind_to_random_port(f"tcp://{HOST}")
+        print("at", f"{HOST}:{port}", flush=True)
+        out.recv()  # the subscription
+        sys.stdin.readline()
+        for data in due(count, rate):
+            out.send(data)
+        sys.stdin.readline()
+        out.close(linger=0)
+
+    def hear(self, address: str, tally: Tally) -> None:
+        inward = self._socket("SUB")
+        inward.connect(f"tcp://{address}")
+        inward.subscribe(b"")
+        time.sleep(0.2)  # nobody says when it stands
+        print("open", flush=True)
+        inward.rcvtimeo = int(QUIET_S * 1000)
+        while not tally.full:
+            tally.take(inward.recv())
+
+    @staticmethod
+    def _socket(kind: str) -> Any:
+        zmq = importlib.import_module("zmq")
+        made = zmq.Context.instance().socket(getattr(zmq, kind))
+        made.set_hwm(0)
+        return made
+
+
+PAIRS: Final[dict[str, Callable[[], Pair]]] = {"plait": PlaitPeers, "zenoh": ZenohPeers, "zeromq": ZeroMqSockets}
+
+
+def _run(work: Any) -> None:
+    importlib.import_module("uvloop").run(work)
+
+
+def _until_full(tally: Tally) -> None:
+    before, since = -1, time.monotonic()
+    while not tally.full:
+        time.sleep(0.05)
+        if len(tally.delays_ns) != before:
+            before, since = len(tally.delays_ns), time.monotonic()
+        elif time.monotonic() - since > QUIET_S:
+            return
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind((HOST, 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def measured_pair(key: str, count: int, rate: float = 0.0) -> Heard:
+    """Run one pair, which must lose nothing."""
+    with _child(key, "publish", str(count), str(rate)) as publishing:
+        address = _line(publishing).split()[1]
+        with _child(key, "hear", address, str(count), str(rate)) as hearing:
+            assert _line(hearing) == "open"
+            _go(publishing)
+            result = Heard(**json.loads(_line(hearing)))
+        _go(publishing)
+    if not result.count:
+        raise NothingMeasured(f"nothing was measured: 0 of {count:,} events arrived")
+    if result.lost:
+        raise TrialFailed(f"{result.lost:,} of {count:,} events were lost")
+    return result
+
+
+@contextmanager
+def _child(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", __spec__.name, *arguments]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with child:
+        try:
+            yield child
+            child.wait(END_S)
+        except subprocess.TimeoutExpired as error:
+            raise TrialFailed(f"{' '.join(arguments[:2])} did not end within {END_S:g} s") from error
+        finally:
+            child.kill()
+
+
+def _line(child: subprocess.Popen[str]) -> str:
+    assert child.stdout is not None
+    line = child.stdout.readline().strip()
+    if not line:
+        raise NothingMeasured(f"{' '.join(map(str, child.args[3:]))} ended before its time")  # type: ignore[index]
+    return line
+
+
+def _go(child: subprocess.Popen[str]) -> None:
+    assert child.stdin is not None
+    child.stdin.write("\n")
+    child.stdin.flush()
+
+
+def main(arguments: list[str]) -> None:
+    """One of the two."""
+    key, role, *rest = arguments
+    pair = PAIRS[key]()
+    if role == "publish":
+        pair.publish(int(rest[0]), float(rest[1]))
+        return
+    tally = Tally(int(rest[1]))
+    pair.hear(rest[0], tally)
+    result = tally.result()
+    print(json.dumps({name: getattr(result, name) for name in Heard.__slots__}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

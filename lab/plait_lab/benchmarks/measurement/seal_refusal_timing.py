@@ -1,0 +1,77 @@
+"""How long a reader takes to refuse an envelope that was tampered with, by where: whoever watches the time is to learn
+nothing of the secrets. A report, since what a busy machine adds is more than what there may be to see.
+
+What is no point of a curve is refused early, and everybody sees that it is none; here are changes that look alike from
+outside: what is refused for them has been decapsulated, made again and found wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from statistics import median, quantiles
+from time import perf_counter
+
+from plait_crypto import Draft, Keyring, Sealer, Unopenable
+from plait_crypto.envelope import Envelope, shape_text
+from plait_crypto.hazmat.backend import G1_BYTES
+from plait_crypto.hazmat.capsule import SEED_BYTES
+
+from ..reports import Figure
+from .baselines import WrongAnswer
+
+
+def refusals(
+    sealer: Sealer, ring: Keyring, attributes: dict[str, int], now_us: int, rng: Random, count: int
+) -> Iterator[Figure]:
+    """The median for each kind of change, and how far they lie apart, beside the spread within one kind."""
+    times: dict[str, list[float]] = {}
+    for _ in range(count):
+        first, other = (
+            sealer.seal(Draft(attributes, b"x" * 100, 1), now_us=now_us, randomness=rng).envelope for _ in range(2)
+        )
+        for name, change in _changes(first, other).items():
+            times.setdefault(name, []).append(_refused_in(ring, change(), now_us, rng))
+    middles = {name: median(found) for name, found in times.items()}
+    within = max(part[2] - part[0] for part in (quantiles(found, n=4) for found in times.values()))
+    for name, middle in middles.items():
+        yield Figure(f"refusing what was changed: {name}", middle, "ms")
+    apart = max(middles.values()) - min(middles.values())
+    yield Figure("refusals, medians apart", apart, "ms", None, {"quartiles of one kind apart": within})
+
+
+def _changes(first: bytes, other: bytes) -> dict[str, Callable[[], bytes]]:
+    envelope = Envelope.decode(first)
+    start = len(envelope.head.encode()) + len(shape_text(envelope.capsule.shape))
+    seed_at = start + G1_BYTES
+    row_at = seed_at + SEED_BYTES
+    ends = len(first) - len(envelope.body) - len(envelope.signature), len(first) - len(envelope.body)
+
+    def flipped(at: int) -> Callable[[], bytes]:
+        return lambda: first[:at] + bytes([first[at] ^ 1]) + first[at + 1 :]
+
+    def moved(at: int) -> Callable[[], bytes]:
+        return lambda: first[:at] + other[at : at + G1_BYTES] + first[at + G1_BYTES :]
+
+    return {
+        "the masked seed": flipped(seed_at + 5),
+        "h**b, of another event": moved(start),
+        "g**b of the attribute that nothing is asked of, of another event": moved(
+            row_at + sum(map(_row_bytes, envelope.capsule.shape[:-1]))
+        ),
+        "the encrypted signature": flipped(ends[0] + 40),
+        "the encrypted body": flipped(ends[1] + 9),
+    }
+
+
+def _row_bytes(places: int) -> int:
+    return G1_BYTES * (1 + places) + 16 * (places - 1)
+
+
+def _refused_in(ring: Keyring, envelope: bytes, now_us: int, rng: Random) -> float:
+    began = perf_counter()
+    try:
+        ring.open({}, envelope, now_us=now_us, randomness=rng)
+    except Unopenable:
+        return (perf_counter() - began) * 1000
+    raise WrongAnswer("a changed envelope opened")

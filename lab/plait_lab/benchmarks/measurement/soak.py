@@ -1,0 +1,230 @@
+"""`make soak HOURS=h`: three brokers in a ring, for hours, while clients and subscriptions come and go.
+
+    python -m plait_lab.benchmarks.measurement.soak --hours 8 --out build/soak
+
+Each broker's memory, open files, threads, tasks and disk are noted; they go to soak.csv and, where matplotlib is, to
+soak.png. At the end it says how each has changed between the second and the last third, when everything has long been
+warm, and whether a durable subscription that was there all the time has everything that was confirmed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import re
+import resource
+import shutil
+import sys
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from statistics import mean
+from typing import Final
+from urllib.request import urlopen
+
+import plait
+from plait.commands.brokers.local_broker import LocalBroker
+
+from ...experiments.peers.drawing import draw_figure, write_lines
+
+BROKERS: Final = 3
+CLIENTS: Final = 12
+"""That come and go at once."""
+SAMPLES: Final = 240
+EVERY_S: Final = 0.02
+GROWTH_MAX: Final = 1.10
+"""Of memory, from the second third to the last: beyond it something is kept that should be forgotten."""
+DRAIN_S: Final = 60.0
+ANSWERS_S: Final = 30.0
+"""What a broker has to tell of its tasks, on a machine that is busy."""
+RETENTION: Final = {
+    "PLAIT_BROKER__RETENTION__BYTES_MAX": str(256 << 20),
+    "PLAIT_BROKER__TELEMETRY__BYTES_MAX": str(256 << 20),
+    "PLAIT_BROKER__LIMITS__RESUME_S": "5.0",
+}
+"""So that what is bounded reaches its bounds within the hour."""
+
+
+@dataclass
+class Watched:
+    """One broker and what it has used."""
+
+    name: str
+    broker: LocalBroker
+    pid: int
+    home: Path
+    seen: list[dict[str, str | int | float]] = field(default_factory=list)
+
+    def look(self, hours: float) -> None:
+        """Note what it uses now, by the kernel's count; its tasks by its own."""
+        process = Path("/proc") / str(self.pid)
+        pages = int((process / "statm").read_text().split()[1])
+        disk = sum(path.stat().st_size for path in self.home.rglob("*") if path.is_file())
+        self.seen.append(
+            {
+                "hours": hours,
+                "broker": self.name,
+                "resident_mib": pages * resource.getpagesize() / 2**20,
+                "open_files": len(os.listdir(process / "fd")),
+                "threads": len(os.listdir(process / "task")),
+                "tasks": self._tasks(),
+                "disk_mib": disk / 2**20,
+            }
+        )
+
+    def _tasks(self) -> int:
+        with urlopen(f"http://{self.broker.http}/metrics", timeout=ANSWERS_S) as answer:
+            found = re.search(r"^plait_tasks (\S+)", answer.read().decode(), re.MULTILINE)
+        assert found is not None, "every broker tells"
+        return int(float(found[1]))
+
+
+@dataclass
+class Kept:
+    """What the subscription that stays has been promised, and what it has."""
+
+    confirmed: set[int] = field(default_factory=set)
+    arrived: list[int] = field(default_factory=list)
+    visits: int = 0
+    subscriptions: int = 0
+
+
+async def soak(hours: float, out: Path, chance: random.Random) -> bool:
+    """Run it all; whether nothing grew and nothing was lost."""
+    kept, until = Kept(), time.monotonic() + hours * 3600
+    async with AsyncExitStack() as running:
+        watched = await _ring(running, out)
+        urls = [each.broker.url for each in watched]
+        stays = await running.enter_async_context(plait.connect(urls[-1]))
+        durable = await stays.subscribe("kept >= 0", durable="soak", start="all")
+        reading = asyncio.create_task(_read(durable, kept))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_publish(urls[0], until, kept))
+                group.create_task(_watch(watched, until, hours, kept))
+                for number in range(CLIENTS):
+                    mine = random.Random(chance.random())
+                    group.create_task(_come_and_go(urls[number % BROKERS], until, mine, kept))
+            await _drained(kept)
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+    return _report(watched, kept, out)
+
+
+async def _ring(running: AsyncExitStack, out: Path) -> list[Watched]:
+    os.environ.update(RETENTION)
+    found: list[Watched] = []
+    for number in range(BROKERS):
+        name, home = f"soak-{number + 1}", out / f"broker-{number + 1}"
+        links = [word for each in found for word in ("--link", each.broker.listen)]
+        options = ("--name", name, "--log-level", "warning", "--telemetry", str(home / "telemetry"), *links)
+        broker = LocalBroker(*options, data=home / "data")
+        await broker.start()
+        running.push_async_callback(broker.stop)
+        assert broker._process is not None, "it was started"
+        found.append(Watched(name, broker, broker._process.pid, home))
+    return found
+
+
+async def _publish(url: str, until: float, kept: Kept) -> None:
+    async with plait.connect(url) as client:
+        for number in count():
+            if time.monotonic() >= until:
+                return
+            await client.publish({"kept": number, "price": number % 1000}, bytes(100), confirm="broker")
+            kept.confirmed.add(number)
+            await asyncio.sleep(EVERY_S)
+
+
+async def _read(subscription: plait.Subscription[plait.Event], kept: Kept) -> None:
+    async for event in subscription:
+        kept.arrived.append(int(event["kept"]))  # type: ignore[arg-type]  # an int, as it was published
+
+
+async def _come_and_go(url: str, until: float, chance: random.Random, kept: Kept) -> None:
+    while time.monotonic() < until:
+        async with plait.connect(url) as client:
+            kept.visits += 1
+            for _ in range(chance.randrange(1, 10)):
+                low, name = chance.randrange(1000), f"visit {chance.getrandbits(32)}"
+                wanted = f"price >= {low} and price < {low + chance.randrange(1, 50)}"
+                subscription = await client.subscribe(wanted, durable=name if chance.random() < 0.1 else None)
+                kept.subscriptions += 1
+                await asyncio.sleep(chance.uniform(0, 0.2))
+                await client.publish({"price": chance.randrange(1000), "visit": chance.randrange(100)})
+                await subscription.close(forget=True)
+
+
+async def _watch(watched: list[Watched], until: float, hours: float, kept: Kept) -> None:
+    began, every_s = time.monotonic(), max(0.5, hours * 3600 / SAMPLES)
+    told = 0.0
+    while time.monotonic() < until:
+        now = time.monotonic()
+        for each in watched:
+            await asyncio.to_thread(each.look, (now - began) / 3600)
+        if now - told >= max(2.0, every_s * 10):
+            told = now
+            used = ", ".join(f"{each.seen[-1]['resident_mib']:.0f} MiB" for each in watched)
+            done = f"{kept.visits} visits, {kept.subscriptions} subscriptions, {len(kept.confirmed)} confirmed"
+            print(f"soak: {(now - began) / 3600:.2f} h, {used}; {done}", flush=True)
+        await asyncio.sleep(every_s)
+
+
+async def _drained(kept: Kept) -> None:
+    until = time.monotonic() + DRAIN_S
+    while kept.confirmed - set(kept.arrived) and time.monotonic() < until:  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0.5)
+
+
+def _report(watched: list[Watched], kept: Kept, out: Path) -> bool:
+    write_lines([row for each in watched for row in each.seen], out / "soak.csv")
+    columns = ("resident_mib", "open_files", "threads", "tasks", "disk_mib")
+    panels = [
+        (column, "hours", column, {each.name: [_point(row, column) for row in each.seen] for each in watched})
+        for column in columns
+    ]
+    if not draw_figure(panels, "Brokers while clients and subscriptions come and go", out / "soak.png"):
+        print("soak: no plot, for matplotlib is not here (pip install matplotlib)")
+    sound = True
+    for each in watched:
+        if not each.seen:
+            print(f"{each.name}: nothing was noted: it ran for too short a time")
+            sound = False
+            continue
+        third = max(1, len(each.seen) // 3)
+        for column in columns:
+            values = [_point(row, column)[1] for row in each.seen]
+            before, after = mean(values[third : 2 * third] or values), mean(values[-third:])
+            print(f"{each.name}: {column:<13} {before:9.1f} in the second third, {after:9.1f} in the last")
+            sound &= column != "resident_mib" or after <= GROWTH_MAX * before
+    lost, twice = kept.confirmed - set(kept.arrived), len(kept.arrived) - len(set(kept.arrived))
+    print(f"{len(kept.confirmed)} confirmed, {len(lost)} lost, {twice} twice; "
+          f"{kept.visits} visits, {kept.subscriptions} subscriptions; {out / 'soak.csv'}")  # fmt: skip
+    return sound and not lost and not twice
+
+
+def _point(row: dict[str, str | int | float], column: str) -> tuple[float, float]:
+    return float(row["hours"]), float(row[column])
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m plait_lab.benchmarks.measurement.soak", description=__doc__)
+    parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--out", type=Path, default=Path("build/soak"))
+    parser.add_argument("--seed", type=int, default=None)
+    given = parser.parse_args()
+    seed = given.seed if given.seed is not None else random.SystemRandom().randrange(2**32)
+    print(f"soak: {given.hours:g} h, --seed {seed}")
+    shutil.rmtree(given.out, ignore_errors=True)
+    given.out.mkdir(parents=True)
+    sys.exit(not asyncio.run(soak(given.hours, given.out, random.Random(seed))))
+
+
+if __name__ == "__main__":
+    main()

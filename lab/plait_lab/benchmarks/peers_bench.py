@@ -1,0 +1,86 @@
+"""Two live peers beside Zenoh's and ZeroMQ's, in turn on the same machine: how many events a second, how late. Then
+twenty of them: how soon they are there, what they lose, and how soon they heal.
+
+What each event costs the one who hears it, by the processor's clock, is told as well: it says more on a busy machine.
+A trial that measures nothing is repeated. A figure is shown as failed if every trial behind it failed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from ..attempts import Attempts
+from .groups import Group, Session
+from .measurement import twenty_peers
+from .measurement.peer_pairs import PAIRS, Heard, measured_pair
+from .reports import Figure, Target
+
+MODULES: Final = {"zenoh": "zenoh", "zeromq": "zmq"}
+ROUNDS: Final = 3
+RATE: Final = 1000.0
+
+
+def figures(session: Session) -> Iterator[Figure]:
+    """All of them."""
+    pairs = [key for key in PAIRS if key not in MODULES or importlib.util.find_spec(MODULES[key]) is not None]
+    for missing in PAIRS.keys() - set(pairs):
+        session.tell(f"{missing} left out: pip install {'eclipse-zenoh' if missing == 'zenoh' else 'pyzmq'}")
+    count, few = session.size(200_000, 2_000), session.size(5_000, 500)
+    titles = {key: PAIRS[key]().title for key in pairs}
+    attempts = Attempts(session.tell, {titles[key] for key in pairs if key in MODULES})
+    fast: dict[str, Heard | None] = dict.fromkeys(pairs)
+    for turn in range(session.size(ROUNDS, 1)):
+        for key in pairs:
+            session.tell(f"round {turn + 1}: {titles[key]}")
+            heard = attempts.measure(titles[key], "two peers", partial(measured_pair, key, count))
+            best = fast[key]
+            if heard is not None and (best is None or heard.events_per_s > best.events_per_s):
+                fast[key] = heard
+    late: dict[str, Heard | None] = {}
+    for key in pairs:
+        session.tell(f"at {RATE:g}/s: {titles[key]}")
+        late[key] = attempts.measure(titles[key], f"at {RATE:g}/s", partial(measured_pair, key, few, RATE))
+    yield _figure(
+        "two peers, events of 128 bytes, the best of three", "events_per_s", "/s", fast, Target(">=", 150_000)
+    )
+    yield _figure("the same: processor time of the one who hears, an event", "cpu_us", "us", fast, None)
+    yield _figure("two peers at 1,000/s, delay p50", "p50_us", "us", late, Target("<=", 150))
+    yield _figure("two peers at 1,000/s, delay p99", "p99_us", "us", late, None)
+    yield from _twenty(session, attempts)
+    yield from attempts.figures()
+
+
+def _twenty(session: Session, attempts: Attempts) -> Iterator[Figure]:
+    """A publisher and nineteen subscribers, three children each at most."""
+    subscribers, seconds, rate = session.size(19, 5), session.size(10, 2), session.size(2000, 100)
+    session.tell(f"{subscribers + 1} peers at {rate}/s")
+    what = f"{subscribers + 1} peers"
+    outcome = attempts.measure(
+        PAIRS["plait"]().title, what, lambda: twenty_peers.measured_group(subscribers, seconds, rate)
+    )
+
+    def figure(measure: str, value: Callable[[twenty_peers.GroupOutcome], float], unit: str, target: Target) -> Figure:
+        return Figure(measure, None if outcome is None else value(outcome), unit, target)
+
+    cold = f"{subscribers + 1} peer processes, from cold to subscribed"
+    within = Target("<=", 2)
+    several = f"1 -> {subscribers} at {rate:,}/s of 128 bytes"
+    yield figure(cold, lambda one: one.cold_s, "s", Target("<=", 10))
+    yield figure(f"{several}: not heard", lambda one: one.lost, "", Target("<=", 0))
+    yield figure("the same, and through two deaths: heard twice", lambda one: one.twice, "", Target("<=", 0))
+    yield figure("a peer in between is killed: all hear everything after", lambda one: one.killed_s, "s", within)
+    yield figure("a peer in between is stopped: all hear everything after", lambda one: one.stopped_s, "s", within)
+    killed = "events confirmed by all subscribers while one is killed"
+    yield figure(killed, lambda one: one.confirmed, "", Target(">=", rate))
+    yield figure(f"{killed}: not heard", lambda one: one.confirmed_lost, "", Target("<=", 0))
+
+
+def _figure(measure: str, field: str, unit: str, heard: dict[str, Heard | None], target: Target | None) -> Figure:
+    values = {PAIRS[key]().title: None if one is None else float(getattr(one, field)) for key, one in heard.items()}
+    return Figure(measure, values.pop(PAIRS["plait"]().title), unit, target, values)
+
+
+GROUP = Group("peers", "Two live peers", figures)

@@ -1,0 +1,22 @@
+"""`python -m plait_lab.competitors install|list`: what Plait is measured beside. Exit code 1 when something is
+missing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from .installation import install, show
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m plait_lab.competitors", description=__doc__)
+    parser.add_argument("do", choices=("install", "list"), help="install what is missing, or say what is there")
+    chosen = parser.parse_args(arguments).do
+    return 0 if (install if chosen == "install" else show)(print) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

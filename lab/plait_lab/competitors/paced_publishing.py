@@ -1,0 +1,190 @@
+"""How a publisher publishes: as fast as the contender sustains, or on a schedule, and the same for all of them.
+
+The argument tuples of the contender's own publish call are made beforehand, so that it is called and nothing else.
+A faithful schedule needs better than the millisecond of an event loop's timer: between two events a publisher has
+nothing to do, so it blocks until just before the next is due, and spins for the rest.
+"""
+
+# ruff: noqa: ASYNC110 - the board is memory shared with other processes: there is no event to wait for
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Any, Final, Literal, TypeAlias
+
+from .quotes import Quote, quotes
+from .shared_counters import DONE, LAG_NS, PHASE, READY, STOP, SharedCounters, Window
+from .stamps import stamp
+
+Arguments: TypeAlias = tuple[Any, ...]
+MakeArguments: TypeAlias = Callable[[Quote, bytes], Arguments]
+"""The contender's publish arguments for an event that carries this stamp."""
+
+BATCH: Final = 256
+"""Events between two looks at the clock and the window; the event loop gets a turn with each look."""
+SPIN_NS: Final = 150_000
+"""Waking from a sleep takes up to this long."""
+POLL_S: Final = 0.002
+"""Between two looks at a full window: less than a millisecond is a busy loop to some event loops."""
+TURNS: Final = 4
+"""Turns of the event loop that a library needs to write what was published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of publishing; the parent measures between two of them."""
+
+    kind: Literal["flood", "paced"]
+    seconds: float
+    rate: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that a publisher is told."""
+
+    seed: int
+    window: int
+    phases: tuple[Phase, ...]
+    batch: int = BATCH
+
+
+class PublishedStream:
+    """The events of a plan as ready argument tuples, in batches, and the count of what was sent."""
+
+    def __init__(self, plan: Plan, board: SharedCounters, make: MakeArguments, weights: Sequence[int] = ()) -> None:
+        """`weights`: how many deliveries each event of the cycle makes; one each when empty."""
+        self.plan = plan
+        self.board = board
+        self.make = make
+        self.events = quotes(plan.seed)
+        self._weights = weights or (1,) * len(self.events)
+
+    def batches(self, phase: int) -> Iterator[list[Arguments]]:
+        """The events of a phase, over and over; a batch counts as sent when it is taken."""
+        size = self.plan.batch
+        arguments = [self.make(event, stamp(phase, number)) for number, event in enumerate(self.events)]
+        starts = range(0, len(arguments), size)
+        ready = [(arguments[at : at + size], sum(self._weights[at : at + size])) for at in starts]
+        return self._counted(ready, phase)
+
+    def _counted(self, ready: list[tuple[list[Arguments], int]], phase: int) -> Iterator[list[Arguments]]:
+        sent, expected = self.board.sent, self.board.expected
+        for batch, weight in cycle(ready):
+            sent[phase] += len(batch)
+            expected[phase] += weight
+            yield batch
+
+    def window(self, phase: int) -> Window:
+        """What says whether to wait before the next batch."""
+        return Window(self.board, phase, self.plan.window)
+
+    def schedule(self, number: int, phase: Phase) -> Iterator[tuple[int, Arguments]]:
+        """Moments and the events that are due then, each stamped with its moment."""
+        period_ns = 1_000_000_000 // phase.rate
+        self.board.cells[LAG_NS] = 0
+        first_ns = time.monotonic_ns() + 1_000_000
+        chosen = cycle(zip(self.events, self._weights, strict=True))
+        for count, (event, weight) in enumerate(islice(chosen, round(phase.seconds * phase.rate))):
+            due_ns = first_ns + count * period_ns
+            self.board.sent[number] += 1
+            self.board.expected[number] += weight
+            yield due_ns, self.make(event, stamp(number, count, due_ns))
+
+    def phases(self) -> Iterator[tuple[int, Phase]]:
+        """The phases with their numbers, from 1."""
+        self.board.cells[READY] = 1
+        yield from enumerate(self.plan.phases, 1)
+
+    def may_begin(self, number: int) -> bool:
+        """Whether the parent has called for this phase."""
+        called = self.board.cells[PHASE]
+        if called == STOP:
+            raise SystemExit(0)
+        return called >= number
+
+    def finish(self, number: int) -> None:
+        """Everything of this phase is handed over."""
+        self.board.cells[DONE] = number
+
+    def note_lag(self, due_ns: int) -> None:
+        """The event that was due then is out now."""
+        cells = self.board.cells
+        cells[LAG_NS] = max(cells[LAG_NS], time.monotonic_ns() - due_ns)
+
+
+async def publish_all(stream: PublishedStream, publish: Callable[..., Awaitable[object]]) -> None:
+    """Carry out a plan with a contender whose publish call is awaited."""
+    for number, phase in stream.phases():
+        batches = stream.batches(number)
+        while not stream.may_begin(number):
+            await asyncio.sleep(0.002)
+        if phase.kind == "flood":
+            await _flood(batches, stream.window(number), publish, phase.seconds)
+        else:
+            await _pace(stream, publish, number, phase)
+        stream.finish(number)
+    while not stream.may_begin(len(stream.plan.phases) + 1):
+        await asyncio.sleep(0.01)
+
+
+async def _flood(
+    batches: Iterator[list[Arguments]], window: Window, publish: Callable[..., Awaitable[object]], seconds: float
+) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for arguments in next(batches):
+            await publish(*arguments)
+        await asyncio.sleep(0)
+        while window.full():
+            await asyncio.sleep(POLL_S)
+
+
+async def _pace(stream: PublishedStream, publish: Callable[..., Awaitable[object]], number: int, phase: Phase) -> None:
+    for due_ns, arguments in stream.schedule(number, phase):
+        sleep_until(due_ns)
+        await publish(*arguments)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        stream.note_lag(due_ns)
+
+
+def publish_all_blocking(stream: PublishedStream, publish: Callable[..., object]) -> None:
+    """Carry out a plan with a contender whose publish call blocks, and which writes on threads of its own."""
+    for number, phase in stream.phases():
+        batches = stream.batches(number)
+        while not stream.may_begin(number):
+            time.sleep(0.002)
+        if phase.kind == "flood":
+            _flood_blocking(batches, stream.window(number), publish, phase.seconds)
+        else:
+            for due_ns, arguments in stream.schedule(number, phase):
+                sleep_until(due_ns)
+                publish(*arguments)
+                stream.note_lag(due_ns)
+        stream.finish(number)
+    while not stream.may_begin(len(stream.plan.phases) + 1):
+        time.sleep(0.01)
+
+
+def _flood_blocking(
+    batches: Iterator[list[Arguments]], window: Window, publish: Callable[..., object], seconds: float
+) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for arguments in next(batches):
+            publish(*arguments)
+        while window.full():
+            time.sleep(POLL_S)
+
+
+def sleep_until(due_ns: int) -> None:
+    """Blocks; to the microsecond."""
+    wait_ns = due_ns - time.monotonic_ns() - SPIN_NS
+    if wait_ns > 0:
+        time.sleep(wait_ns / 1e9)
+    while time.monotonic_ns() < due_ns:
+        pass

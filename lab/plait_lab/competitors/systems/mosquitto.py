@@ -1,0 +1,105 @@
+"""MQTT: mosquitto and aiomqtt, at QoS 0, with small packets sent at once and no bound on what waits."""
+
+from __future__ import annotations
+
+import getpass
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from ..contender import HOST, Contender, Selects, find_program, package_version, program_version, run
+from ..listening import Listener
+from ..many_subscribers import Member
+from ..paced_publishing import Arguments, PublishedStream, publish_all
+from ..quotes import Quote, QuoteFilter, same_symbol
+from ..stamps import phase_of
+
+TOPIC = "quotes"
+CONNECT: Final = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00"
+"""MQTT 3.1.1: a clean session, no keep-alive, a name of the server's choice."""
+CONNACK: Final = b"\x20\x02"
+SUBACK: Final = b"\x90\x03\x00\x01"
+
+
+class Mosquitto(Contender):
+    """mosquitto with aiomqtt."""
+
+    key = "mosquitto"
+    title = "mosquitto + aiomqtt"
+    modules: ClassVar[tuple[str, ...]] = ("aiomqtt",)
+    programs: ClassVar[tuple[str, ...]] = ("mosquitto",)
+    terms: ClassVar[str] = "QoS 0, nothing kept; its server selects by topic, one for each symbol"
+    selects: ClassVar[Selects] = "topics"
+
+    def versions(self) -> str:
+        return f"{program_version('mosquitto', '-h')} + {package_version('aiomqtt', 'paho-mqtt')}"
+
+    def command(self, port: int, place: Path) -> list[str]:
+        program = find_program("mosquitto")
+        assert program is not None
+        lines = [
+            f"listener {port} {HOST}",
+            "allow_anonymous true",
+            "persistence false",
+            "max_queued_messages 0",
+            "set_tcp_nodelay true",
+            "log_type error",
+            f"user {getpass.getuser()}",
+        ]
+        settings = place / "mosquitto.conf"
+        settings.write_text("\n".join(lines) + "\n", encoding="ascii")
+        return [program, "-c", str(settings)]
+
+    def subscribe(self, port: int, listener: Listener) -> None:
+        async def main() -> None:
+            heard = listener.heard
+            async with self._client(port) as client:
+                await client.subscribe(TOPIC)
+                listener.subscribed()
+                async for message in client.messages:
+                    heard(message.payload)
+
+        run(main())
+
+    def publish(self, port: int, stream: PublishedStream) -> None:
+        async def main() -> None:
+            async with self._client(port) as client:
+                await publish_all(stream, client.publish)
+
+        run(main())
+
+    def arguments(self, event: Quote, stamp: bytes) -> Arguments:
+        return TOPIC, event.body(stamp)
+
+    def crowd_arguments(self, event: Quote, stamp: bytes) -> Arguments:
+        return f"{TOPIC}/{event.symbol}", event.text(phase_of(stamp))
+
+    def member(self, interests: list[QuoteFilter]) -> Member:
+        return _MqttMember(interests)
+
+    def deliveries(self, events: list[Quote], interests: list[QuoteFilter]) -> list[int]:
+        return same_symbol(events, interests)
+
+    def _client(self, port: int) -> Any:
+        return importlib.import_module("aiomqtt").Client(HOST, port)
+
+
+class _MqttMember(Member):
+    def __init__(self, interests: Sequence[QuoteFilter]) -> None:
+        super().__init__()
+        topics = sorted({f"{TOPIC}/{interest.symbol}".encode() for interest in interests})
+        assert len(topics) <= 1, "one symbol a connection: MQTT delivers overlapping interests of one client once"
+        self._topic = topics[0] if topics else b""
+
+    def opening(self) -> bytes:
+        if not self._topic:
+            return CONNECT
+        asked = b"\x00\x01" + len(self._topic).to_bytes(2, "big") + self._topic + b"\x00"
+        return CONNECT + bytes((0x82, len(asked))) + asked
+
+    def receive(self, data: bytes) -> None:
+        if self.joined.done():
+            self.note_closed(data)
+        elif (SUBACK if self._topic else CONNACK) in data:
+            self.join()  # and nothing is published before all have joined

@@ -1,0 +1,285 @@
+"""The trials: throughput, latency on a schedule, and a crowd of selective subscribers. One server, one trial at a time.
+
+A trial's publisher warms up, everything is received, and only then costs are read and the clock starts; it ends when
+the last event is in, or when nothing has come for two seconds, and then what is missing is lost.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ..failures import NothingMeasured, TrialFailed
+from .child_command import ChildCommand
+from .contender import Contender
+from .paced_publishing import Phase, Plan
+from .processes import Cost, TrialProcesses, cost, free_port, listens
+from .shared_counters import DONE, LAG_NS, PHASE, READY, STOP, SharedCounters
+from .stamps import MEASURED, WARM
+
+WINDOW: Final = 16_384
+"""Events on their way at once: more than any of them needs, less than any of them drops."""
+CROWD_WINDOW: Final = 65_536
+"""The same of a crowd's deliveries."""
+CROWD_BATCH: Final = 16
+CONFIRM_WINDOW: Final = 1_000
+"""Unconfirmed, or not yet received, at once."""
+CONFIRM_BATCH: Final = 32
+CONFIRM_SAMPLES: Final = 1_000_000
+WARM_S: Final = 1.0
+"""Every trial has a fresh server: a JVM compiles in this time what it runs."""
+SETTLE_S: Final = 0.3
+"""After subscribing, for systems that do not say when a subscription stands."""
+QUIET_S: Final = 2.0
+"""Without anything received: what is missing will not come."""
+JOIN_S: Final = 120.0
+"""For a whole crowd."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A contender's server that runs."""
+
+    contender: Contender
+    port: int
+    process: int
+    place: Path
+    cast: TrialProcesses
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOutcome:
+    """What one trial found."""
+
+    sent: int
+    delivered: int
+    lost: int
+    seconds: float
+    server_cpu_s: float
+    server_mb: float
+    publisher_cpu_s: float
+    subscribers_cpu_s: float
+    delays_ns: list[int] = field(default_factory=list)
+    lag_ns: int = 0
+
+    @property
+    def sent_per_s(self) -> float:
+        return self.sent / self.seconds
+
+    @property
+    def delivered_per_s(self) -> float:
+        return self.delivered / self.seconds
+
+    @property
+    def lost_part(self) -> float:
+        return self.lost / max(1, self.lost + self.delivered)
+
+
+@contextmanager
+def served(contender: Contender, folder: Path | None = None) -> Iterator[Server]:
+    """A server of its own, gone at the end with its files, which are kept in `folder`, or where temporary ones are."""
+    with tempfile.TemporaryDirectory(prefix="plait-bench-", dir=folder, ignore_cleanup_errors=True) as folder_name:
+        place = Path(folder_name)
+        with TrialProcesses(place) as cast:
+            port = free_port()
+            process = cast.start("server", contender.command(port, place))
+            cast.wait(f"{contender.title} listens", lambda: listens(port))
+            yield Server(contender, port, process, place, cast)
+            cast.check()
+
+
+def throughput(server: Server, seed: int, subscribers: int, seconds: float) -> TrialOutcome:
+    """As fast as it goes, to so many subscribers."""
+    phases = (Phase("flood", min(WARM_S, seconds)), Phase("flood", seconds))
+    plan = Plan(seed, WINDOW, phases)
+    return _trial(server, plan, _subscribers(server, subscribers, measure=False), subscribers, 0)
+
+
+def latency(server: Server, seed: int, rate: int, seconds: float) -> TrialOutcome:
+    """One subscriber, so many events a second on a schedule that waits for nobody."""
+    warm = min(WARM_S, seconds)
+    plan = Plan(seed, WINDOW, (Phase("paced", warm, rate), Phase("paced", seconds, rate)))
+    return _trial(server, plan, _subscribers(server, 1, measure=True), 1, round(seconds * rate))
+
+
+def crowd(server: Server, seed: int, subscriptions: int, connections: int, seconds: float) -> TrialOutcome:
+    """So many selective subscriptions, spread over so many connections."""
+    plan = Plan(seed, CROWD_WINDOW, (Phase("flood", min(WARM_S, seconds)), Phase("flood", seconds)), CROWD_BATCH)
+
+    def errands(board: Path) -> list[ChildCommand]:
+        key = server.contender.key
+        asked = ChildCommand(key, "crowd", server.port, str(board), 0, False, None, seed, subscriptions, connections)
+        return [asked]
+
+    return _trial(server, plan, errands, 1, 0, seed=seed, subscriptions=subscriptions)
+
+
+def idle(server: Server, connections: int, rest_s: float) -> float:
+    """KB of the server's memory for each of so many connections that are silent."""
+    with _board(server, 1) as (board, path), TrialProcesses(server.place, server.cast) as cast:
+        before = cost(server.process).resident_mb
+        key = server.contender.key
+        asked = ChildCommand(key, "crowd", server.port, str(path), subscriptions=0, connections=connections)
+        cast.start("crowd", asked.command())
+        cast.wait("the crowd", lambda: all(board.ready), JOIN_S)
+        time.sleep(rest_s)
+        cast.check()
+        return (cost(server.process).resident_mb - before) * 1000 / connections
+
+
+def churn_trial(server: Server, seed: int, live: int, seconds: float) -> tuple[list[float], float]:
+    """One client that subscribes and unsubscribes, `live` subscriptions open at a time: the server's memory in MB,
+    read ten times a second, and how many came and went each second."""
+    with _board(server, 1) as (board, path), TrialProcesses(server.place, server.cast) as cast:
+        asked = ChildCommand(server.contender.key, "churn", server.port, str(path), seed=seed, subscriptions=live)
+        cast.start("churn", asked.command())
+        cast.wait("the first turnover", lambda: all(board.ready), JOIN_S)
+        gone, started, memory = board.received[0], time.monotonic(), []
+        first = gone[0]
+        while time.monotonic() - started < seconds:
+            memory.append(cost(server.process).resident_mb)
+            time.sleep(0.1)
+            cast.check()
+        if not memory:
+            raise NothingMeasured(f"nothing was measured: memory was never read in {seconds:g} s")
+        return memory, (gone[0] - first) / (time.monotonic() - started)
+
+
+def confirmed(server: Server, seed: int, seconds: float) -> TrialOutcome:
+    """Durable events, each confirmed by the broker, while a durable subscriber acknowledges them. Both count as
+    delivered; the delays are from publish to confirmation."""
+    plan = Plan(seed, CONFIRM_WINDOW, (Phase("flood", min(WARM_S, seconds)), Phase("flood", seconds)), CONFIRM_BATCH)
+    with _board(server, 2, CONFIRM_SAMPLES) as (board, path), TrialProcesses(server.place, server.cast) as cast:
+        key = server.contender.key
+        hearing = cast.start("subscriber", ChildCommand(key, "subscriber", server.port, str(path), 1).command())
+        cast.wait("a durable subscriber", lambda: board.ready[1] == 1, JOIN_S)
+        publisher = cast.start(
+            "publisher", ChildCommand(key, "publisher", server.port, str(path), 0, plan=plan).command()
+        )
+        cast.wait("a publisher", lambda: board.cells[READY] == 1)
+        return TrialRun(cast, board, plan, (server.process, publisher, hearing)).measure()
+
+
+@contextmanager
+def _board(server: Server, counters: int, samples: int = 0) -> Iterator[tuple[SharedCounters, Path]]:
+    path = server.place / f"board-{time.monotonic_ns()}"
+    board = SharedCounters.create(path, counters, samples)
+    try:
+        yield board, path
+    finally:
+        board.close()
+        path.unlink()
+
+
+def _subscribers(server: Server, count: int, *, measure: bool) -> Callable[[Path], list[ChildCommand]]:
+    def errands(board: Path) -> list[ChildCommand]:
+        key, port = server.contender.key, server.port
+        return [ChildCommand(key, "subscriber", port, str(board), slot, measure) for slot in range(count)]
+
+    return errands
+
+
+def _trial(
+    server: Server,
+    plan: Plan,
+    errands: Callable[[Path], list[ChildCommand]],
+    counters: int,
+    samples: int,
+    *,
+    seed: int = 0,
+    subscriptions: int = 0,
+) -> TrialOutcome:
+    key = server.contender.key
+    with _board(server, counters, samples) as (board, path), TrialProcesses(server.place, server.cast) as cast:
+        hearing = [cast.start(f"subscriber{number}", errand.command()) for number, errand in enumerate(errands(path))]
+        cast.wait("subscribers", lambda: all(board.ready), JOIN_S)
+        time.sleep(SETTLE_S)
+        sending = ChildCommand(key, "publisher", server.port, str(path), 0, False, plan, seed, subscriptions)
+        publisher = cast.start("publisher", sending.command())
+        cast.wait("a publisher", lambda: board.cells[READY] == 1)
+        return TrialRun(cast, board, plan, (server.process, publisher, *hearing)).measure()
+
+
+class TrialRun:
+    """Both phases of a trial whose processes stand ready: server, publisher, subscribers."""
+
+    def __init__(self, cast: TrialProcesses, board: SharedCounters, plan: Plan, processes: tuple[int, ...]) -> None:
+        self._cast = cast
+        self._board = board
+        self._plan = plan
+        self._processes = processes
+
+    def measure(self) -> TrialOutcome:
+        """Warm up, then measure."""
+        board = self._board
+        self._phase(WARM)
+        if not any(board.received[WARM]):
+            raise NothingMeasured("no event arrived while it warmed up")
+        before = self._costs()
+        seconds = self._phase(MEASURED)
+        after = self._costs()
+        delivered, due = sum(board.received[MEASURED]), board.expected[MEASURED] * board.subscribers
+        delays_ns = self._delays()
+        self._judge(delivered, due)
+        if not delivered or not seconds or (board.samples and not delays_ns):
+            raise NothingMeasured(f"nothing was measured: {delivered:,} of {due:,} events arrived in {seconds:g} s")
+        cpu = [now.cpu_s - then.cpu_s for now, then in zip(after, before, strict=True)]
+        outcome = TrialOutcome(
+            sent=board.sent[MEASURED],
+            delivered=delivered,
+            lost=due - delivered,
+            seconds=seconds,
+            server_cpu_s=cpu[0],
+            server_mb=after[0].resident_mb,
+            publisher_cpu_s=cpu[1],
+            subscribers_cpu_s=sum(cpu[2:]),
+            delays_ns=delays_ns,
+            lag_ns=board.cells[LAG_NS],
+        )
+        board.cells[PHASE] = STOP
+        return outcome
+
+    def _judge(self, delivered: int, due: int) -> None:
+        """Every subscriber has everything once and in order, or lacks some of it; nothing else is let pass."""
+        if delivered > due:
+            raise TrialFailed(f"{delivered:,} deliveries where {due:,} match")
+        breaks = sum(self._board.breaks[MEASURED])
+        if breaks > due - delivered:
+            raise TrialFailed(f"{breaks:,} events came twice or out of their order, with {due - delivered:,} lost")
+
+    def _phase(self, number: int) -> float:
+        """Let the publisher do it and wait for everything to be received; the seconds that took."""
+        board, phase = self._board, self._plan.phases[number - 1]
+        received = board.received[number]
+        started = time.monotonic()
+        latest = started + phase.seconds * 3 + 30
+        board.cells[PHASE] = number
+        seen, seen_at = 0, started
+        while True:
+            now, count = time.monotonic(), sum(received)
+            if count != seen:
+                seen, seen_at = count, now
+            if board.cells[DONE] >= number and (board.all_in(number) or now - seen_at > QUIET_S):
+                return seen_at - started
+            self._cast.check()
+            if now > latest:
+                raise TrialFailed(f"phase {number} took longer than {latest - started:.0f} s")
+            self._cast.rest(0.002)
+
+    def _costs(self) -> list[Cost]:
+        return [cost(process) for process in self._processes]
+
+    def _delays(self) -> list[int]:
+        board = self._board
+        if not board.samples:
+            return []
+        found: list[int] = []
+        for slot in range(board.subscribers):
+            with board.delays(slot) as delays:
+                found += filter(None, delays[: board.received[MEASURED][slot]].tolist())  # who measures none leaves 0
+        return found

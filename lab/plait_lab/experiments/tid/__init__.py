@@ -1,0 +1,1 @@
+"""Experiments of the TID paper: adaptive content-based routing in general overlays."""

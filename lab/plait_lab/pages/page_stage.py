@@ -1,0 +1,143 @@
+"""A stage for the live page: an overlay with links of different lengths, feeds of quotes, desks that listen to them.
+
+The broker whose page is looked at is a process of its own, so that what it costs can be told; the others share ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Final, Self
+
+import plait
+from plait.commands.brokers.local_broker import LocalBroker
+from plait.commands.brokers.topologies import edges
+from plait.relay.relay import Relay
+from plait.relay.shaping import Shape
+from plait_broker.server.config.configuration import parse_configuration
+from plait_broker.server.server import BrokerServer
+
+NAMES: Final = ("north", "east", "south", "west", "harbour", "mill", "quay", "hill")
+SYMBOLS: Final = ("AAPL", "IBM", "MSFT", "SAP", "TSLA")
+
+DESKS: Final[Sequence[tuple[str, str, dict[str, Any]]]] = (
+    ("ibm-desk", "symbol == 'IBM'", {"within": 0.250}),
+    ("alerts", "price > 140", {"within": 0.020, "late": "flag"}),
+    ("value-fund", "symbol in ['MSFT', 'SAP'] and price < 110", {"within": 0.500}),
+    ("value-fund-deep", "symbol == 'SAP' and price < 100", {}),
+    ("tape-recorder", "venue == 'NYSE'", {}),
+    ("ibm-high", "symbol == 'IBM' and price > 130", {"within": 0.100}),
+    ("<img src=x onerror=alert(1)>", "symbol == 'TSLA'", {}),
+)
+"""Who listens, to what, on which terms; one of them tries what a name can do."""
+
+DELAYS_S: Final = (0.0, 0.0004, 0.002, 0.006, 0.018, 0.045)
+"""Of links, one after the other."""
+
+FEEDS: Final = 3
+
+
+class PageStage:
+    """Everything, while it runs."""
+
+    def __init__(self, brokers: int, *, events_per_s: float = 60.0, topology: str = "", http: int = 0) -> None:
+        """`http` is the port of the page; any that is free for 0."""
+        assert brokers > 1, "a page of one broker needs no stage"
+        self._count = brokers
+        self._rate = events_per_s / FEEDS
+        self._topology = topology or ("braid" if brokers <= len(NAMES) else "random")
+        self._running = AsyncExitStack()
+        self._actors: list[asyncio.Task[None]] = []
+        self._relays: list[Relay] = []
+        self.watched = LocalBroker()
+        self._http = http
+        self._ports: list[int] = []
+
+    @property
+    def page(self) -> str:
+        """The address of the page."""
+        return f"http://{self.watched.http}/"
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._running.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for actor in self._actors:
+            actor.cancel()
+        await asyncio.gather(*self._actors, return_exceptions=True)
+        await self._running.aclose()
+
+    def cut(self, link: int) -> None:
+        """A link is no more."""
+        self._relays[link].cut()
+
+    def mend(self, link: int) -> None:
+        """It is there again."""
+        self._relays[link].mend()
+
+    async def _start(self) -> None:
+        last = self._count - 1
+        links = [(near, far) for near, far in edges(self._topology, self._count)]
+        for number in range(last):
+            lines = [f'name = "{self._name(number)}"', 'listen = "127.0.0.1:0"', 'http = "off"']
+            dialled = [await self._relayed(near) for near, far in links if far == number]
+            if dialled:
+                lines += ["[overlay]", f"links = {dialled}".replace("'", '"')]
+            server = BrokerServer(parse_configuration("\n".join(lines).encode()))
+            await self._running.enter_async_context(server)
+            self._ports.append(server.port)
+        options = [part for near, far in links if far == last for part in ("--link", await self._relayed(near))]
+        self.watched = LocalBroker(
+            "--name", self._name(last), "--log-level", "error", *options, http=f"127.0.0.1:{self._http}"
+        )
+        self._running.push_async_callback(self.watched.stop)
+        await self.watched.start()
+        self._ports.append(int(self.watched.listen.rpartition(":")[2]))
+        loop = asyncio.get_running_loop()
+        for at, (name, filter, terms) in enumerate(DESKS):
+            self._actors.append(loop.create_task(self._listen(self._ports[at % self._count], name, filter, terms)))
+        for feed in range(FEEDS):
+            self._actors.append(loop.create_task(self._feed(self._ports[(feed * 2) % self._count], feed)))
+
+    def _name(self, number: int) -> str:
+        at = (number + 1) % self._count  # the one that is watched is the first
+        return NAMES[at] if self._count <= len(NAMES) else f"b{at + 1:02d}"
+
+    async def _relayed(self, to: int) -> str:
+        delay = Shape(delay_s=DELAYS_S[len(self._relays) % len(DELAYS_S)])
+        relay = Relay(f"127.0.0.1:{self._ports[to]}", forth=delay, back=delay)
+        await self._running.enter_async_context(relay)
+        self._relays.append(relay)
+        return relay.listen
+
+    async def _listen(self, port: int, name: str, filter: str, terms: dict[str, Any]) -> None:
+        url = f"plait://127.0.0.1:{port}"
+        async with plait.connect(url, name=name) as client, client.subscribe(filter, **terms) as quotes:
+            async for _ in quotes:
+                pass
+
+    async def _feed(self, port: int, number: int) -> None:
+        drawn = random.Random(number)
+        events = quotes_of(drawn)
+        async with plait.connect(f"plait://127.0.0.1:{port}", name=f"feed-{number + 1}") as client:
+            while True:
+                await client.publish(next(events))
+                await asyncio.sleep(drawn.expovariate(self._rate))
+
+
+def quotes_of(drawn: random.Random) -> Iterator[dict[str, Any]]:
+    """Quotes, for ever."""
+    while True:
+        price = round(drawn.gauss(120, 15), 2)
+        venue = drawn.choice(["NYSE", "XETRA"])
+        yield {"symbol": drawn.choice(SYMBOLS), "price": price, "venue": venue, "halted": False}

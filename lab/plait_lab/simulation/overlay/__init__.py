@@ -1,0 +1,1 @@
+"""Brokers of production code in an overlay on virtual time, with faults, enemies and an oracle."""

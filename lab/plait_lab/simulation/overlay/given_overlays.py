@@ -1,0 +1,95 @@
+"""A simulated overlay on a graph that is given: the production objects on virtual time.
+
+Where `simulation.overlays` plays histories to find faults, this is a table to set up one situation on, and to measure:
+what each kind of frame cost on each link, and how long events took.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from plait_broker.overlay import ReceivedEvent
+from plait_core.filters import parse
+from plait_core.wire import ControlFrame
+
+from .overlay_nodes import Node, Pipe
+from .overlays import OverlayWorld
+
+SETTLED_S: Final = 8.0
+"""By then all links are measured, the maps agree and interest is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredReception:
+    """An event at a destination."""
+
+    id: tuple[int, int]
+    at: float
+    delay_s: float
+    path: tuple[int, ...]
+    """The nodes' numbers, from the publisher's to the one before this."""
+
+
+class MeasuredNode(Node):
+    """A broker that notes when and how each event came."""
+
+    def __init__(self, number: int, world: OverlayWorld) -> None:
+        super().__init__(number, world)
+        self.receptions: list[MeasuredReception] = []
+
+    def send(self, link: int, frame: ControlFrame) -> None:
+        assert isinstance(self.world, GivenWorld)
+        self.world.frames[link, self.number, type(frame)] += 1
+        super().send(link, frame)
+
+    def arrived_(self, arrival: ReceivedEvent) -> None:
+        super().arrived_(arrival)
+        id = (arrival.frame.publisher, arrival.frame.sequence)
+        path = tuple(self.world.ids[broker].number for broker in arrival.path)
+        self.receptions.append(MeasuredReception(id, self.now, self.now - self.world.said[id].at, path))
+
+
+class GivenWorld(OverlayWorld):
+    """Brokers 0, 1, ... and the links between them, each with its delay; nothing happens unless it is asked for."""
+
+    NODE: ClassVar[type[Node]] = MeasuredNode
+
+    def __init__(self, delays_s: Mapping[tuple[int, int], float], *, seed: int = 0) -> None:
+        super().__init__(seed, faults=False, brokers=1 + max(max(ends) for ends in delays_s))
+        self.pipes = [
+            Pipe((self.nodes[near], self.nodes[far]), delay_s, number)
+            for number, ((near, far), delay_s) in enumerate(delays_s.items())
+        ]
+        self.frames: Counter[tuple[int, int, type[ControlFrame]]] = Counter()
+        """By link, by the end that sent, and by kind: how many control frames."""
+
+    @property
+    def now(self) -> float:
+        return self.timeline.now
+
+    def start(self) -> None:
+        """All brokers begin, and the overlay settles."""
+        for node in self.nodes:
+            self.timeline.at(0.0, node.start)
+        self.run(SETTLED_S)
+
+    def run(self, for_s: float) -> None:
+        """Let time pass."""
+        self.timeline.run(self.now + for_s)
+
+    def offer(self, number: int, text: str) -> None:
+        """A client of a broker advertises."""
+        self.nodes[number].advertise(parse(text))
+
+    def want(self, number: int, text: str) -> None:
+        """A client of a broker subscribes."""
+        self.nodes[number].subscribe(parse(text))
+
+    def receptions(self, number: int) -> list[MeasuredReception]:
+        """What has come to a broker."""
+        node = self.nodes[number]
+        assert isinstance(node, MeasuredNode)
+        return node.receptions

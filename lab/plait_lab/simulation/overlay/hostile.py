@@ -1,0 +1,392 @@
+"""One hostile broker among honest ones: SCORECARD S3 on random graphs.
+
+It runs the production code, holds the overlay's secret, and answers what it is asked; but what leaves it is first gone
+over by an attack. Between honest brokers that can reach each other without it, everything must hold as if it were not
+there: all that is published arrives, once, in order, unchanged, and nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from random import Random
+from typing import ClassVar, Final, TypeAlias
+
+from plait_broker.overlay import ReceivedEvent
+from plait_broker.overlay.overlay import Overlay
+from plait_broker.overlay.topology.source_routes import unwrap
+from plait_core.events import Event
+from plait_core.wire import Destination, Forward, Frame, Ping, encode_block, encode_frame
+from plait_core.wire.frame_types.overlay_frames import (
+    DURABLE_NUMBERS_FROM,
+    Advertisement,
+    DeliveryOutcome,
+    DurableInterest,
+    InterestAck,
+    InterestUpdate,
+    LinkState,
+    SourceRouted,
+    StreamAck,
+    StreamSkip,
+)
+from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMessage, TraceStep
+
+from .overlay_nodes import Node, Pipe
+from .overlays import OverlayWorld
+
+AGAIN_SHARE: Final = 0.1
+"""Of what it says, what it says again."""
+
+GRUDGE_S: Final = 0.3
+"""Between two frames that it makes up."""
+
+FLOOD: Final = 20
+"""Events that it makes up at once."""
+
+MISDIRECT_S: Final = 0.1
+"""Between two times that it makes up ways."""
+
+TEASE_S: Final = 0.5
+"""Between two events that it lets pass."""
+
+Attack: TypeAlias = Callable[["HostileWorld", Node, Frame], Iterator[Frame]]
+"""A frame that leaves the hostile broker; what leaves it instead."""
+
+
+def _passes_through(node: Node, frame: Frame) -> bool:
+    assert node.overlay is not None
+    me = node.overlay.me
+    if isinstance(frame, Forward):
+        return frame.path[:1] != (me,)
+    if isinstance(frame, SourceRouted):
+        return frame.route[0] != me
+    return (
+        isinstance(frame, InterestUpdate | InterestAck | StreamAck | StreamSkip | DeliveryOutcome)
+        and frame.source != me
+    )
+
+
+def drop(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It loses all that passes through."""
+    if not _passes_through(node, frame):
+        yield frame
+
+
+def drop_some(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It loses half of it."""
+    if not _passes_through(node, frame) or world.rng.random() < 0.5:
+        yield frame
+
+
+def drop_events(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It loses events, and is otherwise as one would wish."""
+    if not isinstance(frame, Forward | SourceRouted) or not _passes_through(node, frame):
+        yield frame
+
+
+def drop_answers(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It loses what says that something has come, and nothing else."""
+    inner = unwrap(frame) if isinstance(frame, SourceRouted) else frame
+    if not isinstance(inner, InterestAck | StreamAck) or not _passes_through(node, frame):
+        yield frame
+
+
+def one_by_one(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It loses events, but for the next in order, now and then: something is always heard of them."""
+    inner = unwrap(frame) if isinstance(frame, SourceRouted) else frame
+    if not isinstance(inner, Forward) or not _passes_through(node, frame):
+        yield frame
+        return
+    let = [one for one in inner.destinations if world.may_pass((inner.path[0], one.broker), one.position)]
+    if let:
+        yield frame if isinstance(frame, SourceRouted) else _for_some(inner, let)
+
+
+def equivocate(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It tells each neighbour of other delays, in one version, and loses what comes: no two maps are equal."""
+    assert node.overlay is not None
+    if isinstance(frame, LinkState) and frame.origin == node.overlay.me:
+        delays = tuple(world.rng.choice((1, delay, 30 * delay)) for delay in frame.delays_us)
+        frame = node.overlay.trust.sign(replace(frame, delays_us=delays, signature=b""))
+    yield from drop(world, node, frame)
+
+
+def misdirect(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It makes up ways on which it is, as if something had come by them, and loses what is sent there."""
+    yield from drop(world, node, frame)
+    if world.timeline.now >= world.forge_at and isinstance(frame, Ping):
+        world.forge_at = world.timeline.now + MISDIRECT_S
+        yield from _made_up_ways(world, node)
+
+
+def sinkhole(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It claims to be next to everyone, and loses what comes."""
+    assert node.overlay is not None
+    if isinstance(frame, LinkState) and frame.origin == node.overlay.me:
+        frame = node.overlay.trust.sign(replace(frame, delays_us=(1,) * len(frame.delays_us)))
+    yield from drop(world, node, frame)
+
+
+def tamper(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It changes all that passes through, and all that floods."""
+    yield (
+        _changed(frame, world.rng)
+        if _passes_through(node, frame) or isinstance(frame, LinkState | Advertisement | DurableInterest)
+        else frame
+    )
+
+
+def tamper_events(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It changes events, and is otherwise as one would wish."""
+    yield _changed(frame, world.rng) if isinstance(frame, Forward) and _passes_through(node, frame) else frame
+
+
+def replay(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It says much of it again later, of what passes through and of its own."""
+    yield frame
+    if world.rng.random() < AGAIN_SHARE:
+        world.memory.append(frame)
+        if len(world.memory) > 50:
+            yield world.memory.pop(world.rng.randrange(len(world.memory)))
+
+
+def reorder(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It holds back what passes through, and lets it go in another order."""
+    if not _passes_through(node, frame):
+        yield frame
+        return
+    world.memory.append(frame)
+    if len(world.memory) > 20:
+        yield world.memory.pop(world.rng.randrange(len(world.memory)))
+
+
+def forge(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It adds frames in the names of others to all that it says."""
+    yield frame
+    if world.timeline.now >= world.forge_at:
+        world.forge_at = world.timeline.now + GRUDGE_S
+        yield _forgery(world, node)
+
+
+def flood(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
+    """It adds heaps of events that nobody has published, in its own name and in others'."""
+    yield frame
+    if isinstance(frame, Ping):
+        yield from (_made_up_event(world, node) for _ in range(FLOOD))
+
+
+ATTACKS: Final[dict[str, Attack]] = {
+    attack.__name__: attack
+    for attack in (
+        *(drop, drop_some, drop_events, drop_answers, one_by_one, sinkhole, equivocate, misdirect),
+        *(tamper, tamper_events, replay, reorder, forge, flood),
+    )
+}
+
+
+def _changed(frame: Frame, rng: Random) -> Frame:
+    match frame:
+        case LinkState():
+            return replace(frame, version=frame.version + 1, neighbours=(), delays_us=())
+        case Advertisement() | DurableInterest():
+            return replace(frame, version=frame.version + 1, filter="" if frame.filter else "x >= 0")
+        case InterestUpdate():
+            return replace(frame, removed=frame.added, added=(), filters=())
+        case InterestAck():
+            return replace(frame, version=frame.version + 1)
+        case StreamAck():
+            return replace(frame, up_to=frame.up_to + 5, missing=())
+        case StreamSkip():
+            return replace(frame, up_to=frame.up_to + 5)
+        case DeliveryOutcome():
+            return replace(frame, code="" if frame.code else "gone")
+        case SourceRouted():
+            return replace(frame, frame=frame.frame[:-1] + bytes([frame.frame[-1] ^ 1]))
+        case Forward():
+            block = bytearray(frame.block)
+            block[rng.randrange(len(block) - 20, len(block))] ^= 1
+            return Forward(frame.tid, frame.delay_us, frame.flags, frame.path, frame.destinations, bytes(block))
+    return frame
+
+
+def _made_up_ways(world: HostileWorld, node: Node) -> Iterator[Frame]:
+    """To whoever this neighbour is: from all honest ones over here."""
+    overlay = node.overlay
+    assert overlay is not None
+    nonsense = encode_frame(Ping(1))
+    for origin in overlay.map.distances(overlay.me):
+        for neighbour in overlay.neighbours:
+            here = overlay.map.path(origin, overlay.me, without=(neighbour,))
+            if origin not in (overlay.me, neighbour) and here is not None:
+                yield SourceRouted((*here, neighbour), len(here), 0, nonsense)
+
+
+def _for_some(frame: Forward, destinations: Sequence[Destination]) -> Forward:
+    """The same for fewer."""
+    return Forward(frame.tid, frame.delay_us, frame.flags, frame.path, tuple(destinations), frame.block)
+
+
+def _forgery(world: HostileWorld, node: Node) -> Frame:
+    """Something that another broker never said."""
+    rng = world.rng
+    honest = [other.overlay for other in world.nodes if other is not node and other.overlay is not None]
+    victim, target = rng.choice(honest), rng.choice(honest)
+    far = 2**40 + rng.randrange(1000)
+    return rng.choice(
+        (
+            LinkState(victim.me, far, "victim", (), ()),
+            Advertisement(victim.me, 1, far, ""),
+            Advertisement(victim.me, 77, 1, "x >= 0"),
+            DurableInterest(victim.me, DURABLE_NUMBERS_FROM + 77, 1, "x >= 0"),
+            InterestUpdate((target.me,), victim.me, (far,), (0,), True, (), (), ()),
+            InterestAck(target.me, victim.me, 0, 0, far),
+            StreamAck(target.me, victim.me, far),
+            StreamSkip(target.me, victim.me, far),
+            DeliveryOutcome(target.me, victim.me, 1, 1, ""),
+            TraceStep(target.me, victim.me, 1, 1, "delivered"),
+            Query(target.me, victim.me, 1, "why", "{}"),
+            QueryResult(target.me, victim.me, 1, "{}"),
+            _forged_event(world, (victim, node.overlay or victim), target),
+        )
+    )
+
+
+def _made_up_event(world: HostileWorld, node: Node) -> Forward:
+    """One that it claims to have published, to have been handed by another one, or of another one's."""
+    honest = [other.overlay for other in world.nodes if other is not node and other.overlay is not None]
+    victim, target, me = world.rng.choice(honest), world.rng.choice(honest), node.overlay
+    assert me is not None
+    return _forged_event(world, world.rng.choice(((me,), (victim, me), (victim,), (target, me))), target)
+
+
+def _forged_event(world: HostileWorld, path: Sequence[Overlay], target: Overlay) -> Forward:
+    """One that is next in the order of the stream that it claims to be in."""
+    root, rng = path[0].me, world.rng
+    block = encode_block(Event({"x": rng.randrange(100), "y": 9}, b"forged", rng.getrandbits(60) + 1, 1, 0))
+    incoming = target.dissemination.incoming.get(root)
+    to = Destination(target.me, (incoming.expected if incoming is not None else None) or 1)
+    return Forward(root, 10, 0, tuple(one.me for one in path), (to,), block)
+
+
+class HostileNode(Node):
+    """A broker that checks what comes; one of them is the hostile one."""
+
+    def arrived_(self, arrival: ReceivedEvent) -> None:
+        super().arrived_(arrival)
+        assert isinstance(self.world, HostileWorld)
+        self.world.check_arrival(self, arrival)
+
+    def told(self, frame: TraceMessage) -> None:
+        """Nobody tells anything in these histories, so whatever is believed was made up."""
+        assert isinstance(self.world, HostileWorld)
+        if self is not self.world.enemy and self.world.ids.get(frame.source) is not self.world.enemy:
+            self.world.complain(f"I3: {self.name} believes a {type(frame).__name__} that {frame.source:x} never said")
+
+
+class HostileWorld(OverlayWorld):
+    """A history with a hostile broker, and without other faults."""
+
+    NODE: ClassVar[type[Node]] = HostileNode
+
+    def __init__(self, seed: int, attack: str, *, brokers: int | None = None) -> None:
+        super().__init__(seed, faults=False, brokers=brokers)
+        self.on_wire = False
+        self.signed = True
+        for node in self.nodes:
+            node.secret = self.rng.getrandbits(256).to_bytes(32, "big")
+        self.attack = ATTACKS[attack]
+        self.enemy = self.rng.choice(self.nodes)
+        self.memory: list[Frame] = []
+        self.forge_at = 0.0
+        self._let: dict[tuple[int, int], tuple[int, float]] = {}
+        self.expelled_by: set[Node] = set()
+
+    def carry(self, node: Node, link: int, data: bytes | Frame) -> None:
+        if node is not self.enemy or node.overlay is None or isinstance(data, bytes):
+            super().carry(node, link, data)
+            return
+        for frame in self.attack(self, node, data):
+            super().carry(node, link, frame)
+
+    def owes(self, root: Node, home: Node, offers: list[int], wants: list[int]) -> bool:
+        """The hostile one may keep anybody's interest from others until there is a way around it: until all is healed
+        and settled, what a broker knows is what it owes."""
+        assert root.overlay is not None
+        assert home.overlay is not None
+        enemy = self.enemy in (root, home) or self._friends()[root.number] != self._friends()[home.number]
+        return not enemy and (self.settled or home.overlay.me in root.overlay.wanted.homes)
+
+    def look(self) -> None:
+        """It may keep them from being right for a while."""
+
+    def expelled(self, by: Node, other: Node) -> None:
+        self.expelled_by.add(by)
+        if other is not self.enemy:
+            super().expelled(by, other)
+
+    def may_pass(self, stream: tuple[int, int], position: int) -> bool:
+        """Whether the hostile one lets this event of a stream pass: the next one, when some time is over."""
+        due, since = self._let.get(stream, (position, self.timeline.now))
+        passes = position == due and self.timeline.now >= since + TEASE_S
+        self._let[stream] = (due + passes, self.timeline.now if passes else since)
+        return passes or position < due
+
+    def check_arrival(self, node: Node, arrival: ReceivedEvent) -> None:
+        """I3: whatever comes to an honest broker in an honest one's name was published there, to the bit."""
+        frame = arrival.frame
+        root = self.ids.get(arrival.root)
+        if node is self.enemy or root is self.enemy:
+            return
+        said = self.said.get((frame.publisher, frame.sequence))
+        if said is None or said.root is not root or said.block != bytes(frame.block):
+            self.complain(f"I3: {node.name} got what {root.name if root else 'nobody'} never published")
+
+    def judge(self) -> None:
+        friends = self._friends()
+        for id, said in self.said.items():
+            if said.root is self.enemy:
+                continue
+            for node, _ in said.owed:
+                friend = node is not self.enemy and friends[said.root.number] == friends[node.number]
+                if friend and not node.arrived.get(id):
+                    self.complain(f"I1: {node.name} never got {id} of {said.root.name}, published at {said.at:.3f}")
+        for node in self.nodes:
+            for other in self.nodes:
+                honest = node is not other and self.enemy not in (node, other)
+                if honest and friends[node.number] == friends[other.number]:
+                    self._judge_interest(node, other)
+
+    def _judge_interest(self, node: Node, other: Node) -> None:
+        assert node.overlay is not None
+        assert other.overlay is not None
+        home = node.overlay.wanted.homes.get(other.overlay.me)
+        known = set(home.filters.values()) if home is not None else set()
+        for filter in other.wants.values():
+            meets = any(offer.intersects(filter) for offer in node.offers.values())
+            if meets and not any(one.covers(filter) for one in known):
+                self.complain(f"I7: {node.name} does not know that {other.name} wants {filter.text}")
+        for filter in known:
+            if filter not in other.wants.values():
+                self.complain(f"I7: {node.name} thinks that {other.name} wants {filter.text}")
+
+    def _friends(self) -> dict[int, int]:
+        """By broker, a name for those that it reaches without the hostile one."""
+        group = {node.number: node.number for node in self.nodes}
+        for _ in self.nodes:
+            for pipe in self.pipes:
+                near, far = pipe.ends
+                if self.enemy not in (near, far) and _links(pipe):
+                    least = min(group[near.number], group[far.number])
+                    group[near.number] = group[far.number] = least
+        return group
+
+
+def _links(pipe: Pipe) -> bool:
+    return pipe.up and not pipe.silent
+
+
+def play_hostile(seed: int, attack: str) -> HostileWorld:
+    """Play a seed."""
+    world = HostileWorld(seed, attack)
+    world.play()
+    return world

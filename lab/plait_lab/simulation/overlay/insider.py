@@ -1,0 +1,104 @@
+"""A hostile broker that holds the secret and keys of its own, and says frame by frame what a test tells it.
+
+Where the attacks of `hostile.py` change what a production broker says, this one need not make sense at all. It finds
+its way in as any broker does, answers pings, and can speak for others that it has invented.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from plait_broker import Caller
+from plait_broker.overlay.security.identity import Identity, log_of
+from plait_broker.overlay.security.message_auth import MessageAuth
+from plait_broker.overlay.security.mutual_auth import MutualAuth
+from plait_core.events import Event
+from plait_core.wire import (
+    Destination,
+    Forward,
+    Frame,
+    Handshake,
+    Introduction,
+    Ping,
+    Pong,
+    Welcome,
+    encode_block,
+    encode_frame,
+)
+from plait_core.wire.event_block import BLOCK_BYTES
+from plait_core.wire.frame_types.overlay_frames import DatabaseSummary, LinkState
+
+from .linked_brokers import BrokerFace, LinkedBrokers, Speaker
+
+DELAY_S = 0.001
+"""Of its link."""
+
+
+class Persona:
+    """Somebody that it claims to be: itself, or a broker that it has invented."""
+
+    def __init__(self, rng: Random, log: bytes = b"") -> None:
+        identity = Identity(rng, log)
+        self.id = identity.id
+        self.trust = MessageAuth(self.id, identity)
+        self.log = log_of(identity.log_key) if log else 0
+        self.version = 0
+
+    def sheet(self, neighbours: Sequence[int] = (), *, born: int = 0) -> LinkState:
+        """Its links, signed, in a version above the last."""
+        self.version += 1
+        delays = (1000,) * len(neighbours)
+        return self.trust.sign(LinkState(self.id, self.version, "insider", tuple(neighbours), delays, self.log, born))
+
+    def event(self, to: int, position: int, block: bytes) -> Forward:
+        """An event that is proved to be its own, to a broker whose card it has seen."""
+        proof = self.trust.prove_event(to, position, 0, block)
+        return Forward(self.id, 0, 0, (self.id,), (Destination(to, position, proof),), block)
+
+
+class Insider(Speaker):
+    """One link of it."""
+
+    def __init__(self, world: LinkedBrokers, at: BrokerFace, *, seed: int = 99, log: bytes = b"") -> None:
+        super().__init__()
+        self.world = world
+        self.rng = Random(seed)
+        self.me = Persona(self.rng, log)
+        self.heard: list[Frame] = []
+        self.meeting = MutualAuth.dialler("", self.me.id, "insider", self.rng)
+        assert self.meeting.hello is not None
+        self.handshake = Handshake.initiator(self.meeting.hello)
+        self.wire = world.connect(self, at, DELAY_S)
+        at.broker.connected(self.wire.number, Caller("127.0.0.1:7"), world.now)
+        world.carry(self.wire, self, encode_frame(self.handshake.start(), 0))
+        world.run(1.0)
+        self.say(DatabaseSummary(True, True, (), (), ()), self.me.sheet([at.broker.id]))
+        world.run(1.0)
+
+    def say(self, *frames: Frame | bytes) -> None:
+        """All of these, in one write."""
+        said = [frame if isinstance(frame, bytes) else encode_frame(frame) for frame in frames]
+        self.world.carry(self.wire, self, b"".join(said))
+
+    def _hear(self, frame: Frame) -> None:
+        if isinstance(frame, Welcome):
+            self.handshake.receive(frame)
+            self.meeting.welcome = frame
+            self.world.carry(self.wire, self, encode_frame(self.meeting.introduce("127.0.0.1", fixed=False), 0))
+        elif isinstance(frame, Introduction):
+            assert self.meeting.welcome is not None
+            self.decoder.establish(self.meeting.welcome.version)
+        elif isinstance(frame, Ping):
+            self.say(Pong(frame.nonce))
+        else:
+            if isinstance(frame, LinkState):
+                self.me.trust.check(frame)  # it keeps its card
+            self.heard.append(frame)
+
+
+def unreadable() -> bytes:
+    """The block of an event with attributes that nothing can be made of."""
+    block = bytearray(encode_block(Event({"x": 5}, b"payload", publisher=77, sequence=1)))
+    block[BLOCK_BYTES] = 0xC1  # which begins nothing
+    return bytes(block)

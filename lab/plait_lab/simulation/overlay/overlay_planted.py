@@ -1,0 +1,252 @@
+"""Bugs to plant in the overlay, one at a time: is its simulation able to see them? (SCORECARD H1)
+
+Each replaces a method of a production object and changes as little as a careless edit would. `caught` plays a seed with
+one of them in place: a complaint of the oracle, or an assertion of the code itself, is a catch.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from plait_broker.overlay.interest.covering_set import CoveringSet
+from plait_broker.overlay.interest.durable_interest import RemoteDurableInterest
+from plait_broker.overlay.interest.durable_interest_store import DurableInterestStore
+from plait_broker.overlay.interest.interest_sync import InterestSync, PeerInterest
+from plait_broker.overlay.overlay import Overlay
+from plait_broker.overlay.topology.flooding import Document, Flooding
+from plait_broker.overlay.topology.forwarding_table import ForwardingTable
+from plait_broker.overlay.transport.event_streams import EventStreams
+from plait_broker.overlay.transport.reliable_stream import ReceivedEvent, ReceiveStream, SendStream
+from plait_core.wire import Destination, EventFrame
+from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate, LinkState
+
+from ..planted import Planted
+from .outages import Outages
+from .overlay_watch import Absences, Flux, Returns, Ring, Straight, WatchedWorld
+from .overlays import OverlayWorld
+
+Right = Callable[..., Any]
+
+MANY_CHANGES: Final = 30
+"""Of a map: by then something has gone wrong."""
+
+
+def _all_in_every_copy(right: Right) -> Right:
+    def forward(
+        self: EventStreams,
+        frame: EventFrame,
+        tid: int,
+        delay_us: int,
+        flags: int,
+        path: tuple[int, ...],
+        destinations: Sequence[Destination],
+    ) -> None:
+        ways = [self.routes.next(destination.broker, path) for destination in destinations]
+        for neighbour in {way.id: way for way in ways if way is not None}.values():
+            self._hand(neighbour, frame, tid, delay_us, flags, path, destinations)
+
+    return forward
+
+
+def _anyone_will_do(right: Right) -> Right:
+    def feasible(self: ForwardingTable, to: int) -> list[Any]:
+        found = [(one, round(one.delay_us)) for one in self._neighbours.values() if self._map.reaches(one.id, to)]
+        return sorted(found, key=lambda one: (one[1], one[0].id))
+
+    return feasible
+
+
+def _who_cares_who_passed(right: Right) -> Right:
+    return lambda self, to, passed=(): right(self, to)
+
+
+def _whatever_it_covered(right: Right) -> Right:
+    return lambda self, number: ([], right(self, number)[1])
+
+
+def _as_last_time(kind: type[Document]) -> Callable[[Right], Right]:
+    def patch(right: Right) -> Right:
+        def say(self: Flooding, document: Document) -> None:
+            known = self._documents.get(
+                (document.origin, document.number if isinstance(document, Advertisement) else 0)
+            )
+            if isinstance(document, kind) and known is not None:
+                document = replace(document, version=known.version)
+            right(self, document)
+
+        return say
+
+    return patch
+
+
+def _keep_what_was_offered(right: Right) -> Right:
+    return lambda self, offer: right(self, offer) if offer.filter else None
+
+
+def _charge_of_all_that_came(right: Right) -> Right:
+    def hear(self: ReceiveStream, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
+        ready: list[ReceivedEvent] = right(self, arrival, now)
+        for one in ready:
+            self.take(one.position, now)
+        return ready
+
+    return hear
+
+
+def _nothing_is_missing(right: Right) -> Right:
+    return lambda self: ()
+
+
+def _never(right: Right) -> Right:
+    def due(self: SendStream, now: float, path_s: float) -> list[int]:
+        right(self, now, path_s)
+        return []
+
+    return due
+
+
+def _first_come_first_out(right: Right) -> Right:
+    def hear(self: ReceiveStream, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
+        known = arrival.position in self._early
+        ready: list[ReceivedEvent] = right(self, arrival, now)
+        early = arrival.position in self._early and not known
+        return [arrival] if early or arrival in ready else []
+
+    return hear
+
+
+def _once_more(right: Right) -> Right:
+    def hear(self: ReceiveStream, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
+        if self.expected is not None and arrival.position < self.expected:
+            return [arrival]
+        found: list[ReceivedEvent] = right(self, arrival, now)
+        return found
+
+    return hear
+
+
+def _installed_when_told(right: Right) -> Right:
+    return lambda self, desk, number: number not in desk.meets or number in desk.told
+
+
+def _nothing(right: Right) -> Right:
+    return lambda self, root: None
+
+
+def _nobody(right: Right) -> Right:
+    return lambda self, frame: []
+
+
+def _nobody_once_a_link_is_gone(right: Right) -> Right:
+    def link_down(self: Overlay, broker: int, now: float) -> None:
+        right(self, broker, now)
+        self.destinations = lambda *_: []  # type: ignore[method-assign]
+
+    return link_down
+
+
+def _one_in_a_few_misses_one(right: Right) -> Right:
+    def destinations(self: Overlay, frame: EventFrame, *how: Any) -> list[int]:
+        homes: list[int] = right(self, frame, *how)
+        return homes[1:] if self.map.revision > MANY_CHANGES and frame.sequence % 5 == 0 else homes
+
+    return destinations
+
+
+def _delays_are_as_they_were(right: Right) -> Right:
+    def learn(self: Overlay, sheet: LinkState) -> None:
+        known = self.map.known.get(sheet.origin)
+        if known is None or sheet.origin == self.me or known.neighbours != sheet.neighbours:
+            right(self, sheet)
+
+    return learn
+
+
+def _last_first(right: Right) -> Right:
+    def tell(self: InterestSync, now: float, reaches: Callable[[int], bool]) -> list[InterestUpdate]:
+        wants: list[InterestUpdate] = right(self, now, reaches)
+        return wants[::-1]
+
+    return tell
+
+
+def _in_its_own_time(right: Right) -> Right:
+    return lambda self, now: None
+
+
+def _blank_desk(right: Right) -> Right:
+    return lambda self, root: PeerInterest()
+
+
+def _forget_without_a_trace(right: Right) -> Right:
+    def forget(self: Flooding, origin: int, **how: Any) -> Any:
+        gone = right(self, origin, **how)
+        self._forgotten.clear()
+        return gone
+
+    return forget
+
+
+PLANTED: Final[dict[str, Planted]] = {
+    "forget_the_partition": Planted(EventStreams, "_forward", _all_in_every_copy, "calm"),
+    "infeasible_neighbour": Planted(ForwardingTable, "feasible", _anyone_will_do, "straight"),
+    "ignore_who_passed": Planted(ForwardingTable, "next", _who_cares_who_passed, "flux"),
+    "skip_uncovering": Planted(CoveringSet, "remove", _whatever_it_covered),
+    "reuse_a_sheets_version": Planted(Flooding, "say", _as_last_time(LinkState)),
+    "reuse_an_offers_version": Planted(Flooding, "say", _as_last_time(Advertisement)),
+    "lose_a_withdrawal": Planted(Overlay, "_learn_offer", _keep_what_was_offered),
+    "acknowledge_before_taken": Planted(ReceiveStream, "hear", _charge_of_all_that_came),
+    "ask_for_nothing_missing": Planted(ReceiveStream, "_missing", _nothing_is_missing, "ring"),
+    "never_send_again": Planted(SendStream, "due", _never),
+    "hand_out_what_came_early": Planted(ReceiveStream, "hear", _first_come_first_out),
+    "take_repeats": Planted(ReceiveStream, "hear", _once_more),
+    "installed_when_told": Planted(InterestSync, "_knows", _installed_when_told),
+    "trust_who_was_away": Planted(InterestSync, "back", _nothing, "absences"),
+    "forget_what_was_told": Planted(InterestSync, "_open_desk", _blank_desk, "absences"),
+    "remember_nothing": Planted(DurableInterestStore, "recall", _nothing, "outages"),
+    "forget_who_is_away": Planted(RemoteDurableInterest, "match", _nobody, "outages"),
+    "forget_interest_with_a_link": Planted(Overlay, "link_down", _nobody_once_a_link_is_gone),
+    "forget_one_now_and_then": Planted(Overlay, "destinations", _one_in_a_few_misses_one),
+    "ignore_new_delays": Planted(Overlay, "_learn_sheet", _delays_are_as_they_were),
+    "tell_the_last_first": Planted(InterestSync, "tell", _last_first),
+    "tell_in_its_own_time": Planted(InterestSync, "hurry", _in_its_own_time),
+    "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
+}
+"""Every bug, by name."""
+
+SCENARIOS: Final[dict[str, type[OverlayWorld]]] = {
+    "any": WatchedWorld,
+    "straight": Straight,
+    "calm": WatchedWorld,
+    "ring": Ring,
+    "flux": Flux,
+    "absences": Absences,
+    "returns": Returns,
+    "outages": Outages,
+}
+"""Where a bug shows. Calm is without any fault: then no link may carry an event twice."""
+
+
+def caught(bug: str, seed: int) -> str:
+    """What is complained of first when a seed is played with a bug in place; empty when nothing is."""
+    scenario = PLANTED[bug].scenario
+    with PLANTED[bug].plant():
+        world = SCENARIOS[scenario](seed, faults=scenario != "calm")
+        try:
+            complaints = world.play()
+        except AssertionError as error:
+            return f"assertion: {error}"
+    return complaints[0] if complaints else ""
+
+
+def search(bug: str, seeds: int) -> tuple[int, str] | None:
+    """The first seed that catches a bug, and what it says."""
+    return next(((seed, found) for seed in range(seeds) if (found := caught(bug, seed))), None)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or PLANTED:
+        print(f"{name:28} {search(name, 1000)}", flush=True)

@@ -1,0 +1,1 @@
+"""Peers of production code on virtual time."""

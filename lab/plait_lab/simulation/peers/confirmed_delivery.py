@@ -1,0 +1,193 @@
+"""Confirmed events in a group that is never quiet: who should have heard what, judged at the moment of each promise.
+
+A subscriber is owed an event that is published after its subscription was open. When the event's publisher says that
+all subscribers have it, whoever is owed it and lives must have been given it, however the tree has changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from plait_core.space import DzSet
+from plait_peer import Confirmed, Deliver, Peer, PeerId
+from plait_peer.protocol.subspaces import covers
+from plait_peer.server import LIVE
+
+from .world import PeerWorld
+
+TROUBLES: Final = ("none", "join", "crash", "silence", "reset", "churn", "pause")
+STEP_S: Final = 0.02
+PEACE_S: Final = 40.0
+"""Within which everything that was published is promised, or given up."""
+WANTS: Final = (("",), ("01", "1"), ("011", "10"), ("0",), ("11",))
+DEPTH: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class CustodyTerms:
+    """What is played."""
+
+    trouble: str = "crash"
+    subscribers: int = 12
+    publishers: int = 1
+    children_max: int = 3
+    seed: int = 1
+
+
+class CustodyTrial:
+    """One group with confirmed events."""
+
+    def __init__(self, terms: CustodyTerms) -> None:
+        self.terms = terms
+        self.rng = Random(f"custody/{terms.trouble}/{terms.seed}")
+        self.world = PeerWorld(f"custody/{terms.trouble}/{terms.seed}")
+        self.settings = replace(LIVE, children_max=terms.children_max)
+        self.opened: set[PeerId] = set()
+        self.owed: dict[tuple[PeerId, int], set[PeerId]] = {}
+        self.got: Counter[tuple[PeerId, PeerId, int]] = Counter()
+        self.promised: set[tuple[PeerId, int]] = set()
+        self.given_up: set[tuple[PeerId, int]] = set()
+        self.excused: set[PeerId] = set()
+        """Whoever was away for longer than anyone waits."""
+        self.broken: list[str] = []
+        self._taken: list[tuple[float, PeerId, PeerId, int]] = []
+        self._numbers: Counter[PeerId] = Counter()
+        self._next = 100
+        self.world.delivered = self._delivered
+        self.world.confirmed = self._confirmed
+        self.publishers = list(range(1, terms.publishers + 1))
+        for publisher in self.publishers:
+            self._start(publisher, DzSet.of([""]), 0.0)
+        for _ in range(terms.subscribers):
+            self.join()
+
+    # --- the group ----------------------------------------------------------------------------------------------------
+
+    def _start(self, number: PeerId, wanted: DzSet, bound: float) -> None:
+        rng = Random(f"peer/{self.terms.seed}/{number}")
+        peer = Peer(number, wanted, bound, randomness=rng, settings=self.settings, now=self.world.now)
+        self.world.join(peer, place=(0.05 * self.rng.random(), 0.05 * self.rng.random()))
+
+    def join(self) -> None:
+        """One more subscriber."""
+        self._start(self._next, DzSet.of(self.rng.choice(WANTS)), 10.0)
+        self._next += 1
+
+    @property
+    def subscribers(self) -> list[PeerId]:
+        """Those who live."""
+        return [number for number in self.world.peers if number >= 100]
+
+    def _delivered(self, peer: PeerId, event: Deliver) -> None:
+        key = (peer, event.publisher, event.number)
+        self.got[key] += 1
+        if self.got[key] > 1:
+            self.broken.append(f"{peer} was given {event.number} twice")
+        if event.round:
+            when = self.world.now + self.rng.choice((0.0, 0.0, 0.001, 0.05, 0.3))
+            self._taken.append((when, peer, event.publisher, event.number))
+
+    def _confirmed(self, publisher: PeerId, output: Confirmed) -> None:
+        key = (publisher, output.number)
+        if output.matched is None:
+            self.given_up.add(key)
+            return
+        self.promised.add(key)
+        for peer in sorted(self.owed.get(key, ())):
+            if peer in self.world.peers and peer not in self.excused and not self.got[(peer, *key)]:
+                self.broken.append(f"{output.number} of {publisher} was promised and {peer} has not got it")
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def step(self, *, publish: bool = True) -> None:
+        """A moment passes, with an event in it."""
+        world = self.world
+        world.run(world.now + STEP_S * self.rng.random() * 2)
+        due = [each for each in self._taken if each[0] <= world.now and each[1] not in world.paused]
+        self._taken = [each for each in self._taken if each not in due]
+        for _, peer, publisher, number in due:
+            if peer in world.peers:
+                world.peers[peer].dealt_with(publisher, number)
+                world.flush(peer)
+        self.opened |= {number for number in self.subscribers if world.peers[number].open}
+        if publish:
+            self._publish(self.rng.choice(self.publishers))
+
+    def _publish(self, publisher: PeerId) -> None:
+        dz = f"{self.rng.getrandbits(DEPTH):0{DEPTH}b}"
+        peers = self.world.peers
+        self._numbers[publisher] += 1
+        number = self._numbers[publisher]
+        owed = {peer for peer in self.opened if peer in peers and covers(peers[peer].me.wanted, dz)}
+        self.owed[(publisher, number)] = owed
+        self.world.publish(publisher, dz, number=number, confirm=True)
+
+    def run(self, seconds: float, *, publish: bool = True) -> None:
+        """So long."""
+        until = self.world.now + seconds
+        while self.world.now < until:
+            self.step(publish=publish)
+
+    def crash(self, peer: PeerId, *, told: bool) -> None:
+        """One is gone; its connections are reset, or nobody hears of it."""
+        world = self.world
+        others = [*world.peers[peer].incoming.parents, *world.peers[peer].outgoing.children]
+        world.crash(peer)
+        if told:
+            world.refusing.add(peer)
+            for other in others:
+                world.reset(other, peer)
+
+    def play(self) -> None:
+        """A life: construction, trouble, peace."""
+        self.run(3.0, publish=False)
+        self.run(4.0)
+        getattr(self, f"_{self.terms.trouble}")()
+        for number in sorted(self.world.paused):
+            self.world.resume(number)
+        self.run(2.0)
+        until = self.world.now + PEACE_S
+        while self.world.now < until and len(self.promised) < len(self.owed):
+            self.step(publish=False)
+
+    def _some(self, share: float) -> list[PeerId]:
+        return self.rng.sample(self.subscribers, max(1, round(share * len(self.subscribers))))
+
+    def _none(self) -> None:
+        self.run(3.0)
+
+    def _join(self) -> None:
+        for _ in range(self.terms.subscribers):
+            self.join()
+            self.run(0.4 * self.rng.random())
+
+    def _crash(self) -> None:
+        for peer in self._some(0.33):
+            self.crash(peer, told=True)
+
+    def _silence(self) -> None:
+        for peer in self._some(0.33):
+            self.crash(peer, told=False)
+
+    def _reset(self) -> None:
+        for _ in range(10):
+            peer = self.world.peers[self.rng.choice(self.subscribers)]
+            others = [*peer.incoming.parents, *peer.outgoing.children]
+            if others:
+                self.world.reset(peer.id, self.rng.choice(others))
+            self.run(0.6 * self.rng.random())
+
+    def _churn(self) -> None:
+        for _ in range(8):
+            self.crash(self.rng.choice(self.subscribers), told=self.rng.random() < 0.5)
+            self.join()
+            self.run(0.6 * self.rng.random())
+
+    def _pause(self) -> None:
+        """Long enough to be taken for dead by neighbours, and not by publishers."""
+        for peer in self._some(0.33):
+            self.world.pause(peer)
+        self.run(self.settings.period_s * (2 + 4 * self.rng.random()))

@@ -1,0 +1,134 @@
+"""An interior peer dies: how long until everyone who lives hears everything again, and what was lost meanwhile.
+
+The group is as live peers are, with their settings, on virtual time. A death is *told* when its connections break at
+once, as they do when a process is killed; it is *silent* when its host vanishes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from plait_core.space import DzSet
+from plait_peer import Deliver, Peer, PeerId
+from plait_peer.protocol.subspaces import covers
+from plait_peer.server import LIVE
+
+from .structure import Structure
+from .world import PeerWorld
+
+PUBLISHER: Final = 1
+FIRST: Final = 100
+RATE: Final = 100.0
+"""Events a second while it heals: ten milliseconds of error."""
+CONVERGE_S: Final = 12.0
+WATCHED_S: Final = 10.0
+PLACE_S: Final = 0.05
+"""The group is near together: frames take 5 to 12 ms."""
+IN_TIME_S: Final = 0.25
+"""An event that takes longer than this found a tree that was not whole."""
+WANTS: Final = (("",), ("01", "1"), ("011", "10"), ("0",), ("11",))
+DEPTH: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class HealingTerms:
+    """What is played."""
+
+    told: bool = True
+    subscribers: int = 19
+    children_max: int = 3
+    deaths: int = 1
+    """Of those with most children, at the same moment."""
+    mixed: bool = False
+    """Whether subscribers want different parts of the space."""
+    seed: int = 1
+
+
+class HealingTrial:
+    """One group, one death."""
+
+    def __init__(self, terms: HealingTerms) -> None:
+        self.terms = terms
+        self.rng = Random(f"healing/{terms.seed}")
+        self.world = PeerWorld(f"healing/{terms.seed}")
+        self.settings = replace(LIVE, children_max=terms.children_max)
+        self.published: dict[int, tuple[float, str]] = {}
+        self.got: dict[PeerId, dict[int, float]] = {}
+        self.twice: Counter[PeerId] = Counter()
+        self.world.delivered = self._delivered
+        self._start(PUBLISHER, DzSet.of([""]), 0.0)
+        for number in range(FIRST, FIRST + terms.subscribers):
+            wanted = self.rng.choice(WANTS) if terms.mixed else ("",)
+            self._start(number, DzSet.of(wanted), 10.0)
+
+    def _start(self, number: PeerId, wanted: DzSet, bound: float) -> None:
+        rng = Random(f"peer/{self.terms.seed}/{number}")
+        peer = Peer(number, wanted, bound, randomness=rng, settings=self.settings, now=self.world.now)
+        self.world.join(peer, place=(PLACE_S * self.rng.random(), PLACE_S * self.rng.random()))
+
+    def _delivered(self, peer: PeerId, event: Deliver) -> None:
+        got = self.got.setdefault(peer, {})
+        self.twice[peer] += event.number in got
+        got.setdefault(event.number, self.world.now)
+        if event.round:
+            self.world.peers[peer].dealt_with(event.publisher, event.number)
+
+    def converge(self) -> float:
+        """From cold; the seconds until all are notified."""
+        while self.world.now < CONVERGE_S:
+            self.world.run(self.world.now + 0.1)
+            standing = Structure(self.world.peers).standing(self.world.now)
+            if standing.notified == standing.subscribers:
+                break
+        took = self.world.now
+        self.world.run(took + 5.0)
+        return took
+
+    def interior(self) -> list[PeerId]:
+        """Subscribers with children, who has most first."""
+        peers = self.world.peers
+        found = [number for number in peers if number != PUBLISHER and peers[number].outgoing.children]
+        return sorted(found, key=lambda number: (-len(peers[number].outgoing.children), number))
+
+    def play(self) -> float:
+        """Kill, and watch: seconds from the death until the last event that somebody heard late or never."""
+        world = self.world
+        self._events(1.0)
+        killed_at = world.now
+        for peer in self.interior()[: self.terms.deaths]:
+            self._kill(peer)
+        self._events(WATCHED_S)
+        world.run(world.now + 2.0)
+        return max([at - killed_at for at in self._missed()], default=0.0)
+
+    def _kill(self, peer: PeerId) -> None:
+        world = self.world
+        others = [*world.peers[peer].incoming.parents, *world.peers[peer].outgoing.children]
+        world.crash(peer)
+        if self.terms.told:
+            world.refusing.add(peer)
+            for other in others:
+                world.reset(other, peer)
+
+    def _events(self, seconds: float) -> None:
+        until = self.world.now + seconds
+        while self.world.now < until:
+            dz = f"{self.rng.getrandbits(DEPTH):0{DEPTH}b}"
+            number = self.world.publish(PUBLISHER, dz)
+            self.published[number] = (self.world.now, dz)
+            self.world.run(self.world.now + 1 / RATE)
+
+    def _missed(self) -> list[float]:
+        """When those events were published that somebody who lives did not hear in time."""
+        found = []
+        for number, (at, dz) in self.published.items():
+            for peer in self.world.peers.values():
+                if not peer.me.publisher and covers(peer.me.wanted, dz):
+                    heard = self.got.get(peer.id, {}).get(number)
+                    if heard is None or heard > at + IN_TIME_S:
+                        found.append(at)
+                        break
+        return found
