@@ -34,8 +34,8 @@ setup-analytics: .venv/.ready
 kernel: .venv/.ready
 	@sh scripts/setup.sh --kernel
 
-WITHOUT_KERNEL := tests/unit/test_wire_event_frames.py tests/unit/test_wire_decoder.py tests/unit/test_wire_attributes.py \
-  tests/unit/test_broker_outbox.py tests/unit/test_client_session.py tests/fuzz tests/sim/test_faults.py \
+WITHOUT_KERNEL := tests/unit/core/wire/test_event_frames.py tests/unit/core/wire/test_decoder.py tests/unit/core/wire/test_attributes.py \
+  tests/unit/broker/clients/test_delivery_queue.py tests/unit/client/protocol/test_session.py tests/fuzz tests/sim/test_faults.py \
   tests/sim/test_history_hashes.py
 # One more than there are cores, for tests of real processes wait for those.
 WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)

@@ -91,7 +91,9 @@ def test_readme_is_enough(machine: str) -> None:
         assert command in readme, "what is typed here is what README says"
     typed(machine, "make demo")
     typed(machine, "make setup")
-    typed(machine, ". .venv/bin/activate && python tests/pages.py README.md")  # its three terminals, its first program
+    typed(
+        machine, ". .venv/bin/activate && python tests/support/pages.py README.md"
+    )  # its three terminals, its first program
     assert image() == "plait-broker:0.1.0", "the images are here, as by make image"
     typed(machine, "docker-compose -f docker/compose.yaml up -d")
     listing = "docker-compose -f docker/compose.yaml exec -T broker-1 plait ls brokers"

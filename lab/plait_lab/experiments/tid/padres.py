@@ -3,7 +3,8 @@
 A strategy for the laboratory, on a static graph whose link delays may be set between messages. It is kept to show what
 `PAPERS.md` says of it: the algorithm loops, since it takes the link of least delay among all trees, whether or not it
 leads back; and it loses, since of several subscriptions that want one neighbour only the first chooses the tree, under
-which the neighbour may not know the others. `tests/unit/test_padres.py` shows both, and our rule on the same graphs.
+which the neighbour may not know the others. `tests/unit/lab/experiments/test_padres.py` shows both, and our rule on the
+same graphs.
 
 Advertisements flood and each leaves a tree (3.1); a subscription travels each tree that it meets in reverse and leaves
 {TID, last hop} pairs (3.1, the PRT); a publication is matched at each broker against the subscriptions that carry its

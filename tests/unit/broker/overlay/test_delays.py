@@ -1,6 +1,6 @@
 """Delays across brokers: what an event says of its way is true, delay bounds hold, and what expires dies where it does.
 
-Whole brokers on virtual time (`plait_lab.simulation.overlay.linked_brokers`); `tests/integration/test_explaining.py`
+Whole brokers on virtual time (`plait_lab.simulation.overlay.linked_brokers`); `tests/integration/test_tracing.py`
 has real ones.
 """
 

@@ -1,6 +1,6 @@
 """The documentation, executed: what a page tells its reader to type is typed, and what it shows is looked for.
 
-    python tests/pages.py docs/tutorial.md          what a test does, by hand
+    python tests/support/pages.py docs/tutorial.md          what a test does, by hand
 
     ```console                   `$ command`, or `north$ command`, and what it prints: … stands for anything, a line of
                                  its own for any lines; shown are exit code 0 and these lines, in this order
@@ -43,7 +43,7 @@ PATIENCE_S = 120.0
 ADDRESSES = [f"10.0.0.{host}" for host in range(1, 7)]
 """What the network of a page has beside loopback: the hosts of examples."""
 
-CHECKOUT = Path(__file__).parent.parent
+CHECKOUT = Path(__file__).parents[2]
 
 _FENCE = re.compile(r"^```(\w+)?([^\n]*)\n(.*?)^```$|^<!-- (stop|kill) (\w+) -->$", re.MULTILINE | re.DOTALL)
 _LOOK = re.compile(r"(docker compose .*)?plait (ls|topo|route|why)\b")

@@ -1,7 +1,7 @@
 """Known answers of sealed events, version 1: everything that a seed leads to, step by step, by any backend.
 
 They are frozen in `vectors/sealed_v1.json`. A change of them is a change of the format: a new version, and new vectors.
-`python tests/sealed_vectors.py` prints what the fast backend gives.
+`python tests/support/sealed_vectors.py` prints what the fast backend gives.
 """
 
 from __future__ import annotations

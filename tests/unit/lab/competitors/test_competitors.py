@@ -14,6 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from plait_core.filters import parse
 from plait_lab.benchmarks import brokers_bench
@@ -34,7 +35,6 @@ from plait_lab.competitors.systems.catalogue import CONTENDERS, OURS, RIVALS
 from plait_lab.competitors.trials import TrialOutcome, TrialRun
 from plait_lab.failures import Disturbed, NothingMeasured, TrialFailed
 
-ROOT = Path(__file__).parents[2]
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 

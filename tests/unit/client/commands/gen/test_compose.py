@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
+from checkout import ROOT
 from click.testing import CliRunner
 
 from plait.commands.gen.compose import _overlay as overlay_of
 from plait.commands.gen.compose import compose_files
 from plait.commands.root import plait
 
-ROOT = Path(__file__).parent.parent.parent
 SHIPPED = overlay_of(5, "braid", 2)
 
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from click.testing import CliRunner
 
 from plait.commands.gen.dashboards import DASHBOARDS
@@ -18,7 +19,6 @@ from plait.commands.root import plait
 from plait_broker.drop_reasons import DropReason
 from plait_lab.documents.metric_names import metrics_of_a_broker
 
-ROOT = Path(__file__).parent.parent.parent
 NAME = re.compile(r"\b((?:plait|process)_[a-z0-9_]+)")
 QUERIES = {
     f"{dashboard.name}: {panel.title}": query

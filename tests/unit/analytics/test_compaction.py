@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from checkout import ROOT
 from click.testing import CliRunner, Result
 from telemetry_world import BROKERS, START_US, World
 
@@ -174,7 +175,7 @@ def test_rows_are_shown(home: Path, tmp_path: Path) -> None:
 
 
 def test_the_page_of_tables_is_what_the_code_says() -> None:
-    assert (Path(__file__).parents[2] / "docs/reference/tables.md").read_text() == page(), (
+    assert (ROOT / "docs/reference/tables.md").read_text() == page(), (
         "python -m plait_analytics.tables.tables_reference > docs/reference/tables.md"
     )
 
