@@ -424,7 +424,7 @@ class Broker:
             "awaiting_confirmation": len(self.confirmations),
             "neighbours": len(self.neighbourhood),
             "brokers": len(self.joining.overlay.map),
-            "usurped": self.joining.overlay.counts["usurped"],
+            "incarnation_claimed": self.joining.overlay.counts["incarnation_claimed"],
             **queue_facts(self.interest),
             "counters": counters_facts(self.counters),
         }

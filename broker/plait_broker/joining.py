@@ -316,11 +316,11 @@ class Joining:
             return False
         now = self._now()
         while held.copies and link.takes_data:
-            frame, tid, delay_us, flags, path, destinations, since = held.copies.popleft()
+            frame, tree, delay_us, flags, path, destinations, since = held.copies.popleft()
             held.bytes -= len(frame.block)
             waited_us = round((now - since) * 1_000_000)
-            link.forward(frame, tid, delay_us + waited_us, flags, path, destinations)
-            if self.telemetry is not None and frame.publisher != tid:  # what brokers say is not recorded
+            link.forward(frame, tree, delay_us + waited_us, flags, path, destinations)
+            if self.telemetry is not None and frame.publisher != tree:  # what brokers say is not recorded
                 self._record(link, frame, delay_us + waited_us, path, destinations)
             if flags & MARKED:
                 self._sent(link, frame, delay_us + waited_us, path, destinations, waited_us)
@@ -366,7 +366,7 @@ class Joining:
         self,
         link: int,
         frame: EventFrame,
-        tid: int,
+        tree: int,
         delay_us: int,
         flags: int,
         path: tuple[int, ...],
@@ -378,18 +378,18 @@ class Joining:
         self._counters.forwarded += 1
         if flags & MARKED:
             self._tracing.came(frame, delay_us, self._now())
-        if link not in self._held and known.forward(frame, tid, delay_us, flags, path, destinations):
-            if self.telemetry is not None and frame.publisher != tid:  # what brokers say is not recorded
+        if link not in self._held and known.forward(frame, tree, delay_us, flags, path, destinations):
+            if self.telemetry is not None and frame.publisher != tree:  # what brokers say is not recorded
                 self._record(known, frame, delay_us, path, destinations)
             if flags & MARKED:
                 self._sent(known, frame, delay_us, path, destinations, 0)
             return
         held = self._held.setdefault(link, Held())
         if held.bytes > HELD_BYTES_MAX:  # its publisher's broker still has it, and will send it again
-            self.overlay.counts["held_full"] += 1
+            self.overlay.counts["relay_buffer_full"] += 1
             return
         held.bytes += len(frame.block)
-        held.copies.append((frame, tid, delay_us, flags, path, destinations, self._now()))
+        held.copies.append((frame, tree, delay_us, flags, path, destinations, self._now()))
 
     def close(self, link: int, reason: str) -> None:
         self._close(link, reason)

@@ -215,7 +215,7 @@ def neighbour_facts(link: Connection, broker: Broker, now: float) -> Json:
         "name": neighbour.name,
         "broker": id_text(neighbour.id),
         "delay_ms": round(neighbour.delay_us / 1000, 3),
-        "told_ms": neighbour.told_us / 1000,
+        "advertised_ms": neighbour.told_us / 1000,
         "jitter_ms": round(neighbour.jitter_us / 1000, 3),
         "loss": round(link_loss(neighbour, now), 3),
         "state": "silent" if neighbour.unanswered(now) > 1 else "disputed" if neighbour.disputed else "up",

@@ -21,7 +21,7 @@ _HALF: Final = (1 << 64) - 1
 _ROUNDS_MAX: Final = 1 << 31
 _US: Final = 1_000_000
 _DELAY_US_MAX: Final = (1 << 63) - 1
-_WAY: Final = attrgetter("tid", "publisher", "destinations", "path")
+_WAY: Final = attrgetter("tree", "publisher", "destinations", "path")
 
 
 @lru_cache(maxsize=8192)
@@ -41,7 +41,7 @@ def runs_of(frames: Iterable[Forward]) -> Iterator[list[Forward]]:
 def plain_dz(frame: Forward) -> str | None:
     """The sub-space of an event in no custody, from a frame that is as it should be; None otherwise."""
     destinations = frame.destinations
-    if len(destinations) != 1 or frame.path or frame.tid != frame.publisher:
+    if len(destinations) != 1 or frame.path or frame.tree != frame.publisher:
         return None
     ((high, between, low),) = destinations
     return _dz_of(high, low) if between <= CHASE_HOPS_MAX and frame.publisher else None
@@ -78,7 +78,7 @@ def head_of(event: Happening) -> bytes:
 
 def event_of(frame: Forward) -> Happening:
     """The event that a frame from a peer carries, or FrameError."""
-    if len(frame.destinations) != 1 or frame.path or frame.tid != frame.publisher or not frame.publisher:
+    if len(frame.destinations) != 1 or frame.path or frame.tree != frame.publisher or not frame.publisher:
         raise FrameError(FrameFault.FIELD, "a forward frame of brokers, between peers")
     ((high, between, low),) = frame.destinations
     hops, round = between & (1 << _HOPS_BITS) - 1, between >> _HOPS_BITS

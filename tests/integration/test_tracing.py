@@ -110,7 +110,7 @@ async def _routes_are_told(overlay: Three) -> None:
     (from_b,) = await overlay.objects("route", "price == 50", "--from", "b")
     assert (from_b["from"], from_b["path"]) == ("b", ["b", "c"])
     assert any("not closer" in other["why"] for other in from_b["alternatives"] if other["neighbour"] == "a")
-    assert from_b["tid"] != route["tid"], "another tree, named by its root"
+    assert from_b["tree"] != route["tree"], "another tree, named by its root"
     assert await overlay.objects("route", "price == 5") == []
     assert "no broker is called 'z'" in await overlay.shell("route", "true", "--from", "z", code=2)
     assert "filter" in await overlay.shell("route", "price >", code=2)
@@ -150,7 +150,7 @@ async def _verdicts_are_told(overlay: Three, publisher: plait.Client, prices: pl
     assert subscription["id"] == "c/1"
     for at in "abc":
         (verdict,) = await overlay.objects("why", str(right.id), subscription["id"], at=at)
-        assert (verdict["verdict"], verdict["testimonies"]["c"]["event"]["path"]) == ("delivered", ["a", "b"])
+        assert (verdict["verdict"], verdict["reports"]["c"]["event"]["path"]) == ("delivered", ["a", "b"])
         (verdict,) = await overlay.objects("why", str(wrong.id), subscription["id"], at=at)
         assert (verdict["verdict"], verdict["why"]) == ("not_matched", ["price > 10 is false: price is 3"])
     said = await overlay.shell("why", str(wrong.id), "c/1")

@@ -143,7 +143,7 @@ def test_who_never_answers_keeps_subscribers_waiting_once_and_is_named(durable: 
     client.subscribe("x > 1", 2)
     world.run(0.1)
     assert client.done(2)
-    assert world.brokers[1].broker.joining.overlay.counts["wants_unseen"] == 1
+    assert world.brokers[1].broker.joining.overlay.counts["interest_unacked"] == 1
 
 
 def test_brokers_that_were_forgotten_are_no_reason_to_tell_everything_for_each() -> None:

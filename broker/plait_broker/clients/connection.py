@@ -196,7 +196,7 @@ class Connection:
     def forward(
         self,
         frame: EventFrame,
-        tid: int,
+        tree: int,
         delay_us: int,
         flags: int,
         path: tuple[int, ...],
@@ -209,7 +209,7 @@ class Connection:
         if not waiting:
             self._outgoing[self.id] = self
         version = self._spoken or self._speak()
-        self.data_bytes = self._data.forward(frame, tid, delay_us, flags, path, destinations, version)
+        self.data_bytes = self._data.forward(frame, tree, delay_us, flags, path, destinations, version)
         return True
 
     def _speak(self) -> int:

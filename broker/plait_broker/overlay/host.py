@@ -26,7 +26,7 @@ class Host(Protocol):
         self,
         link: int,
         frame: EventFrame,
-        tid: int,
+        tree: int,
         delay_us: int,
         flags: int,
         path: tuple[int, ...],

@@ -458,12 +458,12 @@ class Overlay:
                 seen = min(seen, -1 if home is None else self.offered.revision_of(home.offers))
         for number, (revision, by) in list(self._unsettled.items()):
             if revision <= seen or self.now >= by:
-                self.counts["offers_unseen"] += revision > seen
+                self.counts["advertisements_unacked"] += revision > seen
                 del self._unsettled[number]
                 self.host.offered(number)
 
     def _not_answered(self, broker: int) -> None:
-        self.counts["wants_unseen"] += 1
+        self.counts["interest_unacked"] += 1
         self.host.remark(
             f"{self.map.name(broker)} can be reached, and does not answer to what is wanted of it: subscribers do not "
             "wait for that any longer, and may miss what is published there"

@@ -361,7 +361,7 @@ class BrokerServer:
             return "starting"
         if broker.draining:
             return "draining"
-        if broker.joining.overlay.counts["usurped"]:  # the others take that one for this one's next life
+        if broker.joining.overlay.counts["incarnation_claimed"]:  # the others take that one for this one's next life
             return "another broker has started with this one's log"
         return "ready" if stats is None or stats.failing is None else f"the log fails: {stats.failing}"
 

@@ -34,7 +34,7 @@ LINKS_SHOWN: Final = 64
 FILTER_CHARACTERS: Final = 240
 """Of a filter, as it is shown."""
 
-BROKEN: Final = ("forged", "bad_filters", "unexpected", "loops", "usurped", "disputed")
+BROKEN: Final = ("forged", "bad_filters", "unexpected", "loops", "incarnation_claimed", "disputed")
 """What the overlay counts that nobody honest does."""
 
 

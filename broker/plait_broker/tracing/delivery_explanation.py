@@ -1,4 +1,4 @@
-"""Why an event was, or was not, delivered: the testimonies of all brokers (`local_status.py`) joined to one answer.
+"""Why an event was, or was not, delivered: the reports of all brokers (`local_status.py`) joined to one answer.
 
 What other brokers said is untrusted: it is looked at with care, shown, and decides nothing but this answer.
 """

@@ -181,7 +181,7 @@ def _sent(broker: Broker, known: Remembered, home: str, now: float) -> Json | No
                 "for_it": True,
                 "waiting": True,
                 "position": position,
-                "taken_up_to": outgoing.acked if outgoing is not None else 0,
+                "acked_up_to": outgoing.acked if outgoing is not None else 0,
                 "since_s": round(now - known.at, 6),
                 "reachable": broker.id in overlay.map.distances(found),
             }

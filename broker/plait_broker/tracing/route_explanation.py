@@ -45,7 +45,7 @@ def describe_route(broker: Broker, question: Json, now: float) -> Json:
     destinations = sorted((known.keys() | homes) - {broker.id})
     return {
         "broker": broker.settings.name,
-        "tid": id_text(broker.id),
+        "tree": id_text(broker.id),
         "filter": filter.text,
         "local_subscriptions": len(broker.interest.meeting(filter)),
         "destinations": [

@@ -108,7 +108,7 @@ class ExplainApi:
         named = {name_of(broker, other): said for other, said in others.items()}
         verdict = decide(testimony, named, (str(event), name_of(broker, home)))
         about = {"event": str(event), "subscription": f"{name_of(broker, home)}/{number}", **verdict}
-        return about | {"testimonies": {name_of(broker, home): testimony, **named}}
+        return about | {"reports": {name_of(broker, home): testimony, **named}}
 
 
 def find_broker(broker: Broker, called: str) -> int:

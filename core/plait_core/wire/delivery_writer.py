@@ -31,7 +31,7 @@ class DeliveryWriter:
     def forward(
         self,
         frame: EventFrame,
-        tid: int,
+        tree: int,
         delay_us: int,
         flags: int,
         path: tuple[int, ...],
@@ -39,7 +39,7 @@ class DeliveryWriter:
         version: int,
     ) -> int:
         """Write a forward frame: an event on its way to these. Counts within WireLimits are up to the caller."""
-        self.append(forward_head(frame.block, tid, delay_us, flags, path, destinations, version))
+        self.append(forward_head(frame.block, tree, delay_us, flags, path, destinations, version))
         return self.append(frame.block)
 
     def append(self, data: bytes) -> int:

@@ -76,11 +76,11 @@ class Publish(EventFrame):
 class Forward(EventFrame):
     """A copy of an event on its way between brokers."""
 
-    __slots__ = ("delay_us", "destinations", "flags", "path", "tid")
+    __slots__ = ("delay_us", "destinations", "flags", "path", "tree")
 
     def __init__(
         self,
-        tid: int,
+        tree: int,
         delay_us: int,
         flags: int,
         path: tuple[int, ...],
@@ -89,14 +89,14 @@ class Forward(EventFrame):
         reader: AttributeReader = DEFAULT_READER,
     ) -> None:
         super().__init__(block, reader)
-        self.tid = tid  # the tree that this copy travels on
+        self.tree = tree  # the tree that this copy travels on
         self.delay_us = delay_us  # measured so far, hop by hop
         self.flags = flags
         self.path = path  # brokers that it has passed
         self.destinations = destinations  # that this copy, and no other, is responsible for
 
     def _route(self) -> tuple[object, ...]:
-        return (self.tid, self.delay_us, self.flags, self.path, self.destinations)
+        return (self.tree, self.delay_us, self.flags, self.path, self.destinations)
 
 
 class Deliver(EventFrame):
@@ -139,7 +139,7 @@ def publish_head(block: bytes, confirm: Confirm, version: int = VERSION_MAX) -> 
 
 def forward_head(
     block: bytes,
-    tid: int,
+    tree: int,
     delay_us: int,
     flags: int,
     path: Sequence[int],
@@ -147,7 +147,7 @@ def forward_head(
     version: int = VERSION_MAX,
 ) -> bytes:
     """What goes before `block` to send it to the next broker. Counts within WireLimits are up to the caller."""
-    route = _FORWARD_ROUTE.pack(tid, delay_us, len(path), flags, len(destinations))
+    route = _FORWARD_ROUTE.pack(tree, delay_us, len(path), flags, len(destinations))
     route += struct.pack(f">{len(path) + 3 * len(destinations)}Q", *path, *chain.from_iterable(destinations))
     return PREFIX.pack(len(route) + len(block), version, FORWARD, len(route)) + route
 
@@ -209,7 +209,7 @@ def encode_event_frame(frame: EventFrame, version: int = VERSION_MAX) -> bytes:
     if isinstance(frame, Publish):
         head = publish_head(block, frame.confirm, version)
     elif isinstance(frame, Forward):
-        head = forward_head(block, frame.tid, frame.delay_us, frame.flags, frame.path, frame.destinations, version)
+        head = forward_head(block, frame.tree, frame.delay_us, frame.flags, frame.path, frame.destinations, version)
     elif isinstance(frame, Deliver):
         head = deliver_head(block, frame.delay_us, frame.flags, frame.path, frame.deliveries, version)
     else:
@@ -242,14 +242,14 @@ class EventFrameReader:
 
     def forward(self, read: bytes, route: int, block: int, end: int) -> Forward:
         _check_route_holds(_FORWARD_ROUTE, route, block, end)
-        tid, delay_us, path_count, flags, count = _FORWARD_ROUTE.unpack_from(read, route)
+        tree, delay_us, path_count, flags, count = _FORWARD_ROUTE.unpack_from(read, route)
         _check_counts(path_count, self._limits.path_max, count, self._limits.destinations_max)
         _check_route_length(block - route, _FORWARD_ROUTE.size + 8 * path_count + _DESTINATION.size * count)
         path_start = route + _FORWARD_ROUTE.size
         path = struct.unpack_from(f">{path_count}Q", read, path_start)
         named = _DESTINATION.iter_unpack(read[path_start + 8 * path_count : block])
         destinations = tuple(map(Destination._make, named))
-        return self._forward(tid, delay_us, flags, path, destinations, read[block:end], self._reader)
+        return self._forward(tree, delay_us, flags, path, destinations, read[block:end], self._reader)
 
     def deliver(self, read: bytes, route: int, block: int, end: int) -> Deliver:
         _check_route_holds(_DELIVER_ROUTE, route, block, end)

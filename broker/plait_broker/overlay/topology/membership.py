@@ -71,12 +71,12 @@ class Membership:
         for known in lives[:-1]:
             successor = lives[-1].origin
             if known.origin == overlay.me:
-                if not overlay.counts["usurped"]:
+                if not overlay.counts["incarnation_claimed"]:
                     overlay.host.remark(
                         f"{lives[-1].name} has started with the log of this broker, as if from a copy of its data: "
                         "what is for this one goes there; stop one of them"
                     )
-                overlay.counts["usurped"] += 1
+                overlay.counts["incarnation_claimed"] += 1
                 continue
             if successor != overlay.me:
                 anew = overlay.wanted.homes.get(successor)

@@ -45,7 +45,7 @@ def ways_around(map: LinkStateDatabase, near: int, far: int, taken: int | None) 
 def wrap(route: tuple[int, ...], frame: ControlFrame | Forward, delay_us: int = 0) -> SourceRouted:
     """A frame with the way that it is to take."""
     if isinstance(frame, Forward):
-        head = forward_head(frame.block, frame.tid, frame.delay_us, frame.flags, frame.path, frame.destinations)
+        head = forward_head(frame.block, frame.tree, frame.delay_us, frame.flags, frame.path, frame.destinations)
         return SourceRouted(route, 0, delay_us, bytes(head) + bytes(frame.block))
     return SourceRouted(route, 0, delay_us, encode_frame(frame))
 
@@ -62,5 +62,5 @@ def unwrap(detour: SourceRouted) -> EndToEnd | TraceMessage | InterestUpdate | F
     if isinstance(frame, Forward):
         mine = [one for one in frame.destinations if one[0] == detour.route[-1]]
         delay_us = min(frame.delay_us + detour.delay_us, DELAY_US_MAX)
-        return Forward(frame.tid, delay_us, frame.flags, detour.route[:-1], tuple(mine), frame.block)
+        return Forward(frame.tree, delay_us, frame.flags, detour.route[:-1], tuple(mine), frame.block)
     return frame if isinstance(frame, EndToEnd | TraceMessage | InterestUpdate) else None

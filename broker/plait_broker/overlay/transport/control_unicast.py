@@ -88,14 +88,14 @@ class ControlUnicast:
     def _hand_on(self, frame: EndToEnd | TraceMessage, send: Callable[[int, ControlFrame], None]) -> None:
         neighbour = self._routes().next(frame.to)
         if neighbour is None or frame.hops >= HOPS_MAX:
-            self._counts["errands_lost"] += 1
+            self._counts["control_lost"] += 1
         else:
             send(neighbour.id, replace(frame, hops=frame.hops + 1))
 
     def _spread(self, want: InterestUpdate, among: Sequence[int], send: Callable[[int, ControlFrame], None]) -> None:
         """One frame a neighbour."""
         if want.hops >= HOPS_MAX:
-            self._counts["errands_lost"] += 1
+            self._counts["control_lost"] += 1
             return
         by: dict[int, list[int]] = {}
         for at in among:

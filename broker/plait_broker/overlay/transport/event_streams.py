@@ -134,7 +134,7 @@ class EventStreams:
                 if neighbour is None:
                     self.counts["no_way"] += 1
                 else:
-                    self._hand(neighbour, frame, frame.tid, delay_us, frame.flags, path, destinations)
+                    self._hand(neighbour, frame, frame.tree, delay_us, frame.flags, path, destinations)
             else:
                 self._die(frame, delay_us, destinations)
             return
@@ -146,7 +146,7 @@ class EventStreams:
         if destinations and frame.lifetime_us and delay_us > frame.lifetime_us:
             self._die(frame, delay_us, destinations)
         elif destinations:
-            self._forward(frame, frame.tid, delay_us, frame.flags, path, destinations)
+            self._forward(frame, frame.tree, delay_us, frame.flags, path, destinations)
 
     def _die(self, frame: Forward, delay_us: int, destinations: Sequence[Destination]) -> None:
         self.counts["expired"] += 1
@@ -272,7 +272,7 @@ class EventStreams:
     def _forward(
         self,
         frame: EventFrame,
-        tid: int,
+        tree: int,
         delay_us: int,
         flags: int,
         path: tuple[int, ...],
@@ -282,7 +282,7 @@ class EventStreams:
         if len(destinations) == 1:
             neighbour = self._next(destinations[0][0], path)
             if neighbour is not None:
-                self._hand(neighbour, frame, tid, delay_us, flags, path, destinations)
+                self._hand(neighbour, frame, tree, delay_us, flags, path, destinations)
             return
         by: dict[int, tuple[Neighbour, list[Destination]]] = {}
         for destination in destinations:
@@ -290,7 +290,7 @@ class EventStreams:
             if neighbour is not None:
                 by.setdefault(neighbour.id, (neighbour, []))[1].append(destination)
         for neighbour, named in by.values():
-            self._hand(neighbour, frame, tid, delay_us, flags, path, named)
+            self._hand(neighbour, frame, tree, delay_us, flags, path, named)
 
     def _next(self, home: int, path: tuple[int, ...]) -> Neighbour | None:
         neighbour = self.routes.next(home, path)
@@ -304,7 +304,7 @@ class EventStreams:
         self,
         neighbour: Neighbour,
         frame: EventFrame,
-        tid: int,
+        tree: int,
         delay_us: int,
         flags: int,
         path: tuple[int, ...],
@@ -316,7 +316,7 @@ class EventStreams:
             return
         neighbour.sent += 1
         passed = (*path, self.me) if path else self._begun
-        self._host.forward(neighbour.link, frame, tid, delay_us, flags, passed, destinations)
+        self._host.forward(neighbour.link, frame, tree, delay_us, flags, passed, destinations)
 
     def _arrive(self, arrival: ReceivedEvent, proof: int, now: float) -> None:
         root, position, frame, flags, _, _, _ = arrival

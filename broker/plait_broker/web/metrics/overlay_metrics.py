@@ -22,20 +22,20 @@ INCIDENTS: Final = {
     "brokers_refused": "there are more brokers than an overlay can have, and one was not taken for one",
     "detours": "something was sent around the usual way, which lost it",
     "disputed": "a neighbour tells others that its link here is far faster than it is",
-    "errands_lost": "a message for one other broker found no way",
+    "control_lost": "a message for one other broker found no way",
     "expired": "a copy passed its event's lifetime on the way",
     "forged": "something failed its proof or its signature",
-    "held_full": "too many events waited for brokers to learn that such events may come",
+    "relay_buffer_full": "too many events waited for brokers to learn that such events may come",
     "links_dead": "a link was given up because nothing was heard of it",
     "loops": "what is wanted came back to the broker that wants it, and was dropped",
     "no_way": "nobody could be handed a copy; it is sent again when there is someone",
-    "offers_unseen": "a broker did not tell in time that it has seen what is offered here",
+    "advertisements_unacked": "a broker did not tell in time that it has seen what is offered here",
     "overlay_full": "too much was kept for a broker, and the oldest was dropped",
     "relays_refused": "a neighbour wanted more passed on to others than they could take from one broker",
     "unexpected": "a neighbour said what it has no reason to say",
     "unreachable": "a broker was forgotten with what was kept for it",
-    "wants_unseen": "a broker did not answer in time to what subscribers want of it",
-    "usurped": "a broker claimed the log of another",
+    "interest_unacked": "a broker did not answer in time to what subscribers want of it",
+    "incarnation_claimed": "a broker claimed the log of another",
 }
 """Of all that the overlay counts, what is out of the ordinary."""
 
@@ -48,7 +48,9 @@ def overlay_metrics(broker: Broker, now: float) -> Iterator[Metric]:
     streams = overlay.dissemination.outgoing.values()
     yield counter("plait_events_forwarded", "Copies of events handed to neighbours.", told.forwarded)
     yield counter("plait_events_arrived", "Events from other brokers for subscribers here.", told.arrived)
-    yield counter("plait_events_resent", "Copies of events sent again because nobody reported them.", counts["again"])
+    yield counter(
+        "plait_events_retransmitted", "Copies of events sent again because nobody reported them.", counts["again"]
+    )
     yield gauge("plait_brokers_known", "Brokers on the map, this one included.", len(overlay.map.sheets))
     yield gauge("plait_brokers_reachable", "Brokers that a path leads to, this one included.", len(distances))
     yield counter("plait_route_changes", "Times that events for a broker took to another link.", overlay.routes.changes)

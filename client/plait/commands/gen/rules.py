@@ -100,7 +100,8 @@ ALERTS: Final = (
         "the loop of {{ $labels.broker }} runs {{ $value | humanizeDuration }} late",
     ),
     Alert(
-        "Forged", "critical", 'increase(plait_overlay_incidents_total{incident=~"forged|usurped"}[10m])', "> 0", "0s",
+        "Forged", "critical", 'increase(plait_overlay_incidents_total{incident=~"forged|incarnation_claimed"}[10m])',
+        "> 0", "0s",
         "{{ $labels.broker }} was told what no broker of this overlay has said",
     ),
     Alert(

@@ -34,7 +34,7 @@ def route(filter: str, start: str, http: str | None, url: str | None, as_json: b
     path = f"/api/v1/route?filter={quote(text)}&from={quote(start)}"
     answer = get_object(http_side(target, http), path, target, "destinations")
     if as_json:
-        tree = {name: answer.get(name) for name in ("tid", "filter")} | {"from": answer.get("broker")}
+        tree = {name: answer.get(name) for name in ("tree", "filter")} | {"from": answer.get("broker")}
         for destination in answer["destinations"]:
             print_json(tree | destination)
         return
@@ -44,7 +44,7 @@ def route(filter: str, start: str, http: str | None, url: str | None, as_json: b
 def _drawn(answer: Mapping[str, Any]) -> Iterator[str]:
     """A block of lines for each destination."""
     here = answer.get("local_subscriptions", 0)
-    yield f"{answer.get('filter')}, published at {answer.get('broker')} (tree {answer.get('tid')})"
+    yield f"{answer.get('filter')}, published at {answer.get('broker')} (tree {answer.get('tree')})"
     yield f"here: {_subscriptions(here)}"
     for destination in answer["destinations"]:
         path = " > ".join(destination["path"]) or "no way there now"

@@ -50,7 +50,7 @@ def _told(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {reason}"
     if answer.get("hint"):
         yield f"  {answer['hint']}"
-    for broker, said in answer.get("testimonies", {}).items():
+    for broker, said in answer.get("reports", {}).items():
         event = (said or {}).get("event")
         if not event:
             continue

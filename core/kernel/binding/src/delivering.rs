@@ -51,7 +51,7 @@ impl DeliveryWriter {
     fn forward(
         &self,
         frame: &Bound<'_, PyAny>,
-        tid: u64,
+        tree: u64,
         delay_us: u64,
         flags: u8,
         path: &Bound<'_, PyTuple>,
@@ -59,7 +59,7 @@ impl DeliveryWriter {
         version: u8,
     ) -> PyResult<usize> {
         let mut route = Vec::with_capacity(ROUTE_BYTES);
-        route.extend(tid.to_be_bytes());
+        route.extend(tree.to_be_bytes());
         route.extend(delay_us.to_be_bytes());
         add_path(&mut route, path, flags)?;
         add_named(&mut route, 18, destinations, |route, (broker, position, proof): (u64, u64, u64)| {

@@ -232,7 +232,7 @@ impl Publish {
 #[pyclass(frozen, extends = EventFrame, module = "plait_kernel")]
 pub(crate) struct Forward {
     #[pyo3(get)]
-    tid: u64,
+    tree: u64,
     #[pyo3(get)]
     pub(crate) delay_us: u64,
     #[pyo3(get)]
@@ -246,9 +246,9 @@ pub(crate) struct Forward {
 #[pymethods]
 impl Forward {
     #[new]
-    #[pyo3(signature = (tid, delay_us, flags, path, destinations, block, reader = None))]
+    #[pyo3(signature = (tree, delay_us, flags, path, destinations, block, reader = None))]
     fn new(
-        tid: u64,
+        tree: u64,
         delay_us: u64,
         flags: u8,
         path: Py<PyTuple>,
@@ -257,7 +257,7 @@ impl Forward {
         reader: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         Ok(PyClassInitializer::from(EventFrame::checked(block, reader)?).add_subclass(Self {
-            tid,
+            tree,
             delay_us,
             flags,
             path,
@@ -266,7 +266,7 @@ impl Forward {
     }
 
     fn _route<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        (self.tid, self.delay_us, self.flags, &self.path, &self.destinations).into_pyobject(py)
+        (self.tree, self.delay_us, self.flags, &self.path, &self.destinations).into_pyobject(py)
     }
 }
 
@@ -383,7 +383,7 @@ impl EventFrameReader {
             FORWARD => {
                 let path_end = 20 + 8 * usize::from(route[16]);
                 let forward = Forward {
-                    tid: delay(0),
+                    tree: delay(0),
                     delay_us: delay(8),
                     flags: route[17],
                     path: self.path(py, &route[20..path_end])?,

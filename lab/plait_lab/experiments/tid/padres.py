@@ -41,7 +41,7 @@ class PaperPublication:
     """A copy on its way."""
 
     attributes: Attributes
-    tid: str
+    tree: str
     path: tuple[int, ...]
     """The brokers that it has visited, this one last."""
 
@@ -89,15 +89,15 @@ class PaperOverlay:
         """The tables of a broker."""
         return self._brokers[number]
 
-    def advertise(self, tid: str, root: int, filter: Filter) -> None:
+    def advertise(self, tree: str, root: int, filter: Filter) -> None:
         """Flood an advertisement: each broker keeps the link that it came by first."""
-        self._advertisements[tid] = (root, filter)
+        self._advertisements[tree] = (root, filter)
         arrivals = [(0.0, root, CLIENT)]
         while arrivals:
             at, broker, last_hop = heapq.heappop(arrivals)
-            if tid in self._brokers[broker].srt:
+            if tree in self._brokers[broker].srt:
                 continue
-            self._brokers[broker].srt[tid] = last_hop
+            self._brokers[broker].srt[tree] = last_hop
             for near, far in self._delays:
                 if near == broker and far != last_hop:
                     heapq.heappush(arrivals, (at + self._delays[near, far], far, broker))
@@ -105,22 +105,22 @@ class PaperOverlay:
     def subscribe(self, name: str, home: int, filter: Filter) -> PaperSubscription:
         """Send a subscription along each tree that it meets, towards the root."""
         subscription = PaperSubscription(name, filter)
-        for tid, (_, advertised) in self._advertisements.items():
+        for tree, (_, advertised) in self._advertisements.items():
             if advertised.intersects(filter):
                 last_hop, broker = CLIENT, home
                 while broker != CLIENT:
-                    self._brokers[broker].prt.setdefault(subscription, {})[tid] = last_hop
-                    last_hop, broker = broker, self._brokers[broker].srt[tid]
+                    self._brokers[broker].prt.setdefault(subscription, {})[tree] = last_hop
+                    last_hop, broker = broker, self._brokers[broker].srt[tree]
         return subscription
 
-    def publish(self, tid: str, attributes: Attributes) -> PaperOutcome:
+    def publish(self, tree: str, attributes: Attributes) -> PaperOutcome:
         """Publish at the root of a tree, and follow all copies."""
-        root, advertised = self._advertisements[tid]
+        root, advertised = self._advertisements[tree]
         assert advertised.matches(attributes), "a publication matches its advertisement"
         delivered: list[str] = []
         visits: list[int] = []
         looped = False
-        copies = [PaperPublication(attributes, tid, (root,))]
+        copies = [PaperPublication(attributes, tree, (root,))]
         while copies:
             copy = copies.pop(0)
             broker = copy.path[-1]
@@ -136,7 +136,7 @@ class PaperOverlay:
     def _matching(self, broker: int, copy: PaperPublication) -> list[PaperSubscription]:
         """Matching: the content, and the TID as one more attribute."""
         prt = self._brokers[broker].prt
-        return [one for one, paths in prt.items() if copy.tid in paths and one.filter.matches(copy.attributes)]
+        return [one for one, paths in prt.items() if copy.tree in paths and one.filter.matches(copy.attributes)]
 
     def _is_local(self, broker: int, subscription: PaperSubscription) -> bool:
         return CLIENT in self._brokers[broker].prt[subscription].values()
@@ -148,7 +148,7 @@ class PaperOverlay:
             if self._is_local(broker, subscription):
                 continue  # delivered: there is no link to choose
             paths = self._brokers[broker].prt[subscription]  # 4
-            tid, next_hop = min(paths.items(), key=lambda path: (self._delays[broker, path[1]], path[0]))  # 5, 6
+            tree, next_hop = min(paths.items(), key=lambda path: (self._delays[broker, path[1]], path[0]))  # 5, 6
             if next_hop not in route:  # 7
-                route[next_hop] = tid  # 8-10
+                route[next_hop] = tree  # 8-10
         return route  # 13

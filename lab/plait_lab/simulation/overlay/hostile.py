@@ -205,7 +205,7 @@ def _changed(frame: Frame, rng: Random) -> Frame:
         case Forward():
             block = bytearray(frame.block)
             block[rng.randrange(len(block) - 20, len(block))] ^= 1
-            return Forward(frame.tid, frame.delay_us, frame.flags, frame.path, frame.destinations, bytes(block))
+            return Forward(frame.tree, frame.delay_us, frame.flags, frame.path, frame.destinations, bytes(block))
     return frame
 
 
@@ -223,7 +223,7 @@ def _made_up_ways(world: HostileWorld, node: Node) -> Iterator[Frame]:
 
 def _for_some(frame: Forward, destinations: Sequence[Destination]) -> Forward:
     """The same for fewer."""
-    return Forward(frame.tid, frame.delay_us, frame.flags, frame.path, tuple(destinations), frame.block)
+    return Forward(frame.tree, frame.delay_us, frame.flags, frame.path, tuple(destinations), frame.block)
 
 
 def _forgery(world: HostileWorld, node: Node) -> Frame:

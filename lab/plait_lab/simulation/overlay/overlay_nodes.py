@@ -141,7 +141,7 @@ class Node:
         self,
         link: int,
         frame: EventFrame,
-        tid: int,
+        tree: int,
         delay_us: int,
         flags: int,
         path: tuple[int, ...],
@@ -160,11 +160,11 @@ class Node:
             key = (event, destination.broker, self.number)
             pipe.carried[key] = pipe.carried.get(key, 0) + 1
         if world.on_wire:
-            head = forward_head(frame.block, tid, delay_us, flags, path, destinations)
+            head = forward_head(frame.block, tree, delay_us, flags, path, destinations)
             world.carry(self, link, head + frame.block)
         else:
             named = tuple(Destination(*destination) for destination in destinations)
-            world.carry(self, link, Forward(tid, delay_us, flags, path, named, frame.block))
+            world.carry(self, link, Forward(tree, delay_us, flags, path, named, frame.block))
 
     def close(self, link: int, reason: str) -> None:
         self.world.broken(self.world.pipes[link], by=self)

@@ -38,7 +38,7 @@ def _all_in_every_copy(right: Right) -> Right:
     def forward(
         self: EventStreams,
         frame: EventFrame,
-        tid: int,
+        tree: int,
         delay_us: int,
         flags: int,
         path: tuple[int, ...],
@@ -46,7 +46,7 @@ def _all_in_every_copy(right: Right) -> Right:
     ) -> None:
         ways = [self.routes.next(destination.broker, path) for destination in destinations]
         for neighbour in {way.id: way for way in ways if way is not None}.values():
-            self._hand(neighbour, frame, tid, delay_us, flags, path, destinations)
+            self._hand(neighbour, frame, tree, delay_us, flags, path, destinations)
 
     return forward
 

@@ -112,7 +112,7 @@ class Timed(Careful):
         self,
         link: int,
         frame: EventFrame,
-        tid: int,
+        tree: int,
         delay_us: int,
         flags: int,
         path: tuple[int, ...],
@@ -121,7 +121,7 @@ class Timed(Careful):
         anew = len(path) > 1 and frame.sequence not in self._passed
         self._passed.add(frame.sequence)
         if not (anew and self.world.faults and self.now < FULL_UNTIL_S and self._rng.random() < FULL):
-            super().forward(link, frame, tid, delay_us, flags, path, destinations)
+            super().forward(link, frame, tree, delay_us, flags, path, destinations)
 
     def arrived_(self, arrival: ReceivedEvent) -> None:
         super().arrived_(arrival)

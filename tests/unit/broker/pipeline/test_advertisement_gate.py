@@ -137,7 +137,7 @@ def test_a_broker_that_says_nothing_does_not_keep_others_from_publishing(chain: 
     assert subscriber.delivered == []
     chain.run(3 * mute.settings.detect_s)
     assert subscriber.delivered == [{"level": 1}]
-    assert chain.brokers[0].broker.joining.overlay.counts["offers_unseen"] == 1
+    assert chain.brokers[0].broker.joining.overlay.counts["advertisements_unacked"] == 1
 
 
 def test_what_is_not_published_any_more_is_not_offered_any_more(chain: LinkedBrokers) -> None:

@@ -63,10 +63,10 @@ def test_delivered_or_not_matched_whoever_is_asked(at: int) -> None:
     verdict = world.why(right, at=at)
     assert (verdict["verdict"], verdict["why"]) == ("delivered", ["price > 10 is true: price is 11"])
     assert verdict["facts"]["client"] == "subscriber"
-    assert verdict["testimonies"]["b2"]["event"]["path"] == ["b0", "b1"]
+    assert verdict["reports"]["b2"]["event"]["path"] == ["b0", "b1"]
     verdict = world.why(wrong, at=at)
     assert (verdict["verdict"], verdict["why"]) == ("not_matched", ["price > 10 is false: price is 5"])
-    assert "b0" in verdict["testimonies"], "who had it explains it, though the subscription lives elsewhere"
+    assert "b0" in verdict["reports"], "who had it explains it, though the subscription lives elsewhere"
 
 
 def test_who_subscribed_later_is_told_so() -> None:
@@ -101,7 +101,7 @@ def test_what_expired_is_named_where_it_did() -> None:
         verdict = world.why(EventId(client.publisher, client.sequence))
         assert verdict["verdict"] == "dropped"
         assert verdict["facts"]["reason"] == "expired"
-        dropped_at = {name for name, said in verdict["testimonies"].items() if said["drops"]}
+        dropped_at = {name for name, said in verdict["reports"].items() if said["drops"]}
         assert where in dropped_at
 
 
@@ -167,7 +167,7 @@ def test_what_is_kept_for_a_broker_that_does_not_answer_is_on_its_way(at: int, c
     assert verdict["text"].endswith("; b0 cannot reach b2 now"), "a link is given up while it is waited for an answer"
     assert "b2, where the subscription lives, does not answer" in verdict["hint"]
     assert not verdict["why"], "nobody who answers knows the filter"
-    assert verdict["testimonies"]["b2"] is None
+    assert verdict["reports"]["b2"] is None
 
 
 def test_what_died_on_its_way_to_a_broker_that_does_not_answer() -> None:

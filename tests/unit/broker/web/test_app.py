@@ -120,7 +120,11 @@ async def test_metrics_count_what_happens() -> None:
         assert {f"plait_events_dropped_total{{{reason}}}" for reason in DropReason} <= found.keys()
         assert found["plait_events_dropped_total{unmatched}"] == 1
         assert (found["plait_connections"], found["plait_sessions"], found["plait_subscriptions"]) == (1, 1, 1)
-        assert (found["plait_outbox_events"], found["plait_outbox_bytes"], found["plait_slow_consumers"]) == (0, 0, 0)
+        assert (
+            found["plait_delivery_queue_events"],
+            found["plait_delivery_queue_bytes"],
+            found["plait_slow_consumers"],
+        ) == (0, 0, 0)
         assert "north" in next(name for name in found if name.startswith("plait_build_info"))
         assert found["process_open_fds"] > 0
         await asyncio.sleep(0.25)

@@ -44,7 +44,7 @@ def test_frames_come_out_as_they_went_in() -> None:
     assert (first.delay_us, first.path, first.deliveries, first.block) == (12, (1, 2), ((3, 4, 5), (6, 0, 0)), BLOCK)
     assert second == ping
     assert isinstance(third, Forward)
-    assert (third.tid, third.delay_us, third.flags, third.path) == (9, 13, 1, (1,))
+    assert (third.tree, third.delay_us, third.flags, third.path) == (9, 13, 1, (1,))
     assert (third.destinations, third.block) == (((2**64 - 1, 7, 8), (3, 0, 2**64 - 1)), BLOCK)
     assert isinstance(last, Deliver)
     assert last.deliveries == ()

@@ -112,7 +112,7 @@ def test_the_block_is_the_same_bytes_on_every_hop() -> None:
         + published.block
     )
     assert isinstance(forwarded, Forward)
-    assert (forwarded.tid, forwarded.delay_us, forwarded.flags) == (5, 70, 1)
+    assert (forwarded.tree, forwarded.delay_us, forwarded.flags) == (5, 70, 1)
     assert (forwarded.path, forwarded.destinations) == (
         (1, 2),
         ((3, 1, 9), (4, 0, 0), (2**64 - 1, 2**64 - 1, 2**64 - 1)),
