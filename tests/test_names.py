@@ -31,7 +31,7 @@ def tracked() -> Iterator[Path]:
 def replaced_modules() -> set[str]:
     """Old dotted names that are not the new name of something else."""
     taken = {new for new in NAMES["modules"].values()}
-    packages = {new.rpartition(".")[0] for new in taken}
+    packages = {new.rpartition(".")[0] for new in taken} | set(NAMES["rooms"])
     return {old for old in NAMES["modules"] if old not in taken | packages}
 
 

@@ -320,7 +320,7 @@ class Joining:
             held.bytes -= len(frame.block)
             waited_us = round((now - since) * 1_000_000)
             link.forward(frame, tree, delay_us + waited_us, flags, path, destinations)
-            if self.telemetry is not None and frame.publisher != tree:  # what brokers say is not recorded
+            if self.telemetry is not None and frame.publisher != path[0]:  # what brokers say is not recorded
                 self._record(link, frame, delay_us + waited_us, path, destinations)
             if flags & MARKED:
                 self._sent(link, frame, delay_us + waited_us, path, destinations, waited_us)
@@ -379,7 +379,7 @@ class Joining:
         if flags & MARKED:
             self._tracing.came(frame, delay_us, self._now())
         if link not in self._held and known.forward(frame, tree, delay_us, flags, path, destinations):
-            if self.telemetry is not None and frame.publisher != tree:  # what brokers say is not recorded
+            if self.telemetry is not None and frame.publisher != path[0]:  # what brokers say is not recorded
                 self._record(known, frame, delay_us, path, destinations)
             if flags & MARKED:
                 self._sent(known, frame, delay_us, path, destinations, 0)
@@ -491,11 +491,14 @@ class Joining:
 def overlay_settings(settings: BrokerSettings) -> OverlaySettings:
     """What the overlay is told of a broker's settings."""
     return OverlaySettings(
-        settings.name,
-        settings.overlay_heartbeat_s,
-        settings.overlay_detect_s,
-        settings.overlay_gone_s,
-        settings.overlay_durable_gone_s,
-        settings.overlay_stream_items_max,
-        settings.overlay_stream_bytes_max,
+        name=settings.name,
+        heartbeat_s=settings.overlay_heartbeat_s,
+        detect_s=settings.overlay_detect_s,
+        gone_s=settings.overlay_gone_s,
+        durable_gone_s=settings.overlay_durable_gone_s,
+        dissemination=settings.linking.dissemination,
+        laboratory=settings.linking.laboratory,
+        retransmit=settings.linking.retransmit,
+        stream_items_max=settings.overlay_stream_items_max,
+        stream_bytes_max=settings.overlay_stream_bytes_max,
     )

@@ -33,6 +33,12 @@ class LinkSettings:
     """How long a broker that starts waits for those it is to be linked to before it serves clients all the same: who is
     not there by then is not known to want anything. Longer where brokers and names take their time to come up."""
 
+    dissemination: str = "shortest-paths"
+    """The strategy that plans the copies of events."""
+    laboratory: bool = False
+    """Whether strategies are allowed that may loop, and retransmission may be switched off."""
+    retransmit: bool = True
+    """Whether unacknowledged events are sent again; off only in the laboratory."""
     forget: tuple[str, ...] = ()
     """Brokers, by name, that will not come back: while they cannot be reached nothing is kept for them."""
 

@@ -35,8 +35,13 @@ from plait_core.wire.frame_types.overlay_frames import (
     StreamAck,
     StreamSkip,
 )
+from plait_core.wire.frame_types.strategy_frames import StrategyMessage
 from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMessage, TraceStep
 
+from .dissemination.registry import STRATEGIES
+from .dissemination.shortest_paths import ShortestPaths
+from .dissemination.strategy import SendControl
+from .dissemination.views import InterestOfOthers, OverlayTopology
 from .host import Host
 from .interest.advertisement_table import AdvertisementTable
 from .interest.durable_interest import LocalDurableInterest, RemoteDurableInterest
@@ -54,6 +59,7 @@ from .topology.neighbours import Neighbour
 from .topology.source_routes import unwrap
 from .transport.control_unicast import ControlUnicast
 from .transport.event_streams import EventStreams
+from .transport.forwarder import Forwarder
 
 OFFER_TIMES: Final = 2
 """Brokers that can be reached but do not say what they want are waited for so many times as long as a link that says
@@ -113,9 +119,13 @@ class Overlay:
             self._pass,
             lambda: self.now,
         )
-        self.dissemination = EventStreams(
-            me, settings, host, self.map, self.routes, self.counts, self.errands, self.trust
+        topology = OverlayTopology(me, self.map, self.routes)
+        interest = InterestOfOthers(self.wanted)
+        self.strategy = STRATEGIES[settings.dissemination](topology, interest)
+        forwarder = Forwarder(
+            host, topology, self.neighbours, self.strategy, ShortestPaths(topology, interest), self.counts
         )
+        self.dissemination = EventStreams(me, settings, host, self.map, forwarder, self.errands, self.trust)
         self.host = host
         self._randomness = randomness
         self.flooding = Flooding(me, self._send, self._learned, self.trust, self.counts)
@@ -158,7 +168,7 @@ class Overlay:
         if delay_us:
             neighbour.delay_us = delay_us
             neighbour.tell(now)
-        self.routes.stale()
+        self._topology_changed(now)
         self._ping(neighbour, now)
         if delay_us:
             self._sheet(now)
@@ -171,7 +181,7 @@ class Overlay:
         if self.neighbours.pop(broker, None) is None:
             return
         self.flooding.link_down(broker)
-        self.routes.stale()
+        self._topology_changed(now)
         self._sheet(now)
         self.dissemination.hurry(now, lost=broker)
 
@@ -199,7 +209,7 @@ class Overlay:
             neighbour.heard_at = now
         link_us = None if neighbour is None else neighbour.transit.us(now)
         try:
-            return self.dissemination.hear_all(frames, at, now, broker, link_us)
+            return self.dissemination.receive_all(frames, at, now, broker, link_us)
         except Forged as error:
             assert neighbour is not None, "of others nothing is heard"
             self.counts["forged"] += 1
@@ -214,7 +224,7 @@ class Overlay:
         broker = neighbour.id
         match frame:
             case Forward():
-                self.dissemination.hear(frame, now, broker, neighbour.transit.us(now))
+                self.dissemination.receive(frame, now, broker, neighbour.transit.us(now))
             case ClockStamp(at_us):
                 neighbour.transit.mark(at_us, now)
             case LinkState() | Advertisement() | DurableInterest():
@@ -227,6 +237,8 @@ class Overlay:
                 self._hear_errand(neighbour, frame, now)
             case SourceRouted():
                 self._hear_detour(neighbour, frame, now)
+            case StrategyMessage():
+                self._receive_strategy_message(neighbour, frame, now)
             case Ping(nonce):
                 self.host.send(neighbour.link, Pong(nonce))
             case Pong(nonce):
@@ -234,6 +246,15 @@ class Overlay:
                 self._delays(now)
             case _:
                 self.counts["unexpected"] += 1
+
+    def _receive_strategy_message(self, neighbour: Neighbour, message: StrategyMessage, now: float) -> None:
+        if message.strategy != self.strategy.name:
+            self.counts["other_strategy"] += 1
+            return
+        try:
+            self.strategy.receive_control(neighbour.id, message.body, now)
+        except FrameError:
+            self.counts["unexpected"] += 1
 
     def locate(self, address: str, now: float) -> None:
         """Other brokers may connect to this one there."""
@@ -331,6 +352,9 @@ class Overlay:
             self._look_away()
         if self.dissemination.reporting:
             self.dissemination.settle(now)
+        for action in self.strategy.take_actions():
+            if isinstance(action, SendControl) and action.to in self.neighbours:
+                self._send(action.to, StrategyMessage(self.strategy.name, action.body))
 
     def tick(self, now: float) -> None:
         """Do what is due."""
@@ -341,6 +365,7 @@ class Overlay:
             self._beat_at = now + self.settings.heartbeat_s
             self._beat(now)
         self.dissemination.tick(now)
+        self.strategy.tick(now)
         self.settle(now)
 
     def next_deadline(self) -> float:
@@ -349,9 +374,9 @@ class Overlay:
         wants = self.wanting.next_deadline()
         if wants is not None:
             deadline = min(deadline, max(wants, self.now))
-        streams = self.dissemination.next_deadline()
-        if streams is not None:
-            deadline = min(deadline, streams)
+        for due in (self.dissemination.next_deadline(), self.strategy.next_deadline()):
+            if due is not None:
+                deadline = min(deadline, due)
         return min([deadline, *(by for _, by in self._unsettled.values())]) if self._unsettled else deadline
 
     # --- inside: links and the map ------------------------------------------------------------------------------------
@@ -387,9 +412,13 @@ class Overlay:
         neighbour.ping(nonce, now)
         self.host.send(neighbour.link, Ping(nonce))
 
+    def _topology_changed(self, now: float) -> None:
+        self.routes.stale()
+        self.strategy.topology_changed(now)
+
     def _delays(self, now: float) -> None:
         """Delays were measured: tell the others when they have moved, and choose anew."""
-        self.routes.stale()
+        self._topology_changed(now)
         if any(neighbour.worth_telling(now) for neighbour in self.neighbours.values()):
             for neighbour in self.neighbours.values():
                 if neighbour.worth_telling(now):
@@ -422,6 +451,7 @@ class Overlay:
         before = self.map.known.get(sheet.origin)
         if self.map.put(sheet):
             self.dissemination.hurry(self.now)
+        self.strategy.topology_changed(self.now)
         if before is None or before.neighbours != sheet.neighbours:
             self.wanting.hurry(self.now)
         self.wanting.meet(sheet.origin)
@@ -538,7 +568,7 @@ class Overlay:
         else:
             self.errands.came_around(detour)
             if isinstance(frame, Forward):
-                self.dissemination.hear(frame, now, neighbour.id, 0)
+                self.dissemination.receive(frame, now, neighbour.id, 0)
             else:
                 self._hear(neighbour, frame, now)
 
@@ -562,6 +592,7 @@ class Overlay:
                 self.wanted.complete(want.source, self.now)
                 self.keeping.told(want.source)
             self.keeping.answer(heard, self.wanted.homes[want.source].repeats)
+            self.strategy.interest_changed(want.source, self.now)
             self.host.interest_changed()
         except PlaitError:
             self.counts["bad_filters"] += 1

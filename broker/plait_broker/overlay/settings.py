@@ -19,6 +19,12 @@ class OverlaySettings:
     durable_gone_s: float = 86_400.0
     """The same where one of the two has durable subscriptions: time to bring a broken machine back. What they want is
     kept for it meanwhile, and whoever asked for confirmation waits."""
+    dissemination: str = "shortest-paths"
+    """The strategy that plans copies of events, by its name in `dissemination/registry.py`."""
+    laboratory: bool = False
+    """Whether strategies that may loop are allowed, and retransmission may be off."""
+    retransmit: bool = True
+    """Whether events are sent again; off only in the laboratory, to show what a strategy loses by itself."""
     stream_items_max: int = 65_536
     stream_bytes_max: int = 64 << 20
     """What is kept for one destination that does not take it; beyond, the oldest is dropped, counted and told."""

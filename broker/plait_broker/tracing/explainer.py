@@ -112,7 +112,7 @@ class Explainer:
     ) -> None:
         """A copy of an event ends here, on its way to these brokers."""
         brokers = [home if isinstance(home, int) else home.broker for home in homes]
-        own = frame.publisher == (frame.tree if isinstance(frame, Forward) else self._broker.id)
+        own = frame.publisher == (frame.path[0] if isinstance(frame, Forward) else self._broker.id)
         telemetry = None if own else self.telemetry  # what brokers say themselves is not recorded
         for home in brokers:
             self.memory.drop(frame, reason, now, broker=home)

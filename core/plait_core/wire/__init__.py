@@ -23,7 +23,8 @@ from .event_frames import (
     publish_head,
 )
 from .frame_header import HANDSHAKE_VERSION, VERSION_MAX, VERSION_MIN
-from .frame_types import session_frames as session_frames  # registers its frames with every decoder
+from .frame_types import session_frames as session_frames
+from .frame_types import strategy_frames as strategy_frames  # registers its frames with every decoder
 from .frame_types.connection_frames import Close, CloseCode, Hello, Introduction, Ping, Pong, Role, Welcome
 from .frame_types.frame_schema import U64, AtMost, Between, ControlFrame, control
 from .frames import Frame, encode_frame

@@ -20,6 +20,7 @@ _ROOMS: Final = {
     "connection_frames": "Handshake",
     "session_frames": "Clients",
     "overlay_frames": "Brokers",
+    "strategy_frames": "Strategies",
     "trace_frames": "Tracing",
     "peer_frames": "Peers",
 }

@@ -8,6 +8,7 @@ never chosen again: while maps differ between brokers for a moment, that alone k
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from .link_state import HOP_US, LinkStateDatabase
@@ -26,7 +27,8 @@ class ForwardingTable:
         self._map = map
         self._neighbours = neighbours
         self._revision = -1
-        self._best: dict[int, list[Neighbour]] = {}
+        self._best: dict[int, list[int]] = {}
+        """By destination, its feasible neighbours, the chosen one first."""
         self._chosen: dict[int, int] = {}
         self.changes = 0
         """How often a destination has moved to another neighbour."""
@@ -35,18 +37,27 @@ class ForwardingTable:
         """A delay or a link has changed."""
         self._best.clear()
 
-    def next(self, to: int, passed: tuple[int, ...] = ()) -> Neighbour | None:
-        """Whom to hand an event to."""
+    def next_hop(self, to: int, passed: Collection[int] = ()) -> int | None:
+        """Return the neighbour for a destination that is not among those passed; None if there is none."""
+        for neighbour in self.feasible_ids(to):
+            if neighbour not in passed:
+                return neighbour
+        return None
+
+    def next(self, to: int, passed: Collection[int] = ()) -> Neighbour | None:
+        """Return the same as `next_hop`, with its link."""
+        neighbour = self.next_hop(to, passed)
+        return None if neighbour is None else self._neighbours[neighbour]
+
+    def feasible_ids(self, to: int) -> list[int]:
+        """Return the feasible neighbours for a destination, the chosen one first."""
         if self._revision != self._map.revision:
             self._revision = self._map.revision
             self._best.clear()
         best = self._best.get(to)
         if best is None:
             best = self._best[to] = self._rank(to)
-        for neighbour in best:
-            if neighbour.id not in passed:
-                return neighbour
-        return None
+        return best
 
     def feasible(self, to: int) -> list[tuple[Neighbour, int]]:
         """All who may get it, with the whole delay of their paths in microseconds, the fastest first."""
@@ -66,7 +77,7 @@ class ForwardingTable:
         self._best.pop(to, None)
         self._chosen.pop(to, None)
 
-    def _rank(self, to: int) -> list[Neighbour]:
+    def _rank(self, to: int) -> list[int]:
         feasible = self.feasible(to)
         if not feasible:
             return []
@@ -80,4 +91,4 @@ class ForwardingTable:
         if chosen is not None and chosen != first:
             self.changes += 1
         self._chosen[to] = first
-        return [neighbour for neighbour, _ in feasible]
+        return [neighbour.id for neighbour, _ in feasible]

@@ -9,7 +9,7 @@ closer than itself may be handed an event, and cannot hand it back.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from plait_core.wire.frame_types.overlay_frames import LinkState
@@ -71,6 +71,10 @@ class LinkStateDatabase:
     def cost_us(self, near: int, far: int) -> int | None:
         """What a link adds to a path, in either direction; None when it is no link."""
         return self._costs.get(near, {}).get(far)
+
+    def costs_us(self, broker: int) -> Mapping[int, int]:
+        """Return the neighbours of a broker, each with what the link adds to a path."""
+        return self._costs.get(broker, {})
 
     def claim_us(self, near: int, far: int) -> int | None:
         """How long a link takes, as one of its ends says."""

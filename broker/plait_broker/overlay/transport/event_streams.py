@@ -1,19 +1,17 @@
-"""Events between brokers: streams at both ends, and copies on the way.
+"""All streams of events that begin or end at one broker.
 
-Each copy on a link names the destinations that it alone is responsible for; at a fork they are partitioned. So each
-destination is served by one copy, whatever the graph looks like.
+The root numbers the events for each destination and keeps them until the destination acknowledges them; `forwarder.py`
+sends the copies. The destination puts events into order, acknowledges, and asks for those that are missing.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
 
-from plait_core.limits import PATH_MAX
 from plait_core.wire import Destination, EventFrame, Forward, Frame
 from plait_core.wire.frame_types.overlay_frames import LOGGED, StreamAck, StreamSkip
 
@@ -21,11 +19,9 @@ from ..host import Host
 from ..security.identity import Forged
 from ..security.message_auth import MessageAuth
 from ..settings import OverlaySettings
-from ..topology.forwarding_table import ForwardingTable
 from ..topology.link_state import LinkStateDatabase
-from ..topology.neighbours import Neighbour
-from ..topology.source_routes import DELAY_US_MAX
 from .control_unicast import ControlUnicast
+from .forwarder import Forwarder
 from .reliable_stream import (
     USUAL_TRIES,
     ReceivedEvent,
@@ -44,7 +40,7 @@ SUSPECT_S: Final = 60.0
 
 
 class EventStreams:
-    """All streams that begin or end at one broker, and what it passes on."""
+    """All streams that begin or end at one broker."""
 
     def __init__(
         self,
@@ -52,23 +48,20 @@ class EventStreams:
         settings: OverlaySettings,
         host: Host,
         map: LinkStateDatabase,
-        routes: ForwardingTable,
-        counts: Counter[str],
+        forwarder: Forwarder,
         errands: ControlUnicast,
         trust: MessageAuth,
     ) -> None:
         self.me = me
-        self._begun = (me,)
-        """The path of what begins here."""
         self.settings = settings
-        self.routes = routes
-        self.counts = counts
+        self.counts = forwarder.counts
         self.outgoing: dict[int, SendStream] = {}
         """By destination."""
         self.incoming: dict[int, ReceiveStream] = {}
         """By publisher's broker."""
         self._host = host
         self._map = map
+        self._forwarder = forwarder
         self._errands = errands
         self._trust = trust
         self._sending: dict[int, None] = {}
@@ -80,19 +73,7 @@ class EventStreams:
         self._suspect_at = -math.inf
 
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
-        """Send an event to these brokers; its position for each."""
-        if len(homes) == 1 and not self._detoured:  # as it mostly is
-            home = homes[0]
-            position = self._keep_one(home, unacked_of((frame, flags, delay_us, now, None)), now)
-            proof = self._trust.prove_event(home, position, flags, frame.block)
-            named = [_destination((home, position, proof))]
-            neighbour = self.routes.next(home)
-            if neighbour is None:
-                self.counts["no_way"] += 1
-            else:
-                self.outgoing[home].via = neighbour.id
-                self._hand(neighbour, frame, self.me, delay_us, flags, (), named)
-            return named
+        """Number an event in the stream of each destination, and send it. Return the destinations with positions."""
         named = []
         for home in homes:
             position = self._keep_one(home, unacked_of((frame, flags, delay_us, now, None)), now)
@@ -100,57 +81,31 @@ class EventStreams:
             named.append(_destination((home, position, proof)))
         usual = self._detour(frame, delay_us, flags, named, now) if self._detoured else named
         if usual:
-            self._forward(frame, self.me, delay_us, flags, (), usual)
+            self._forwarder.publish(frame, delay_us, flags, usual, now)
         return named
 
-    def hear_all(self, frames: Sequence[Frame], at: int, now: float, sender: int, link_us: int | None) -> int:
-        """Copies come from a neighbour, from one of these frames on; where they end. `link_us`: how long they were
-        under way from there; None if it is no neighbour any more."""
+    def receive_all(self, frames: Sequence[Frame], at: int, now: float, sender: int, link_us: int | None) -> int:
+        """Handle the run of Forward frames that starts at index `at`. Return the index after it.
+
+        `link_us` is how long they were on the link from `sender`; None if that is no neighbour any more.
+        """
         for frame in islice(frames, at, None):
             if type(frame) is not Forward:
                 break
             at += 1
             if link_us is not None:
-                self.hear(frame, now, sender, link_us)
+                self.receive(frame, now, sender, link_us)
         return at
 
-    def hear(self, frame: Forward, now: float, sender: int, link_us: int) -> None:
-        """A copy comes from a neighbour: part of it may be for us, the rest goes on. Forged if no honest broker sends
-        such a one."""
-        path, me = frame.path, self.me
-        if not path or path[-1] != sender or me in path:
-            raise Forged("an event by a way that it cannot have come")
-        delay_us = frame.delay_us + link_us
-        if delay_us > DELAY_US_MAX:
-            delay_us = DELAY_US_MAX
-        destinations: Sequence[Destination] = frame.destinations
-        if len(destinations) == 1:  # as it mostly is
-            broker, position, proof = destinations[0]
-            if broker == me:
-                arrival = received_event_of((path[0], position, frame, frame.flags, delay_us, path, now))
-                self._arrive(arrival, proof, now)
-            elif not frame.lifetime_us or delay_us <= frame.lifetime_us:
-                neighbour = self.routes.next(broker, path)
-                if neighbour is None:
-                    self.counts["no_way"] += 1
-                else:
-                    self._hand(neighbour, frame, frame.tree, delay_us, frame.flags, path, destinations)
-            else:
-                self._die(frame, delay_us, destinations)
-            return
-        for at, (broker, position, proof) in enumerate(destinations):
-            if broker == me:
-                self._arrive(ReceivedEvent(path[0], position, frame, frame.flags, delay_us, path, now), proof, now)
-                destinations = [*destinations[:at], *destinations[at + 1 :]]
-                break
-        if destinations and frame.lifetime_us and delay_us > frame.lifetime_us:
-            self._die(frame, delay_us, destinations)
-        elif destinations:
-            self._forward(frame, frame.tree, delay_us, frame.flags, path, destinations)
-
-    def _die(self, frame: Forward, delay_us: int, destinations: Sequence[Destination]) -> None:
-        self.counts["expired"] += 1
-        self._host.ended(frame, delay_us, destinations, "expired")
+    def receive(self, frame: Forward, now: float, sender: int, link_us: int) -> None:
+        """Handle a copy from a neighbour: this broker may be one of its destinations."""
+        delay_us, here, others = self._forwarder.accept(frame, sender, link_us)
+        if here is not None:
+            path = frame.path
+            event = received_event_of((path[0], here[1], frame, frame.flags, delay_us, path, now))
+            self._arrive(event, here[2], now)
+        if others:
+            self._forwarder.pass_on(frame, delay_us, others, now)
 
     def take(self, root: int, position: int, now: float) -> None:
         """This broker has charge of an event that `arrived`."""
@@ -160,7 +115,7 @@ class EventStreams:
             self.reporting[root] = None
 
     def hear_took(self, took: StreamAck, now: float) -> None:
-        """A destination tells what it has charge of, and what it misses."""
+        """A destination acknowledges events, and asks for those that it misses."""
         outgoing = self.outgoing.get(took.source)
         if outgoing is None:
             return
@@ -188,7 +143,7 @@ class EventStreams:
         for broker, outgoing in self.outgoing.items():
             if home is None or broker == home:
                 outgoing.hurry(now)
-                if lost and outgoing.via == lost:
+                if lost and self._forwarder.last_hop.get(broker) == lost:
                     self._send_again(broker, outgoing, outgoing.doubtful(now), now)
 
     def gone(self, broker: int, now: float) -> None:
@@ -199,6 +154,7 @@ class EventStreams:
                 self._give_up(broker, outgoing, position, "unreachable", now)
         self._sending.pop(broker, None)
         self._detoured.pop(broker, None)
+        self._forwarder.last_hop.pop(broker, None)
         incoming = self.incoming.pop(broker, None)
         self.reporting.pop(broker, None)
         for arrival in incoming.rest() if incoming is not None else ():
@@ -225,7 +181,7 @@ class EventStreams:
                 continue
             again = Unacked(kept.frame, kept.flags | LOGGED, kept.delay_us, kept.since, party)
             named = self._named(broker, self._keep_one(broker, again, now), again)
-            self._forward(kept.frame, self.me, kept.delay_now_us(now), again.flags, (), [named])
+            self._forwarder.retransmit(kept.frame, kept.delay_now_us(now), again.flags, named, now)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -238,7 +194,8 @@ class EventStreams:
         """Do what is due."""
         for home in list(self._sending):
             outgoing = self.outgoing[home]
-            self._send_again(home, outgoing, outgoing.due(now, self._path_s(home)), now)
+            due = outgoing.due(now, self._path_s(home))
+            self._send_again(home, outgoing, due, now)
         self.settle(now)
 
     def expire(self, now: float) -> None:
@@ -268,55 +225,6 @@ class EventStreams:
         while len(outgoing.kept) > settings.stream_items_max or outgoing.kept_bytes > settings.stream_bytes_max:
             self._give_up(home, outgoing, next(iter(outgoing.kept)), "overlay_full", now)
         return position
-
-    def _forward(
-        self,
-        frame: EventFrame,
-        tree: int,
-        delay_us: int,
-        flags: int,
-        path: tuple[int, ...],
-        destinations: Sequence[Destination],
-    ) -> None:
-        """Partition destinations over neighbours: each is in exactly one copy."""
-        if len(destinations) == 1:
-            neighbour = self._next(destinations[0][0], path)
-            if neighbour is not None:
-                self._hand(neighbour, frame, tree, delay_us, flags, path, destinations)
-            return
-        by: dict[int, tuple[Neighbour, list[Destination]]] = {}
-        for destination in destinations:
-            neighbour = self._next(destination[0], path)
-            if neighbour is not None:
-                by.setdefault(neighbour.id, (neighbour, []))[1].append(destination)
-        for neighbour, named in by.values():
-            self._hand(neighbour, frame, tree, delay_us, flags, path, named)
-
-    def _next(self, home: int, path: tuple[int, ...]) -> Neighbour | None:
-        neighbour = self.routes.next(home, path)
-        if neighbour is None:
-            self.counts["no_way"] += 1
-        elif not path:
-            self.outgoing[home].via = neighbour.id
-        return neighbour
-
-    def _hand(
-        self,
-        neighbour: Neighbour,
-        frame: EventFrame,
-        tree: int,
-        delay_us: int,
-        flags: int,
-        path: tuple[int, ...],
-        destinations: Sequence[Destination],
-    ) -> None:
-        assert neighbour.id not in path, "no event visits a broker twice for one destination"
-        if len(path) >= PATH_MAX:
-            self.counts["no_way"] += 1
-            return
-        neighbour.sent += 1
-        passed = (*path, self.me) if path else self._begun
-        self._host.forward(neighbour.link, frame, tree, delay_us, flags, passed, destinations)
 
     def _arrive(self, arrival: ReceivedEvent, proof: int, now: float) -> None:
         root, position, frame, flags, _, _, _ = arrival
@@ -357,6 +265,8 @@ class EventStreams:
     def _send_again(
         self, home: int, outgoing: SendStream, positions: list[int], now: float, *, tell_floor: bool = False
     ) -> None:
+        if not self.settings.retransmit:  # in the laboratory
+            return
         tries = max(0, outgoing.tries - USUAL_TRIES)
         if tries and positions:
             outgoing.tried = self._errands.way(home, tries, outgoing.detour)
@@ -372,7 +282,7 @@ class EventStreams:
                 continue
             self.counts["again"] += 1
             delay_us, destination = kept.delay_now_us(now), self._named(home, position, kept)
-            self._forward(kept.frame, self.me, delay_us, kept.flags, (), [destination])
+            self._forwarder.retransmit(kept.frame, delay_us, kept.flags, destination, now)
             if tries:
                 copy = self._copy(kept.frame, delay_us, kept.flags, destination)
                 self._errands.by(outgoing.tried, copy)
@@ -399,7 +309,7 @@ class EventStreams:
 
     def _copy(self, frame: EventFrame, delay_us: int, flags: int, destination: Destination) -> Forward:
         """An event for one destination, as its publisher's broker sends it on a way that is given."""
-        return Forward(self.me, delay_us, flags, (self.me,), (destination,), frame.block)
+        return Forward(0, delay_us, flags, (self.me,), (destination,), frame.block)
 
     def _give_up(self, home: int, outgoing: SendStream, position: int, reason: str, now: float) -> None:
         kept = outgoing.give_up(position)

@@ -93,7 +93,6 @@ class SendStream:
         "tried",
         "tries",
         "vain",
-        "via",
     )
 
     def __init__(self, first: int) -> None:
@@ -117,8 +116,6 @@ class SendStream:
         self.detour_until = 0.0
         self.vain = 0
         """Up to here it was sent when something was sent again for the first time."""
-        self.via = 0
-        """The neighbour that was handed the last event."""
         self._again_s = AGAIN_S
         self._doubtful = first
         """What is kept below this position was under way when a link went."""

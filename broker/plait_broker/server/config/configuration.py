@@ -16,6 +16,9 @@
                                                     # only brokers on this machine are let in
     links_max = 12                                  # beyond it, links that nobody configured are given up
     join_s = 3.0                                    # how long to wait for these before serving clients
+    dissemination = "shortest-paths"                # the strategy that plans the copies of events
+    laboratory = false                              # allow strategies that may loop, and retransmit = false
+    retransmit = true                               # send unacknowledged events again
     forget = ["east-2"]                             # brokers that will not come back: nothing is kept for them
     name = "plait"                                  # these three for discovery
     group = "239.255.46.80:4680"

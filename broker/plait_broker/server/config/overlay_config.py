@@ -9,6 +9,7 @@ from typing import Final
 
 from plait_core.limits import NAME_BYTES_MAX, NEIGHBOURS_MAX
 
+from ...overlay.dissemination.registry import STRATEGIES
 from ...settings import LinkSettings
 from ..endpoints import Endpoint
 from .config_reader import ConfigSection
@@ -63,6 +64,9 @@ def read_overlay(section: ConfigSection | None) -> OverlayConfig:
             degree=section.whole("degree", 1, DEGREE_MAX) or base.links.degree,
             links_max=section.whole("links_max", 2, NEIGHBOURS_MAX) or base.links.links_max,
             join_s=section.number("join_s", 0.1, 3600) or base.links.join_s,
+            dissemination=section.text("dissemination") or base.links.dissemination,
+            laboratory=bool(section.flag("laboratory")),
+            retransmit=section.flag("retransmit") is not False,
             forget=_names(section, "forget"),
         ),
         section.text("name") or base.name,
@@ -76,9 +80,21 @@ def read_overlay(section: ConfigSection | None) -> OverlayConfig:
         raise section.error("name", f"is at most {NAME_BYTES_MAX} bytes")
     if found.links.links_max <= found.links.degree:
         raise section.error("links_max", "is above degree", hint="else links are made and given up for ever")
+    _check_strategy(section, found.links)
     if found.advertise is not None and not found.advertise.port:
         raise section.error("advertise", "has a port", hint="HOST:PORT where other brokers can connect to this one")
     return found
+
+
+def _check_strategy(section: ConfigSection, links: LinkSettings) -> None:
+    strategy = STRATEGIES.get(links.dissemination)
+    if strategy is None:
+        raise section.error("dissemination", f"is one of {', '.join(sorted(STRATEGIES))}")
+    if not links.laboratory and not strategy.loop_free:
+        hint = "set laboratory = true in [overlay], on brokers that carry nothing of value"
+        raise section.error("dissemination", f"{links.dissemination} may loop and lose events", hint=hint)
+    if not links.laboratory and not links.retransmit:
+        raise section.error("retransmit", "is only ever false where laboratory = true")
 
 
 def _addresses(section: ConfigSection, key: str, most: int) -> tuple[str, ...]:

@@ -21,7 +21,6 @@ from random import Random
 from typing import Any, Final
 
 from plait_broker.overlay.topology.forwarding_table import ForwardingTable
-from plait_broker.overlay.topology.neighbours import Neighbour
 
 from ...simulation.overlay.given_overlays import GivenWorld
 
@@ -66,18 +65,10 @@ class Played:
         return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
 
 
-class FrozenRoutes(ForwardingTable):
-    """The routes of a broker as they were at one moment, whatever becomes of the links."""
-
-    def __init__(self, routes: ForwardingTable, me: int, brokers: Sequence[int]) -> None:
-        self._frozen = {to: routes.next(to) for to in brokers if to != me}
-
-    def stale(self) -> None:
-        """Nothing follows from a change."""
-
-    def next(self, to: int, passed: tuple[int, ...] = ()) -> Neighbour | None:
-        """Whom to hand an event to."""
-        return self._frozen.get(to)
+def freeze(routes: ForwardingTable, me: int, brokers: Sequence[int]) -> None:
+    """Keep the next hops of a broker as they are, whatever the links do from now on."""
+    frozen = {to: routes.feasible_ids(to)[:1] for to in brokers if to != me}
+    routes.feasible_ids = lambda to: frozen.get(to, [])  # type: ignore[method-assign]
 
 
 class Graph:
@@ -123,7 +114,7 @@ class Graph:
     @staticmethod
     def _changes(world: GivenWorld) -> int:
         """How often a broker has chosen another way."""
-        return sum(getattr(node.overlay.routes, "changes", 0) for node in world.nodes if node.overlay is not None)
+        return sum(node.overlay.routes.changes for node in world.nodes if node.overlay is not None)
 
     def _slow(self, world: GivenWorld, slow: set[int]) -> None:
         for pipe, delay_s in zip(world.pipes, self.delays_s.values(), strict=True):
@@ -135,7 +126,7 @@ class Graph:
         for node in world.nodes:
             overlay = node.overlay
             assert overlay is not None
-            overlay.routes = overlay.dissemination.routes = FrozenRoutes(overlay.routes, overlay.me, brokers)
+            freeze(overlay.routes, overlay.me, brokers)
 
 
 def _random_graph(rng: Random, terms: GraphTerms) -> dict[tuple[int, int], float]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from plait_broker.overlay.dissemination.shortest_paths import ShortestPaths
 from plait_broker.overlay.interest.covering_set import CoveringSet
 from plait_broker.overlay.interest.durable_interest import RemoteDurableInterest
 from plait_broker.overlay.interest.durable_interest_store import DurableInterestStore
@@ -18,7 +19,7 @@ from plait_broker.overlay.interest.interest_sync import InterestSync, PeerIntere
 from plait_broker.overlay.overlay import Overlay
 from plait_broker.overlay.topology.flooding import Document, Flooding
 from plait_broker.overlay.topology.forwarding_table import ForwardingTable
-from plait_broker.overlay.transport.event_streams import EventStreams
+from plait_broker.overlay.transport.forwarder import Forwarder
 from plait_broker.overlay.transport.reliable_stream import ReceivedEvent, ReceiveStream, SendStream
 from plait_core.wire import Destination, EventFrame
 from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate, LinkState
@@ -35,20 +36,22 @@ MANY_CHANGES: Final = 30
 
 
 def _all_in_every_copy(right: Right) -> Right:
-    def forward(
-        self: EventStreams,
+    def disseminate(
+        self: Forwarder,
+        strategy: ShortestPaths,
         frame: EventFrame,
         tree: int,
         delay_us: int,
         flags: int,
         path: tuple[int, ...],
-        destinations: Sequence[Destination],
+        to: Sequence[Destination],
+        now: float,
     ) -> None:
-        ways = [self.routes.next(destination.broker, path) for destination in destinations]
-        for neighbour in {way.id: way for way in ways if way is not None}.values():
-            self._hand(neighbour, frame, tree, delay_us, flags, path, destinations)
+        hops = [strategy.next_hop(destination.broker, path) for destination in to]
+        for neighbour in dict.fromkeys(hop for hop in hops if hop is not None):
+            self._send(neighbour, frame, tree, delay_us, flags, path, to)
 
-    return forward
+    return disseminate
 
 
 def _anyone_will_do(right: Right) -> Right:
@@ -191,9 +194,9 @@ def _forget_without_a_trace(right: Right) -> Right:
 
 
 PLANTED: Final[dict[str, Planted]] = {
-    "forget_the_partition": Planted(EventStreams, "_forward", _all_in_every_copy, "calm"),
+    "forget_the_partition": Planted(Forwarder, "_disseminate", _all_in_every_copy, "calm"),
     "infeasible_neighbour": Planted(ForwardingTable, "feasible", _anyone_will_do, "straight"),
-    "ignore_who_passed": Planted(ForwardingTable, "next", _who_cares_who_passed, "flux"),
+    "ignore_who_passed": Planted(ForwardingTable, "next_hop", _who_cares_who_passed, "flux"),
     "skip_uncovering": Planted(CoveringSet, "remove", _whatever_it_covered),
     "reuse_a_sheets_version": Planted(Flooding, "say", _as_last_time(LinkState)),
     "reuse_an_offers_version": Planted(Flooding, "say", _as_last_time(Advertisement)),

@@ -514,3 +514,13 @@ def test_seeds_and_discovery_come_from_the_command_line() -> None:
     refused = CliRunner().invoke(broker, ["--seed", "a:0", "--check-config"])
     assert refused.exit_code == 2
     assert "--seed" in refused.output
+
+
+def test_a_strategy_is_chosen_by_name() -> None:
+    found = configured('[overlay]\ndissemination = "shortest-paths"\n')
+    assert found.overlay.links.dissemination == "shortest-paths"
+
+
+def test_a_strategy_that_is_not_there_or_not_allowed_is_refused() -> None:
+    assert "is one of" in mistake('[overlay]\ndissemination = "fastest"\n')
+    assert "laboratory = true" in mistake("[overlay]\nretransmit = false\n")

@@ -1,0 +1,210 @@
+"""The interface of dissemination strategies: destinations and the overlay go in, a plan of copies comes out.
+
+A strategy plans; it neither numbers, stores, sends nor retransmits events. Streams do that below it
+(`transport/event_streams.py`), and a retransmission always follows shortest paths. So no strategy can lose, repeat or
+reorder an event. `check_plan` verifies what every strategy must keep to, in one place, in production as well.
+
+To add a strategy, write a class with this interface in a file of its own and put it into `registry.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
+
+from plait_core.filters import Filter
+from plait_core.wire import Destination, EventFrame
+
+BrokerId: TypeAlias = int
+
+TreeId: TypeAlias = int
+"""The tree that a copy follows. 0 is the shortest-path tree of the event's root; other ids belong to a strategy."""
+
+GroupAddress: TypeAlias = tuple[str, int]
+"""A multicast address and a UDP port."""
+
+
+class Envelope(NamedTuple):
+    """One event at one broker, as strategies see it."""
+
+    frame: EventFrame
+    root: BrokerId
+    tree: TreeId
+    delay_us: int
+    flags: int
+    path: tuple[BrokerId, ...]
+    """Brokers that the copy has passed, the root first; empty at the root."""
+
+
+class LinkCopy(NamedTuple):
+    """One copy for one neighbour, which becomes responsible for exactly these destinations."""
+
+    neighbour: BrokerId
+    destinations: Sequence[Destination]
+    tree: TreeId = 0
+
+
+class GroupCopy(NamedTuple):
+    """One datagram to a multicast group. Streams repair over links what a member misses."""
+
+    group: GroupAddress
+    destinations: Sequence[Destination]
+
+
+class Plan(NamedTuple):
+    """Everything that one broker sends for one event. Each destination is in exactly one of the four parts."""
+
+    links: Sequence[LinkCopy] = ()
+    groups: Sequence[GroupCopy] = ()
+    unreachable: Sequence[Destination] = ()
+    """No path exists now; their streams retransmit later."""
+    forbidden: Sequence[Destination] = ()
+    """No permitted path exists; the event is given up for them, counted and reported."""
+
+
+class NextHop(NamedTuple):
+    """A feasible neighbour."""
+
+    neighbour: BrokerId
+    cost_us: int
+    """The delay of the whole path through it, as measured now."""
+
+
+class Topology(Protocol):
+    """The read-only view of the overlay. With the same revision it gives the same answers."""
+
+    @property
+    def me(self) -> BrokerId: ...
+
+    @property
+    def revision(self) -> int: ...
+
+    def next_hop(self, to: BrokerId, passed: Sequence[BrokerId] = ()) -> BrokerId | None:
+        """Return the chosen feasible neighbour; None if there is none. The choice has hysteresis."""
+        ...
+
+    def next_hops(self, to: BrokerId, passed: Sequence[BrokerId] = ()) -> Sequence[NextHop]:
+        """Return the feasible neighbours (strictly closer to `to`), fastest first."""
+        ...
+
+    def feasible(self, to: BrokerId) -> Collection[BrokerId]:
+        """Return the ids of the feasible neighbours."""
+        ...
+
+    def neighbours(self, broker: BrokerId) -> Mapping[BrokerId, int]:
+        """Return the neighbours of a broker with the costs of the links, in microseconds."""
+        ...
+
+    def cost_us(self, near: BrokerId, far: BrokerId) -> int | None: ...
+
+    def distance_us(self, near: BrokerId, far: BrokerId) -> int | None: ...
+
+
+class RemoteInterestView(Protocol):
+    """The read-only view of what other brokers need of this one. It changes seldom, so plans can be based on it."""
+
+    @property
+    def revision(self) -> int: ...
+
+    def brokers(self) -> Sequence[BrokerId]: ...
+
+    def filters(self, broker: BrokerId) -> Sequence[Filter]: ...
+
+
+class JoinGroup(NamedTuple):
+    group: GroupAddress
+
+
+class LeaveGroup(NamedTuple):
+    group: GroupAddress
+
+
+class SendControl(NamedTuple):
+    """A message to the same strategy at a neighbour."""
+
+    to: BrokerId
+    body: bytes
+
+
+Action: TypeAlias = JoinGroup | LeaveGroup | SendControl
+
+
+class DisseminationStrategy(Protocol):
+    """One algorithm."""
+
+    name: ClassVar[str]
+    """Its name in `[overlay] dissemination`."""
+
+    loop_free: ClassVar[bool]
+    """Whether all its next hops are feasible, which `check_plan` then verifies. Without this promise a strategy starts
+    only where `[overlay] laboratory = true`."""
+
+    independent: ClassVar[bool]
+    """Whether the next hop of a destination does not depend on the other destinations and the copies have tree 0. An
+    event with one destination then takes `next_hop` in place of `plan`."""
+
+    def plan(self, envelope: Envelope, to: Sequence[Destination], now: float) -> Plan:
+        """Plan the copies of one event; called at the root (with an empty path) and at every hop alike."""
+        ...
+
+    def next_hop(self, to: BrokerId, passed: Sequence[BrokerId]) -> BrokerId | None:
+        """Return the neighbour for one destination; called only if the strategy is independent."""
+        ...
+
+    def topology_changed(self, now: float) -> None:
+        """Links or their delays changed."""
+        ...
+
+    def interest_changed(self, broker: BrokerId, now: float) -> None:
+        """A broker installed or removed filters at this one."""
+        ...
+
+    def receive_control(self, source: BrokerId, body: bytes, now: float) -> None:
+        """Handle a message from the same strategy at a neighbour. Raise FrameError if it is malformed."""
+        ...
+
+    def tick(self, now: float) -> None: ...
+
+    def next_deadline(self) -> float | None: ...
+
+    def take_actions(self) -> Sequence[Action]:
+        """Return what the strategy wants done since the last call."""
+        ...
+
+
+class StrategyFactory(Protocol):
+    """A class of strategies: makes the strategy of one broker."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def loop_free(self) -> bool: ...
+
+    def __call__(self, topology: Topology, interest: RemoteInterestView, /) -> DisseminationStrategy: ...
+
+
+class PlanInvalid(AssertionError):
+    """A strategy broke a rule that all strategies must keep: a defect of the strategy."""
+
+
+def check_plan(plan: Plan, envelope: Envelope, to: Sequence[Destination], topology: Topology | None) -> None:
+    """Raise PlanInvalid unless each destination is planned exactly once, and every copy goes where it may.
+
+    `topology` is given for strategies that declare themselves loop-free: the neighbour of each copy must then be off
+    the path and strictly closer to each of its destinations.
+    """
+    planned = [d[0] for copy in plan.links for d in copy.destinations]
+    planned += [d[0] for cast in plan.groups for d in cast.destinations]
+    planned += [d[0] for d in (*plan.unreachable, *plan.forbidden)]
+    if len(planned) != len(to) or set(planned) != {d[0] for d in to}:
+        raise PlanInvalid("a destination is planned twice, not at all, or was added")
+    if len({copy.neighbour for copy in plan.links}) != len(plan.links):
+        raise PlanInvalid("two copies for one neighbour")
+    if topology is None:
+        return
+    for copy in plan.links:
+        if copy.neighbour in envelope.path:
+            raise PlanInvalid("a copy would return to a broker that it has passed")
+        if not all(copy.neighbour in topology.feasible(d[0]) for d in copy.destinations):
+            raise PlanInvalid("a neighbour that is not closer to the destination")

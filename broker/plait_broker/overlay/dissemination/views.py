@@ -1,0 +1,61 @@
+"""What strategies may read: the topology and other brokers' interest, read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from plait_core.filters import Filter
+
+from ..interest.remote_interest import RemoteInterest
+from ..topology.forwarding_table import ForwardingTable
+from ..topology.link_state import LinkStateDatabase
+from .strategy import BrokerId, NextHop
+
+
+class OverlayTopology:
+    """The link-state database and the forwarding table, as the Protocol `Topology`."""
+
+    def __init__(self, me: BrokerId, map: LinkStateDatabase, routes: ForwardingTable) -> None:
+        self.me = me
+        self._map = map
+        self._routes = routes
+        self.next_hop = routes.next_hop
+        """Bound once: it runs for every event."""
+
+    @property
+    def revision(self) -> int:
+        return self._map.revision
+
+    def next_hops(self, to: BrokerId, passed: Sequence[BrokerId] = ()) -> Sequence[NextHop]:
+        found = [NextHop(neighbour.id, cost) for neighbour, cost in self._routes.feasible(to)]
+        return [hop for hop in found if hop.neighbour not in passed]
+
+    def feasible(self, to: BrokerId) -> Collection[BrokerId]:
+        return self._routes.feasible_ids(to)
+
+    def neighbours(self, broker: BrokerId) -> Mapping[BrokerId, int]:
+        return self._map.costs_us(broker)
+
+    def cost_us(self, near: BrokerId, far: BrokerId) -> int | None:
+        return self._map.cost_us(near, far)
+
+    def distance_us(self, near: BrokerId, far: BrokerId) -> int | None:
+        return self._map.distances(far).get(near)
+
+
+class InterestOfOthers:
+    """The filters that other brokers have installed here, as the Protocol `RemoteInterestView`."""
+
+    def __init__(self, interest: RemoteInterest) -> None:
+        self._interest = interest
+
+    @property
+    def revision(self) -> int:
+        return self._interest.changes
+
+    def brokers(self) -> Sequence[BrokerId]:
+        return sorted(self._interest.homes)
+
+    def filters(self, broker: BrokerId) -> Sequence[Filter]:
+        home = self._interest.homes.get(broker)
+        return [] if home is None else list(home.filters.values())
