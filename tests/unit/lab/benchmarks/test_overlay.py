@@ -101,9 +101,9 @@ def test_the_group_continues_after_trials_that_measured_nothing(monkeypatch: pyt
 
     one = TrialOutcome(100, 100, 0, 1.0, 1.0, 10.0, 1.0, 1.0, [1000, 2000, 3000])
     monkeypatch.setattr(overlay_bench, "RIVALS", ())
-    monkeypatch.setattr(overlay_bench, "standing", lambda *_: nullcontext())
-    monkeypatch.setattr(overlay_bench, "flood", nothing)
-    monkeypatch.setattr(overlay_bench, "paced", lambda *_: Passed(one, (1.0, 1.0, 1.0)))
+    monkeypatch.setattr(overlay_bench, "running_chain", lambda *_: nullcontext())
+    monkeypatch.setattr(overlay_bench, "flood_chain", nothing)
+    monkeypatch.setattr(overlay_bench, "paced_chain", lambda *_: Passed(one, (1.0, 1.0, 1.0)))
     for name in ("killed", "stopped", "slowed", "noisy"):
         monkeypatch.setattr(overlay_healing, name, nothing)
     figures = {figure.measure: figure.reached for figure in overlay_bench.run(Session(1, True, lambda step: None))}

@@ -422,8 +422,9 @@ def test_the_group_continues_after_trials_that_measured_nothing(
     monkeypatch.setattr(brokers_bench, "throughput", throughput)
     monkeypatch.setattr(brokers_bench, "latency", lambda *_: outcome(100))
     monkeypatch.setattr("plait_lab.benchmarks.durable_bench.log_bench.run", lambda seconds: defaultdict(lambda: 1.0))
-    for name in ("brokers_bench.crowd", "brokers_bench.idle", "brokers_bench.churn", "durable_bench.confirmed"):
-        monkeypatch.setattr(f"plait_lab.{name}", nothing)
+    for name in ("crowd", "idle", "churn_trial"):
+        monkeypatch.setattr(brokers_bench, name, nothing)
+    monkeypatch.setattr("plait_lab.benchmarks.durable_bench.confirmed", nothing)
     told: list[str] = []
     figures = {figure.measure: figure for figure in brokers_bench.run(Session(7, True, told.append))}
     assert figures["1->1: delivered"].reached is None

@@ -28,7 +28,9 @@ def nothing(*_: object) -> Heard:
 @pytest.fixture(autouse=True)
 def plait_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr(twenty_peers, "measured", lambda *_: twenty_peers.GroupOutcome(1.0, 0, 0, 0.1, 0.2, 100, 0))
+    monkeypatch.setattr(
+        twenty_peers, "measured_group", lambda *_: twenty_peers.GroupOutcome(1.0, 0, 0, 0.1, 0.2, 100, 0)
+    )
 
 
 def reached() -> dict[str, float | None]:
@@ -50,7 +52,7 @@ def run_pair(monkeypatch: pytest.MonkeyPatch, result: Heard) -> Heard:
 
 
 def test_the_group_continues_after_trials_that_measured_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers_bench, "measured", lambda key, count, rate=0.0: heard(9) if rate else nothing())
+    monkeypatch.setattr(peers_bench, "measured_pair", lambda key, count, rate=0.0: heard(9) if rate else nothing())
     figures = reached()
     assert figures["two peers, events of 128 bytes, the best of three"] is None
     assert figures["two peers at 1,000/s, delay p50"] == 50
@@ -59,8 +61,8 @@ def test_the_group_continues_after_trials_that_measured_nothing(monkeypatch: pyt
 
 
 def test_twenty_peers_without_a_result_are_shown_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers_bench, "measured", lambda *_: heard(9))
-    monkeypatch.setattr(twenty_peers, "measured", nothing)
+    monkeypatch.setattr(peers_bench, "measured_pair", lambda *_: heard(9))
+    monkeypatch.setattr(twenty_peers, "measured_group", nothing)
     figures = reached()
     assert sum(value is None for value in figures.values()) == 7
     assert figures["two peers at 1,000/s, delay p50"] == 50
@@ -70,7 +72,7 @@ def test_events_that_peers_lose_are_a_wrong_answer(monkeypatch: pytest.MonkeyPat
     def lost(*_: object) -> Heard:
         raise TrialFailed("3 of 9 events were lost")
 
-    monkeypatch.setattr(peers_bench, "measured", lost)
+    monkeypatch.setattr(peers_bench, "measured_pair", lost)
     with pytest.raises(WrongAnswer, match=r"plait\.peer: 3 of 9 events were lost"):
         reached()
 
