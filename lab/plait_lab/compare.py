@@ -2,25 +2,27 @@
 
 Each trial runs in both states, one after the other. The next round swaps their order, so a load on the machine that
 lasts longer than a round affects both alike. A state is a checkout, and its own `plait_lab.bench` measures it. Both
-states use this interpreter, with its dependencies and its native kernel.
+states use this interpreter with its dependencies. Each has the native kernel of its own source, built if necessary.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import secrets
-import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from .bench import Progress
 from .benchmarks.groups import Tell
 from .benchmarks.measurement.cpu_time import OtherLoad
+from .benchmarks.measurement.source_state import Broken, State
 from .benchmarks.measures import median
 from .benchmarks.reports import Target, commit_of, number_text, table
 from .reference_trials import MEASURES
@@ -28,57 +30,16 @@ from .reference_trials import MEASURES
 HERE: Final = Path(__file__).parents[2]
 REPEATS: Final = 5
 """Rounds: all trials of both states then take about five minutes."""
-LONGEST_S: Final = 180.0
-"""For one trial with a repetition: without a fault it takes ten seconds."""
 
 BARS: Final = {"delivered": Target(">=", 0.97), "p50": Target("<=", 1.03)}
 """Allowed ratio of the second state to the base. Processor time is shown without a bar: it explains the others."""
 
 QUIET: Final = 0.05
 """Share of the processors' time that other processes may use: from here on throughputs vary by more than the bars."""
+LOOK_S: Final = 2.0
+"""For a look at whether the machine is quiet."""
 
 HEADINGS: Final = ("measure", "base", "here", "here/base", "bar", "holds", "failed trials")
-
-
-class Broken(Exception):
-    """The bench of a state cannot be run. The text gives the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """One checkout."""
-
-    name: str
-    checkout: Path
-
-    def measure(self, trial: str, seed: int, *, quick: bool) -> dict[str, float | None]:
-        """Run one trial. Return its measures by name, None for one that failed."""
-        command = [sys.executable, "-m", "plait_lab.bench", "--trial", trial, "--seed", str(seed), "--json"]
-        command += ["--quick"] if quick else []
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, self.members()))}
-        try:
-            done = subprocess.run(
-                command, cwd=self.checkout, env=environment, capture_output=True, text=True, timeout=LONGEST_S
-            )
-        except subprocess.TimeoutExpired:
-            return dict.fromkeys(MEASURES[trial])
-        lines = [json.loads(line) for line in done.stdout.splitlines()]
-        if not lines:
-            last = "".join(done.stderr.strip().splitlines()[-1:])
-            raise Broken(f"{self.name}: {self.checkout} cannot run the trial {trial}: {last}")
-        self._check(lines[0]["sources"])
-        found = {line["measure"]: line["reached"] for line in lines[1:]}
-        return {measure: found.get(measure) for measure in MEASURES[trial]}
-
-    def members(self) -> list[Path]:
-        """Return the folders of the checkout that hold packages."""
-        return sorted(path.parent for path in self.checkout.glob("*/pyproject.toml"))
-
-    def _check(self, sources: dict[str, str]) -> None:
-        """Ensure that the state itself was measured, not what is installed."""
-        for name, folder in sources.items():
-            if not Path(folder).is_relative_to(self.checkout):
-                raise Broken(f"{self.name}: {name} was imported from {folder}, not from {self.checkout}")
 
 
 @dataclass(slots=True)
@@ -146,32 +107,61 @@ class Comparison:
         ]
 
 
-def compare(
-    states: tuple[State, State],
-    trials: Sequence[str],
-    repeats: int,
-    seed: int,
-    tell: Tell,
-    *,
-    quick: bool = False,
-) -> list[Comparison]:
-    """Run the trials in alternating rounds, base first, then the other state first, and so on."""
-    found = {(trial, measure): Comparison(trial, measure) for trial in trials for measure in MEASURES[trial]}
-    for number, trial, state in _turns(states, trials, repeats):
-        reached = state.measure(trial, seed, quick=quick)
-        values = ", ".join(f"{measure} {number_text(value)}" for measure, value in reached.items())
-        tell(f"round {number} of {repeats}, {state.name}, {trial}: {values}")
-        for measure, value in reached.items():
-            one = found[trial, measure]
-            (one.base if state is states[0] else one.here).append(value)
-    return list(found.values())
+class Run:
+    """Alternating rounds of trials in both states."""
 
+    def __init__(self, states: tuple[State, State], options: argparse.Namespace, seed: int, tell: Tell) -> None:
+        self.found = {
+            (trial, measure): Comparison(trial, measure) for trial in options.only for measure in MEASURES[trial]
+        }
+        self.others: list[float] = []
+        """Share of the processors' time that other processes used during each trial."""
+        self._states = states
+        self._options = options
+        self._seed = seed
+        self._tell = tell
+        self._patient_until = time.monotonic() + 60 * options.wait
 
-def _turns(states: tuple[State, State], trials: Sequence[str], repeats: int) -> Iterator[tuple[int, str, State]]:
-    for number in range(1, repeats + 1):
-        for trial in trials:
-            for state in states if number % 2 else reversed(states):
-                yield number, trial, state
+    def play(self) -> None:
+        """Run all rounds."""
+        for number, trial, state in self._turns():
+            reached, others = self._measure(trial, state)
+            self.others.append(others)
+            values = ", ".join(f"{measure} {number_text(value)}" for measure, value in reached.items())
+            self._tell(f"round {number} of {self._options.repeats}, {state.name}, {trial}: {values}")
+            for measure, value in reached.items():
+                one = self.found[trial, measure]
+                (one.base if state is self._states[0] else one.here).append(value)
+
+    def _turns(self) -> Iterator[tuple[int, str, State]]:
+        """Begin with the base in odd rounds, with the other state in even ones."""
+        for number in range(1, self._options.repeats + 1):
+            for trial in self._options.only:
+                for state in self._states if number % 2 else reversed(self._states):
+                    yield number, trial, state
+
+    def _measure(self, trial: str, state: State) -> tuple[dict[str, float | None], float]:
+        """Run a trial, again while others disturb it and patience lasts. Return its measures and the others' share."""
+        while True:
+            self._wait()
+            load = OtherLoad()
+            reached = state.measure(trial, self._seed, quick=self._options.quick)
+            others = load.share()
+            if others < QUIET or time.monotonic() > self._patient_until:
+                return reached, others
+            self._tell(f"{trial}, {state.name}: other processes used {others:.0%} of the processors' time; repeated")
+
+    def _wait(self) -> None:
+        """Wait until the machine is quiet, while patience lasts."""
+        first = True
+        while time.monotonic() < self._patient_until:
+            load = OtherLoad()
+            time.sleep(LOOK_S)
+            if (others := load.share()) < QUIET:
+                return
+            if first:
+                self._tell(f"waits: other processes use {others:.0%} of the processors' time")
+                first = False
 
 
 def _unit(measure: str) -> str:
@@ -182,19 +172,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    states = (State("base", options.base.resolve()), State("here", HERE))
-    if not (states[0].checkout / "lab" / "pyproject.toml").is_file():
+    base = options.base.resolve()
+    if not (base / "lab" / "pyproject.toml").is_file():
         parser.error(f"BASE_CHECKOUT: {options.base} is no checkout of Plait")
-    seed, load = secrets.randbits(32), OtherLoad()
+    seed, tell = secrets.randbits(32), Progress().tell
     try:
-        found = compare(states, options.only, options.repeats, seed, Progress().tell, quick=options.quick)
+        with tempfile.TemporaryDirectory(prefix="plait-compare-") as folder:
+            states = (State("base", base, Path(folder), tell), State("here", HERE, Path(folder), tell))
+            run = Run(states, options, seed, tell)
+            run.play()
     except Broken as error:
         print(f"compare: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    _print(states, found, options, seed, load.share())
+    found = list(run.found.values())
+    _print(states, found, options, seed, fmean(run.others))
     return 1 if any(one.holds is False for one in found) else 0
 
 
@@ -211,7 +205,7 @@ def _print(
     quick = "; quick: the figures mean nothing" if options.quick else ""
     print(f"base {commits['base']}, here {commits['here']}: medians of {options.repeats}, seed {seed}{quick}\n")
     print(table(HEADINGS, [one.cells() for one in found]))
-    uncertain = "" if others < QUIET else "; repeat this on a quiet machine"
+    uncertain = "" if others < QUIET else ", so the ratios are uncertain: see --wait"
     print(f"\nOther processes used {others:.0%} of the processors' time{uncertain}.")
 
 
@@ -244,6 +238,13 @@ def _parser() -> argparse.ArgumentParser:
         help=f"run these trials of {', '.join(MEASURES)}",
     )
     parser.add_argument("--repeats", type=_count, default=REPEATS, metavar="N", help=f"rounds ({REPEATS} if not given)")
+    parser.add_argument(
+        "--wait",
+        type=_count,
+        default=0,
+        metavar="MINUTES",
+        help="wait for a quiet machine and repeat disturbed trials, for so long in all (0 if not given)",
+    )
     parser.add_argument("--quick", action="store_true", help="short trials: shows that it works")
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object a line, with the value of every trial"

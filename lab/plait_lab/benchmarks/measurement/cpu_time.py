@@ -46,8 +46,8 @@ class OtherLoad:
 
     @staticmethod
     def _others_s() -> float:
-        user, nice, system, _, _, interrupts, soft_interrupts, stolen, *_ = _machine_ticks()
-        busy_s = (user + nice + system + interrupts + soft_interrupts + stolen) / TICKS_PER_S
+        user, nice, system, _, _, _, _, stolen, *_ = _machine_ticks()  # interrupts may be ours: our sockets cause most
+        busy_s = (user + nice + system + stolen) / TICKS_PER_S
         return busy_s - sum(os.times()[:4])  # ours, and of all children that have ended
 
 

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from plait_lab import bench, compare, reference_trials
+from plait_lab.benchmarks.measurement import source_state
 from plait_lab.benchmarks.measurement.cpu_time import OtherLoad
-from plait_lab.compare import Broken, Comparison, State
+from plait_lab.benchmarks.measurement.source_state import Broken, State
+from plait_lab.compare import Comparison
 from plait_lab.failures import NothingMeasured
 from plait_lab.reference_trials import MEASURES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 # --- the contract -----------------------------------------------------------------------------------------------------
@@ -51,7 +53,7 @@ def test_a_trial_that_measures_nothing_is_repeated_and_then_null(
         calls.append(arguments)
         raise NothingMeasured("0 of 9 events arrived")
 
-    monkeypatch.setattr(reference_trials, "standing", nothing)
+    monkeypatch.setattr(reference_trials, "running_chain", nothing)
     lines = printed_trial(capsys, "chain", status=1)[1:]
     assert [line["reached"] for line in lines] == [None, None]
     assert len(calls) == 2
@@ -62,51 +64,6 @@ def test_a_trial_has_no_section(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as stopped:
             bench.main(wrong)
         assert stopped.value.code == 2
-
-
-# --- a state ----------------------------------------------------------------------------------------------------------
-
-
-def checkout(place: Path, program: str) -> State:
-    """A checkout whose benchmarks are this program."""
-    (place / "lab" / "plait_lab").mkdir(parents=True)
-    (place / "lab" / "pyproject.toml").touch()
-    (place / "lab" / "plait_lab" / "__init__.py").touch()
-    (place / "lab" / "plait_lab" / "bench.py").write_text(program)
-    return State("base", place)
-
-
-def test_a_state_is_measured_by_its_own_benchmarks(tmp_path: Path) -> None:
-    state = checkout(
-        tmp_path,
-        "import json, sys, pathlib\n"
-        "assert sys.argv[1:] == ['--trial', 'chain', '--seed', '3', '--json'], sys.argv\n"
-        "print(json.dumps({'sources': {'plait_lab': str(pathlib.Path(__file__).parents[1])}}))\n"
-        "print(json.dumps({'measure': 'delivered', 'reached': 7.0}))\n",
-    )
-    assert state.measure("chain", 3, quick=False) == {"delivered": 7, "cpu": None}
-
-
-@pytest.mark.parametrize(
-    ("program", "reason"),
-    [
-        (
-            "import sys; sys.exit('unrecognized arguments')",
-            "cannot run the trial chain: unrecognized arguments",
-        ),
-        ('print(\'{"sources": {"plait": "/elsewhere"}}\')', "plait was imported from /elsewhere, not from"),
-    ],
-    ids=["too old", "another source"],
-)
-def test_a_state_that_cannot_be_measured_ends_the_run(tmp_path: Path, program: str, reason: str) -> None:
-    with pytest.raises(Broken, match=reason):
-        checkout(tmp_path, program).measure("chain", 3, quick=False)
-
-
-def test_a_trial_that_does_not_end_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare, "LONGEST_S", 0.2)
-    state = checkout(tmp_path, "import time; time.sleep(60)")
-    assert state.measure("chain", 3, quick=False) == {"delivered": None, "cpu": None}
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------------
@@ -137,6 +94,7 @@ class Fake:
         self.turns: list[str] = []
         self.seeds: set[int] = set()
         self._here = here
+        monkeypatch.setattr(source_state, "installed", lambda: None)
         monkeypatch.setattr(State, "measure", lambda state, trial, seed, quick: self.measure(state, trial, seed))
 
     def measure(self, state: State, trial: str, seed: int) -> dict[str, float | None]:
@@ -181,16 +139,36 @@ def test_wrong_use_and_interruption_have_their_exit_codes(
             compare.main(wrong)
         assert stopped.value.code == 2
 
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+    Fake(monkeypatch)
+    for error, status, text in (
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (Broken("base: too old"), 1, "base: too old"),
+    ):
 
-    monkeypatch.setattr(State, "measure", interrupt)
-    assert compare.main([str(ROOT)]) == 130
-    assert "interrupted" in capsys.readouterr().err
-    monkeypatch.undo()
-    checkout(tmp_path, "import sys; sys.exit('unrecognized arguments')")
-    assert compare.main([str(tmp_path)]) == 1
-    assert "base: " in capsys.readouterr().err
+        def fail(*_: object, error: BaseException = error, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(State, "measure", fail)
+        assert compare.main([str(ROOT)]) == status
+        assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("minutes", "turns"), [("1", 3), ("0", 2)], ids=["patient", "at once"])
+def test_a_trial_that_others_disturb_is_repeated_while_patience_lasts(
+    minutes: str, turns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake = Fake(monkeypatch)
+    # before the trial twice; during it; before its repetition; during it; before and during the last
+    shares = iter([0.9, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0] if minutes == "1" else [0.5, 0.0])
+    monkeypatch.setattr(compare, "LOOK_S", 0.0)
+    monkeypatch.setattr(OtherLoad, "share", lambda self: next(shares))
+    options = ["--only", "chain", "--repeats", "1", *(["--wait", minutes] if minutes != "0" else [])]
+    assert compare.main([str(ROOT), *options]) == 0
+    assert len(fake.turns) == turns
+    output = capsys.readouterr()
+    assert ("chain, base: other processes used 50% of the processors' time; repeated" in output.err) == (turns == 3)
+    assert ("so the ratios are uncertain" in output.out) == (turns == 2)
+    assert not list(shares)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the time of all processors is read from /proc")
