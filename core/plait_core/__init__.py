@@ -1,7 +1,7 @@
-"""The language of Plait: events and values, filters, the event space, matching and wire frames. No I/O anywhere.
+"""Plait's shared vocabulary: events and values, filters, the event space, matching and wire frames. No I/O anywhere.
 
-Everything here is a value or a pure state machine. Time and randomness come in as arguments, so production, tests and
-the simulator run the same objects.
+Everything here is a value or a pure state machine. Callers pass time and randomness as arguments, so production, tests
+and the simulator run the same objects.
 """
 
 from typing import TYPE_CHECKING

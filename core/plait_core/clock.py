@@ -1,4 +1,4 @@
-"""Time as a parameter. Protocols take `now` (seconds, monotonic); only a face reads a real clock."""
+"""Time as a parameter. Protocols take `now` (monotonic seconds); only servers and clients read a real clock."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two readings: one that never goes back, for every decision; one of the calendar, for people."""
+    """Two clocks: a monotonic one for every decision, and the calendar for times shown to people."""
 
     def now(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
         ...
 
     def wall_us(self) -> int:
-        """Microseconds since 1970, which may jump."""
+        """Return microseconds since 1970. This clock may jump."""
         ...
 
 
 class ManualClock:
-    """A clock that moves when told: for simulators and tests."""
+    """A clock that moves only when `advance` or `jump_wall` is called; for simulators and tests."""
 
     def __init__(self, now: float = 0.0, wall_us: int = 1_700_000_000_000_000) -> None:
         self._now = now
@@ -31,11 +31,11 @@ class ManualClock:
         return self._wall_us
 
     def advance(self, seconds: float) -> None:
-        """Let time pass on both readings."""
-        assert seconds >= 0, "time does not go back; use jump_wall for a calendar that does"
+        """Advance both clocks."""
+        assert seconds >= 0, "monotonic time does not go back; jump_wall moves the calendar alone"
         self._now += seconds
         self._wall_us += round(seconds * 1_000_000)
 
     def jump_wall(self, seconds: float) -> None:
-        """Set the calendar forward or back, as an operator or NTP would."""
+        """Move the calendar forward or back, as an operator or NTP would."""
         self._wall_us += round(seconds * 1_000_000)

@@ -1,7 +1,7 @@
-"""Duplicate suppression: which of a publisher's sequence numbers were seen, in a window below the highest.
+"""Duplicate suppression: the sequence numbers seen from each publisher, in a window below the highest.
 
-Brokers, clients and peers admit an event by this. Below the window nothing can be told apart any more, and such
-numbers are refused as stale: an event is then never taken twice, at the price of naming late ones.
+Brokers, clients and peers admit an event by this. A number below the window is refused as stale, because the window no
+longer knows whether it was seen. So no event is ever accepted twice, at the price of refusing very late ones.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Final
 
 
 class Sighting(Enum):
-    """What a sequence number is to us."""
+    """The classification of a sequence number."""
 
     NEW = auto()
     BEHIND = auto()
-    """Not seen before, though a later one was."""
+    """First seen now, below a higher number that was seen before."""
     DUPLICATE = auto()
     STALE = auto()
 
 
 BEHIND: Final = Sighting.BEHIND
 NEW: Final = Sighting.NEW
-"""The same, where every event asks: looking a member up in its enumeration costs ten times what a constant does."""
+"""Constants for the hot path: a lookup in the enumeration costs ten times as much."""
 
 
 class DuplicateWindow:
-    """Sequence numbers of many publishers. Bounded: `window` numbers each, and `publishers_max` publishers.
+    """The sequence numbers of many publishers. Bounded: `window` numbers each, and `publishers_max` publishers.
 
-    Each publisher has one integer: bit i says whether `highest - i` was seen.
+    Each publisher has one integer. Bit i is set if `highest - i` was seen.
     """
 
     def __init__(self, window: int, publishers_max: int) -> None:
@@ -43,14 +43,14 @@ class DuplicateWindow:
         return len(self._seen)
 
     def see(self, publisher: int, sequence: int) -> Sighting:
-        """Tells what a number is, and remembers it."""
+        """Classify a sequence number and record it as seen."""
         known = self._seen.get(publisher)
         if known is None:
             self._remember(publisher, sequence, 1)
             return NEW
         highest, bits = known
         ahead = sequence - highest
-        if ahead == 1 and bits is self._mask:  # one after another for a whole window: nothing to shift
+        if ahead == 1 and bits is self._mask:  # a full window without gaps: nothing to shift
             self._seen[publisher] = (sequence, bits)
             return NEW
         if ahead > 0:
@@ -66,7 +66,7 @@ class DuplicateWindow:
         return BEHIND if ahead else NEW
 
     def forget(self, publisher: int, sequence: int) -> None:
-        """Takes a sighting back: the event was refused, and may come again."""
+        """Remove a number from the window: the event was refused, and its publisher may send it again."""
         known = self._seen.get(publisher)
         if known is not None:
             highest, bits = known
@@ -75,12 +75,12 @@ class DuplicateWindow:
                 self._seen[publisher] = (highest, bits & ~(1 << behind))
 
     def highest(self, publisher: int) -> int | None:
-        """The highest number seen of a publisher; None when it is not known, or not any more."""
+        """Return the highest number seen of a publisher, or None if the publisher is unknown or was evicted."""
         known = self._seen.get(publisher)
         return None if known is None else known[0]
 
     def touch(self, publisher: int) -> None:
-        """This publisher is alive: others are forgotten before it."""
+        """Mark the publisher as recently used: others are evicted before it."""
         if publisher in self._seen:
             self._seen.move_to_end(publisher)
 

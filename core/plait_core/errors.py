@@ -1,16 +1,16 @@
 """The exception tree.
 
-    PlaitError                   everything Plait raises on purpose; has .retryable and .hint
-    ├── EventInvalid             yours: attributes, headers or payload that no event may have
-    ├── FilterError              yours: a filter that cannot be used; has .text, .column and .caret()
+    PlaitError                   base of all deliberate errors; has .retryable and .hint
+    ├── EventInvalid             caller: attributes, headers or payload that no event may have
+    ├── FilterError              caller: a filter that cannot be used; has .text, .column and .caret()
     │   ├── FilterSyntax         it does not follow the grammar
     │   └── FilterTooComplex     it follows the grammar, but costs more than the limits allow
-    ├── SpaceInvalid             yours: a schema, or a value or dz-expression outside its event space
-    ├── IndexMisuse              yours: an id added twice, or an unknown id removed
-    └── FrameError               theirs: bytes from the network that break the protocol; has .fault
+    ├── SpaceInvalid             caller: a schema, or a value or dz-expression outside its event space
+    ├── IndexMisuse              caller: an id added twice, or an unknown id removed
+    └── FrameError               remote: bytes from the network that break the protocol; has .fault
 
-Two families: what you did wrong is raised where you did it; what a peer did wrong is always exactly one FrameError,
-and the only sane answer to it is to close that peer's connection and to count its fault.
+There are two families. A caller's mistake is raised at the call. A remote violation of the protocol is always exactly
+one FrameError; the receiver closes that connection and counts the fault.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from enum import StrEnum
 
 
 class PlaitError(Exception):
-    """Root of the tree. `retryable`: the same call may succeed later. `hint`: what to do about it, one sentence."""
+    """Base of all deliberate errors.
+
+    `retryable`: the same call may succeed later. `hint`: a remedy, in one sentence.
+    """
 
     retryable: bool = False
 
@@ -48,7 +51,7 @@ class FilterError(PlaitError):
         return f"filter: {super().__str__()}" + (f" at column {self.column}" if self.column else "")
 
     def caret(self, width: int = 100) -> str:
-        """The text with a caret under the offending column, cut to `width` characters around it."""
+        """Return the text with a caret under the offending column, cut to `width` characters around it."""
         pointed = max(self.column, 1) - 1
         start = max(0, min(pointed - width // 2, len(self.text) - width))
         shown = "".join(c if c.isprintable() else " " for c in self.text[start : start + width])
@@ -60,27 +63,27 @@ class FilterSyntax(FilterError):
 
 
 class FilterTooComplex(FilterError):
-    """The filter exceeds a limit of `limits.py`; the message names the part to blame."""
+    """The filter exceeds a limit of `limits.py`; the message names the offending part."""
 
 
 class SpaceInvalid(PlaitError):
-    """A schema that is none, or a value or dz-expression outside its event space."""
+    """An invalid schema, or a value or dz-expression outside its event space."""
 
 
 class IndexMisuse(PlaitError):
-    """An id added to an index twice, or removed without being there."""
+    """An id added to an index twice, or removed without being in it."""
 
 
 class FrameFault(StrEnum):
-    """Why a frame was refused: what metrics and logs count by."""
+    """The reason for refusing a frame; metrics and logs count by it."""
 
     OVERSIZE = "oversize"  # its length, or a length inside it, exceeds a limit
-    TRUNCATED = "truncated"  # it ends before what its lengths promise
+    TRUNCATED = "truncated"  # it ends before the end that its lengths announce
     VERSION = "version"  # a protocol version that was not negotiated
     TYPE = "type"  # a frame type that does not exist in this version
-    ORDER = "order"  # a frame that may not come now: before the hello, or a second hello
-    BODY = "body"  # a body that is not the msgpack that this frame carries
-    FIELD = "field"  # a field with a value that it may not have
+    ORDER = "order"  # a frame out of order: before the hello, or a second hello
+    BODY = "body"  # a body that is not msgpack of this frame's shape
+    FIELD = "field"  # a field with a value that is not allowed
 
 
 class FrameError(PlaitError):
@@ -88,5 +91,5 @@ class FrameError(PlaitError):
 
     def __init__(self, fault: FrameFault, message: str) -> None:
         super().__init__(f"{fault}: {message}")
-        self.args = (fault, message)  # what pickling calls this with
+        self.args = (fault, message)  # the arguments that unpickling passes to the constructor
         self.fault = fault

@@ -1,4 +1,4 @@
-"""The event: what publishers say. Attributes are routed on; the payload is opaque; identity is publisher + sequence."""
+"""The event: attributes for routing, an opaque payload, and an identity of publisher and sequence number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ I64_MAX = 2**63 - 1
 
 
 class EventId(NamedTuple):
-    """Names one event for ever: its publisher's id and the publisher's own count, from 1."""
+    """The permanent name of an event: its publisher's id and the publisher's sequence number, from 1."""
 
     publisher: int
     sequence: int
@@ -25,7 +25,7 @@ class EventId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> EventId:
-        """The id that `text` prints; EventInvalid otherwise."""
+        """Parse the id that `str` printed; raise EventInvalid if `text` is not one."""
         publisher, _, sequence = text.partition("-")
         try:
             found = cls(int(publisher, 16), int(sequence))
@@ -48,9 +48,9 @@ class Event:
     publisher: int = 0
     sequence: int = 0
     published_us: int = 0
-    """When it was published, in microseconds since 1970, by the publisher's clock: for people, never for ordering."""
+    """Publication time in microseconds since 1970, by the publisher's clock: for people, never for ordering."""
     lifetime_us: int = 0
-    """How long after publication it may still be delivered; 0 means for ever."""
+    """Microseconds after publication during which the event may be delivered; 0: for ever."""
     priority: int = 0
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Event:
         headers: Mapping[str, str] | None = None,
         limits: EventLimits = EVENT_LIMITS,
     ) -> Event:
-        """The event with these parts, or EventInvalid."""
+        """Return the event with these parts; raise EventInvalid if one of them is not allowed."""
         if len(payload) > limits.payload_bytes_max:
             raise EventInvalid(f"a payload of {len(payload)} bytes, and {limits.payload_bytes_max} are allowed")
         if not 0 <= publisher <= U64_MAX or not 0 <= sequence <= U64_MAX:

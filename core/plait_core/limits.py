@@ -1,7 +1,7 @@
 """Every bound of the core, by name, with its reason.
 
 At a limit the system refuses; it never allocates first and counts later. Parsers take their limits as a parameter, so
-that no path can forget them and tests can make them small.
+that no path can omit them and tests can make them small.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ ATTRIBUTES_MAX = 256
 """Attributes of one event. SNS allows 10, Service Bus 64 KB of them; matching costs a few ns for each."""
 
 NAME_BYTES_MAX = 128
-"""Bytes of an attribute or header name, dots included: DNS labels and Prometheus names live well below."""
+"""Bytes of an attribute or header name, dots included. DNS labels and Prometheus names are much shorter."""
 
 VALUE_BYTES_MAX = 16 * 1024
-"""Bytes of one text value. Longer things are payload, which is opaque and cheap to carry."""
+"""Bytes of one text value. Longer data belongs into the payload, which is opaque and cheap to carry."""
 
 INT_BITS_MAX = 256
 """Bits of an integer attribute: hashes and on-chain amounts fit. Bounds the cost of exact comparison."""
@@ -29,13 +29,13 @@ ATTRIBUTES_BYTES_MAX = 64 * 1024
 """Bytes of all attributes of one event on the wire: one socket read."""
 
 HEADERS_MAX = 64
-"""Headers of one event: text for applications, never routed on."""
+"""Headers of one event: text for applications, never used for routing."""
 
 HEADERS_BYTES_MAX = 16 * 1024
 """Bytes of all headers of one event on the wire; HTTP servers commonly allow 8-16 KiB."""
 
 PAYLOAD_BYTES_MAX = 1024 * 1024
-"""Bytes of a payload: NATS' default. Larger objects belong in a store, with their address in the event."""
+"""Bytes of a payload: NATS' default. Larger objects belong into a store, with their address in the event."""
 
 PRIORITY_MAX = 9
 """Priorities run from 0 (ordinary) to 9 (first), as in JMS."""
@@ -43,19 +43,19 @@ PRIORITY_MAX = 9
 # --- filters ----------------------------------------------------------------------------------------------------------
 
 FILTER_TEXT_MAX = 16 * 1024
-"""Characters of a filter's text. Solace allows 2,000, ActiveMQ has no bound and suffers for it."""
+"""Characters of a filter's text. Solace allows 2,000; ActiveMQ has no bound, and long selectors slow it down."""
 
 FILTER_DEPTH_MAX = 64
 """Nested parentheses and negations, far below Python's recursion limit."""
 
 FILTER_ATOMS_MAX = 512
-"""Atoms of one filter, after chains and `between` are taken apart."""
+"""Atoms of one filter, after chains and `between` are split."""
 
 FILTER_SET_MAX = 1024
 """Literals of one `in` list."""
 
 CONJUNCTIONS_MAX = 256
-"""Alternatives of a normal form: each is indexed on its own, so this is the price of one subscription."""
+"""Alternatives of a normal form. Each is indexed on its own, so this bounds the cost of one subscription."""
 
 # --- event space ------------------------------------------------------------------------------------------------------
 
@@ -68,43 +68,48 @@ DZ_SET_MAX = 65_536
 # --- duplicates -------------------------------------------------------------------------------------------------------
 
 DUPLICATE_WINDOW = 4096
-"""Sequence numbers below a publisher's highest among which duplicates are told apart: one integer of 512 bytes each."""
+"""Sequence numbers below a publisher's highest for which duplicates are detected: an integer of 512 bytes each."""
 
 UNCONFIRMED_MAX = 4096
-"""Events of one publisher that may await confirmation. Not above the window: on reconnect all of them come again."""
+"""Unconfirmed events of one publisher.
+
+Not above the duplicate window: a reconnecting publisher sends all of them again.
+"""
 
 # --- wire -------------------------------------------------------------------------------------------------------------
 
 HELLO_BYTES_MAX = 4 * 1024
-"""A frame before authentication: what a stranger may make us hold."""
+"""Bytes of a frame before authentication: all that an unauthenticated sender can make a receiver buffer."""
 
 FRAME_BYTES_MAX = 1024 * 1024 + 160 * 1024
-"""A frame after authentication: the largest payload, all attributes and headers, and a route."""
+"""Bytes of a frame after authentication: the largest payload, all attributes and headers, and a route."""
 
 BROKERS_MAX = 1024
-"""Brokers of one overlay: each knows the map of all, and a change of it costs each a walk over it."""
+"""Brokers of one overlay: each keeps the link state of all, and a change costs each a walk over it."""
 
 NEIGHBOURS_MAX = 256
-"""Links that one broker has to others."""
+"""Links of one broker to others."""
 
 DIGEST_MAX = 10_000
-"""Documents that one digest names; several make a longer one."""
+"""Documents that one database summary names; a longer summary takes several frames."""
 
 WANTS_MAX = 1024
-"""Filters that one change of interest adds or removes; more go into the next."""
+"""Filters that one interest update adds or removes; more go into the next."""
 
 DEPOSIT_BYTES_MAX = 64 * 1024
-"""Routing keys that one subscription deposits: some six hundred credentials, a millisecond each for a new session."""
+"""Bytes of routing keys that one subscription deposits: some 600 credentials, a millisecond each for a new session."""
 
 DEPOSITS_BYTES_MAX = 256 << 20
-"""Routing keys that one broker holds of its clients, and as much again of other brokers: a hundred thousand
-subscriptions of two dozen credentials."""
+"""Bytes of routing keys that one broker keeps for its clients, and as many again for other brokers.
+
+Enough for a hundred thousand subscriptions of two dozen credentials.
+"""
 
 MISSING_MAX = 1024
-"""Events that one report names as missing; the others are asked for when these have come."""
+"""Events that one report names as missing; the receiver requests the others when these have arrived."""
 
 DESTINATIONS_MAX = 1024
-"""Destinations that one copy of an event names; beyond it brokers match hop by hop."""
+"""Destinations that one copy of an event names. With more, brokers match hop by hop."""
 
 PATH_MAX = 64
 """Brokers that an event's path names, and so the most hops that it can take."""
@@ -113,28 +118,28 @@ DELIVERIES_MAX = 4000
 """Subscriptions of one client that one deliver frame names: with the longest path they fill a route's 64 KiB."""
 
 ACKNOWLEDGED_MAX = 4096
-"""Events that one receipt or acknowledgement names: more go into the next."""
+"""Events that one receipt or acknowledgement names; more go into the next."""
 
 NESTING_MAX = 32
 """Depth of a control frame's msgpack body."""
 
 CONTROL_ITEMS_MAX = 65_536
-"""Keys, values and items in a control frame's body: some ten milliseconds to look through, some megabytes to hold."""
+"""Keys, values and items in a control frame's body: some ten milliseconds to parse, some megabytes of memory."""
 
 CAPABILITIES_MAX = 64
 """Capabilities that one side of a handshake names."""
 
 NONCE_BYTES = 16
-"""Of what one side of a handshake draws for one connection: never the same twice, and nobody guesses it."""
+"""Bytes of the random nonce that each side of a handshake draws for one connection."""
 
 PROOF_BYTES = 32
-"""Of a proof that its sender knows a secret: an HMAC with SHA-256."""
+"""Bytes of a proof that its sender knows a secret: an HMAC with SHA-256."""
 
 ADDRESS_TEXT_MAX = 262
 """Characters of HOST:PORT: the longest host name, a colon, five digits and brackets."""
 
 CLOSE_TEXT_MAX = 512
-"""Characters of a close frame's message: it must fit a frame before authentication, whatever the script."""
+"""Characters of a close frame's message. It must fit a frame before authentication in every script."""
 
 
 # --- peers ------------------------------------------------------------------------------------------------------------
@@ -143,16 +148,16 @@ PEER_DZ_MAX = 512
 """Sub-spaces of one peer's subscription. The thesis goes to 256; each may need a parent of its own."""
 
 PEER_SAMPLE_MAX = 32
-"""Profiles that one half of a gossip exchange carries: half a view of 64, twice what sampling needs."""
+"""Profiles in one half of a gossip exchange: half a view of 64, twice as many as sampling needs."""
 
 PEER_HINTS_MAX = 8
-"""Possible parents that one hint names; whoever they do not suit learns of others by gossip."""
+"""Possible parents that one hint names; peers that none of them suits learn of others by gossip."""
 
 PEER_SOURCES_MAX = 256
-"""Publishers that one parent passes on events of: every pulse names them."""
+"""Publishers whose events one parent forwards: every pulse names them."""
 
 PEER_RECENT_MAX = 8
-"""Of its last events, how many a publisher tells by gossip."""
+"""Recent events that a publisher announces by gossip."""
 
 PEER_MEMBERS_MAX = 1024
 """Subscribers that enrol with one publisher, each by a connection of its own; beyond them nothing is confirmed."""
@@ -160,7 +165,7 @@ PEER_MEMBERS_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class EventLimits:
-    """What one event may be; see the constants for reasons."""
+    """Limits of one event; see the constants for reasons."""
 
     attributes_max: int = ATTRIBUTES_MAX
     name_bytes_max: int = NAME_BYTES_MAX
@@ -175,7 +180,7 @@ class EventLimits:
 
 @dataclass(frozen=True, slots=True)
 class FilterLimits:
-    """What one filter may be; see the constants for reasons."""
+    """Limits of one filter; see the constants for reasons."""
 
     text_max: int = FILTER_TEXT_MAX
     depth_max: int = FILTER_DEPTH_MAX
@@ -186,7 +191,7 @@ class FilterLimits:
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
-    """What one peer may send; see the constants for reasons."""
+    """Limits of the frames that one remote side may send; see the constants for reasons."""
 
     hello_bytes_max: int = HELLO_BYTES_MAX
     frame_bytes_max: int = FRAME_BYTES_MAX

@@ -1,8 +1,7 @@
-"""The native kernel, where it is installed: the one door to it.
+"""The native kernel, if it is installed. All of Plait uses it through this module.
 
-What it takes over (matching, hot frames, plain attributes, proofs, records of telemetry) exists in Python too, with the
-same answers.
-`PLAIT_NATIVE=off` leaves it out, to find out whether it is to blame for something.
+The kernel replaces matching, hot frames, plain attributes, event MACs and telemetry records; Python has the same with
+the same results. `PLAIT_NATIVE=off` disables the kernel, to find out whether it causes a problem.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _NEEDED: Final = (
 
 
 def _load() -> Any:
-    """The module. One that is there and does not serve, half built or of another version, is told of."""
+    """Import the module. Warn about one that is installed but unusable: half built, or of another version."""
     if os.environ.get("PLAIT_NATIVE", "").lower() in ("off", "0", "no", "false"):
         return None
     try:
@@ -43,8 +42,8 @@ def _load() -> Any:
 
 def _warn(problem: str) -> None:
     warnings.warn(
-        f"the native kernel is left out ({problem}), Python serves with the same answers; "
-        "install plait-kernel anew (in the repository: make kernel)",
+        f"the native kernel is not used ({problem}); Python gives the same results, slower; "
+        "reinstall plait-kernel (in the repository: make kernel)",
         RuntimeWarning,
         stacklevel=3,
     )

@@ -1,5 +1,6 @@
-"""What of sealed events everybody sees who passes them on, with no arithmetic: that they are sealed, and where in their
-payload the opening of their session is, whose tags brokers test.
+"""The public part of sealed events: that an event is sealed, and its session's opening in the payload.
+
+Brokers test the tags of the opening. No arithmetic is needed here.
 
     payload    version, length of the opening, opening, envelope of a session's member
 """
@@ -11,22 +12,22 @@ from struct import Struct
 from typing import Final
 
 SEALED: Final = "$sealed"
-"""The attribute that says that an event is sealed, and in which realm."""
+"""The attribute that marks an event as sealed; its value is the realm."""
 
 SEALED_VERSION: Final = 1
 SEALED_HEAD: Final = Struct(">BI")
 
 
 class Fit(Enum):
-    """What came of testing an event's tags with the routing keys that a subscription has deposited."""
+    """The result of testing an event's tags with the routing keys that a subscription has deposited."""
 
     FITS = "fits"
     OTHER = "other"  # no credential of these keys is among the event's
-    UNTOLD = "untold"  # the keys are of other epochs, or none: its subscriber is to decide
+    UNDECIDED = "untold"  # the keys are of other epochs, or none: the subscriber decides
 
 
 def opening_of(payload: bytes) -> bytes | None:
-    """The opening of a sealed event's session; None if the payload has none."""
+    """Return the opening of a sealed event's session, or None if the payload has none."""
     if len(payload) < SEALED_HEAD.size:
         return None
     version, size = SEALED_HEAD.unpack_from(payload)

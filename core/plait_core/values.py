@@ -1,7 +1,7 @@
-"""Attribute values: what an event may say, and the kinds that filters compare.
+"""Attribute values: the values that an event may carry, and the kinds that filters compare.
 
 An attribute is an int (exact at any size), a float, a str, a bool, null, or a list of those. Filters test scalars only;
-a list rides along opaquely. Ints and floats are one kind and compare by value; a bool is not a number; NaN is a float
+a list is opaque to them. Ints and floats are one kind and compare by value; a bool is not a number; NaN is a float
 that no atom ever matches.
 """
 
@@ -20,10 +20,10 @@ Scalar: TypeAlias = int | float | str | bool | None
 Value: TypeAlias = Scalar | list[Scalar]
 Attributes: TypeAlias = dict[str, Value]
 Literal: TypeAlias = int | float | str | bool
-"""A value that a filter may be written with."""
+"""A value that can be written as a literal in a filter."""
 
 REPLY: Final = "$reply"
-"""The attribute of an answer by which it finds who has asked."""
+"""The attribute of a reply that names the requester."""
 
 _OF_CLIENTS: Final = frozenset((SEALED, REPLY))
 
@@ -31,7 +31,7 @@ _NAME = re.compile(r"\$?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 
 
 class ValueKind(Enum):
-    """The kinds of comparable values; values of different kinds are never equal, less or greater."""
+    """The kinds of comparable values. Values of different kinds are never equal, less or greater."""
 
     NUMBER = "number"
     TEXT = "text"
@@ -47,23 +47,25 @@ _KINDS: dict[type, ValueKind] = {
 
 
 def kind_of(value: object) -> ValueKind | None:
-    """The kind of a value, or None when no filter can compare it (null, NaN, a list)."""
+    """Return the kind of a value, or None if no filter can compare it (null, NaN, a list)."""
     kind = _KINDS.get(type(value))
     return None if kind is ValueKind.NUMBER and value != value else kind
 
 
 def is_name(name: str, limits: EventLimits = EVENT_LIMITS) -> bool:
-    """Whether `name` is an attribute name: identifiers joined by dots; a leading `$` marks Plait's own."""
+    """Return whether `name` is an attribute name: identifiers joined by dots; a leading `$` marks Plait's own."""
     return len(name) <= limits.name_bytes_max and _NAME.match(name) is not None
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a name is for what brokers say: `$...`, but for what clients' own sides add to events."""
+    """Return whether only brokers may set this attribute: a name `$...`, except those that client libraries add to
+    events.
+    """
     return name.startswith("$") and name not in _OF_CLIENTS
 
 
 def is_text(text: str) -> bool:
-    """Whether `text` can be written as UTF-8, that is, has no lone surrogate."""
+    """Return whether `text` can be encoded as UTF-8, that is, has no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -72,7 +74,7 @@ def is_text(text: str) -> bool:
 
 
 def check_attributes(given: Mapping[str, object], limits: EventLimits = EVENT_LIMITS) -> Attributes:
-    """A plain dict of plain values equal to `given`, or EventInvalid that names the attribute to blame."""
+    """Return a plain dict of plain values equal to `given`; raise EventInvalid naming the offending attribute."""
     if len(given) > limits.attributes_max:
         raise EventInvalid(f"{len(given)} attributes, and {limits.attributes_max} are allowed")
     attributes: Attributes = {}
@@ -95,7 +97,7 @@ def _check_value(name: str, value: object, limits: EventLimits) -> Value:
 
 
 def _check_scalar(name: str, value: object, limits: EventLimits) -> Scalar:
-    """Subclasses (IntEnum, StrEnum, numpy floats) become the plain value that they extend."""
+    """Convert subclasses (IntEnum, StrEnum, numpy floats) to the plain value that they extend."""
     if value is None or type(value) is bool or type(value) is float:
         return value
     if isinstance(value, str):

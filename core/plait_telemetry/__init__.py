@@ -1,5 +1,5 @@
-"""Records of what happens, for analysis later: from a bounded ring to segments on disk, by one thread.
+"""Record events and state for later analysis: from a bounded ring to segments on disk, by one thread.
 
-Brokers and peers both have it. `ring`, `recorder` and `telemetry` make records and do no I/O; `writer` is the thread,
-`readers` how far others have read what it wrote, `face` all of it in a process that runs.
+Brokers and peers both use it. `ring`, `recorder` and `telemetry` make records and do no I/O. `writer` is the thread
+that writes them, `readers` tracks the progress of remote readers, and `recording` runs all of it in a process.
 """

@@ -1,7 +1,7 @@
-"""What turns the steps of the pipeline into records in the ring: the part of telemetry that every event pays for.
+"""Write records of the pipeline's steps into the ring. Every event pays for this part of telemetry.
 
-The native kernel has the same, at a fraction of the cost; `new_recorder` takes it where it is. Both write the same
-bytes, which a test compares. Methods trust their callers, and clip what has no bound.
+The native kernel has the same interface, at a fraction of the cost; `new_recorder` prefers it. Both write the same
+bytes, which a test compares. Methods trust their callers, and clip values that are out of range.
 """
 
 from __future__ import annotations
@@ -24,53 +24,62 @@ _PUBLISH, _ARRIVAL, _FORWARD, _DELIVERY = map(
 )
 
 _pack: Final = Struct("<qqQQQIIIIHHHBB").pack_into
-"""The record with kind and reason as one number: the hot ones have no reason."""
+"""The record with kind and reason as one number: hot records have no reason."""
 
 
 class Records(Protocol):
-    """A ring of records, and what is put into it for each event."""
+    """A ring of records, and the methods that record the steps of an event."""
 
     @property
     def written(self) -> int:
-        """Records put in, ever."""
+        """Records put in since the start."""
 
     @property
     def taken(self) -> int:
-        """Records taken out, ever."""
+        """Records taken out since the start."""
 
     @property
     def lost(self) -> int:
-        """Records that found no place."""
+        """Records dropped because the ring was full."""
 
     def weigh(self, weight: int) -> None:
-        """From now on record one event in so many, a power of two, and say so in the records."""
+        """Record one event in `weight`, a power of two, from now on, and write that weight into the records."""
 
     def locate(self, cell: int, /) -> None:
-        """The event that is published next lies in this cell."""
+        """Set the cell of the next published event."""
 
     def published(
-        self, frame: EventFrame, subscriptions: Sized, durables: Sized, homes: Sized, delay_us: int, now: float, /
+        self,
+        frame: EventFrame,
+        subscriptions: Sized,
+        durables: Sized,
+        destinations: Sized,
+        delay_us: int,
+        now: float,
+        /,
     ) -> None:
-        """An event of a publisher of this process was admitted, and matched these."""
+        """Record that an event of a publisher of this process was admitted, with its matches."""
 
     def arrived(
         self, frame: EventFrame, root: int, subscriptions: Sized, durables: Sized, delay_us: int, now: float, /
     ) -> None:
-        """An event of another process' publisher matched these."""
+        """Record that an event of another process' publisher arrived, with its matches."""
 
     def forwarded(
         self, frame: EventFrame, neighbour: int, delay_us: int, hops: int, destinations: int, now: float, /
     ) -> None:
-        """A copy was written to a neighbour."""
+        """Record that a copy was written to a neighbour."""
 
     def delivered(
         self, number: int, within_us: int, frame: EventFrame, delay_us: int, flags: int, now: float, /
     ) -> None:
-        """One delivery was written, to the subscription of this number and bound."""
+        """Record that one delivery was written, to the subscription with this number and bound."""
 
     def passed(self, frame: EventFrame, number: int, within_us: int, delay_us: int, flags: int, now: float, /) -> None:
-        """An event of a publisher of this process was admitted, and written to its one subscription at once:
-        `published` and `delivered` in one call, for that is what most events are."""
+        """Record that an event of a publisher of this process was admitted and written to its one subscription at once.
+
+        This is `published` and `delivered` in one call, because most events take this path.
+        """
 
     def each(
         self,
@@ -86,25 +95,33 @@ class Records(Protocol):
         now: float,
         /,
     ) -> None:
-        """A record of the same kind, and reason times 256, of each of these events. Without a bound that is its
-        lifetime; `added_us` comes to the delay that it came with."""
+        """Record each of these events under one kind (plus reason times 256).
+
+        Without a bound the event's lifetime is recorded. `added_us` is added to the delay in the event's frame.
+        """
 
     def put(self, *fields: int) -> None:
-        """Any other record, as `plait_core.telemetry.pack_into` takes it."""
+        """Write any other record, with the arguments of `plait_core.telemetry.pack_into`."""
 
     def filled(self) -> list[memoryview]:
-        """What is there, in order, perhaps not all of it; `release` gives the place back."""
+        """Return records that wait, in order, perhaps not all of them; `release` frees their slots."""
 
     def copy(self, start: int, end: int, /) -> bytes:
-        """Records by their number, taken out or not: for the producer alone, which knows that they are still there."""
+        """Return records by number, taken out or not.
+
+        Only the producer may call this, as only it knows they still exist.
+        """
 
     def release(self, records: int) -> None:
-        """So many have been written out."""
+        """Free the slots of this many records, which were written out."""
 
 
 class Recorder(Ring):
-    """In Python. The hottest records are packed where they are made, without a tuple of arguments between, and look at
-    the calendar once a read: half of what they would cost."""
+    """The recorder in Python.
+
+    The hottest records are packed where they are made, without an intermediate tuple of arguments, and the calendar
+    time is computed once per read. That halves the cost.
+    """
 
     __slots__ = ("_cell", "_expected", "_expected_of", "_now", "_now_us", "_sampling", "_wall_offset_us", "_weight")
 
@@ -119,17 +136,24 @@ class Recorder(Ring):
         self._expected_of = (0, 0)
 
     def weigh(self, weight: int) -> None:
-        """As `Records` says, like everything here."""
+        """See `Records`, as for all methods here."""
         self._weight, self._sampling = weight, weight - 1
 
     def locate(self, cell: int, /) -> None:
         self._cell = cell
 
     def published(
-        self, frame: EventFrame, subscriptions: Sized, durables: Sized, homes: Sized, delay_us: int, now: float, /
+        self,
+        frame: EventFrame,
+        subscriptions: Sized,
+        durables: Sized,
+        destinations: Sized,
+        delay_us: int,
+        now: float,
+        /,
     ) -> None:
         cell, self._cell = self._cell, 0
-        self._event(_PUBLISH, frame, cell, len(subscriptions) + len(durables), len(homes), delay_us, now)
+        self._event(_PUBLISH, frame, cell, len(subscriptions) + len(durables), len(destinations), delay_us, now)
 
     def arrived(
         self, frame: EventFrame, root: int, subscriptions: Sized, durables: Sized, delay_us: int, now: float, /
@@ -218,12 +242,12 @@ def _hops(frame: EventFrame) -> int:
 
 
 def sampled_out(sequence: int, mask: int) -> bool:
-    """Whether an event is left out where only one of `mask + 1` is recorded: as the analysis decides it again."""
+    """Return whether sampling of one event in `mask + 1` leaves this one out. The analysis computes the same."""
     return bool((sequence & 0xFFFFF) * 2_654_435_761 >> 12 & mask)
 
 
 def new_recorder(wall_offset_us: int, records: int = RING_RECORDS, *, native: bool | None = None) -> Records:
-    """The fastest there is, for so many records; `wall_offset_us` is what makes its clock its calendar."""
+    """Return the fastest recorder for this many records. `wall_offset_us` converts its clock to calendar time."""
     if native is False or kernel is None:
         return Recorder(records, wall_offset_us)
     made: Any = kernel.Recorder(records, wall_offset_us)

@@ -1,4 +1,4 @@
-"""Telemetry in a process that runs: what samples on the loop and writes in a thread, from start to stop."""
+"""Telemetry in a running process: samples on the loop and a writer thread, from start to stop."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .writer import SegmentLimits, SegmentWriter, TelemetryWriter
 
 
 class TelemetryError(PlaitError):
-    """Records cannot be written where they are to go."""
+    """Records cannot be written to the configured place."""
 
 
 @dataclass(frozen=True, slots=True)
 class TelemetryPlace:
-    """Where records go, how many, and how long they stay."""
+    """The directory for records, how many are recorded, and how long they are kept."""
 
     directory: Path
     settings: TelemetrySettings = field(default_factory=TelemetrySettings)
@@ -30,10 +30,10 @@ class TelemetryPlace:
 
 
 class Sampling(Protocol):
-    """What is recorded once a second, not with events."""
+    """State that is recorded once a second, not with events."""
 
     def sample(self, now: float, elapsed_s: float, lost: int) -> None:
-        """Record how everything is. `lost`: records that were made, and never written, so far."""
+        """Record the current state. `lost`: records made but never written, so far."""
 
 
 class Recording:
@@ -42,16 +42,18 @@ class Recording:
     def __init__(
         self,
         broker: int,
-        home: str,
+        folder: str,
         telemetry: Telemetry,
         sampler: Sampling,
         place: TelemetryPlace,
         started_us: int,
     ) -> None:
-        """`broker` is whose records they are; `home` is the folder for them in the place's directory, with a prefix
-        before a name, for that may be two dots."""
+        """`broker` is the id of the recording broker; `folder` is its folder in the place's directory.
+
+        A name in `folder` has a prefix, because a name may be two dots.
+        """
         self.broker = broker
-        self.directory = place.directory / home
+        self.directory = place.directory / folder
         self.readers = Readers(self.directory)
         self._telemetry = telemetry
         self._segments = SegmentWriter(self.directory, broker, started_us, place.limits, self.readers)
@@ -61,7 +63,7 @@ class Recording:
         self._timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        """Record from now on; TelemetryError when it cannot."""
+        """Record from now on; raise TelemetryError if the directory cannot be written."""
         try:
             self._writer.start()
         except OSError as error:
@@ -72,15 +74,15 @@ class Recording:
         self._sample()
 
     async def stop(self) -> None:
-        """Sample once more, and write everything. It waits for the disk, which may take its time."""
+        """Sample once more, and write everything. This waits for the disk, which may take a while."""
         if self._timer is not None:
             self._timer.cancel()
-        self._look(monotonic())
+        self._record_sample(monotonic())
         with ThreadPoolExecutor(1, "plait-telemetry-closer") as thread:
             await asyncio.get_running_loop().run_in_executor(thread, self._writer.stop)
 
     def facts(self) -> dict[str, Any]:
-        """For those who ask how it goes."""
+        """Return the state of telemetry, for status reports."""
         ring = self._telemetry.ring
         return {
             "directory": str(self.directory),
@@ -97,10 +99,10 @@ class Recording:
         return self._telemetry.ring.lost + self._writer.lost
 
     def _sample(self) -> None:
-        self._look(monotonic())
+        self._record_sample(monotonic())
         self._timer = asyncio.get_running_loop().call_later(SAMPLE_S, self._sample)
 
-    def _look(self, now: float) -> None:
-        elapsed_s = max(now - self._sampled_at, SAMPLE_S / 10)  # the first comes at once
+    def _record_sample(self, now: float) -> None:
+        elapsed_s = max(now - self._sampled_at, SAMPLE_S / 10)  # the first sample comes at once
         self._sampled_at = now
         self._sampler.sample(now, elapsed_s, self._lost)

@@ -1,8 +1,8 @@
-"""What a broker or a peer records of its events: one record a call, nothing but memory.
+"""The event records of a broker or a peer: one record a call, written to memory only.
 
-Whoever is without telemetry has none of this: its hooks compare one attribute with None. Above the configured rate only
-every second, fourth, ... event is recorded, with that weight; which ones is decided by the event's number alone, so
-that all records of an event are kept or none, by all who sample alike.
+Without telemetry none of this exists: the hooks compare one attribute with None. Above the configured rate only every
+second, fourth, ... event is recorded, with that weight. The event's number alone decides, so all samplers with the same
+weight keep all records of an event or none.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 U64_MAX: Final = 0xFFFFFFFFFFFFFFFF
 
 SAMPLING_BITS_MAX: Final = 15
-"""One event of 32,768: above a thousand million events a second."""
+"""Bits of the highest weight, one event of 32,768: above a thousand million events a second."""
 
 SAMPLE_S: Final = 1.0
-"""Between two samples: twice the heartbeat that measures links."""
+"""Seconds between two samples: twice the heartbeat that measures links."""
 
 NAMES_MAX: Final = 1_000_000
 """Names that wait for the writer: as many as a broker may have subscriptions."""
@@ -37,21 +37,22 @@ _MATCH: Final = int(RecordKind.MATCH)
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """How much to record."""
+    """Limits of recording."""
 
     records_per_s_max: int = 200_000
-    """Above it events are sampled: 200,000 are a tenth of a core and 13 MB/s."""
+    """Above this rate events are sampled: 200,000 are a tenth of a core and 13 MB/s."""
     space: Schema | None = None
-    """Of a broker: the event space in which its publishers' events are located, some microseconds each."""
+    """Of a broker: the event space in which its publishers' events are located, at some microseconds each."""
 
 
 class Telemetry:
-    """The records of one broker, or of one process of peers. Methods are of the hot path: they trust their callers, and
-    clip what has no bound."""
+    """The records of one broker, or of one process of peers.
+
+    Methods are on the hot path: they trust their callers, and clip values that are out of range.
+    """
 
     def __init__(self, settings: TelemetrySettings, wall_offset_us: int, records: int = RING_RECORDS) -> None:
-        """`wall_offset_us`: what makes its clock its calendar, as events are dated; `records`: how many may
-        wait to be taken."""
+        """`wall_offset_us` converts the clock to the calendar time of events; `records` is the size of the ring."""
         self.settings = settings
         self.records: Final = records
         ring = self.ring = new_recorder(wall_offset_us, records)
@@ -60,9 +61,9 @@ class Telemetry:
         self.forwarded: Final = ring.forwarded
         self.delivered: Final = ring.delivered
         self.passed = ring.passed
-        """The steps that every event takes go there at once."""
+        """The steps of every event are bound directly to the ring's methods."""
         self.names: deque[dict[str, Any]] = deque()
-        """What ids in the records mean; the writer takes them."""
+        """Names of ids in the records; the writer takes them."""
         self.names_lost = 0
         self._put = ring.put
         self._wall_offset_us = wall_offset_us
@@ -73,7 +74,7 @@ class Telemetry:
 
     @property
     def weight(self) -> int:
-        """How many records each one that is written stands for, now."""
+        """The number of events that each record represents now."""
         return self._weight
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -89,7 +90,7 @@ class Telemetry:
         bound_us: int = 0,
         flags: int = 0,
     ) -> None:
-        """An event, a copy or a delivery goes no further."""
+        """Record that an event, a copy or a delivery was dropped."""
         if self._mask and sampled_out(frame.sequence, self._mask):
             return
         expired = reason == "expired"
@@ -101,10 +102,11 @@ class Telemetry:
         )  # fmt: skip
 
     def matched(self, events: int, elapsed_us: int, now: float) -> None:
-        """One read was matched: so many events in so long."""
+        """Record the matching of one read: its number of events, and the time for all of them."""
         self._put(self.wall_us(now), 0, 0, 0, 0, min(elapsed_us, U32_MAX), 0, 0, events, 0, 1, _MATCH, 0, 0, 0)
 
-    # --- what is sampled ----------------------------------------------------------------------------------------------
+    # --- samples
+    # ----------------------------------------------------------------------------------------------------------
 
     def state(
         self,
@@ -120,7 +122,7 @@ class Telemetry:
         expected: int = 0,
         flags: int = 0,
     ) -> None:
-        """How something is now: a link, the queues, who is there, which way leads where."""
+        """Record a state: a link, the queues, the membership, or a route."""
         assert kind >= RecordKind.LINK
         clipped = (min(value, U32_MAX) for value in (delay_us, bound_us, size, count))
         self._put(
@@ -129,10 +131,10 @@ class Telemetry:
         )  # fmt: skip
 
     def adapt(self, elapsed_s: float) -> None:
-        """Once a second: record as large a part of the events as the configured rate allows."""
-        offered = self.ring.written + self.ring.lost
-        rate = (offered - self._counted) / elapsed_s * self._weight
-        self._counted = offered
+        """Set the weight, once a second, so that records stay within the configured rate."""
+        produced = self.ring.written + self.ring.lost
+        rate = (produced - self._counted) / elapsed_s * self._weight
+        self._counted = produced
         bits = 0
         while rate / (1 << bits) > self.settings.records_per_s_max and bits < SAMPLING_BITS_MAX:
             bits += 1
@@ -143,7 +145,7 @@ class Telemetry:
     # --- names --------------------------------------------------------------------------------------------------------
 
     def name(self, kind: str, id: int, **facts: object) -> None:
-        """What an id means. What is said last holds."""
+        """Name an id. A later name replaces an earlier one."""
         if len(self.names) >= NAMES_MAX:
             self.names_lost += 1
             return
@@ -151,13 +153,13 @@ class Telemetry:
         self.names.append({"kind": kind, "id": shown, **facts})
 
     def name_once(self, kind: str, id: int, **facts: object) -> None:
-        """The same, of what never means anything else."""
+        """Name an id whose name never changes."""
         if (kind, id) not in self._named and len(self._named) < NAMES_MAX:
             self._named.add((kind, id))
             self.name(kind, id, **facts)
 
     def wall_us(self, now: float) -> int:
-        """By the calendar that events are dated by."""
+        """Convert to the calendar time that events are dated by."""
         return round(now * 1_000_000) + self._wall_offset_us
 
 

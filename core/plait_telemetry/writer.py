@@ -1,9 +1,8 @@
-"""Writes a broker's records to segments: one thread, that waits for the disk so that the loop never does.
+"""Write a broker's records to segments, in a thread of its own, so that the loop never waits for the disk.
 
-DIR/broker-NAME/START-NUMBER.seg are the segments, START.names.jsonl says what ids in them mean, and schema-1.json
-beside them how to read them. A segment is appended to, sealed with its checksum when it is large or old
-enough, and deleted, the oldest first, when all together are beyond their budget. What the disk does not take is lost,
-and counted.
+DIR/broker-NAME/START-NUMBER.seg are the segments, START.names.jsonl has the names of ids in them, and schema-1.json
+describes their layout. A segment is appended to, sealed with its checksum when it is large or old enough, and deleted,
+the oldest first, when all together exceed their budget. Records that the disk refuses are dropped and counted.
 """
 
 from __future__ import annotations
@@ -35,36 +34,36 @@ from .recorder import Records
 from .telemetry import Telemetry
 
 WAKE_S: Final = 0.05
-"""Between two looks at the ring: readers of a live segment are so far behind, and the ring holds many times as much."""
+"""Seconds between two reads of the ring: the delay of readers of a live segment. The ring holds many times as much."""
 
 RETRY_S: Final = 5.0
-"""After the disk refused: a full one is not asked at every look."""
+"""Seconds between attempts after the disk refused: a full disk is not retried at every turn."""
 
 CLASHES_MAX: Final = 1000
-"""Numbers tried in vain for a new segment's file."""
+"""Numbers tried for a new segment's file before giving up."""
 
 log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentLimits:
-    """When a segment ends, and how much is kept."""
+    """The size and age at which a segment ends, and the space for all of them."""
 
     bytes_max: int = 64 << 20
-    """A million records: one partition's worth of work for whoever analyses them."""
+    """A million records: one partition's worth of work for an analysis."""
     age_s_max: float = 60.0
-    """So that a quiet broker's records are sealed, and can be compacted, within a minute."""
+    """A quiet broker's records are thereby sealed, and can be compacted, within a minute."""
     budget_bytes: int = 4 << 30
-    """Of all segments of a broker: an hour and a half at the highest rate that is not sampled."""
+    """Space of all segments of a broker: an hour and a half at the highest rate that is not sampled."""
 
 
 class SegmentWriter:
-    """One open segment after the other. Its methods block, and raise OSError."""
+    """One open segment after the other. Methods block, and raise OSError."""
 
     def __init__(
         self, directory: Path, broker: int, started_us: int, limits: SegmentLimits, readers: Readers | None = None
     ) -> None:
-        """`readers`: who reads segments from elsewhere, and how far they are."""
+        """`readers`: the progress of remote readers."""
         self.directory = directory
         self._readers = readers or Readers(directory)
         self.limits = limits
@@ -78,7 +77,7 @@ class SegmentWriter:
         self._names = directory / f"{started_us:016d}.names.jsonl"
 
     def open(self) -> None:
-        """Make the directory, with the schema in it."""
+        """Create the directory, with the schema in it."""
         self.directory.mkdir(parents=True, exist_ok=True)
         schema = self.directory / f"schema-{SCHEMA_VERSION}.json"
         schema.write_text(json.dumps(schema_document(), indent=1) + "\n")
@@ -86,11 +85,11 @@ class SegmentWriter:
     def write(self, pieces: list[memoryview], now: float) -> None:
         """Append records."""
         if self._file is not None and not os.fstat(self._file.fileno()).st_nlink:
-            self.abandon()  # somebody has deleted it, perhaps with the directory
+            self.abandon()  # the file was deleted, perhaps with its directory
         if self._file is None:
             self._begin(now)
         file = self._file
-        assert file is not None, "it has just begun"
+        assert file is not None, "_begin has just opened it"
         for piece in pieces:
             assert not len(piece) % RECORD_BYTES
             self._append(file, piece)
@@ -98,19 +97,19 @@ class SegmentWriter:
             self.seal()
 
     def name(self, names: list[dict[str, object]]) -> None:
-        """Append what ids mean: before the records that have them."""
+        """Append names of ids. This precedes the records that contain the ids."""
         if not self.directory.is_dir():
             self.open()
         with self._names.open("a", encoding="utf-8") as file:
             file.write("".join(json.dumps(name) + "\n" for name in names))
 
     def tick(self, now: float) -> None:
-        """Seal what is old enough."""
+        """Seal the segment if it is old enough."""
         if self._file is not None and now - self._opened_at >= self.limits.age_s_max:
             self.seal()
 
     def seal(self) -> None:
-        """End the segment; the next record begins another."""
+        """Seal and close the segment; the next record begins another."""
         file, self._file = self._file, None
         if file is None:
             return
@@ -120,7 +119,7 @@ class SegmentWriter:
         self._keep_budget()
 
     def abandon(self) -> None:
-        """The disk refused in the middle: what is whole in the segment stays readable, without a seal."""
+        """Close the segment without a seal, after a failed write. Its whole records stay readable."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -148,14 +147,16 @@ class SegmentWriter:
 
     @staticmethod
     def _write_all(file: FileIO, data: bytes | memoryview) -> None:
-        """A nearly full disk takes a part first, and refuses then."""
+        """Write all bytes. A nearly full disk first accepts a part, and refuses then."""
         rest = memoryview(data)
         while rest:
             rest = rest[file.write(rest) or 0 :]
 
     def _keep_budget(self) -> None:
-        """Delete segments, as long as they are too many: those that nobody waits for first, then the oldest. Then
-        names of which no segment is left."""
+        """Delete segments until they fit the budget: first those that all readers have read, then the oldest.
+
+        Then delete the names of ids that no segment contains.
+        """
         segments = sorted(path for path in self.directory.iterdir() if parse_segment_name(path.name))
         sizes = [(path, path.stat().st_size) for path in segments]
         total = sum(size for _, size in sizes)
@@ -172,28 +173,28 @@ class SegmentWriter:
 
 
 class TelemetryWriter:
-    """The thread."""
+    """The writer thread."""
 
     def __init__(self, telemetry: Telemetry, segments: SegmentWriter, clock: Callable[[], float] = monotonic) -> None:
         self.lost = 0
-        """Records that the disk did not take."""
+        """Records that the disk refused."""
         self.failing: str | None = None
-        """Why it takes none, while it does not."""
+        """The reason why writing fails now, or None."""
         self._telemetry = telemetry
         self._segments = segments
         self._clock = clock
         self._retry_at = 0.0
-        self._unnamed: list[dict[str, object]] = []
+        self._unwritten_names: list[dict[str, object]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="plait-telemetry", daemon=True)
 
     def start(self) -> None:
-        """Write from now on; OSError when the directory cannot be made."""
+        """Start the thread; raise OSError if the directory cannot be created."""
         self._segments.open()
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what is there, seal it, and end. It waits for the disk."""
+        """Write all records, seal the segment, and end the thread. This waits for the disk."""
         self._stop.set()
         self._thread.join()
 
@@ -204,10 +205,10 @@ class TelemetryWriter:
         try:
             self._segments.seal()
         except OSError as error:
-            log.warning("telemetry: the last segment stays without a seal: %s", error.strerror)
+            log.warning("telemetry: the last segment has no seal: %s", error.strerror)
 
     def _turn(self) -> None:
-        """Write what has come since the last."""
+        """Write the records since the last turn."""
         ring = self._telemetry.ring
         end = ring.written  # the loop goes on meanwhile
         self._write_some(ring)
@@ -233,10 +234,10 @@ class TelemetryWriter:
             raise OSError(None, self.failing or "the disk refused")
         names = self._telemetry.names
         for _ in range(len(names)):  # the loop may append meanwhile
-            self._unnamed.append(names.popleft())
-        if self._unnamed:
-            self._segments.name(self._unnamed)
-            self._unnamed = []
+            self._unwritten_names.append(names.popleft())
+        if self._unwritten_names:
+            self._segments.name(self._unwritten_names)
+            self._unwritten_names = []
         if pieces:
             self._segments.write(pieces, now)
         self._segments.tick(now)
@@ -245,6 +246,6 @@ class TelemetryWriter:
         if now >= self._retry_at:
             self._retry_at = now + RETRY_S
             if self.failing is None:
-                log.warning("telemetry cannot be written, and is lost: %s", error.strerror)
+                log.warning("telemetry cannot be written; records are lost: %s", error.strerror)
         self.failing = error.strerror or "the disk refused"
         self._segments.abandon()

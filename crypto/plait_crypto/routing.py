@@ -1,8 +1,8 @@
-"""Routing sealed events by their tags (thesis 5.6.4): what a broker does with the routing keys of subscriptions.
+"""Route sealed events by their tags (thesis 5.6.4), with the routing keys that subscriptions deposit at brokers.
 
-A broker is of no realm: it has an event's opening, and what subscriptions have deposited. It learns which of them an
-event fits, and nothing that is hidden. A tag is tested by one pairing; what comes of it is kept, and whoever asks keeps
-what came of an opening, which all events of a session share: so steady traffic costs no pairing.
+A broker belongs to no realm. It has an event's opening and the deposits of subscriptions. It learns which of them an
+event matches, and nothing of the hidden content. A tag test is one pairing, and its result is cached. The caller caches
+the result for an opening, which all events of a session share. So steady traffic costs no pairing.
 
     deposit    for each epoch and grant: length, routing keys
 """
@@ -28,9 +28,9 @@ _LENGTH: Final = Struct(">I")
 
 
 def deposit(groups: Groups, keys: Iterable[RoutingKeys]) -> bytes:
-    """What a subscription leaves with brokers, newest epochs first; none when that would be too long.
+    """Encode the deposit of a subscription, newest epochs first. Return no bytes if that would be too long.
 
-    Brokers then send what is in the clear as it is asked for, and the subscriber decides about the rest.
+    Brokers then match the clear attributes alone, and the subscriber decides about the rest.
     """
     encoded = [each.encode(groups) for each in sorted(keys, key=lambda each: -each.epoch)]
     found = b"".join(_LENGTH.pack(len(each)) + each for each in encoded)
@@ -38,7 +38,7 @@ def deposit(groups: Groups, keys: Iterable[RoutingKeys]) -> bytes:
 
 
 def deposited(groups: Groups, found: bytes) -> tuple[RoutingKeys, ...]:
-    """What `deposit` made, or KeyInvalid."""
+    """Parse the output of `deposit`; raise KeyInvalid if it is invalid."""
     keys, at = [], 0
     while at < len(found):
         if len(found) - at < _LENGTH.size:
@@ -51,17 +51,20 @@ def deposited(groups: Groups, found: bytes) -> tuple[RoutingKeys, ...]:
 
 
 class Router:
-    """Tests tags, and remembers what came out. Not for several threads at once."""
+    """Test tags and cache the results. Not thread-safe."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
         self._deposits: OrderedDict[bytes, tuple[RoutingKeys, ...]] = OrderedDict()
         self._tags: OrderedDict[tuple[bytes, bytes], bytes] = OrderedDict()
         self.pairings = 0
-        """How many tests were computed and not remembered."""
+        """Number of tests that were computed, not cached."""
 
     def test(self, opening: bytes, deposits: Sequence[bytes]) -> list[Fit]:
-        """For each deposit, whether it fits the events of a session. Unopenable if the opening is none."""
+        """Return, for each deposit, whether it matches the events of a session.
+
+        Raise Unopenable if the opening is invalid.
+        """
         envelope = Envelope.decode(opening)
         if envelope.head.kind != OPENING:
             raise Unopenable
@@ -74,7 +77,7 @@ class Router:
             each for each in self._keys(found) if each.epoch == head.epoch and each.realm[:REALM_BYTES] == head.realm
         ]
         if not mine or any(len(box) != len(shape) for each in mine for box in each.boxes):
-            return Fit.UNTOLD
+            return Fit.UNDECIDED
         matching = any(
             all(
                 any(self._holds(envelope, rows, row, credential.place, s3) for credential, s3 in candidates)
@@ -108,7 +111,7 @@ class Router:
         return tag
 
     def _keys(self, found: bytes) -> tuple[RoutingKeys, ...]:
-        """What a subscription has deposited; nothing if it cannot be read, which is its own loss."""
+        """Return the keys in a deposit. An unreadable deposit gives none, which harms only its subscription."""
         keys = self._deposits.get(found)
         if keys is None:
             try:

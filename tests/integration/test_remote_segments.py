@@ -245,16 +245,16 @@ def test_readers_are_remembered_and_few(tmp_path: Path) -> None:
         now += 1
         readers.commit(f"r{number}", name(5), 1)
     again = Readers(tmp_path, lambda: now)
-    assert sorted(again.places()) == sorted(f"r{number}" for number in range(3, READERS_MAX + 3))
+    assert sorted(again.positions()) == sorted(f"r{number}" for number in range(3, READERS_MAX + 3))
     assert not again.read_by_all(name(5))
     assert again.read_by_all(name(4))
     now += AWAY_S_MAX + 1
-    assert again.places() == {}, "who does not come back is waited for no more"
+    assert again.positions() == {}, "who does not come back is waited for no more"
     assert again.read_by_all(name(9))
     with pytest.raises(ReaderError):
         again.commit("x", "../../etc/passwd", 0)
     (tmp_path / "readers.json").write_text('{"a": 1}')
-    assert Readers(tmp_path).places() == {}
+    assert Readers(tmp_path).positions() == {}
 
 
 def test_a_copy_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

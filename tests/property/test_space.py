@@ -15,7 +15,6 @@ from plait_core.space import (
     AllOf,
     AnyOf,
     Box,
-    Constraint,
     Domain,
     Dz,
     DzSet,
@@ -28,6 +27,7 @@ from plait_core.space import (
     Schema,
     Strategy,
     TextPrefix,
+    ValueRange,
 )
 from plait_core.space.domains import side_of
 
@@ -78,8 +78,8 @@ def intervals(draw: st.DrawFn, domain: Domain) -> Interval:
     return Interval(lo, hi, draw(st.booleans()), draw(st.booleans()))
 
 
-def constraints(domain: Domain) -> st.SearchStrategy[Constraint]:
-    atoms: st.SearchStrategy[Constraint] = intervals(domain) | st.builds(Prefix, st.sampled_from(TEXTS))
+def constraints(domain: Domain) -> st.SearchStrategy[ValueRange]:
+    atoms: st.SearchStrategy[ValueRange] = intervals(domain) | st.builds(Prefix, st.sampled_from(TEXTS))
     some = st.lists(atoms, max_size=3).map(tuple)
     return atoms | st.builds(AnyOf, some) | st.builds(AllOf, some)
 
@@ -98,12 +98,12 @@ def kind(value: object) -> str:
     return {bool: "bool", str: "text"}.get(type(value), "number")
 
 
-def admits(constraint: Constraint, value: Literal) -> bool:
+def admits(constraint: ValueRange, value: Literal) -> bool:
     """The meaning of a constraint, said once more."""
     if isinstance(constraint, AnyOf):
-        return any(admits(each, value) for each in constraint.constraints)
+        return any(admits(each, value) for each in constraint.ranges)
     if isinstance(constraint, AllOf):
-        return all(admits(each, value) for each in constraint.constraints)
+        return all(admits(each, value) for each in constraint.ranges)
     if isinstance(constraint, Prefix):
         return isinstance(value, str) and value[: len(constraint.text)] == constraint.text
     for end, is_open, sign in ((constraint.lo, constraint.lo_open, 1), (constraint.hi, constraint.hi_open, -1)):

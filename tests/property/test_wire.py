@@ -402,9 +402,9 @@ class CountingDecoder(FrameDecoder):
         self.copied += len(self._read) if self._read is not before else 0
         return found
 
-    def _set_aside(self, need: int) -> None:
+    def _keep_partial(self, need: int) -> None:
         self.copied += len(self._read) - self._at + len(self._pending)
-        super()._set_aside(need)
+        super()._keep_partial(need)
 
 
 def big_frame(size: int) -> bytes:

@@ -26,7 +26,7 @@ from plait_core.wire import (
     Welcome,
     encode_frame,
 )
-from plait_core.wire.delivery_writer import Named
+from plait_core.wire.delivery_writer import DeliveryFields
 from plait_core.wire.frame_types.overlay_frames import ClockStamp
 
 from ..outputs import ConnectionId, Send
@@ -187,7 +187,9 @@ class Connection:
         if not self.writable:
             self._control_waiting += len(data)
 
-    def deliver(self, frame: EventFrame, delay_us: int, path: tuple[int, ...], deliveries: Sequence[Named]) -> None:
+    def deliver(
+        self, frame: EventFrame, delay_us: int, path: tuple[int, ...], deliveries: Sequence[DeliveryFields]
+    ) -> None:
         """Queue an event for these subscriptions of the other end, which takes data."""
         if not self.data_bytes:
             self._outgoing[self.id] = self

@@ -11,7 +11,7 @@ from itertools import repeat
 from typing import Final
 
 from plait_core.wire import ControlFrame, EventFrame, Forward
-from plait_core.wire.delivery_writer import Named
+from plait_core.wire.delivery_writer import DeliveryFields
 from plait_core.wire.frame_types.session_frames import CONFIRM, LATE, Full, Late, Notice, NoticeKind
 
 from ..counters import Counters
@@ -102,7 +102,7 @@ class Deliveries:
     def _deliver_many(
         self, subscriptions: list[Subscription], tokens: Iterable[int], frame: EventFrame, delay_us: int, now: float
     ) -> None:
-        direct: dict[Session, list[Named]] = {}
+        direct: dict[Session, list[DeliveryFields]] = {}
         for subscription, token in zip(subscriptions, tokens, strict=False):
             session = subscription.session
             named = direct.get(session)
@@ -212,7 +212,7 @@ class Deliveries:
         self._write(session.link, session, frame, delay_us, ((subscription.id, flags, position),))
 
     def _write(
-        self, link: Connection, session: Session, frame: EventFrame, delay_us: int, deliveries: Sequence[Named]
+        self, link: Connection, session: Session, frame: EventFrame, delay_us: int, deliveries: Sequence[DeliveryFields]
     ) -> None:
         if type(frame) is not Forward:
             link.deliver(frame, delay_us, self._path, deliveries)

@@ -69,7 +69,7 @@ class TagVerdict:
     def __call__(self, deposit: bytes) -> bool:
         if self._known is None:
             return False
-        fit = self._known.get(deposit, Fit.UNTOLD)
+        fit = self._known.get(deposit, Fit.UNDECIDED)
         self._counts[fit.value] += 1
         return fit is not Fit.OTHER
 

@@ -27,7 +27,7 @@ class TagTestWorker:
     def fits(self, probe: Probe) -> Sequence[Fit] | None:
         """What `Broker.probed` is to be told."""
         if self._router is None:
-            return [Fit.UNTOLD] * len(probe.deposits)
+            return [Fit.UNDECIDED] * len(probe.deposits)
         from plait_crypto import Unopenable
 
         try:

@@ -59,5 +59,5 @@ class TagTestPool:
             return
         if (error := running.exception()) is not None:
             log.error("internal error: please report this; an event's tags are not tested", exc_info=error)
-        fits = [Fit.UNTOLD] * len(probe.deposits) if error is not None else running.result()
+        fits = [Fit.UNDECIDED] * len(probe.deposits) if error is not None else running.result()
         self._answer(probe.ticket, fits)

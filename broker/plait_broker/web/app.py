@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait_core.errors import PlaitError
-from plait_core.rate_limit import TokenBucket
+from plait_core.rate_limit import TokenBuckets
 from plait_telemetry.recording import Recording
 
 from ..broker import Broker
@@ -220,7 +220,7 @@ class Guard:
         self._app = app
         self._may_read = may_read
         self._loopback = loopback
-        self._paces: dict[str, TokenBucket] = {}
+        self._buckets: TokenBuckets[str] = TokenBuckets(REQUESTS_PER_S, REQUESTS_BURST, ADDRESSES_MAX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "there is neither lifespan nor websocket here"
@@ -240,15 +240,6 @@ class Guard:
             if not answered:
                 await _error(503, "the broker is stopping", close=True)(scope, receive, send_guarded)
 
-    def _in_pace(self, address: str) -> bool:
-        """Whether someone may ask once more, now."""
-        now = monotonic()
-        pace = self._paces.pop(address, None) or TokenBucket(REQUESTS_PER_S, REQUESTS_BURST, now)
-        self._paces[address] = pace
-        if len(self._paces) > ADDRESSES_MAX:
-            del self._paces[next(iter(self._paces))]
-        return pace.take(now)
-
     def _refusal(self, scope: Scope) -> Response | None:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if len(scope["raw_path"]) + len(scope["query_string"]) > PATH_CHARACTERS_MAX:
@@ -257,7 +248,7 @@ class Guard:
             return _error(413, "nothing here takes a body", close=True)
         if self._loopback and not _THIS_MACHINE.fullmatch(headers.get(b"host", "")):
             return _error(421, "this answers to localhost only", hint="http://127.0.0.1 or http://localhost")
-        if not self._in_pace(str((scope.get("client") or ("",))[0])):
+        if not self._buckets.take(str((scope.get("client") or ("",))[0]), monotonic()):
             return _error(429, "too many requests", hint="not more than some hundred a second")
         if scope["path"] in _OPEN or is_page(scope["path"]):
             return None

@@ -63,7 +63,7 @@ class TelemetryApi:
         face = self._recording()
         async with self._reading:
             files = await asyncio.to_thread(_listed, face.directory)
-        places = await asyncio.to_thread(face.readers.places)
+        places = await asyncio.to_thread(face.readers.positions)
         readers = {reader: {"segment": place.segment, "records": place.records} for reader, place in places.items()}
         about = {"broker": id_text(face.broker), "name": face.directory.name, "read_bytes_max": READ_BYTES_MAX}
         return JSONResponse(about | {"files": files, "readers": readers})

@@ -1,7 +1,7 @@
 """The filter language: text or Python to a predicate that can be evaluated, indexed, compared and explained.
 
-Follow one filter: parser -> syntax (its shape) -> compiling (evaluation) and normal -> relations (covering,
-intersection). `Filter` is the door to all of it.
+A filter passes through these modules: parser -> ast (its syntax tree) -> compiling (evaluation) and normal_form ->
+covering (covering and intersection). `Filter` is the interface to all of them.
 """
 
 from .builder import Attribute, F

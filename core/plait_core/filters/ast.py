@@ -1,8 +1,8 @@
-"""The shape of a filter: atoms on one attribute each, joined by and, or, not. Pure data, with its canonical text.
+"""The syntax tree of a filter: atoms on one attribute each, joined by and, or, not. Pure data, with its canonical text.
 
-Whatever the spelling, one meaning has one shape: literals stand on the right, chains and `between` are taken apart,
-booleans are flags, sets are sorted, a negated atom is the complementary atom. So `str(node)` is canonical, and
-parsing it gives the node back.
+Different spellings of one condition give one tree: literals are on the right, chains and `between` are split, booleans
+are flags, sets are sorted, and a negated atom is the complementary atom. So `str(node)` is canonical, and parsing it
+gives the node back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A number or text against a literal of its kind."""
+    """A comparison of a number or text with a literal of the same kind."""
 
     attr: str
     op: str
@@ -46,7 +46,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A boolean attribute that is `value`."""
+    """A test that a boolean attribute equals `value`."""
 
     attr: str
     value: bool
@@ -57,7 +57,10 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One of two or more literals, or none of them. Decided for values of any kind that the literals have."""
+    """A test that the attribute is one of two or more literals, or none of them.
+
+    The result is known for values of every kind that occurs among the literals, and unknown for values of other kinds.
+    """
 
     attr: str
     literals: tuple[Literal, ...]
@@ -70,7 +73,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text with a shape: `op` is startswith, endswith, contains or like."""
+    """A test of a text: `op` is startswith, endswith, contains or like."""
 
     attr: str
     op: str
@@ -83,7 +86,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """An attribute that is there and not null, or the contrary: the only test of what is missing."""
+    """A test that the attribute is present and not null, or the contrary.
+
+    No other atom is true of a missing attribute.
+    """
 
     attr: str
     present: bool
@@ -94,7 +100,7 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All parts, two or more, none of them an And."""
+    """True if all parts are. Two or more parts, none of them an And."""
 
     parts: tuple[Expr, ...]
     column: int = field(default=1, compare=False)
@@ -105,7 +111,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Some part of two or more, none of them an Or."""
+    """True if some part is. Two or more parts, none of them an Or."""
 
     parts: tuple[Expr, ...]
     column: int = field(default=1, compare=False)
@@ -116,7 +122,7 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The contrary of an And or an Or: unknown stays unknown."""
+    """The negation of an And or an Or. The negation of unknown is unknown."""
 
     part: And | Or
 
@@ -129,7 +135,7 @@ Expr: TypeAlias = Atom | Constant | And | Or | Not
 
 
 def conjoin(parts: list[Expr], column: int = 1) -> Expr:
-    """`and` of the parts, flattened; of one part, that part."""
+    """Return the flattened `and` of the parts; a single part is returned as it is."""
     flat: list[Expr] = []
     for part in parts:
         flat.extend(part.parts if isinstance(part, And) else (part,))
@@ -137,7 +143,7 @@ def conjoin(parts: list[Expr], column: int = 1) -> Expr:
 
 
 def disjoin(parts: list[Expr], column: int = 1) -> Expr:
-    """`or` of the parts, flattened; of one part, that part."""
+    """Return the flattened `or` of the parts; a single part is returned as it is."""
     flat: list[Expr] = []
     for part in parts:
         flat.extend(part.parts if isinstance(part, Or) else (part,))
@@ -145,7 +151,7 @@ def disjoin(parts: list[Expr], column: int = 1) -> Expr:
 
 
 def negate(expr: Expr) -> Expr:
-    """`not expr`: of an atom the complementary atom, so that Not stands before parentheses only."""
+    """Return `not expr`. An atom becomes the complementary atom, so Not applies to parentheses only."""
     match expr:
         case And() | Or():
             return Not(expr)
@@ -166,13 +172,13 @@ def negate(expr: Expr) -> Expr:
 
 
 def push_not(expr: And | Or) -> And | Or:
-    """`not expr` with the negation moved one level inward (De Morgan holds for three values too)."""
+    """Move the negation of `not expr` one level inward. De Morgan's laws hold for three truth values, too."""
     parts = tuple(negate(part) for part in expr.parts)
     return Or(parts, expr.column) if isinstance(expr, And) else And(parts, expr.column)
 
 
 def atoms(expr: Expr) -> Iterator[Atom]:
-    """The atoms of an expression, left to right."""
+    """Yield the atoms of an expression, left to right."""
     match expr:
         case And(parts) | Or(parts):
             for part in parts:
@@ -186,7 +192,7 @@ def atoms(expr: Expr) -> Iterator[Atom]:
 
 
 def depth(expr: Expr) -> int:
-    """How deep the parentheses of an expression's text nest: 0 for an atom."""
+    """Return the nesting depth of parentheses in an expression's text: 0 for an atom."""
     match expr:
         case And(parts) | Or(parts):
             return max(depth(part) + (isinstance(expr, And) and isinstance(part, Or)) for part in parts)
@@ -197,7 +203,7 @@ def depth(expr: Expr) -> int:
 
 
 def literal_text(literal: Literal) -> str:
-    """A literal as the grammar writes it."""
+    """Write a literal in the grammar's spelling."""
     if literal is True:
         return "true"
     if literal is False:
@@ -220,14 +226,16 @@ def _escaped(char: str) -> str:
 
 
 def canonical_number(number: int | float) -> int | float:
-    """One spelling a value: 3.0 is 3, and only a float too large to be written as an int keeps its own."""
+    """Return the canonical spelling of a number: 3.0 becomes 3. A float too large to be written as an int stays a
+    float.
+    """
     if isinstance(number, float) and number.is_integer() and abs(number) < 2**EVENT_LIMITS.int_bits_max:
         return int(number)
     return number
 
 
 def literal_order(literal: Literal) -> tuple[int, int | float, str]:
-    """The order of literals in a set: booleans, numbers, texts."""
+    """Sort key for the literals of a set: booleans, numbers, texts."""
     if isinstance(literal, bool):
         return (0, literal, "")
     if isinstance(literal, str):

@@ -1,7 +1,7 @@
-"""Making atoms: the one place that decides what an atom may be made of. The parser, the builder and importers call it.
+"""Construction of atoms: the only place that checks their parts. The parser, the builder and importers call it.
 
-Every function returns the canonical shape (ast.py) or raises FilterSyntax without a column; the caller that knows
-where it stands adds the column.
+Every function returns the canonical tree (ast.py) or raises FilterSyntax without a column. The caller adds the column
+if it knows one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .ast import conjoin as _conjoin
 
 
 def attribute(name: str) -> str:
-    """`name`, when filters can speak of it."""
+    """Return `name` if a filter may use it as an attribute."""
     if not is_name(name):
         raise FilterSyntax(f"{name[:80]!r} is no attribute name", hint="letters, digits and _ joined by dots")
     if name.lower() in KEYWORDS:
@@ -26,7 +26,7 @@ def attribute(name: str) -> str:
 
 
 def literal(value: object) -> Literal:
-    """`value` as a literal: plain, finite and canonical."""
+    """Return `value` as a literal: plain, finite and canonical."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -47,7 +47,7 @@ def literal(value: object) -> Literal:
 
 
 def compare(attr: str, op: str, value: Literal) -> Expr:
-    """`attr op value`."""
+    """Build `attr op value`."""
     if not isinstance(value, bool):
         return Compare(attr, op, value)
     if op in ("==", "!="):
@@ -56,7 +56,7 @@ def compare(attr: str, op: str, value: Literal) -> Expr:
 
 
 def member(attr: str, values: Iterable[Literal], limits: FilterLimits) -> Expr:
-    """`attr in [values]`: sorted, each value once; of one value, an equality."""
+    """Build `attr in [values]`, sorted, without repetitions. A single value gives an equality."""
     found = {literal_order(value): value for value in values}
     if not found:
         raise FilterSyntax("an empty list", hint="nothing is in it; write false")
@@ -67,31 +67,34 @@ def member(attr: str, values: Iterable[Literal], limits: FilterLimits) -> Expr:
 
 
 def between(attr: str, low: Literal, high: Literal) -> Expr:
-    """`low <= attr <= high`."""
+    """Build `low <= attr <= high`."""
     if isinstance(low, str) is not isinstance(high, str) or isinstance(low, bool) or isinstance(high, bool):
         raise FilterSyntax("between two bounds of different kinds", hint="two numbers or two texts")
     return _conjoin([compare(attr, ">=", low), compare(attr, "<=", high)])
 
 
 def text(attr: str, op: str, pattern: Literal) -> Expr:
-    """`attr op pattern`; a `like` that is an equality, prefix, suffix or infix becomes that."""
+    """Build `attr op pattern`. A `like` that is an equality, prefix, suffix or infix becomes that simpler test."""
     if not isinstance(pattern, str):
         raise FilterSyntax(f"{op} needs a text")
     return Text(attr, op, pattern) if op != "like" else _like(attr, pattern)
 
 
 def presence(attr: str, present: bool) -> Expr:
-    """`has(attr)`, or `attr is null`."""
+    """Build `has(attr)`, or `attr is null`."""
     return Presence(attr, present)
 
 
-def negated(expr: Expr, wanted: bool) -> Expr:
-    """`not expr` if wanted, else `expr`."""
-    return negate(expr) if wanted else expr
+def negate_if(expr: Expr, condition: bool) -> Expr:
+    """Return `not expr` if `condition` is true, else `expr`."""
+    return negate(expr) if condition else expr
 
 
 def like_pieces(pattern: str) -> list[str | None]:
-    """A `like` pattern as characters, with "%" as "" and "_" as None; a backslash makes the next character plain."""
+    """Split a `like` pattern into characters, with "%" as "" and "_" as None.
+
+    A backslash makes the next character plain.
+    """
     pieces: list[str | None] = []
     chars = iter(pattern)
     for char in chars:

@@ -16,7 +16,7 @@ from .filter import Filter, parse
 
 
 class Attribute:
-    """An attribute to build filters on. By itself it stands for "is true"."""
+    """An attribute to build filters on. Used as a filter itself, it tests that the attribute is true."""
 
     __slots__ = ("_name",)
 
@@ -49,15 +49,15 @@ class Attribute:
     __hash__ = None  # type: ignore[assignment]
 
     def between(self, low: object, high: object) -> Filter:
-        """`low <= attribute <= high`."""
+        """Test `low <= attribute <= high`."""
         return Filter(atoms.between(self._name, atoms.literal(low), atoms.literal(high)))
 
     def is_in(self, values: Iterable[object]) -> Filter:
-        """Equal to one of `values`."""
+        """Test that the attribute equals one of `values`."""
         return Filter(atoms.member(self._name, [atoms.literal(value) for value in values], FILTER_LIMITS))
 
     def not_in(self, values: Iterable[object]) -> Filter:
-        """There, of a kind that `values` have, and equal to none of them."""
+        """Test that the attribute is present, of a kind that occurs in `values`, and equal to none of them."""
         return ~self.is_in(values)
 
     def startswith(self, text: str) -> Filter:
@@ -70,19 +70,19 @@ class Attribute:
         return self._text("contains", text)
 
     def like(self, pattern: str) -> Filter:
-        """SQL's LIKE: % is any text, _ any character, a backslash makes either plain."""
+        """Test by SQL's LIKE: % is any text, _ any character, a backslash makes either plain."""
         return self._text("like", pattern)
 
     def exists(self) -> Filter:
-        """There, and not null."""
+        """Test that the attribute is present and not null."""
         return Filter(atoms.presence(self._name, True))
 
     def is_null(self) -> Filter:
-        """Missing, or null."""
+        """Test that the attribute is missing or null."""
         return Filter(atoms.presence(self._name, False))
 
     def as_filter(self) -> Filter:
-        """Is true."""
+        """Return the filter that tests that the attribute is true."""
         return Filter(atoms.compare(self._name, "==", True))
 
     def __invert__(self) -> Filter:
@@ -111,7 +111,7 @@ class Attribute:
 
 
 class Builder:
-    """`F`: attributes by name, and importers of other filter languages."""
+    """The type of `F`: attributes by name, and importers of other filter languages."""
 
     def __getattr__(self, name: str) -> Attribute:
         if name.startswith("__"):
@@ -122,11 +122,11 @@ class Builder:
         return Attribute(name)
 
     def from_text(self, text: str) -> Filter:
-        """The filter that `text` writes: Plait's grammar, which takes SQL, CEL and Python spellings."""
+        """Parse `text`: Plait's grammar, which accepts SQL, CEL and Python spellings."""
         return parse(text)
 
     def from_pattern(self, pattern: Mapping[str, Any]) -> Filter:
-        """The filter of an EventBridge-style JSON pattern."""
+        """Translate an EventBridge-style JSON pattern."""
         return from_pattern(pattern)
 
 

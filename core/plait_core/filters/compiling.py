@@ -1,8 +1,8 @@
-"""A filter as one Python closure. Three values need two of them: one says "true", one says "false", else it is unknown.
+"""Compile a filter to Python closures. Three truth values need two: one tests for true, one for false; else unknown.
 
-With every negation pushed into the atoms, a filter is true exactly when its and/or structure over "this atom is true"
-is, so each closure is one boolean expression. Its source holds neither literals nor names: they are the closure's
-cells. Filters of one shape share one code object, and compiling the second of a shape takes microseconds.
+Every negation is pushed into the atoms. Then a filter is true exactly when its and/or structure over "this atom is
+true" is, so each closure is one boolean expression. Its source contains neither literals nor names: they are the
+closure's cells. Filters of one shape share one code object, and compiling the second of a shape takes microseconds.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ from .like import LikePattern
 Matcher: TypeAlias = Callable[[Attributes], bool]
 
 _SHAPES_KEPT = 1024
-"""Code objects kept, by source. Applications have dozens of shapes."""
+"""Code objects in the cache, by source. Applications have dozens of shapes."""
 
 _SHAPE_CHARS_MAX = 4096
-"""Source of a shape that is kept: about 50 atoms, 20 KB compiled. Hostile shapes then hold 20 MB, not hundreds."""
+"""Characters of the longest cached source: about 50 atoms, 20 KB compiled.
+
+Hostile shapes then fill 20 MB, not hundreds.
+"""
 
 
 def compile_true(expr: Expr) -> Matcher:
-    """A function that tells whether attributes make `expr` true."""
+    """Return a function that tests whether attributes make `expr` true."""
     return _compile(expr)
 
 
 def compile_false(expr: Expr) -> Matcher:
-    """A function that tells whether attributes make `expr` false, which unknown is not."""
+    """Return a function that tests whether attributes make `expr` false. It returns False for unknown."""
     return _compile(negate(expr))
 
 
@@ -47,19 +50,19 @@ def _factory(source: str, cells: int) -> Callable[..., Matcher]:
     names = ", ".join(f"c{i}" for i in range(cells))
     module = f"def make({names}):\n def matches(a):\n  g = a.get\n  return {source}\n return matches"
     namespace: dict[str, Any] = {}
-    exec(module, namespace)  # noqa: S102 - the source is made of this module's own words alone
+    exec(module, namespace)  # noqa: S102 - the source is built from this module's own tokens alone
     return namespace["make"]  # type: ignore[no-any-return]
 
 
 class _Writer:
-    """Writes the source of one expression and collects what it is about as cells."""
+    """Write the source of one expression and collect its literals and names as cells."""
 
     def __init__(self) -> None:
         self.cells: list[object] = []
         self._names: dict[str, str] = {}
 
     def name(self, attr: str) -> str:
-        """The cell of an attribute's name, one for all atoms that speak of it."""
+        """Return the cell of an attribute's name. All atoms on the attribute share it."""
         if attr not in self._names:
             self._names[attr] = self.cell(attr)
         return self._names[attr]
@@ -82,7 +85,7 @@ class _Writer:
                 return self._atom(expr)
 
     def _conjuncts(self, parts: tuple[Expr, ...]) -> list[str]:
-        """The parts of an `and`; a number between two bounds is one chain, loaded and type-checked once."""
+        """Write the parts of an `and`. Two bounds of one number become one chain, loaded and type-checked once."""
         written: list[str] = []
         at = 0
         while at < len(parts):
@@ -115,7 +118,7 @@ class _Writer:
 
     def _equals(self, attr: str, literal: int | float | str) -> str:
         cell = self.cell(literal)
-        if literal in (0, 1):  # equal to False and True, which are no numbers
+        if literal in (0, 1):  # equal to False and True, which are not numbers here
             return f"((v := g({self.name(attr)})) == {cell} and v.__class__ is not bool)"
         return f"g({self.name(attr)}) == {cell}"
 
@@ -154,7 +157,7 @@ def _number(literal: object) -> bool:
 
 
 def _chain(low: Expr, high: Expr) -> tuple[Compare, Compare] | None:
-    """The two comparisons as (lower, upper) bound of one attribute and kind, if that is what they are."""
+    """Return the two comparisons as (lower, upper) bound of one attribute and kind, or None if they are not a band."""
     if not (isinstance(low, Compare) and isinstance(high, Compare)) or low.attr != high.attr:
         return None
     if low.op in ("<", "<="):

@@ -1,8 +1,8 @@
-"""What a conjunction asks of one attribute: the set of its states that satisfy, kept as a span per kind of value.
+"""The constraint of a conjunction on one attribute: the set of satisfying states, one value set per kind of value.
 
-The states of an attribute are: absent (missing or null), a number, a text, a boolean, or something that no atom
-compares (NaN, a list). Sets of states intersect, include one another and can be empty; that is all that indexing,
-covering and intersection need.
+The states of an attribute are: absent (missing or null), a number, a text, a boolean, or a value that no atom compares
+(NaN, a list). Sets of states can be intersected, compared for inclusion and tested for emptiness. Indexing, covering
+and intersection need nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Constraint(NamedTuple):
     absent: bool = False
 
     def accepts(self, value: Value) -> bool:
-        """Whether an attribute with this value (None: absent) satisfies."""
+        """Return whether an attribute with this value (None: absent) satisfies the constraint."""
         if value is None:
             return self.absent
         kind = kind_of(value)
@@ -41,7 +41,7 @@ class Constraint(NamedTuple):
         return span is not None and span.accepts(value)  # type: ignore[arg-type]
 
     def intersect(self, other: Constraint) -> Constraint | None:
-        """The states in both, or None when there are certainly none."""
+        """Return the states in both, or None if there are certainly none."""
         numbers, texts, bools, others, absent = self
         numbers = numbers.intersect(other.numbers) if numbers and other.numbers else None
         texts = texts.intersect(other.texts) if texts and other.texts else None
@@ -53,7 +53,7 @@ class Constraint(NamedTuple):
         return Constraint(numbers, texts, bools, others, absent)
 
     def includes(self, other: Constraint) -> bool:
-        """Whether every state in `other` is here; False where that cannot be told cheaply."""
+        """Return whether this contains every state of `other`. Return False if that cannot be decided cheaply."""
         if (other.absent and not self.absent) or (other.others and not self.others):
             return False
         if not other.bools <= self.bools:
@@ -61,7 +61,10 @@ class Constraint(NamedTuple):
         return _includes(self.numbers, other.numbers) and _includes(self.texts, other.texts)
 
     def points(self) -> list[Literal] | None:
-        """The only values that satisfy, in a fixed order; None when they are not finitely many or absence does."""
+        """Return the only values that satisfy, in a fixed order.
+
+        Return None if they are infinitely many or absence satisfies.
+        """
         if self.others or self.absent:
             return None
         values: list[Literal] = sorted(self.bools)
@@ -74,7 +77,7 @@ class Constraint(NamedTuple):
 
 
 def union_of_points(constraints: Sequence[Constraint]) -> Constraint:
-    """The states in any of the constraints, which are finite sets."""
+    """Return the states in any of the constraints. All of them are finite sets."""
     return Constraint(
         _merged(constraint.numbers for constraint in constraints),
         _merged(constraint.texts for constraint in constraints),
@@ -87,8 +90,8 @@ ABSENT = Constraint(absent=True)
 
 
 def constraint_of(atom: Atom) -> Constraint | None:
-    """The states that make an atom true, or None when there are certainly none."""
-    if isinstance(atom, Compare):  # most atoms are, and every subscription pays for each of its own
+    """Return the states that make an atom true, or None if there are certainly none."""
+    if isinstance(atom, Compare):  # most atoms are comparisons, and every subscription pays for its own
         span = _compare_span(atom.op, atom.literal)
         if span is None:
             return None
@@ -107,7 +110,7 @@ def constraint_of(atom: Atom) -> Constraint | None:
 
 
 def _compare_span(op: str, literal: Point) -> ValueSet | None:
-    if literal == "":  # the least text
+    if literal == "":  # no text is below the empty one
         return _LEAST_TEXT[op]
     if op in ("<", "<="):
         return ValueSet(None, literal, False, op == "<")

@@ -1,6 +1,6 @@
 """EventBridge-style JSON patterns as filters: `{"detail": {"state": ["open"], "price": [{"numeric": [">", 5]}]}}`.
 
-Nested objects are dotted names. A field's list means "any of"; all fields must hold; `$or` takes a list of patterns.
+Nested objects give dotted names. A field's list means "any of"; all fields must hold; `$or` takes a list of patterns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .filter import Filter
 
 
 def from_pattern(pattern: Mapping[str, Any]) -> Filter:
-    """The filter that means the same, or FilterSyntax that names the field to blame."""
+    """Translate a pattern to the equivalent filter; raise FilterSyntax naming the offending field."""
     return Filter(_pattern(pattern, "", 0))
 
 
@@ -98,7 +98,7 @@ def _wildcard(attr: str, operand: object) -> Expr:
 
 _WILD = re.compile(r"\\[*\\]|[\\%_*]")
 _AS_LIKE = {"*": "%", r"\*": "*", r"\\": r"\\", "\\": r"\\", "%": r"\%", "_": r"\_"}
-"""EventBridge's wildcards and escapes, and LIKE's own characters, as LIKE writes them."""
+"""EventBridge's wildcards and escapes, and LIKE's own characters, in LIKE's spelling."""
 
 
 def _text(op: str) -> Callable[[str, Any], Expr]:

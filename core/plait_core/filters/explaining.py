@@ -1,4 +1,4 @@
-"""Why a filter says what it says of an event: the atoms that decided, with the values that they saw."""
+"""Explain the result of a filter on an event: the atoms that decided it, with the values that they tested."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORDS = {True: "true", False: "false", None: "unknown"}
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One atom that decided: its text, what it came to, and the value that it saw."""
+    """One deciding atom: its text, its result, and the value that it tested."""
 
     atom: str
     result: bool | None
@@ -28,7 +28,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a filter comes to (true, false or None for unknown), and the atoms without which it would not."""
+    """The result of a filter (true, false or None for unknown) and the atoms that decided it."""
 
     result: bool | None
     reasons: tuple[Reason, ...]
@@ -38,14 +38,14 @@ class Explanation:
 
 
 def evaluate(expr: Expr, attributes: Attributes) -> bool | None:
-    """The three-valued result: true, false or None for unknown."""
+    """Return the three-valued result: true, false or None for unknown."""
     if compile_true(expr)(attributes):
         return True
     return False if compile_false(expr)(attributes) else None
 
 
 def explain(expr: Expr, attributes: Attributes) -> Explanation:
-    """The result of `expr` on `attributes`, and why."""
+    """Return the result of `expr` on `attributes`, and the deciding atoms."""
     match expr:
         case Not(part):
             return explain(push_not(part), attributes)
@@ -60,7 +60,10 @@ def explain(expr: Expr, attributes: Attributes) -> Explanation:
 
 
 def _joined(parts: list[Explanation], *, stopper: bool) -> Explanation:
-    """The first part equal to `stopper` decides alone; else the unknown parts do; else all together."""
+    """Join the explanations of parts.
+
+    The first part equal to `stopper` decides alone, else the unknown parts, else all.
+    """
     for part in parts:
         if part.result is stopper:
             return part

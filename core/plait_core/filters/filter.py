@@ -1,4 +1,7 @@
-"""The filter: a predicate over attributes, as subscriptions and advertisements carry it. Immutable; equal by text."""
+"""The filter: an immutable predicate over attributes, used by subscriptions and advertisements.
+
+Equal by canonical text.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +29,19 @@ class Filter:
     def __init__(self, expr: Expr, *, source: str = "", limits: FilterLimits = FILTER_LIMITS) -> None:
         self.expr = expr
         self.text = str(expr)
-        """The canonical text: what is sent, compared and shown."""
+        """The canonical text, used on the wire, for comparison and for display."""
         self._source = source
         self._limits = limits
         self._check_size()
 
     @cached_property
     def matches(self) -> Matcher:
-        """Whether the filter is true of attributes (plain, as in `Event.attributes`): the compiled closure itself."""
+        """The compiled closure that tests whether plain attributes (as in `Event.attributes`) make the filter true."""
         return compile_true(self.expr)
 
     @cached_property
     def normal(self) -> NormalForm:
-        """The alternatives, or FilterTooComplex."""
+        """The alternatives; raises FilterTooComplex if there are too many."""
         try:
             return normal_form(self.expr, self._limits)
         except FilterError as error:
@@ -47,7 +50,7 @@ class Filter:
             raise
 
     def evaluate(self, attributes: Attributes) -> bool | None:
-        """True, False, or None for unknown."""
+        """Return True, False, or None for unknown."""
         if self.matches(attributes):
             return True
         return False if self._refutes(attributes) else None
@@ -57,24 +60,30 @@ class Filter:
         return compile_false(self.expr)
 
     def covers(self, other: Filter) -> bool:
-        """Whether every event that `other` matches is matched here; False where that cannot be told cheaply."""
+        """Return whether every event that `other` matches is matched here.
+
+        Return False if that cannot be decided cheaply.
+        """
         return covering.covers(self.normal, other.normal)
 
     def intersects(self, other: Filter) -> bool:
-        """Whether some event may match both; True where that cannot be told cheaply."""
+        """Return whether some event may match both. Return True if that cannot be decided cheaply."""
         return covering.intersects(self.normal, other.normal)
 
     def explain(self, attributes: Mapping[str, Value]) -> Explanation:
-        """The result on attributes, with the atoms that decided."""
+        """Return the result on attributes, with the atoms that decided it."""
         return explaining.explain(self.expr, check_attributes(attributes))
 
     def attributes(self) -> list[str]:
-        """The attributes that it speaks of, sorted."""
+        """Return the attributes that the filter tests, sorted."""
         return sorted({atom.attr for atom in atoms(self.expr)})
 
     @cached_property
     def system(self) -> bool:
-        """Whether it speaks of what the system itself says (`$kind`): then it is about that alone."""
+        """True if the filter tests a reserved attribute (`$kind`).
+
+        Such a filter matches only the system's own events.
+        """
         return any(is_reserved(atom.attr) for atom in atoms(self.expr))
 
     def __and__(self, other: object) -> Filter:
@@ -114,7 +123,7 @@ class Filter:
         return Filter(join([as_filter(side).expr for side in (left, right)]), limits=self._limits)
 
     def _check_size(self) -> None:
-        """FilterTooComplex when the canonical text is none that `parse` would take back."""
+        """Raise FilterTooComplex if `parse` would refuse the canonical text."""
         limits = self._limits
         if depth(self.expr) > limits.depth_max:
             blame = f"parentheses of its canonical text nest over {limits.depth_max} deep"
@@ -128,12 +137,12 @@ class Filter:
 
 
 def parse(text: str, limits: FilterLimits = FILTER_LIMITS) -> Filter:
-    """The filter that `text` writes, or FilterSyntax or FilterTooComplex with a column."""
+    """Parse a filter; raise FilterSyntax or FilterTooComplex with a column."""
     return Filter(parse_expr(text, limits), source=text, limits=limits)
 
 
 def as_filter(given: object) -> Filter:
-    """A filter from a filter, its text, or a boolean attribute of the builder."""
+    """Convert a filter, its text, or a boolean attribute of the builder to a filter."""
     if isinstance(given, Filter):
         return given
     if isinstance(given, str):
@@ -145,4 +154,4 @@ def as_filter(given: object) -> Filter:
 
 
 EVERYTHING = Filter(Constant(True))
-"""Matches every event."""
+"""The filter that matches every event."""

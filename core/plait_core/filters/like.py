@@ -1,7 +1,7 @@
-"""`like` without a regular expression: % is any text, _ any character. No pattern makes a text slow.
+"""`like` without a regular expression: % is any text, _ any character. Matching time is bounded for every pattern.
 
-A run of plain characters is found as any substring is. A run with _ in it is found by bits, all places at once:
-wherever its characters stand, shifted back by their offsets, all bits must agree.
+A run of plain characters is found by substring search. A run that contains _ is found with bit sets, all places at
+once: the positions of each of its characters, shifted back by the character's offset, are intersected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LikePattern:
         self._shortest = sum(map(len, runs))
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text has this shape."""
+        """Return whether the whole text matches."""
         if len(text) < self._shortest or not _run_at(self._first, text, 0):
             return False
         if self._last is None:
@@ -38,7 +38,7 @@ class LikePattern:
             return False
         places = _places(text) if self._gapped else {}
         at = len(self._first)
-        for run in self._middle:  # the leftmost place leaves most room for the rest, so it never has to be taken back
+        for run in self._middle:  # the leftmost place leaves most room for the rest, so the search never backtracks
             at = text.find(run, at, end) if isinstance(run, str) else _find_gapped(run, places, at, end)
             if at < 0:
                 return False
@@ -51,7 +51,7 @@ def _run_at(run: list[str | None], text: str, at: int) -> bool:
 
 
 def _places(text: str) -> dict[str, int]:
-    """Where each character stands: bit i for text[i]."""
+    """Return the positions of each character as a bit set: bit i for text[i]."""
     places: dict[str, int] = {}
     for i, char in enumerate(text):
         places[char] = places.get(char, 0) | 1 << i
@@ -59,7 +59,7 @@ def _places(text: str) -> dict[str, int]:
 
 
 def _find_gapped(run: list[str | None], places: dict[str, int], start: int, end: int) -> int:
-    """The leftmost place of `run` within [start, end), or -1."""
+    """Return the leftmost place of `run` within [start, end), or -1."""
     starts = (1 << max(end - len(run) + 1, start)) - (1 << start)
     for offset, piece in enumerate(run):
         if not starts:

@@ -1,7 +1,7 @@
 """The normal form: a filter as at most 256 alternatives, each a conjunction of one constraint per attribute.
 
-This is the unit of indexing, covering and intersection. Alternatives that nothing can satisfy are gone; equalities on
-one attribute joined by `or` are one alternative with a set. Beyond the cap the part to blame is named.
+It is the unit of indexing, covering and intersection. Unsatisfiable alternatives are left out. Equalities on one
+attribute joined by `or` are one alternative with a set. Above the limit, the error names the offending part.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from .ast import And, Constant, Expr, Not, Or, push_not
 from .constraints import Constraint, constraint_of, union_of_points
 
 Conjunction: TypeAlias = dict[str, Constraint]
-"""A constraint for each attribute that is spoken of; an event satisfies it when it satisfies all."""
+"""A constraint for each tested attribute; an event satisfies the conjunction if it satisfies all of them."""
 
 NormalForm: TypeAlias = tuple[Conjunction, ...]
 
 _WORK = 16
-"""Contradictions may thin a product out again: this many times the cap is crossed before giving up."""
+"""A product may exceed the limit by this factor while it is built, because contradictions may thin it out again."""
 
 
 def normal_form(expr: Expr, limits: FilterLimits = FILTER_LIMITS) -> NormalForm:
-    """The alternatives of a filter, in the order they are written; () for a filter that nothing satisfies."""
+    """Return the alternatives of a filter, in the order of its text; () for a filter that no event satisfies."""
     return tuple(_alternatives(expr, limits))
 
 
 def satisfies(attributes: Attributes, conjunction: Conjunction) -> bool:
-    """Whether attributes satisfy a conjunction."""
+    """Return whether attributes satisfy a conjunction."""
     return all(constraint.accepts(attributes.get(attr)) for attr, constraint in conjunction.items())
 
 
@@ -50,7 +50,8 @@ def _alternatives(expr: Expr, limits: FilterLimits) -> list[Conjunction]:
 
 def _union(expr: Or, parts: tuple[Expr, ...], limits: FilterLimits) -> list[Conjunction]:
     found: list[Conjunction] = []
-    sets: dict[str, tuple[int, list[Constraint]]] = {}  # attribute -> where in `found` its sets of points become one
+    # attribute -> the index in `found` of the alternative that unites its sets of points
+    sets: dict[str, tuple[int, list[Constraint]]] = {}
     for part in parts:
         for conjunction in _alternatives(part, limits):
             if not conjunction:
@@ -77,7 +78,7 @@ def _add_alternative(
 
 
 def _product(expr: And, parts: tuple[Expr, ...], limits: FilterLimits) -> list[Conjunction]:
-    common: Conjunction = {}  # the atoms first: they narrow once what all alternatives share
+    common: Conjunction = {}  # atoms first: they narrow the part that all alternatives share only once
     compounds: list[Expr] = []
     for part in parts:
         if isinstance(part, (And, Or, Not, Constant)):
@@ -108,7 +109,7 @@ def _crossed(found: list[Conjunction], factors: list[Conjunction]) -> list[Conju
 
 
 def _narrow(conjunction: Conjunction, attr: str, constraint: Constraint) -> bool:
-    """Narrow `conjunction` in place; False when nothing can satisfy it then."""
+    """Narrow `conjunction` in place. Return False if no event can satisfy it any more."""
     known = conjunction.get(attr)
     if known is not None:
         narrowed = known.intersect(constraint)

@@ -1,7 +1,7 @@
-"""Filter text to its shape: a tokenizer, and one method for each rule of the grammar in DESIGN.md.
+"""Parse filter text: a tokenizer, and one method for each rule of the grammar in DESIGN.md.
 
-Any text gives an expression, or one FilterSyntax or FilterTooComplex with a column. Length is checked before reading,
-depth before descending.
+Every text gives an expression, or one FilterSyntax or FilterTooComplex with a column. Length is checked before reading,
+and depth before descending.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAMED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 
 class Token(NamedTuple):
     kind: str
-    """attr, number, text, a keyword, an operator, or end"""
+    """One of attr, number, text, a keyword, an operator, or end."""
     text: str
     column: int
 
@@ -44,7 +44,7 @@ class Attr(str):
 
 
 def parse_expr(text: str, limits: FilterLimits = FILTER_LIMITS) -> Expr:
-    """The expression that `text` writes."""
+    """Parse `text` to an expression."""
     if len(text) > limits.text_max:
         raise FilterTooComplex(
             f"{len(text)} characters; {limits.text_max} are allowed", text=text, column=limits.text_max
@@ -181,13 +181,13 @@ class _Parser:
         token = self.token
         if token.kind == "in":
             self._next()
-            return self._counted(atoms.negated(atoms.member(attr, self._list(), self.limits), negated))
+            return self._counted(atoms.negate_if(atoms.member(attr, self._list(), self.limits), negated))
         if token.kind == "between":
             return self._between(attr, negated)
         if token.kind in _TEXT_OPS:
             self._next()
             pattern = self._literal()
-            return self._counted(atoms.negated(atoms.text(attr, token.kind, pattern), negated))
+            return self._counted(atoms.negate_if(atoms.text(attr, token.kind, pattern), negated))
         if negated:
             raise self._error(f"expected in, between, startswith, endswith, contains or like, got {self._shown()}")
         if self._take("is"):
@@ -205,7 +205,7 @@ class _Parser:
         high = self._literal()
         self.count += 1
         try:
-            return self._counted(atoms.negated(atoms.between(attr, low, high), negated))
+            return self._counted(atoms.negate_if(atoms.between(attr, low, high), negated))
         except FilterSyntax as error:
             error.column = opening.column
             raise
@@ -312,7 +312,7 @@ class _Parser:
         return FilterSyntax(message, text=self.text, column=self.token.column, hint=hint)
 
     def _placed(self, error: FilterError) -> FilterError:
-        """The same error with the text in it; without a column of its own it points at where parsing stands."""
+        """Return the error with the text in it. An error without a column gets the current token's."""
         error.text = self.text
         if not error.column:
             error.column = self.token.column

@@ -1,8 +1,8 @@
-"""Sets of comparable values of one kind: an interval with holes, or a finite set of points.
+r"""Sets of comparable values of one kind: an interval with holes, or a finite set of points.
 
-Numbers and texts are both treated as dense orders, so a span may look inhabited when no value lies in it (between
-'a' and 'a\\0'); every relation errs on its safe side then. A text prefix is an interval: [p, p with its last
-character raised). Text shapes that are no interval (suffix, infix, like) ride along as `shapes`.
+Numbers and texts are both treated as dense orders. So an interval may count as inhabited although no value lies in it
+(between 'a' and 'a\\0'); every relation then errs on its safe side. A text prefix is an interval: [p, p with its last
+character raised). Text tests that are no interval (suffix, infix, like) are kept as `shapes`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ NO_POINTS: frozenset[Point] = frozenset()
 
 
 class ValueSet(NamedTuple):
-    """Values v with low <= v <= high (an open end excludes it; None is no bound), without holes, of all shapes.
+    """Values v with low <= v <= high, without the holes, of all shapes. An open end is excluded; a None end is no
+    bound.
 
-    With `points`, exactly those; bounds, holes and shapes are then spent.
+    If `points` is set, the set is exactly those points, and bounds, holes and shapes are unused.
     """
 
     low: Point | None = None
@@ -35,7 +36,7 @@ class ValueSet(NamedTuple):
     shapes: frozenset[Shape] = frozenset()
 
     def accepts(self, value: Point) -> bool:
-        """Whether a value of this span's kind lies in it."""
+        """Return whether a value of this set's kind lies in it."""
         if self.points is not None:
             return value in self.points
         low, high = self.low, self.high
@@ -46,7 +47,7 @@ class ValueSet(NamedTuple):
         return value not in self.holes and all(_has_shape(shape, value) for shape in self.shapes)
 
     def intersect(self, other: ValueSet) -> ValueSet | None:
-        """What lies in both, or None when that is certainly nothing."""
+        """Return the intersection, or None if it is certainly empty."""
         if self.points is not None or other.points is not None:
             few, many = (self, other) if self.points is not None else (other, self)
             assert few.points is not None
@@ -66,7 +67,7 @@ class ValueSet(NamedTuple):
         return ValueSet(low, high, low_open, high_open, None, holes, shapes)
 
     def includes(self, other: ValueSet) -> bool:
-        """Whether every value in `other` lies here; False where that cannot be told cheaply."""
+        """Return whether every value of `other` lies here. Return False if that cannot be decided cheaply."""
         if other.points is not None:
             return all(self.accepts(point) for point in other.points)
         if self.points is not None:
@@ -81,17 +82,17 @@ class ValueSet(NamedTuple):
 
 
 def prefix_set(prefix: str) -> ValueSet:
-    """Exactly the texts that start with `prefix`."""
+    """Return the set of texts that start with `prefix`."""
     return ValueSet(low=prefix, high=_after_prefix(prefix), high_open=True)
 
 
 def _after_prefix(prefix: str) -> str | None:
-    """The least text above all that start with `prefix`; None when nothing is."""
+    """Return the least text above all that start with `prefix`, or None if there is none."""
     stem = prefix.rstrip("\U0010ffff")
     if not stem:
         return None
     code = ord(stem[-1]) + 1
-    return stem[:-1] + chr(0xE000 if code == 0xD800 else code)  # surrogates are no characters
+    return stem[:-1] + chr(0xE000 if code == 0xD800 else code)  # surrogates are not characters
 
 
 def _higher(a: Point | None, a_open: bool, b: Point | None, b_open: bool) -> tuple[Point | None, bool]:
@@ -111,7 +112,7 @@ def _lower(a: Point | None, a_open: bool, b: Point | None, b_open: bool) -> tupl
 
 
 def _bounded(bound: Point, is_open: bool, inner: Point | None, inner_open: bool, sign: int) -> bool:
-    """Whether the inner span's end lies inside ours (sign 1: the low end, -1: the high end)."""
+    """Return whether the inner set's end lies inside the outer `bound` (sign 1: the low end, -1: the high end)."""
     if inner is None:
         return False
     if inner == bound:
@@ -120,7 +121,7 @@ def _bounded(bound: Point, is_open: bool, inner: Point | None, inner_open: bool,
 
 
 @lru_cache(maxsize=1024)
-def _likeness(pattern: str) -> LikePattern:
+def _like_pattern(pattern: str) -> LikePattern:
     return LikePattern(pattern)
 
 
@@ -135,12 +136,12 @@ def _has_shape(shape: Shape, value: Point) -> bool:
     elif op == "contains":
         found = text in value
     else:
-        found = _likeness(text).matches(value)
+        found = _like_pattern(text).matches(value)
     return found is not negated
 
 
 def _contradict(some: frozenset[Shape], more: frozenset[Shape]) -> bool:
-    """Whether a shape of one rules out a shape of the other: by negating it, or by ending otherwise."""
+    """Return whether a shape of one set excludes a shape of the other: its negation, or an incompatible suffix."""
     few, many = (some, more) if len(some) <= len(more) else (more, some)
     for op, text, negated in few:
         if (op, text, not negated) in many:
@@ -153,7 +154,7 @@ def _contradict(some: frozenset[Shape], more: frozenset[Shape]) -> bool:
 
 
 def _implied(shape: Shape, span: ValueSet) -> bool:
-    """Whether every text in `span` certainly has `shape`."""
+    """Return whether every text in `span` certainly has `shape`."""
     op, text, negated = shape
     if shape in span.shapes:
         return True
@@ -173,14 +174,14 @@ def _implied(shape: Shape, span: ValueSet) -> bool:
 
 
 def _inside(op: str, shorter: str, longer: str) -> bool:
-    """Whether lacking `shorter` means lacking `longer`."""
+    """Return whether a text without `shorter` is certainly without `longer`."""
     if op == "startswith":
         return longer.startswith(shorter)
     return longer.endswith(shorter) if op == "endswith" else op == "contains" and shorter in longer
 
 
 def _common_prefix(span: ValueSet) -> str:
-    """A text that every text of the span starts with."""
+    """Return a text that every text of the set starts with."""
     low, high = span.low, span.high
     if not isinstance(low, str) or not isinstance(high, str):
         return ""
@@ -190,8 +191,8 @@ def _common_prefix(span: ValueSet) -> str:
 
 
 def text_set(atom: Text) -> ValueSet:
-    """The span of a text atom."""
-    if atom.text == "" and atom.op != "like":  # every text starts with, ends with and contains it
+    """Return the value set of a text atom."""
+    if atom.text == "" and atom.op != "like":  # every text starts with, ends with and contains the empty text
         return ValueSet()
     if atom.op == "startswith" and not atom.negated:
         return prefix_set(atom.text)

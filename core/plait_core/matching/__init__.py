@@ -1,6 +1,6 @@
 """The matching index: its interface, the Python reference, and the choice between it and the native kernel.
 
-The reference and its numpy are imported where somebody asks for them: a broker with the kernel does without.
+The reference and numpy are imported at their first use: a broker with the kernel does not need them.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
 """All conjunctions of an index as one table of bits: a column per attribute, a row per slot of its states.
 
-To match, pick each attribute's row and or them together: what stays clear may match. An event without an attribute
-picks the row of missing values, so absence prunes as well as presence. Only attributes that many conjunctions ask of
-have a column; the few others are found through their attribute (`postings.py`).
+To match, take each attribute's row and OR them: positions that stay clear may match. An event without an attribute
+takes the row of missing values, so absence excludes as well as presence. Only attributes with many constraints have a
+column; conjunctions on other attributes are found through the attribute (`postings.py`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ..values import Attributes
 from .columns import BIT, CLEAR, Bits, Column, positions
 
 COLUMN_MIN = 16
-"""Conjunctions that must ask of an attribute before it has a column: below, looking at each costs less."""
+"""Constraints on an attribute before it gets a column. Below that, testing each of them costs less."""
 
 
 class BitTable:
-    """Conjunctions at positions that are used again after removal."""
+    """Conjunctions at positions. The position of a removed conjunction is used again."""
 
     def __init__(self) -> None:
         self._words = 1
@@ -26,17 +26,17 @@ class BitTable:
         self._scanned: Bits = np.zeros(1, np.uint64)
         self._conjunctions: dict[int, Conjunction] = {}
         self.scanned = 0
-        """Conjunctions that only a scan finds."""
+        """Number of conjunctions that only a scan finds."""
         self._free: list[int] = []
         self._next = 0
-        self._askers: dict[str, dict[int, Constraint]] = {}
+        self._by_attr: dict[str, dict[int, Constraint]] = {}
         self._columns: dict[str, Column] = {}
 
     def __getitem__(self, at: int) -> Conjunction:
         return self._conjunctions[at]
 
     def add(self, conjunction: Conjunction, *, scan: bool) -> int:
-        """Keep a conjunction, which a scan must find or which is found otherwise; its position."""
+        """Store a conjunction and return its position. `scan`: only a scan of the table finds it."""
         at = self._free.pop() if self._free else self._appended()
         self._conjunctions[at] = conjunction
         self._live[at >> 6] |= BIT[at & 63]
@@ -44,17 +44,17 @@ class BitTable:
             self._scanned[at >> 6] |= BIT[at & 63]
             self.scanned += 1
         for attr, constraint in conjunction.items():
-            askers = self._askers.setdefault(attr, {})
-            askers[at] = constraint
+            constraints = self._by_attr.setdefault(attr, {})
+            constraints[at] = constraint
             column = self._columns.get(attr)
             if column is not None:
                 column.write(at, constraint)
-            if len(askers) >= COLUMN_MIN and (column is None or column.stale):
-                self._columns[attr] = Column(askers, self._words)
+            if len(constraints) >= COLUMN_MIN and (column is None or column.stale):
+                self._columns[attr] = Column(constraints, self._words)
         return at
 
     def remove(self, at: int) -> None:
-        """Forget the conjunction at a position."""
+        """Remove the conjunction at a position."""
         word, bit, clear = at >> 6, BIT[at & 63], CLEAR[at & 63]
         assert self._live[word] & bit, "a position is removed once"
         self._live[word] &= clear
@@ -62,22 +62,22 @@ class BitTable:
             self._scanned[word] &= clear
             self.scanned -= 1
         for attr in self._conjunctions.pop(at):
-            askers = self._askers[attr]
-            del askers[at]
+            constraints = self._by_attr[attr]
+            del constraints[at]
             column = self._columns.get(attr)
             if column is not None:
                 column.clear(at)
-            if not askers:
-                del self._askers[attr]
+            if not constraints:
+                del self._by_attr[attr]
                 self._columns.pop(attr, None)
         self._free.append(at)
 
     def has_column(self, attr: str) -> bool:
-        """Whether the table can rule out by this attribute."""
+        """Return whether the attribute has a column, by which the table can exclude conjunctions."""
         return attr in self._columns
 
     def candidates(self, attributes: Attributes, *, scanned_only: bool) -> list[int]:
-        """Positions (all, or those that only a scan finds) that the columns do not rule out for an event."""
+        """Return the positions that the columns do not exclude for an event: all, or those that only a scan finds."""
         bits = np.zeros(self._words, np.uint64)
         get = attributes.get
         for attr, column in self._columns.items():
@@ -85,7 +85,7 @@ class BitTable:
         return self._left(bits, self._scanned if scanned_only else self._live)
 
     def covering(self, conjunction: Conjunction) -> list[int]:
-        """Positions that may cover a conjunction."""
+        """Return the positions of conjunctions that may cover a conjunction."""
         bits = np.zeros(self._words, np.uint64)
         for attr, column in self._columns.items():
             constraint = conjunction.get(attr)
@@ -93,17 +93,17 @@ class BitTable:
         return self._left(bits, self._live)
 
     def covered(self, conjunction: Conjunction) -> list[int]:
-        """Positions that a conjunction may cover."""
+        """Return the positions of conjunctions that a conjunction may cover."""
         bits = np.zeros(self._words, np.uint64)
         for attr, constraint in conjunction.items():
             column = self._columns.get(attr)
-            if column is None:  # few ask of it, and what is covered must
-                return sorted(self._askers.get(attr, ()))
+            if column is None:  # a covered conjunction must constrain this attribute, too, and few do
+                return sorted(self._by_attr.get(attr, ()))
             bits |= column.reach_beyond(constraint)
         return self._left(bits, self._live)
 
     def intersecting(self, conjunction: Conjunction) -> list[int]:
-        """Positions that may meet a conjunction."""
+        """Return the positions of conjunctions that may intersect a conjunction."""
         bits = np.zeros(self._words, np.uint64)
         for attr, constraint in conjunction.items():
             column = self._columns.get(attr)

@@ -1,8 +1,9 @@
-"""One attribute's states cut into slots, and for each slot a row of bits: which conjunctions no such state satisfies.
+"""One attribute's states divided into slots, with a row of bits per slot: the conjunctions that no such state
+satisfies.
 
 A slot is a state (missing, incomparable, false, true) or a stretch of numbers or texts between two bounds. The bounds
-are quantiles of the constraints themselves, so no domain is ever declared. Rows only rule out: what they leave is
-verified exactly, so a stretch may be as coarse as it likes.
+are quantiles of the constraints themselves, so applications never declare a domain. Rows only exclude; the remaining
+conjunctions are verified exactly. So stretches may be coarse.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from ..values import Value, ValueKind, kind_of
 
 Bits: TypeAlias = NDArray[np.uint64]
 Slots: TypeAlias = list[tuple[int, int]]
-"""Stretches of slots, each from its first to before its last."""
+"""Stretches of slots, each as (first, one after the last)."""
 
 MISSING, OTHER, FALSE, TRUE, FIRST_NUMBER = range(5)
 BOUNDS_MAX = 31
-"""Bounds of each kind: 32 stretches of numbers and of texts rule out all but a few percent of a band's neighbours."""
+"""Bounds of each kind. 32 stretches of numbers and of texts exclude all but a few percent of a band's neighbours."""
 
 FITTED_TO_MAX = 512
-"""Constraints whose ends the quantiles are taken from: more would not move them by a stretch."""
+"""Constraints sampled for the quantiles: more would not move a bound by a whole stretch."""
 
 BIT = [np.uint64(1 << i) for i in range(64)]
 CLEAR = [~bit for bit in BIT]
@@ -37,7 +38,7 @@ class Column:
     """The rows of one attribute over `words` * 64 conjunctions."""
 
     def __init__(self, constraints: Mapping[int, Constraint], words: int) -> None:
-        """Bounds fitted to `constraints`, which stand at their keys' positions."""
+        """Fit bounds to `constraints`, which are keyed by position."""
         numbers, texts = _ends(islice(constraints.values(), 0, None, 1 + len(constraints) // FITTED_TO_MAX))
         self._numbers: list[float] = _quantiles([_float(end) for end in numbers])
         self._texts: list[str] = _quantiles(texts)
@@ -49,11 +50,11 @@ class Column:
 
     @property
     def stale(self) -> bool:
-        """Whether so much was written since that the bounds may no longer fit: a constant price per write."""
+        """True if so much was written since that the bounds may no longer fit. Refitting then costs O(1) per write."""
         return self.written > 6 * self.fitted + 32
 
     def slot(self, value: Value) -> int:
-        """The slot of an attribute's value (None: missing)."""
+        """Return the slot of an attribute's value (None: missing)."""
         if value is None:
             return MISSING
         kind = kind_of(value)
@@ -64,7 +65,7 @@ class Column:
         return OTHER if kind is None else TRUE if value else FALSE
 
     def slots(self, constraint: Constraint) -> Slots:
-        """The slots in which some state satisfies `constraint`."""
+        """Return the slots in which some state satisfies `constraint`."""
         found: Slots = []
         if constraint.absent:
             found.append((MISSING, MISSING + 1))
@@ -84,7 +85,7 @@ class Column:
         return self._first_text + bisect_right(self._texts, value)
 
     def write(self, at: int, constraint: Constraint) -> None:
-        """Put a constraint at a position whose bits are clear."""
+        """Write a constraint at a position whose bits are clear."""
         word, bit, clear = at >> 6, BIT[at & 63], CLEAR[at & 63]
         bits = self.rows[:, word]
         bits |= bit
@@ -93,33 +94,33 @@ class Column:
         self.written += 1
 
     def clear(self, at: int) -> None:
-        """Rule nothing out at a position."""
+        """Clear the bits of a position, so that it excludes nothing."""
         self.rows[:, at >> 6] &= CLEAR[at & 63]
 
     def grow(self, words: int) -> None:
-        """Make room up to `words` * 64 positions."""
+        """Make room for `words` * 64 positions."""
         more = np.zeros((self._slots, words - self.rows.shape[1]), np.uint64)
         self.rows = np.concatenate((self.rows, more), axis=1)
 
     # --- rows of a whole constraint, for relations between filters ----------------------------------------------------
 
     def constrained(self) -> Bits:
-        """Who asks anything of this attribute: whatever is asked excludes a missing or an incomparable value."""
+        """Return the constraints on this attribute. Each of them excludes a missing or an incomparable value."""
         found: Bits = self.rows[MISSING] | self.rows[OTHER]
         return found
 
     def exclude_some(self, constraint: Constraint) -> Bits:
-        """Who rules out a slot of `constraint`: they cannot include it."""
+        """Return the conjunctions that exclude a slot of `constraint`; these cannot cover it."""
         found: Bits = np.bitwise_or.reduce(self.rows[self._inside(constraint)], axis=0)
         return found
 
     def exclude_all(self, constraint: Constraint) -> Bits:
-        """Who rules out every slot of `constraint`: they cannot meet it."""
+        """Return the conjunctions that exclude every slot of `constraint`; these cannot intersect it."""
         found: Bits = np.bitwise_and.reduce(self.rows[self._inside(constraint)], axis=0)
         return found
 
     def reach_beyond(self, constraint: Constraint) -> Bits:
-        """Who admits a slot that `constraint` does not: it cannot include them."""
+        """Return the conjunctions that admit a slot outside `constraint`; it cannot cover these."""
         found: Bits = np.bitwise_and.reduce(self.rows[~self._inside(constraint)], axis=0)
         return ~found
 
@@ -130,7 +131,7 @@ class Column:
         return inside
 
     def _band_stretches(self, bands: Mapping[int, ValueSet | None]) -> NDArray[np.intp]:
-        """Position, first slot and slot after the last of each, as `slots` would place them."""
+        """Return position, first slot and slot after the last of each band, as `slots` would compute them."""
         low = np.array([-np.inf if band is None or band.low is None else _float(band.low) for band in bands.values()])
         high = np.array([np.inf if band is None or band.high is None else _float(band.high) for band in bands.values()])
         start = FIRST_NUMBER + np.searchsorted(self._numbers, low, side="right")
@@ -151,13 +152,13 @@ class Column:
 
 
 def _is_band(constraint: Constraint) -> bool:
-    """Whether it is one stretch of numbers: what most constraints are, and what numpy places all at once."""
+    """Return whether the constraint is one stretch of numbers. Most are, and numpy places all of those at once."""
     numbers, texts, bools, others, absent = constraint
     return numbers is not None and texts is None and numbers.points is None and not (bools or others or absent)
 
 
 def positions(bits: Bits) -> list[int]:
-    """Where bits are set, ascending. Most words are empty: only the others are looked into."""
+    """Return the positions of set bits, ascending. Most words are empty, so only the others are unpacked."""
     words = bits.nonzero()[0]
     if len(words) > 8:
         unpacked = np.unpackbits(bits[words].astype("<u8", copy=False).view(np.uint8), bitorder="little")
@@ -181,7 +182,7 @@ def _span_slots(span: ValueSet, slot: Callable[[object], int], first: int, last:
 
 
 def _float(number: object) -> float:
-    """Monotonic in exact value, so that a number between two ends has a slot between theirs."""
+    """Convert monotonically, so that a number between two ends has a slot between theirs."""
     try:
         return float(number)  # type: ignore[arg-type]
     except OverflowError:

@@ -1,7 +1,8 @@
-"""Access by hash: conjunctions filed under one attribute's value, or under an attribute that few ask of.
+"""Access by hash: conjunctions filed under one attribute's value, or under an attribute that few conjunctions
+constrain.
 
-A conjunction that admits only a few values of some attribute is filed under those; the attribute is the one whose
-drawers are emptiest, so crowded values (a side, an exchange) lose to telling ones (a symbol) by themselves.
+A conjunction that admits only a few values of some attribute is filed under those values. The attribute with the
+shortest posting lists wins, so selective values (a symbol) are preferred to common ones (a side, an exchange).
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ Place: TypeAlias = tuple[str, tuple[Hashable, ...] | None]
 
 
 class Postings:
-    """Drawers of positions by attribute and value."""
+    """Posting lists of positions by attribute and value."""
 
     def __init__(self) -> None:
         self._by_value: dict[str, dict[Hashable, Drawer]] = {}
         self._by_attr: dict[str, Drawer] = {}
 
     def place(self, conjunction: Conjunction) -> Place | None:
-        """Where to file by value, or None when the conjunction leaves every attribute too free."""
+        """Return the place to file under by value, or None if the conjunction bounds no attribute to few values."""
         best: Place | None = None
         least = 0
         for attr, constraint in conjunction.items():
@@ -49,7 +50,7 @@ class Postings:
             drawer[at] = None
 
     def unfile(self, at: int, place: Place) -> None:
-        """Take a position out, and empty drawers with it."""
+        """Remove a position, and posting lists that are empty then."""
         attr, points = place
         for drawer in self._drawers(place):
             drawer.pop(at, None)
@@ -65,7 +66,7 @@ class Postings:
             del self._by_value[attr]
 
     def look_up(self, attributes: Attributes) -> list[Drawer]:
-        """The drawers that an event opens."""
+        """Return the posting lists that an event's attributes and values select."""
         found: list[Drawer] = []
         by_value, by_attr = self._by_value, self._by_attr
         for attr, value in attributes.items():

@@ -1,6 +1,6 @@
-"""The reference index: hash access first, then one table of bits, and every survivor verified by its compiled filter.
+"""The reference index: hash access first, then the bit table; each candidate is verified by its compiled filter.
 
-Identical filters are kept once, with all their ids. The native kernel must agree with this in every answer.
+Identical filters are stored once, with all their ids. The native kernel must give the same results.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .bit_table import BitTable
 from .index import Frame
 from .postings import Place, Postings
 
-LOOK_AT_MAX = 48
+VERIFY_MAX = 48
 """Filed conjunctions that are verified one by one; with more, the table thins them out first."""
 
 
 class _Shared:
-    """One filter with all who asked for it. `positions` are its conjunctions' places in the table."""
+    """One filter with the ids that it was added under. `positions` are its conjunctions' positions in the table."""
 
     __slots__ = ("filter", "ids", "places", "positions")
 
@@ -32,7 +32,7 @@ class _Shared:
 
 
 class PythonIndex:
-    """See `Index`."""
+    """The reference implementation of `Index`."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, _Shared] = {}
@@ -83,7 +83,7 @@ class PythonIndex:
     def match(self, attributes: Attributes) -> list[int]:
         drawers = self._postings.look_up(attributes)
         filed = sum(map(len, drawers))
-        if filed > LOOK_AT_MAX:
+        if filed > VERIFY_MAX:
             found = self._table.candidates(attributes, scanned_only=False)
         else:
             found = [at for drawer in drawers for at in drawer]
@@ -125,11 +125,11 @@ class PythonIndex:
     def _related(
         self, candidates: list[int], to: Conjunction, test: Callable[[Conjunction, Conjunction], bool]
     ) -> set[int]:
-        """The candidates' positions that truly stand in the relation."""
+        """Return the candidate positions for which the relation holds."""
         return {at for at in candidates if test(self._table[at], to)}
 
     def _owners_of(self, found: set[int]) -> Iterable[_Shared]:
-        """Whose the positions are, each once, in a fixed order."""
+        """Return the owners of the positions, each once, in a fixed order."""
         return {self._owners[at]: None for at in sorted(found)}
 
     def _keep(self, shared: _Shared, conjunction: Conjunction) -> None:
@@ -142,7 +142,7 @@ class PythonIndex:
         shared.places.append(place)
 
     def _rare(self, conjunction: Conjunction) -> Place | None:
-        """An attribute that must be there and that few ask of: without a column, the table could not rule by it."""
+        """Return an attribute that must be present and has no column, by which the table could not exclude."""
         for attr, constraint in conjunction.items():
             if not constraint.absent and not self._table.has_column(attr):
                 return attr, None

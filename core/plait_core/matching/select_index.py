@@ -1,4 +1,4 @@
-"""Which index is used: the native kernel where it is installed, else the Python one. Same answers either way."""
+"""The choice of the index: the native kernel if it is installed, else the Python one, with the same results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from .index import Index
 
 
 def new_index(*, native: bool | None = None) -> Index:
-    """An empty index. `native`: True insists on the kernel, False on Python, None takes what there is."""
+    """Return an empty index.
+
+    `native`: True requires the kernel, False requires Python, None takes the kernel if there is one.
+    """
     if native is False or (native is None and kernel is None):
         from .python_index import PythonIndex
 
@@ -19,5 +22,5 @@ def new_index(*, native: bool | None = None) -> Index:
 
 
 def index_name() -> str:
-    """What `new_index()` gives, for people: "native" or "python"."""
+    """Return the name of the index that `new_index()` creates: "native" or "python"."""
     return "python" if kernel is None else "native"

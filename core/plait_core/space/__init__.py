@@ -4,7 +4,7 @@ Serves peers (thesis ch. 2), multicast groups and credentials (thesis 5.4). Read
 (what a point is), `boxes` (what a filter is), `dz` and `dzset` (names of sub-spaces), `mapping` (filters to names).
 """
 
-from .boxes import ANY, NONE, AllOf, AnyOf, Box, Constraint, Interval, Prefix
+from .boxes import ANY, NONE, AllOf, AnyOf, Box, Interval, Prefix, ValueRange
 from .coarsening import Strategy
 from .domains import Domain, Enumeration, FloatRange, IntRange, TextPrefix
 from .dz import WHOLE, Dz
@@ -20,7 +20,6 @@ __all__ = [
     "AllOf",
     "AnyOf",
     "Box",
-    "Constraint",
     "Domain",
     "Dz",
     "DzSet",
@@ -33,5 +32,6 @@ __all__ = [
     "Schema",
     "Strategy",
     "TextPrefix",
+    "ValueRange",
     "boxes_of",
 ]

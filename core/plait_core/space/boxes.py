@@ -1,7 +1,7 @@
-"""What the event space needs to know of a filter: boxes, one for each conjunction of its normal form.
+"""The event space's view of a filter: boxes, one for each conjunction of its normal form.
 
-A box names, for each attribute that a conjunction tests, the values allowed; an attribute not named is free. How an
-atom becomes a constraint (several atoms on one attribute are joined by `AllOf`):
+A box maps each attribute that a conjunction tests to the allowed values; other attributes are unbounded. Atoms become
+ranges as follows (several atoms on one attribute are joined by `AllOf`):
 
     x == v                      Interval.point(v)
     x < v, x <= v               Interval(hi=v, hi_open=True), Interval(hi=v); likewise x > v, x >= v with lo
@@ -10,7 +10,7 @@ atom becomes a constraint (several atoms on one attribute are joined by `AllOf`)
     x startswith p              Prefix(p)
     has(x), x is not null       ANY
     x is null, not has(x)       NONE: every event of a space has all of its attributes
-    anything else               ANY; the adaptor must remember that the mapping now lets others in
+    all other atoms             ANY; the mapping is then not faithful: it includes events that the filter excludes
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from ..values import Literal, ValueKind, kind_of
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The values from `lo` to `hi`, of their kind only. None is no bound, and two None allow every kind."""
+    """The values from `lo` to `hi`, of their kind only.
+
+    A None end is no bound; with two None ends every kind is allowed.
+    """
 
     lo: Literal | None = None
     hi: Literal | None = None
@@ -42,21 +45,21 @@ class Interval:
 
     @classmethod
     def point(cls, value: Literal) -> Interval:
-        """Just this value."""
+        """Return the interval of this value alone."""
         return cls(value, value)
 
     @property
     def kind(self) -> ValueKind | None:
-        """The kind of its values; None if it allows any."""
+        """The kind of its values, or None if it allows any."""
         return kind_of(self.hi if self.lo is None else self.lo)
 
     @property
     def is_point(self) -> bool:
-        """Whether it is `Interval.point` of something."""
+        """True if the interval is a single value."""
         return self.lo is not None and self.lo == self.hi and not self.lo_open and not self.hi_open
 
     def admits(self, value: Literal) -> bool:
-        """Whether `value` is one of them."""
+        """Return whether `value` lies in the interval."""
         if self.kind is None:
             return True
         if kind_of(value) is not self.kind:
@@ -71,33 +74,33 @@ class Prefix:
     text: str
 
     def admits(self, value: Literal) -> bool:
-        """Whether `value` is one of them."""
+        """Return whether `value` starts with the prefix."""
         return isinstance(value, str) and value.startswith(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """What at least one of the constraints allows."""
+    """The union of ranges: values that at least one of them allows."""
 
-    constraints: tuple[Constraint, ...]
+    ranges: tuple[ValueRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """What every one of the constraints allows."""
+    """The intersection of ranges: values that each of them allows."""
 
-    constraints: tuple[Constraint, ...]
+    ranges: tuple[ValueRange, ...]
 
 
-Constraint: TypeAlias = Interval | Prefix | AnyOf | AllOf
-Box: TypeAlias = Mapping[str, Constraint]
+ValueRange: TypeAlias = Interval | Prefix | AnyOf | AllOf
+Box: TypeAlias = Mapping[str, ValueRange]
 
 ANY = Interval()
 NONE = AnyOf(())
 
 
 def _above(value: Literal, bound: Literal | None, is_open: bool) -> bool:
-    """Python compares ints and floats exactly at any size, which is all that exactness needs here."""
+    """Return whether `value` is above the bound. Python compares ints and floats exactly at any size."""
     return bound is None or bool(value > bound if is_open else value >= bound)  # type: ignore[operator]
 
 

@@ -1,7 +1,7 @@
 """The finest cells of one dimension, counted from 0, and sets of them as runs.
 
-All arithmetic of the event space is done here and in `domains.py`, on integers: nothing is rounded (thesis 2.3.1 halves
-real intervals; a filter that misses an event by a rounding error would lose it).
+All arithmetic of the event space is done here and in `domains.py`, on integers, so nothing is rounded. (Thesis 2.3.1
+halves real intervals. With rounding, a filter could miss an event.)
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _end = itemgetter(1)
 
 
 class Reach(Enum):
-    """How a side lies to an interval of cells."""
+    """The relation of a side to an interval of cells."""
 
     OUTSIDE = "outside"
     PARTLY = "partly"
-    INSIDE = "inside"  # the interval is wholly in the side
+    INSIDE = "inside"  # the interval lies wholly in the side
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The cells that a filter allows in one dimension: disjoint runs in order, none touching the next.
+    """The cells that a filter allows in one dimension: disjoint, sorted runs with gaps between them.
 
-    Every value allowed has its cell among them; `exact`: and no other value has.
+    The cells of all allowed values are among them. If `exact`, they contain no other values.
     """
 
     runs: tuple[Run, ...]
@@ -41,7 +41,7 @@ class Side:
 
     @classmethod
     def of(cls, runs: Iterable[Run], exact: bool = True) -> Side:
-        """The side of these runs, in any order; empty ones are dropped, touching ones joined."""
+        """Build a side from runs in any order. Empty runs are dropped, touching ones joined."""
         joined: list[Run] = []
         for first, end in sorted(run for run in runs if run[0] < run[1]):
             if joined and first <= joined[-1][1]:
@@ -52,12 +52,12 @@ class Side:
 
     @classmethod
     def union(cls, sides: Iterable[Side]) -> Side:
-        """What any of them allows."""
+        """Return the cells that any of the sides allows."""
         sides = list(sides)
         return cls.of((run for side in sides for run in side.runs), all(side.exact for side in sides))
 
     def intersection(self, other: Side) -> Side:
-        """What both allow."""
+        """Return the cells that both sides allow."""
         ours, theirs = list(self.runs), list(other.runs)
         common: list[Run] = []
         while ours and theirs:
@@ -66,7 +66,7 @@ class Side:
         return Side.of(common, self.exact and other.exact)
 
     def coarsened(self, halvings: int) -> Side:
-        """The same in cells that are made by `halvings` fewer halvings."""
+        """Return this side in coarser cells, made by `halvings` fewer halvings."""
         if not halvings:
             return self
         low = (1 << halvings) - 1
@@ -75,7 +75,7 @@ class Side:
         return Side.of(runs, self.exact and aligned)
 
     def reach(self, first: int, end: int) -> Reach:
-        """How this side lies to the cells from `first` to before `end`."""
+        """Return how this side relates to the cells from `first` to before `end`."""
         place = bisect_right(self.runs, first, key=_end)
         if place == len(self.runs) or self.runs[place][0] >= end:
             return Reach.OUTSIDE
@@ -83,7 +83,7 @@ class Side:
         return Reach.INSIDE if inside else Reach.PARTLY
 
     def common(self, first: int, end: int) -> int:
-        """How many of its cells lie from `first` to before `end`."""
+        """Return the number of its cells from `first` to before `end`."""
         total = 0
         for place in range(bisect_right(self.runs, first, key=_end), len(self.runs)):
             run_first, run_end = self.runs[place]
@@ -93,16 +93,21 @@ class Side:
         return total
 
     def blocks_inside(self, size: int) -> int:
-        """How many of the blocks of `size` cells that halving makes are wholly in it."""
+        """Return the number of blocks of `size` cells, aligned to their size, that lie wholly in this side."""
         return sum(max(0, end // size - -(-first // size)) for first, end in self.runs)
 
     def pieces(self, bits: int) -> list[str]:
-        """The fewest dz-expressions of this dimension's own tree that make it up (thesis 5.4.1: its credentials)."""
+        """Return the fewest dz-expressions of this dimension's own tree that make up this side (thesis 5.4.1: its
+        credentials).
+        """
         return [piece for first, end in self.runs for piece in _pieces(first, end, bits)]
 
 
 def _pieces(first: int, end: int, bits: int) -> Iterator[str]:
-    """The largest block that starts at `first` and ends by `end`, again and again: at most two of each size."""
+    """Yield the largest aligned block that starts at `first` and ends by `end`, then the next.
+
+    At most two of each size.
+    """
     while first < end:
         aligned = (first & -first).bit_length() - 1 if first else bits
         halvings = min(aligned, (end - first).bit_length() - 1)

@@ -1,7 +1,7 @@
-"""Coarsening: covering a target with at most theta dz-expressions, top down (thesis 2.5.1, Algorithm 4).
+"""Coarsening: cover a target with at most theta dz-expressions, top down (thesis 2.5.1, Algorithm 4).
 
-Two strategies over one view of the tree of sub-spaces: the thesis' breadth-first exploration, and ours, which explores
-further where most false volume is and keeps the best theta. Neither computes the exact mapping first.
+Two strategies use one view of the tree of sub-spaces: the thesis' breadth-first exploration, and Plait's own, which
+explores where most false volume is and keeps the best theta. Neither computes the exact mapping first.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from .dz_text import canonical
 from .thinning import thinned
 
 _LOOKAHEAD = 4
-"""Explored for each one kept. More hardly ever finds a better cover: what is worth dividing is found early."""
+"""Sub-spaces explored for each one kept. A larger factor hardly ever finds a better cover."""
 
 _EXPLORED_MAX = 1024
-"""Beyond it no more are explored than are kept: thinning takes explored * theta steps."""
+"""With more, exploration ends at the number kept, because thinning takes explored * theta steps."""
 
 
 class Strategy(StrEnum):
-    """How to choose the sub-spaces that cover a target."""
+    """The choice of the sub-spaces that cover a target."""
 
-    BREADTH_FIRST = "breadth_first"  # Algorithm 4 as the thesis has it: divide the oldest while theta allows
-    LEAST_FALSE = "least_false"  # divide the falsest, beyond theta, then merge what adds least false volume
+    BREADTH_FIRST = "breadth_first"  # Algorithm 4 as printed: divide the oldest while theta allows
+    LEAST_FALSE = "least_false"  # divide the one with most false volume, beyond theta, then merge where least is added
 
 
 class Node(Protocol):
-    """A sub-space that the target reaches into."""
+    """A sub-space that intersects the target."""
 
     @property
     def dz(self) -> str: ...
 
     @property
     def whole(self) -> bool:
-        """Whether it is known to lie in the target altogether. At full depth every node does."""
+        """True if the sub-space is known to lie wholly in the target. At full depth every node does."""
         ...
 
     @property
     def false_volume(self) -> int:
-        """How many of its finest cells are outside the target; it may count too many."""
+        """Number of its finest cells outside the target; an upper bound."""
         ...
 
     def halves(self) -> tuple[Self, ...]:
-        """Those of its two halves that the target reaches into. Not to be asked of a whole node."""
+        """Return those of its two halves that intersect the target. Not defined for a whole node."""
         ...
 
 
 def cover(root: Node, theta: int, strategy: Strategy) -> list[str]:
-    """At most `theta` canonical dz-expressions that cover the target together."""
+    """Return at most `theta` canonical dz-expressions that together cover the target."""
     if not 1 <= theta <= DZ_SET_MAX:
         raise SpaceInvalid(f"theta is {theta}", hint=f"from 1 to {DZ_SET_MAX} (DZ_SET_MAX) dz-expressions")
     if strategy is Strategy.BREADTH_FIRST:
@@ -65,10 +65,10 @@ def cover(root: Node, theta: int, strategy: Strategy) -> list[str]:
 
 
 def _breadth_first(root: Node, theta: int) -> list[str]:
-    """Algorithm 4. Its lines 11-17 are one test here: the halves that the filter occupies must fit within theta.
+    """Run Algorithm 4. Its lines 11-17 are one test here: the halves that the filter occupies must fit within theta.
 
-    Line 11 as printed leaves the sub-space in hand out of the count and so yields theta + 1 (property 1 fails for f2 of
-    figure 2.2 with theta = 1); and lines 14 and 16, strict on both sides, stop at a filter that ends at the midpoint.
+    Line 11 as printed does not count the sub-space in hand and so yields theta + 1 (property 1 fails for f2 of figure
+    2.2 with theta = 1). Lines 14 and 16, strict on both sides, stop at a filter that ends at the midpoint.
     """
     done: list[str] = []
     queue = deque([root])
@@ -83,7 +83,7 @@ def _breadth_first(root: Node, theta: int) -> list[str]:
 
 
 def _falsest_first(root: Node, count: int) -> list[str]:
-    """Divides the sub-space with most false volume until there are `count`."""
+    """Divide the sub-space with most false volume until there are `count`."""
     held = [_ranked(root)]
     done: list[str] = []
     while held and len(done) + len(held) < count:
@@ -97,7 +97,7 @@ def _falsest_first(root: Node, count: int) -> list[str]:
 
 
 def _ranked(node: Node) -> tuple[int, str, Node]:
-    """The node shrunk as far as it costs no second dz-expression, and its place in the heap. No two share a dz."""
+    """Shrink the node as far as one dz-expression suffices, and return it with its heap key. No two share a dz."""
     while not node.whole:
         halves = node.halves()
         if len(halves) != 1:

@@ -1,8 +1,8 @@
-"""Domains: the values that a dimension of the event space has, and the cells that they fall into (thesis 2.2, 2.3.1).
+"""Domains: the values of a dimension of the event space, and the cells that contain them (thesis 2.2, 2.3.1).
 
-A domain is halved `bits` times, into 2**bits cells; the cell of a value after fewer halvings is a prefix of that one.
-Cells grow with values, so that an interval of values is a run of cells. Half-open cells: a break line belongs to the
-upper half. (The thesis gives it to the lower one; half-open intervals tile without exceptions at the domain's ends.)
+A domain is halved `bits` times, into 2**bits cells. The cell of a value after fewer halvings is a prefix of that one.
+Cells grow with values, so an interval of values is a run of cells. Cells are half-open: a boundary belongs to the upper
+half. (In the thesis it belongs to the lower one; half-open intervals tile without exceptions at the domain's ends.)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol, TypeAlias
 from ..errors import SpaceInvalid
 from ..limits import DZ_BITS_MAX, FILTER_SET_MAX
 from ..values import Literal, ValueKind, kind_of
-from .boxes import AllOf, AnyOf, Constraint, Interval, Prefix
+from .boxes import AllOf, AnyOf, Interval, Prefix, ValueRange
 from .cells import Side
 
 Number: TypeAlias = int | float
@@ -24,7 +24,7 @@ _NOTHING = Side(())
 
 
 class Domain(Protocol):
-    """What a dimension needs of its domain. Values outside it are refused; constraints are cut down to it."""
+    """The interface of a dimension's domain. Values outside are refused; ranges are clipped to the domain."""
 
     type_name: ClassVar[str]
 
@@ -34,28 +34,28 @@ class Domain(Protocol):
         ...
 
     def cell(self, value: object) -> int:
-        """The finest cell of `value`; SpaceInvalid if the domain has no such value."""
+        """Return the finest cell of `value`; raise SpaceInvalid if the domain has no such value."""
         ...
 
-    def side(self, constraint: Interval | Prefix) -> Side:
-        """The finest cells that hold the values allowed."""
+    def side(self, allowed: Interval | Prefix) -> Side:
+        """Return the finest cells that contain the allowed values."""
         ...
 
     def fields(self) -> dict[str, Plain]:
-        """The arguments that make it, as JSON writes them."""
+        """Return the constructor's arguments, as JSON writes them."""
         ...
 
 
-def side_of(domain: Domain, constraint: Constraint) -> Side:
-    """The finest cells of `domain` that hold the values allowed."""
-    if isinstance(constraint, AnyOf):
-        return Side.union(side_of(domain, each) for each in constraint.constraints)
-    if isinstance(constraint, AllOf):
+def side_of(domain: Domain, allowed: ValueRange) -> Side:
+    """Return the finest cells of `domain` that contain the allowed values."""
+    if isinstance(allowed, AnyOf):
+        return Side.union(side_of(domain, each) for each in allowed.ranges)
+    if isinstance(allowed, AllOf):
         side = _everything(domain)
-        for each in constraint.constraints:
+        for each in allowed.ranges:
             side = side.intersection(side_of(domain, each))
         return side
-    return domain.side(constraint)
+    return domain.side(allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +81,27 @@ class IntRange:
             raise _outside(value, self)
         return self._start(int(value))
 
-    def side(self, constraint: Interval | Prefix) -> Side:
-        if not isinstance(constraint, Interval) or constraint.kind not in (None, ValueKind.NUMBER):
+    def side(self, allowed: Interval | Prefix) -> Side:
+        if not isinstance(allowed, Interval) or allowed.kind not in (None, ValueKind.NUMBER):
             return _NOTHING
         first, last = self.lo, self.hi
-        lo, hi = _number(constraint.lo), _number(constraint.hi)
+        lo, hi = _number(allowed.lo), _number(allowed.hi)
         if (lo is not None and lo > last) or (hi is not None and hi < first):
             return _NOTHING
         if lo is not None and lo >= first:
-            first = floor(lo) + 1 if constraint.lo_open else ceil(lo)
+            first = floor(lo) + 1 if allowed.lo_open else ceil(lo)
         if hi is not None and hi <= last:
-            last = ceil(hi) - 1 if constraint.hi_open else floor(hi)
+            last = ceil(hi) - 1 if allowed.hi_open else floor(hi)
         return Side.of([(self._start(first), self._start(last + 1))])
 
     def fields(self) -> dict[str, Plain]:
         return {"lo": self.lo, "hi": self.hi}
 
     def _start(self, value: int) -> int:
-        """Where its cells start. There may be more cells than values; a value owns those up to the next one's."""
+        """Return the first cell of a value.
+
+        There may be more cells than values; a value owns the cells up to the next one's.
+        """
         return ((value - self.lo) << self.bits) // (self.hi - self.lo + 1)
 
 
@@ -115,7 +118,7 @@ class FloatRange:
         _check_bits(self.bits)
         for bound in (self.lo, self.hi):
             if kind_of(bound) is not ValueKind.NUMBER or bound in (inf, -inf):
-                raise SpaceInvalid(f"{bound!r:.80} bounds no domain", hint="finite numbers")
+                raise SpaceInvalid(f"{bound!r:.80} cannot bound a domain", hint="finite numbers")
         if not self.lo < self.hi:
             raise SpaceInvalid(f"no numbers from {self.lo} to below {self.hi}", hint="the lower first")
         object.__setattr__(self, "lo", _simplest(self.lo))
@@ -130,22 +133,22 @@ class FloatRange:
             raise _outside(value, self)
         return self._scaled(value)[0]
 
-    def side(self, constraint: Interval | Prefix) -> Side:
-        if not isinstance(constraint, Interval) or constraint.kind not in (None, ValueKind.NUMBER):
+    def side(self, allowed: Interval | Prefix) -> Side:
+        if not isinstance(allowed, Interval) or allowed.kind not in (None, ValueKind.NUMBER):
             return _NOTHING
-        lo, hi = _number(constraint.lo), _number(constraint.hi)
-        if _is_empty(lo, hi, constraint.lo_open or constraint.hi_open):
+        lo, hi = _number(allowed.lo), _number(allowed.hi)
+        if _is_empty(lo, hi, allowed.lo_open or allowed.hi_open):
             return _NOTHING
         if (lo is not None and lo >= self.hi) or (hi is not None and hi < self.lo):
             return _NOTHING
         first, first_exact = 0, True
         if lo is not None and lo >= self.lo:
             first, between = self._scaled(lo)
-            first_exact = not between and not constraint.lo_open
+            first_exact = not between and not allowed.lo_open
         end, end_exact = 1 << self.bits, True
         if hi is not None and hi < self.hi:
             end, between = self._scaled(hi)
-            end_exact = not between and constraint.hi_open
+            end_exact = not between and allowed.hi_open
             end += not end_exact
         return Side.of([(first, end)], first_exact and end_exact)
 
@@ -153,7 +156,7 @@ class FloatRange:
         return {"lo": self.lo, "hi": self.hi, "bits": self.bits}
 
     def _scaled(self, value: Number) -> tuple[int, bool]:
-        """The cell of a value in the domain, and whether the value lies beyond the cell's start."""
+        """Return the cell of a value in the domain, and whether the value lies beyond the cell's start."""
         above, above_of = _minus(value, self.lo)
         width, width_of = _minus(self.hi, self.lo)
         cell, rest = divmod((above * width_of) << self.bits, above_of * width)
@@ -162,9 +165,9 @@ class FloatRange:
 
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """Listed values, in the order in which they are to be neighbours. Halved down to single values.
+    """Listed values, in an order that makes related ones neighbours. Halved down to single values.
 
-    As many as one `in` list may name; a larger vocabulary is a `TextPrefix`.
+    An enumeration has at most as many values as an `in` list; larger vocabularies are a `TextPrefix`.
     """
 
     values: tuple[Literal, ...] = field(compare=False)
@@ -197,13 +200,13 @@ class Enumeration:
             raise _outside(value, self)
         return self._start(rank)
 
-    def side(self, constraint: Interval | Prefix) -> Side:
-        """By the values, not by their order here: filters know only the natural order of values."""
-        if isinstance(constraint, Interval) and constraint.is_point:
-            rank = self._ranks.get(_key(constraint.lo))
+    def side(self, allowed: Interval | Prefix) -> Side:
+        """Compare values, not their order in the list: filters know only the natural order of values."""
+        if isinstance(allowed, Interval) and allowed.is_point:
+            rank = self._ranks.get(_key(allowed.lo))
             ranks = [] if rank is None else [rank]
         else:
-            ranks = [rank for rank, value in enumerate(self.values) if constraint.admits(value)]
+            ranks = [rank for rank, value in enumerate(self.values) if allowed.admits(value)]
         return Side.of((self._start(rank), self._start(rank + 1)) for rank in ranks)
 
     def fields(self) -> dict[str, Plain]:
@@ -215,9 +218,9 @@ class Enumeration:
 
 @dataclass(frozen=True, slots=True)
 class TextPrefix:
-    """All texts, told apart by their first `prefix_bytes` bytes of UTF-8, whose order is that of code points.
+    """All texts, distinguished by their first `prefix_bytes` bytes of UTF-8. UTF-8 sorts like code points.
 
-    Texts that share these bytes share a cell, as do those that differ only in NULs at their end. So a prefix of at most
+    Texts that share these bytes share a cell, as do those that differ only in trailing NULs. So a prefix of at most
     `prefix_bytes` bytes is exactly one dz-expression of this dimension: the trie of thesis 5.4.2, eight bits a byte.
     """
 
@@ -237,26 +240,24 @@ class TextPrefix:
             raise _outside(value, self)
         return int.from_bytes(self._leading(value), "big")
 
-    def side(self, constraint: Interval | Prefix) -> Side:
-        if isinstance(constraint, Prefix):
-            return self._starting_with(constraint.text)
-        lo, hi = constraint.lo, constraint.hi
-        if constraint.kind is None:
+    def side(self, allowed: Interval | Prefix) -> Side:
+        if isinstance(allowed, Prefix):
+            return self._starting_with(allowed.text)
+        lo, hi = allowed.lo, allowed.hi
+        if allowed.kind is None:
             return _everything(self)
-        if constraint.kind is not ValueKind.TEXT:
+        if allowed.kind is not ValueKind.TEXT:
             return _NOTHING
         first, end = 0, 1 << self.bits
         exact = True
         if isinstance(lo, str):
             first = self.cell(lo)
-            exact = self._starts_cell(lo) and not constraint.lo_open
+            exact = self._starts_cell(lo) and not allowed.lo_open
         if isinstance(hi, str):
-            below = constraint.hi_open and self._starts_cell(hi)
+            below = allowed.hi_open and self._starts_cell(hi)
             end = self.cell(hi) + (not below)
             exact = exact and below
-        return (
-            _NOTHING if _is_empty(lo, hi, constraint.lo_open or constraint.hi_open) else Side.of([(first, end)], exact)
-        )
+        return _NOTHING if _is_empty(lo, hi, allowed.lo_open or allowed.hi_open) else Side.of([(first, end)], exact)
 
     def fields(self) -> dict[str, Plain]:
         return {"prefix_bytes": self.prefix_bytes}
@@ -273,7 +274,7 @@ class TextPrefix:
         return _utf8(text[: self.prefix_bytes])[: self.prefix_bytes].ljust(self.prefix_bytes, b"\0")
 
     def _starts_cell(self, text: str) -> bool:
-        """Whether no lesser text shares its cell."""
+        """Return whether no lesser text shares its cell."""
         return _utf8(text) == self._leading(text).rstrip(b"\0")
 
 
@@ -291,12 +292,12 @@ def _check_bits(bits: object) -> None:
 
 
 def _key(value: object) -> tuple[ValueKind | None, object]:
-    """Python takes True for 1; filters do not."""
+    """Distinguish True from 1, as filters do and Python does not."""
     return kind_of(value), value
 
 
 def _simplest(value: Number) -> Number:
-    """Equal numbers in one form, so that equal schemas have equal texts."""
+    """Return equal numbers in one form, so that equal schemas have equal texts."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -306,7 +307,7 @@ def _number(bound: Literal | None) -> Number | None:
 
 
 def _minus(a: Number, b: Number) -> tuple[int, int]:
-    """a - b exactly, as a numerator and a denominator."""
+    """Return a - b exactly, as a numerator and a denominator."""
     over, under = a.as_integer_ratio()
     over_b, under_b = b.as_integer_ratio()
     return over * under_b - over_b * under, under * under_b

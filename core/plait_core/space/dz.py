@@ -1,7 +1,7 @@
 """Dz-expressions: bit strings that name the sub-spaces made by halving the dimensions in turn (thesis 2.3.1).
 
 The empty string is the whole event space; each further bit keeps the lower (0) or upper (1) half of the next dimension.
-A prefix therefore covers whatever extends it. The wildcard `*` keeps both halves (thesis 2.6).
+So a prefix covers all of its extensions. The wildcard `*` keeps both halves (thesis 2.6).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .dz_text import sibling_text
 class Dz:
     """One dz-expression. `text` is its form on the wire; `str` writes ε for the empty one, for people.
 
-    Equal means: the same text. `0` and `0*` name the same points and are not equal; a `DzSet` tells points apart.
-    The order is that of the text, in which a prefix comes just before all that extend it.
+    Two are equal if their texts are. `0` and `0*` name the same points and are not equal; compare points with `DzSet`.
+    They sort by text, so a prefix comes directly before its extensions.
     """
 
     text: str = ""
@@ -36,12 +36,12 @@ class Dz:
 
     @property
     def depth(self) -> int:
-        """How often the event space was halved."""
+        """Number of halvings of the event space."""
         return len(self.text)
 
     @property
     def plain(self) -> bool:
-        """Whether it has no wildcard."""
+        """True if it has no wildcard."""
         return "*" not in self.text
 
     @property
@@ -50,38 +50,38 @@ class Dz:
         return Fraction(1, 1 << (len(self.text) - self.text.count("*")))
 
     def covers(self, other: Dz) -> bool:
-        """Whether every point of `other` is one of this sub-space: the thesis' `other ≺ self`."""
+        """Return whether this sub-space contains every point of `other`: the thesis' `other ≺ self`."""
         if self.plain:
             return other.text.startswith(self.text)
         beyond = self.text[len(other.text) :]
         return not beyond.strip("*") and all(a in ("*", b) for a, b in zip(self.text, other.text, strict=False))
 
     def overlaps(self, other: Dz) -> bool:
-        """Whether some point is in both. Without wildcards: whether one covers the other."""
+        """Return whether the two share a point. Without wildcards: whether one covers the other."""
         return all(a == b or a == "*" or b == "*" for a, b in zip(self.text, other.text, strict=False))
 
     def parent(self) -> Dz:
-        """The sub-space that was halved to make this one."""
+        """Return the sub-space whose half this is."""
         if not self.text:
             raise SpaceInvalid("the whole event space has no parent")
         return Dz(self.text[:-1])
 
     def children(self) -> tuple[Dz, Dz]:
-        """Its lower and its upper half."""
+        """Return its lower and its upper half."""
         return Dz(self.text + "0"), Dz(self.text + "1")
 
     def sibling(self) -> Dz:
-        """The other half of its parent."""
+        """Return the other half of its parent."""
         if self.text[-1:] not in ("0", "1"):
             raise SpaceInvalid(f"{self} has no sibling", hint="only a half of something has one")
         return Dz(sibling_text(self.text))
 
     def prefixes(self) -> Iterator[Dz]:
-        """All that cover it by prefix, from ε to itself: depth + 1 of them, the credentials it matches (5.4.1)."""
+        """Yield all prefixes, from ε to itself: depth + 1 of them, the credentials that it matches (5.4.1)."""
         return (Dz(self.text[:end]) for end in range(len(self.text) + 1))
 
     def merged(self, other: Dz) -> Dz | None:
-        """The one dz-expression for both, if they differ in a single place (thesis 2.6); else None."""
+        """Return one dz-expression for both if they differ in a single place (thesis 2.6), else None."""
         if len(self.text) != len(other.text):
             return None
         places = [k for k, (a, b) in enumerate(zip(self.text, other.text, strict=True)) if a != b]

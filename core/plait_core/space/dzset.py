@@ -1,7 +1,7 @@
 """Sets of dz-expressions in canonical form: the peer-level subscription DZ(p) of thesis 2.3.1.
 
-No member covers another and no two are siblings, so that two sets of the same points are equal, whatever they were
-made from. Members are kept in the order of their texts, which is the order of the sub-spaces along the Z-curve.
+No member covers another and no two are siblings, so two sets of the same points are always equal. Members are sorted by
+text, which is the order of the sub-spaces along the Z-curve.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DzSet:
 
     @classmethod
     def of(cls, given: Iterable[Dz | str], set_max: int = DZ_SET_MAX) -> DzSet:
-        """The canonical set of the points of all `given`; wildcards are spelt out, as far as `set_max` allows."""
+        """Return the canonical set of all points of `given`. Wildcards are expanded, as far as `set_max` allows."""
         texts: list[str] = []
         for dz in given:
             texts.extend(_spelt_out(dz if isinstance(dz, Dz) else Dz(dz), set_max))
@@ -54,30 +54,33 @@ class DzSet:
         return sum((dz.volume for dz in self.members), Fraction(0))
 
     def covers(self, other: Dz | DzSet) -> bool:
-        """Whether every point of `other` is in this set; for the dz of an event, whether the event is."""
+        """Return whether this set contains every point of `other`.
+
+        For the dz of an event: whether it contains the event.
+        """
         if isinstance(other, Dz):
             return self._covers_plain(other) if other.plain else self.covers(DzSet.of([other]))
         return all(map(self._covers_plain, other.members))
 
     def overlaps(self, other: Dz | DzSet) -> bool:
-        """Whether some point is in both."""
+        """Return whether the two share a point."""
         if isinstance(other, DzSet):
             few, many = sorted((self, other), key=len)
             return any(map(many._overlaps_plain, few.members))
         return self._overlaps_plain(other) if other.plain else any(dz.overlaps(other) for dz in self.members)
 
     def union(self, *others: DzSet) -> DzSet:
-        """The points of any of them."""
+        """Return the points of any of the sets."""
         return DzSet.of(dz for each in (self, *others) for dz in each.members)
 
     def intersection(self, other: DzSet) -> DzSet:
-        """The points of both."""
+        """Return the points of both sets."""
         ours = [dz for dz in self.members if other._covers_plain(dz)]
         theirs = [dz for dz in other.members if self._covers_plain(dz)]
         return DzSet.of(ours + theirs)
 
     def difference(self, other: DzSet, set_max: int = DZ_SET_MAX) -> DzSet:
-        """The points of this set that `other` lacks."""
+        """Return the points of this set that are not in `other`."""
         kept: list[Dz] = []
         rest = list(self.members)
         while rest:
@@ -91,13 +94,13 @@ class DzSet:
         return DzSet.of(kept)
 
     def at_most(self, theta: int, strategy: Strategy = Strategy.LEAST_FALSE) -> DzSet:
-        """At most `theta` dz-expressions that cover this set (thesis 2.5.1); see `Region.at_most` for filters."""
+        """Return whether a member covers `dz`. Such a member is the last one up to `dz` in order."""
         if len(self.members) <= theta:
             return self
         return DzSet.of(cover(_Slice.of(self), theta, strategy))
 
     def _covers_plain(self, dz: Dz) -> bool:
-        """The members up to dz in order end with the one that covers it, if any does."""
+        """Return whether a member covers `dz`. Such a member is the last one up to `dz` in sorted order."""
         place = bisect_right(self.members, dz.text, key=_text)
         return place > 0 and dz.text.startswith(self.members[place - 1].text)
 
@@ -108,7 +111,7 @@ class DzSet:
 
 
 def _spelt_out(dz: Dz, set_max: int) -> list[str]:
-    """The plain dz-expressions that a wildcard one stands for; its trailing wildcards stand for nothing."""
+    """Expand the wildcards of a dz-expression. Trailing wildcards need no expansion."""
     text = dz.text.rstrip("*")
     wild = text.count("*")
     if wild >= set_max.bit_length():
@@ -125,7 +128,7 @@ def _spelt_out(dz: Dz, set_max: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """The members of a set that lie below one node of the tree, as `coarsening` sees them."""
+    """The members of a set below one node of the tree, as a `Node` of coarsening."""
 
     texts: list[str]
     filled: list[int]

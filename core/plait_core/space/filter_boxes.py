@@ -1,7 +1,7 @@
-"""Filters as boxes: each conjunction of the normal form is one box, each constraint what it allows of one attribute.
+"""Filters as boxes: each conjunction of the normal form is one box, each constraint a range of one attribute.
 
-What no interval can say (suffixes, infixes, very many holes) is let in, so a mapping never misses an event; whether
-anything was let in is told beside.
+A constraint that intervals cannot express (suffixes, infixes, very many holes) becomes a wider range, so a mapping
+never misses an event. The result tells whether that happened.
 """
 
 from __future__ import annotations
@@ -10,44 +10,44 @@ from typing import Final
 
 from .. import filters
 from ..filters import Filter, ValueSet
-from .boxes import ANY, AllOf, AnyOf, Box, Constraint, Interval
+from .boxes import ANY, AllOf, AnyOf, Box, Interval, ValueRange
 
 HOLES_MAX: Final = 16
 """Excluded values that one constraint cuts out; each may double the sub-spaces of a mapping."""
 
 
 def boxes_of(filter: Filter) -> tuple[list[Box], bool]:
-    """The boxes of a filter, and whether they say exactly what the filter says."""
+    """Return the boxes of a filter, and whether they match exactly the same events."""
     boxes: list[Box] = []
     exact = True
     for conjunction in filter.normal:
-        box: dict[str, Constraint] = {}
+        box: dict[str, ValueRange] = {}
         for attr, constraint in conjunction.items():
-            box[attr], told = _allowed(constraint)
-            exact = exact and told
+            box[attr], constraint_exact = _allowed(constraint)
+            exact = exact and constraint_exact
         boxes.append(box)
     return boxes, exact
 
 
-def _allowed(constraint: filters.Constraint) -> tuple[Constraint, bool]:
+def _allowed(constraint: filters.Constraint) -> tuple[ValueRange, bool]:
     if constraint.others and constraint.bools and constraint.numbers and constraint.texts:
         return ANY, True  # has(x): every event of a space has all of its attributes
-    parts: list[Constraint] = [Interval.point(flag) for flag in sorted(constraint.bools)]
+    parts: list[ValueRange] = [Interval.point(flag) for flag in sorted(constraint.bools)]
     exact = True
     for span in (constraint.numbers, constraint.texts):
         if span is not None:
-            part, told = _of_span(span)
+            part, part_exact = _of_span(span)
             parts.append(part)
-            exact = exact and told
+            exact = exact and part_exact
     return (parts[0] if len(parts) == 1 else AnyOf(tuple(parts))), exact
 
 
-def _of_span(span: ValueSet) -> tuple[Constraint, bool]:
+def _of_span(span: ValueSet) -> tuple[ValueRange, bool]:
     if span.points is not None:
         points = tuple(Interval.point(point) for point in sorted(span.points))
         return (points[0] if len(points) == 1 else AnyOf(points)), True
     exact = not span.shapes and len(span.holes) <= HOLES_MAX
-    parts: list[Constraint] = [_between(span)]
+    parts: list[ValueRange] = [_between(span)]
     if len(span.holes) <= HOLES_MAX:
         parts += [
             AnyOf((Interval(hi=hole, hi_open=True), Interval(lo=hole, lo_open=True))) for hole in sorted(span.holes)

@@ -1,7 +1,7 @@
-"""The tree of sub-spaces down to one depth, and a filter's boxes as it cuts them (thesis 2.3.1).
+"""The tree of sub-spaces down to one depth, and a filter's boxes in it (thesis 2.3.1).
 
-A node of the tree carries, for each box that reaches into it, the dimensions in which the box still cuts it; so halving
-a sub-space costs one comparison a box, whatever the number of dimensions.
+A node of the tree has, for each box that intersects it, the dimensions in which the box does not fill it. So halving a
+sub-space costs one comparison per box, for any number of dimensions.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from .dz_text import interleave
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How the dimensions are halved in turn, down to `depth` bits."""
+    """The order in which dimensions are halved, down to `depth` bits."""
 
     depth: int
     turns: tuple[int, ...]
     """turns[k]: the dimension that bit k halves."""
     extents: tuple[tuple[int, ...], ...]
-    """extents[k][i]: how many cells of dimension i a sub-space of k bits has."""
+    """extents[k][i]: number of cells of dimension i in a sub-space of k bits."""
 
     @property
     def bits(self) -> tuple[int, ...]:
-        """How often each dimension is halved."""
+        """Halvings of each dimension."""
         return tuple(extent.bit_length() - 1 for extent in self.extents[0])
 
     def next_round(self, depth: int) -> int:
-        """The depth at which a sub-space of `depth` bits has had each dimension halved once more."""
+        """Return the depth at which each dimension of a sub-space of `depth` bits is halved once more."""
         return next((k for k in range(depth + 1, self.depth) if self.turns[k] == self.turns[depth]), self.depth)
 
     def last_round(self, depth: int) -> int:
-        """The depth at which a sub-space of `depth` bits had each dimension halved once less."""
+        """Return the depth at which each dimension of a sub-space of `depth` bits was halved once less."""
         back = range(depth - 2, -1, -1)
         return next((k + 1 for k in back if self.turns[k] == self.turns[depth - 1]), 0)
 
 
 @lru_cache(maxsize=32)
 def grid_of(bits: tuple[int, ...], depth: int) -> Grid:
-    """The grid of dimensions that can be halved so often each, down to `depth` halvings in all."""
+    """Return the grid of dimensions with these maximum halvings, down to `depth` halvings in all."""
     rounds = range(max(bits))
     turns = tuple(i for level in rounds for i, most in enumerate(bits) if level < most)[:depth]
     extent = [1 << turns.count(i) for i in range(len(bits))]
@@ -62,10 +62,10 @@ class CellBox:
     sides: tuple[Side, ...]
 
     def count(self, grid: Grid) -> int:
-        """How many dz-expressions map it exactly, without making them.
+        """Return the number of dz-expressions that map it exactly, without computing them.
 
-        A sub-space is in the exact mapping if it is inside the box and its parent is not. Inside are, at each depth, as
-        many as the product over the dimensions; and each that is inside has two children that are.
+        A sub-space is in the exact mapping if it lies inside the box and its parent does not. The number inside, at
+        each depth, is the product over the dimensions. Each sub-space inside has two children that are inside.
         """
         inside = [
             prod(side.blocks_inside(size) for side, size in zip(self.sides, extent, strict=True))
@@ -74,13 +74,14 @@ class CellBox:
         return inside[-1] - sum(inside[:-1])
 
     def volume(self) -> int:
-        """In finest cells of the grid."""
+        """Return the volume in finest cells of the grid."""
         return prod(sum(end - first for first, end in side.runs) for side in self.sides)
 
     def wildcards(self, grid: Grid) -> Iterable[str]:
-        """Its mapping with wildcards (thesis 2.6): a `*` wherever it fills the sub-space in the dimension to divide.
+        """Map the box with wildcards (thesis 2.6): a `*` wherever the box fills the sub-space in the dimension to
+        divide.
 
-        What that recursion arrives at is every way to pick, in each dimension, one piece of that dimension's own tree.
+        The recursion of the thesis yields every combination of one piece from each dimension's own tree.
         """
         padded = (
             [piece.ljust(bits, "*") for piece in side.pieces(bits)]
@@ -89,17 +90,17 @@ class CellBox:
         return (interleave(pieces).rstrip("*") for pieces in product(*padded))
 
     def wildcards_count(self, grid: Grid) -> int:
-        """How many dz-expressions `wildcards` gives."""
+        """Return the number of dz-expressions that `wildcards` yields."""
         return prod(len(side.pieces(bits)) for side, bits in zip(self.sides, grid.bits, strict=True))
 
 
 Reaching: TypeAlias = tuple[CellBox, int]
-"""A box that reaches into a sub-space, and as a bit set the dimensions in which it does not fill it."""
+"""A box that intersects a sub-space, and as a bit set the dimensions in which it does not fill it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubSpace:
-    """A node of the tree, as `coarsening` sees it. Make the root with `SubSpace.root`."""
+    """A node of the tree, as a `Node` of coarsening. Make the root with `SubSpace.root`."""
 
     grid: Grid
     dz: str
@@ -108,7 +109,7 @@ class SubSpace:
 
     @classmethod
     def root(cls, grid: Grid, boxes: Iterable[CellBox]) -> SubSpace:
-        """The whole event space; some box reaches into it."""
+        """Return the whole event space. At least one box is needed."""
         reaching = tuple((box, _cut(box, grid)) for box in boxes)
         assert reaching, "a filter that matches nothing has no sub-space"
         return cls(grid, "", (0,) * len(grid.bits), reaching)
@@ -119,7 +120,7 @@ class SubSpace:
 
     @property
     def false_volume(self) -> int:
-        """Measured against the fullest box alone, and so too much where several boxes fill the sub-space together."""
+        """Measured against the fullest box alone, so an upper bound if several boxes fill the sub-space together."""
         extent = self.grid.extents[len(self.dz)]
         ends = tuple(first + size for first, size in zip(self.corner, extent, strict=True))
         fullest = max(
@@ -132,7 +133,7 @@ class SubSpace:
         return tuple(half for half in (self.half(0), self.half(1)) if half.reaching)
 
     def half(self, bit: int) -> SubSpace:
-        """Its lower or upper half, even if no box reaches into that."""
+        """Return the lower or upper half, even if no box intersects it."""
         turn = self.grid.turns[len(self.dz)]
         size = self.grid.extents[len(self.dz) + 1][turn]
         first = self.corner[turn] + bit * size

@@ -1,12 +1,12 @@
-"""From filters to dz-expressions: exactly, coarsely, with wildcards (thesis 2.3.1, 2.5.1, 2.6).
+"""Map filters to dz-expressions: exactly, coarsely, with wildcards (thesis 2.3.1, 2.5.1, 2.6).
 
     region = Region.of(schema, [{"pressure": Interval(25, 50, hi_open=True)}])
     region.exact()           the fewest dz-expressions that make up its cells, refused beyond DZ_SET_MAX
     region.at_most(4)        at most four that cover it (Algorithm 4)
     region.wildcards()       its cells again, in fewer dz-expressions with `*`
 
-An event that lies in a box has its `schema.locate` in each of them, at any depth. Nothing here ever loses one; what is
-given up for brevity is only that others are let in.
+For an event in a box, each of these mappings covers its `schema.locate`, at any depth. So no mapping ever loses an
+event; a shorter mapping only includes more events outside the boxes.
 """
 
 from __future__ import annotations
@@ -34,12 +34,15 @@ class Region:
     grid: Grid
     boxes: tuple[CellBox, ...]
     faithful: bool
-    """Whether an event lies in its cells only if it lies in a box. False if a box has attributes that the schema lacks,
-    or ends within a cell: then whoever receives by dz-expressions still has to filter."""
+    """True if an event lies in its cells only if it lies in a box.
+
+    False if a box has attributes that the schema lacks, or ends within a cell. Receivers by dz-expressions must then
+    still filter.
+    """
 
     @classmethod
     def of(cls, schema: Schema, boxes: Sequence[Box], depth: int | None = None) -> Region:
-        """The cells of `depth` bits, by default the finest, that the boxes reach into."""
+        """Return the cells of `depth` bits, by default the finest, that the boxes intersect."""
         if len(boxes) > CONJUNCTIONS_MAX:
             raise SpaceInvalid(f"{len(boxes)} boxes, and {CONJUNCTIONS_MAX} (CONJUNCTIONS_MAX) are allowed")
         grid = grid_of(tuple(domain.bits for domain in schema.domains), schema.check_depth(depth))
@@ -50,11 +53,16 @@ class Region:
         return cls(grid, tuple(CellBox(each) for each, _ in kept), exact and known)
 
     def count(self) -> int:
-        """How many dz-expressions `exact` would give, box by box: more than it gives where boxes touch or overlap."""
+        """Return the fewest dz-expressions that make up its cells.
+
+        Raise SpaceInvalid, before any work, if they may be too many.
+        """
         return sum(box.count(self.grid) for box in self.boxes)
 
     def exact(self, set_max: int = DZ_SET_MAX) -> DzSet:
-        """The fewest dz-expressions that make up its cells; SpaceInvalid, before any work, if they may be too many."""
+        """Return the fewest dz-expressions that make up its cells; raise SpaceInvalid, before any work, if they may be
+        too many.
+        """
         _check_count(self.count(), set_max, "at_most(theta), wildcards() or a mapping of less depth")
         done: list[str] = []
         nodes = [self._root()] if self.boxes else []
@@ -67,16 +75,16 @@ class Region:
         return DzSet.of(done, set_max)
 
     def at_most(self, theta: int, strategy: Strategy = Strategy.LEAST_FALSE) -> DzSet:
-        """At most `theta` dz-expressions that cover it, found without the exact mapping (thesis 2.5.1)."""
+        """Return at most `theta` dz-expressions that cover it, computed without the exact mapping (thesis 2.5.1)."""
         return DzSet.of(cover(self._root(), theta, strategy)) if self.boxes else DzSet()
 
     def wildcards(self, set_max: int = DZ_SET_MAX) -> tuple[Dz, ...]:
-        """Its cells, in order, in dz-expressions with `*` (thesis 2.6). Those of different boxes may overlap."""
+        """Return its cells, in order, in dz-expressions with `*` (thesis 2.6). Those of different boxes may overlap."""
         _check_count(sum(box.wildcards_count(self.grid) for box in self.boxes), set_max, "a mapping of less depth")
         return tuple(sorted({Dz(text) for box in self.boxes for text in box.wildcards(self.grid)}))
 
     def finer(self, dz: Dz) -> DzSet:
-        """What of `dz` it needs, after each dimension is halved once more: DZ+1 of thesis 2.5.1."""
+        """Return the part of `dz` in the region, after each dimension is halved once more: DZ+1 of thesis 2.5.1."""
         found = self._below(dz)
         if found is None:
             return DzSet()
@@ -93,24 +101,24 @@ class Region:
         return DzSet.of(done)
 
     def coarser(self, dz: Dz) -> Dz:
-        """The sub-space around `dz` in which each dimension is halved once less: DZ-1 of thesis 2.5.1."""
+        """Return the sub-space around `dz` in which each dimension is halved once less: DZ-1 of thesis 2.5.1."""
         return Dz(dz.text[: self.grid.last_round(dz.depth)]) if dz.depth else dz
 
     def volume(self) -> Fraction:
-        """Its share of the event space."""
+        """Return its share of the event space."""
         if len(self.boxes) == 1:
             return Fraction(self.boxes[0].volume(), 1 << self.grid.depth)
         return self.exact().volume
 
     def false_volume(self, approximation: DzSet) -> Fraction:
-        """The share of the event space that an approximation lets in beyond the region that it covers."""
+        """Return the share of the event space that a covering approximation adds to the region."""
         return approximation.volume - self.volume()
 
     def _root(self) -> SubSpace:
         return SubSpace.root(self.grid, self.boxes)
 
     def _below(self, dz: Dz) -> SubSpace | None:
-        """The node of `dz`, or None if the region does not reach into it."""
+        """Return the node of `dz`, or None if the region does not intersect it."""
         if not dz.plain or dz.depth > self.grid.depth:
             raise SpaceInvalid(f"{dz} is no sub-space of this tree", hint=f"0 and 1 only, up to {self.grid.depth} bits")
         if not self.boxes:
@@ -122,7 +130,10 @@ class Region:
 
 
 def _sides(schema: Schema, box: Box, grid: Grid) -> tuple[Side, ...]:
-    """What a box allows in each dimension, in cells of the grid. Attributes outside the schema widen it."""
+    """Return the cells that a box allows in each dimension.
+
+    Attributes outside the schema are ignored, so the box widens.
+    """
     pairs = zip(schema.names, schema.domains, grid.bits, strict=True)
     return tuple(side_of(domain, box.get(name, ANY)).coarsened(domain.bits - bits) for name, domain, bits in pairs)
 

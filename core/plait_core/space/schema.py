@@ -1,7 +1,7 @@
 """The schema: the attributes that span an event space, in the order in which they are halved (thesis 2.2, 2.3.1).
 
-Publishers and subscribers must agree on it, so it travels: as a plain dict or as JSON, checked on arrival, the same
-text for equal schemas.
+Publishers and subscribers must agree on it, so it is sent as a plain dict or as JSON and checked on arrival. Equal
+schemas have equal texts.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _TYPES: dict[str, type[Enumeration | FloatRange | IntRange | TextPrefix]] = {
 class Schema:
     """Named domains, in order. Make one with `Schema.of`.
 
-    Bit k of a dz-expression halves dimension k mod d, as in the thesis, while all d dimensions can still be halved;
-    after that, the next one in turn that can.
+    Bit k of a dz-expression halves dimension k mod d, as in the thesis, while all d dimensions can still be halved.
+    After that it halves the next dimension in turn that can be.
     """
 
     names: tuple[str, ...]
@@ -36,7 +36,7 @@ class Schema:
 
     @classmethod
     def of(cls, domains: Mapping[str, Domain]) -> Schema:
-        """The schema with these attributes in this order."""
+        """Return the schema with these attributes in this order."""
         return cls(tuple(domains), tuple(domains.values()))
 
     def __post_init__(self) -> None:
@@ -55,17 +55,19 @@ class Schema:
 
     @cached_property
     def depth(self) -> int:
-        """Bits of the finest sub-spaces: the logarithm of how many there are (thesis 5.4.1)."""
+        """Bits of the finest sub-spaces: the logarithm of their number (thesis 5.4.1)."""
         return sum(domain.bits for domain in self.domains)
 
     def only(self, name: str) -> Schema:
-        """This one attribute's own tree, from which its credentials are made (thesis 5.4.1, third possibility)."""
+        """Return the schema of one attribute: its own tree, the source of its credentials (thesis 5.4.1, third
+        possibility).
+        """
         if name not in self.names:
             raise SpaceInvalid(f"no attribute {name[:80]!r}", hint="one of " + ", ".join(self.names)[:400])
         return Schema((name,), (self.domains[self.names.index(name)],))
 
     def locate(self, attributes: Mapping[str, object], depth: int | None = None) -> Dz:
-        """The sub-space of `depth` bits, by default the finest, in which an event with all the attributes lies."""
+        """Return the sub-space of `depth` bits, by default the finest, that contains an event with all attributes."""
         depth = self.check_depth(depth)
         texts = []
         for name, domain in zip(self.names, self.domains, strict=True):
@@ -78,7 +80,9 @@ class Schema:
         return Dz(interleave(texts)[:depth])
 
     def check_depth(self, depth: int | None) -> int:
-        """`depth`, or that of the finest sub-spaces for None; SpaceInvalid if the tree is not so deep."""
+        """Return `depth`, or the depth of the finest sub-spaces for None; raise SpaceInvalid if the tree is not so
+        deep.
+        """
         if depth is None:
             return self.depth
         if not 0 <= depth <= self.depth:
@@ -86,13 +90,13 @@ class Schema:
         return depth
 
     def to_dict(self) -> dict[str, list[dict[str, Plain]]]:
-        """A plain form for JSON or msgpack."""
+        """Return a plain form for JSON or msgpack."""
         pairs = zip(self.names, self.domains, strict=True)
         return {"attributes": [{"name": name, "type": domain.type_name, **domain.fields()} for name, domain in pairs]}
 
     @classmethod
     def from_dict(cls, given: object) -> Schema:
-        """The schema that `to_dict` describes. What came from elsewhere is either accepted or SpaceInvalid."""
+        """Parse the output of `to_dict`. Invalid input from outside always raises SpaceInvalid."""
         rows = given.get("attributes") if isinstance(given, dict) and len(given) == 1 else None
         if not isinstance(rows, list) or len(rows) > ATTRIBUTES_MAX:
             raise SpaceInvalid("no schema", hint='{"attributes": [{"name": ..., "type": ..., ...}, ...]}')
@@ -100,12 +104,12 @@ class Schema:
         return cls(tuple(name for name, _ in pairs), tuple(domain for _, domain in pairs))
 
     def to_json(self) -> str:
-        """The same text for equal schemas."""
+        """Return the JSON text. Equal schemas have equal texts."""
         return json.dumps(self.to_dict(), separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
-        """The schema that `to_json` wrote, or SpaceInvalid."""
+        """Parse the output of `to_json`; raise SpaceInvalid if it is invalid."""
         try:
             given = json.loads(text)
         except (ValueError, RecursionError):

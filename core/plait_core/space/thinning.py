@@ -1,7 +1,7 @@
-"""Thinning: covering given dz-expressions by at most theta, with the least volume that any theta of them can have.
+"""Thinning: cover given dz-expressions by at most theta, with the least volume.
 
-The best cover takes the smallest sub-spaces around groups of them, and those form a binary tree. So it is a knapsack on
-a tree: the best k for a node are the best i for its lower half and the best k - i for its upper one.
+The best cover consists of the smallest sub-spaces around groups of them, and those form a binary tree. So it is a
+knapsack on a tree: the best k for a node are the best i for its lower half and the best k - i for its upper one.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from .dz_text import common_prefix
 class _Tree:
     dz: str
     volumes: list[int]
-    """volumes[k - 1]: of the best k dz-expressions that cover its leaves."""
+    """volumes[k - 1]: volume of the best k dz-expressions that cover its leaves."""
     shares: list[int]
-    """shares[k - 1]: how many of these cover the lower half; 0 if it is `dz` itself."""
+    """shares[k - 1]: number of these that cover the lower half; 0 if the cover is `dz` itself."""
     halves: tuple[_Tree, ...] = ()
 
 
 def thinned(texts: Sequence[str], theta: int) -> list[str]:
-    """At most `theta` that cover the canonical `texts`, of least volume. Takes about len(texts) * theta steps."""
+    """Return at most `theta` that cover the canonical `texts`, of least volume, in len(texts) * theta steps."""
     if len(texts) <= theta:
         return list(texts)
-    assert theta >= 1, "something covers them"
+    assert theta >= 1, "a cover needs at least one"
     depth = max(map(len, texts))
     trees: list[_Tree] = []
     for text in texts:
@@ -39,7 +39,7 @@ def thinned(texts: Sequence[str], theta: int) -> list[str]:
 
 
 def _nearer(dz: str, before: str, after: str) -> bool:
-    """Whether the sub-space around `dz` and its neighbour before is smaller than that around it and the one after."""
+    """Return whether the sub-space around `dz` and its predecessor is smaller than that around it and its successor."""
     return len(common_prefix(dz, before)) > len(common_prefix(dz, after))
 
 

@@ -1,8 +1,8 @@
-"""Telemetry: what brokers and peers record of every event, link and decision, as fixed records in files. No I/O.
+"""Telemetry: the fixed records that brokers and peers write of every event, link and decision. No I/O.
 
-`schema.py` is the registry of versions, `records.py` writes single records, `events.py` says them as events,
-`segments.py` knows how files of them begin and end, `buckets.py` is how delays are counted, `cells.py` where events
-lie. `plait_telemetry` writes them, analytics reads them.
+`schema.py` is the registry of versions, `records.py` writes single records, `events.py` converts them to attributes,
+`segments.py` defines how files of records begin and end, `buckets.py` counts delays, `cells.py` locates events in the
+event space. `plait_telemetry` writes records, analytics reads them.
 """
 
 from .buckets import BUCKETS, bucket_bounds_us, bucket_of

@@ -1,4 +1,4 @@
-"""A record as the attributes of an event: its fields under their own names, with a `$` before."""
+"""A record as the attributes of an event: its fields under their own names, with the prefix `$`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ _FLAGS: Final = MappingProxyType(
         RecordKind.MEMBERSHIP: (("$returned", RETURNED),),
     }
 )
-"""The flags that mean something of a kind."""
+"""The flags that are defined for a kind."""
 
 _COUNTED: Final = frozenset(
     (RecordKind.PUBLISH, RecordKind.DELIVERY, RecordKind.DROP, RecordKind.EXPIRY, RecordKind.QUEUE)
 )
-"""Kinds whose subject is a number, of a cell, of a subscription or of how many there are; that of others is a broker's
-id."""
+"""Kinds whose subject is a number: a cell, a subscription or a count. The subject of other kinds is a broker's id."""
 
 
 def record_attributes(record: Sequence[int], broker: str) -> Attributes:
-    """What a record says, as `records.RECORD` unpacks it. `broker` is the name of whose record it is."""
+    """Return the attributes of a record that `records.RECORD` unpacked.
+
+    `broker` is the name of the recording broker.
+    """
     _, published_us, publisher, sequence, subject, delay_us, bound_us, size, count, expected, weight, *small = record
     number, reason, hops, flags = small
     kind = RecordKind(number)

@@ -1,6 +1,6 @@
-"""One record into a buffer: the hot half of emission, so it is one call of a compiled `struct`.
+"""Write one record into a buffer. This is the hot half of emission, so it is one call of a compiled `struct`.
 
-The layout is that of the registry, which a test compares.
+A test compares the layout with the registry's.
 """
 
 from __future__ import annotations
@@ -12,4 +12,5 @@ RECORD: Final = Struct("<qqQQQIIIIHHBBBB")
 
 pack_into: Final = RECORD.pack_into
 """(buffer, offset, ts_us, published_us, publisher, sequence, subject, delay_us, bound_us, size, count, expected,
-weight, kind, reason, hops, flags). The caller keeps every value within its field."""
+weight, kind, reason, hops, flags). The caller keeps every value within its field.
+"""

@@ -1,7 +1,7 @@
-"""The registry of telemetry schemas: for each version, the fields of a record and what they say of each kind.
+"""The registry of telemetry schemas: for each version, the fields of a record and their meaning for each kind.
 
-A record is 64 bytes, little-endian, of any version: what follows a header that is understood can be counted, cut and
-skipped. New fields take a new version here; readers leave segments of versions that they do not know, and say so.
+A record is 64 bytes, little-endian, in every version. So a reader that understands the header can count, split and skip
+the records. New fields take a new version; readers skip segments of unknown versions and report them.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     import numpy as np
 
 RECORD_BYTES: Final = 64
-"""A cache line; 16 of them fill a kilobyte, and a file's size says how many there are."""
+"""Bytes of a record: a cache line. 16 of them fill a kilobyte, and a file's size gives their number."""
 
 SCHEMA_VERSION: Final = 1
-"""The one that is written."""
+"""The version that this release writes."""
 
 
 class RecordKind(IntEnum):
-    """What a record is of. `subject` is what it is about, see the comments."""
+    """The kinds of records. `subject` is the thing that the record is about, see the comments."""
 
     PUBLISH = 1  # an event was admitted here. expected: subscriptions that it matched here; count: brokers it goes to;
     #              subject: its cell of the event space (a 1, then bits of its dz-expression), 0: no space is known
     ARRIVAL = 2  # an event of another broker's publisher came. subject: that broker; expected: subscriptions matched
     FORWARD = 3  # a copy went to a neighbour. subject: the neighbour; count: the brokers it is for; hops: passed so far
-    DELIVERY = 4  # subject: the subscription; bound_us: what it tolerates; expected: as in the event's record here
+    DELIVERY = 4  # a copy went to a neighbour. subject: the neighbour; count: its destinations; hops: so far
     DROP = 5  # subject: the subscription or broker it was for, 0: the whole event; reason: why
-    EXPIRY = 6  # the same of one whose lifetime was over; bound_us: the lifetime
+    EXPIRY = 6  # an expired event, as DROP; bound_us: the lifetime
     LINK = 7  # subject: the neighbour; delay_us, bound_us: delay and its jitter; size: bytes that wait; count: events
     #           handed to it, expected: pings unanswered, since the last sample
     MATCH = 8  # one read was matched. count: its events; delay_us: the time for all of them
@@ -42,24 +42,24 @@ class RecordKind(IntEnum):
 
 
 LATE: Final = 1
-"""Delivered beyond the subscription's bound."""
+"""Set if the delivery exceeded the subscription's bound."""
 DURABLE: Final = 2
 REPLAYED: Final = 4
-"""Read from the log, not as it came."""
+"""Set if the event was read from the log, not delivered live."""
 RETURNED: Final = 8
-"""Of a membership: it is there now."""
+"""Of a membership: set if the broker is present now."""
 PROBED: Final = 16
-"""Of a link: the delay is measured, not still unknown."""
+"""Of a link: set if the delay is measured, not still unknown."""
 TO_BROKER: Final = 32
-"""Of a drop: its subject is a broker, not a subscription."""
+"""Of a drop: set if its subject is a broker, not a subscription."""
 
 
 class Field(NamedTuple):
-    """One column."""
+    """One column of a record."""
 
     name: str
     code: str
-    """As numpy writes it, without byte order: u8 is eight bytes without a sign."""
+    """The type in numpy's notation, without byte order: u8 is eight unsigned bytes."""
     says: str
 
 
@@ -89,25 +89,25 @@ _REASONS: Final = (
     *("late", "outbox_items", "outbox_bytes", "forbidden", "gone", "unreachable", "overlay_full", "retention"),
     "bad_tags",
 )
-"""By code. Only ever appended to: what was written keeps its meaning."""
+"""Reasons by code. Only ever appended to, so that written records keep their meaning."""
 _REASON_CODES: Final = {reason: code for code, reason in enumerate(_REASONS)}
 
 OTHER_REASON: Final = 255
-"""A reason that this version has no code for."""
+"""The code of a reason that this version does not know."""
 
 
 def reason_code(reason: str) -> int:
-    """How a reason is written."""
+    """Return the code of a reason."""
     return _REASON_CODES.get(reason, OTHER_REASON)
 
 
 def reason_text(code: int) -> str:
-    """What a written reason means."""
+    """Return the text of a reason's code."""
     return _REASONS[code] if code < len(_REASONS) else "other"
 
 
 def record_dtype(version: int = SCHEMA_VERSION) -> np.dtype[Any]:
-    """Records as numpy reads them. Who writes them needs no numpy."""
+    """Return the numpy type of records. Writers do not need numpy."""
     import numpy as np
 
     dtype = np.dtype([(field.name, "<" + field.code) for field in SCHEMAS[version]])
@@ -116,7 +116,7 @@ def record_dtype(version: int = SCHEMA_VERSION) -> np.dtype[Any]:
 
 
 def schema_document(version: int = SCHEMA_VERSION) -> dict[str, Any]:
-    """The version as JSON: it lies beside the segments, for readers that are not Plait."""
+    """Return the version as JSON. It is stored beside the segments, for readers other than Plait's."""
     return {
         "version": version,
         "record_bytes": RECORD_BYTES,

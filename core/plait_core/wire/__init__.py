@@ -1,8 +1,8 @@
-"""Wire frames: how events and control messages look between any two parties. No I/O.
+"""Wire frames: the bytes of events and control messages between any two parties. No I/O.
 
 `Handshake` agrees on a version, `FrameDecoder` turns bytes into frames, `encode_frame` and the `*_head` functions turn
-frames into bytes. ARCHITECTURE.md has the layout; `frame_header.py`, `event_block.py` and `event_frames.py` are its
-source.
+frames into bytes. ARCHITECTURE.md documents the layout; `frame_header.py`, `event_block.py` and `event_frames.py` are
+its source.
 """
 
 from .decoder import FrameDecoder

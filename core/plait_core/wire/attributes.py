@@ -1,7 +1,7 @@
-"""Attributes and headers between Python values and msgpack: the part of an event that brokers read.
+"""Encode and decode attributes and headers as msgpack. Attributes are the part of an event that brokers read.
 
-Integers beyond 64 bits travel as ext type 1: two's complement, big-endian, of the least length. No other ext, no bin,
-no nesting but a list of scalars. Names keep the order that the publisher gave them in, so one event has one encoding.
+Integers beyond 64 bits are ext type 1: two's complement, big-endian, of the least length. No other ext, no bin, and no
+nesting except a list of scalars. Names keep the publisher's order, so one event has one encoding.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SCALARS: Final[frozenset[type]] = frozenset({int, float, str, bool, type(None)}
 
 
 def pack_attributes(attributes: Attributes, limits: EventLimits) -> bytes:
-    """Attributes as msgpack, or EventInvalid when they cannot travel."""
+    """Encode attributes as msgpack; raise EventInvalid if they cannot be sent."""
     try:
         try:
             packed: bytes = pack(attributes)
@@ -39,7 +39,7 @@ def pack_attributes(attributes: Attributes, limits: EventLimits) -> bytes:
 
 
 def pack_headers(headers: dict[str, str], limits: EventLimits) -> bytes:
-    """Headers as msgpack; nothing at all when there are none."""
+    """Encode headers as msgpack: no bytes at all without headers."""
     if not headers:
         return b""
     try:
@@ -60,21 +60,24 @@ def _with_big_ints(value: Any) -> Any:
 
 
 def _least_length(value: int) -> int:
-    """Bytes of the shortest two's complement."""
+    """Return the number of bytes of the shortest two's complement."""
     return (value if value >= 0 else ~value).bit_length() // 8 + 1
 
 
 class AttributeReader:
-    """Unpacks attributes and headers within limits. Share one (`reader_for`): it remembers names that it has seen."""
+    """Decode attributes and headers within limits.
+
+    Share one per limits (`reader_for`), because it caches checked names.
+    """
 
     __slots__ = ("_attributes", "_headers", "_names", "_plain", "limits", "native")
 
     def __init__(self, limits: EventLimits, *, native: bool = True) -> None:
-        """`native=False`: without the kernel, to hold it against this."""
+        """`native=False` disables the kernel, to compare it with this class."""
         self.limits = limits
         self._attributes = unpacker(
             ext_hook=self._big_int,
-            max_str_len=max(limits.value_bytes_max, limits.name_bytes_max),  # one option for values and names alike
+            max_str_len=max(limits.value_bytes_max, limits.name_bytes_max),  # one option for both values and names
             max_bin_len=0,
             max_ext_len=limits.int_bits_max // 8 + 1,
             max_array_len=limits.list_items_max,
@@ -87,20 +90,20 @@ class AttributeReader:
             max_array_len=0,
             max_map_len=limits.headers_max,
         )
-        # Names repeat from event to event: one subset test of known names replaces a regular expression for each.
+        # Names repeat from event to event: one subset test of checked names replaces a regular expression for each.
         self._names: set[str] = set()
-        self._plain = _needing_no_look(limits)
+        self._plain = _unchecked_types(limits)
         self.native = kernel.AttributeReader(WireLimits(event=limits)) if native and kernel is not None else None
-        """Reads what is plain, and leaves the rest, faults among it, to this reader."""
+        """Decodes plain attributes and leaves the rest, including faults, to this reader."""
 
     def attributes(self, packed: bytes) -> Attributes:
-        """The attributes, or FrameError."""
+        """Decode attributes; raise FrameError if they are invalid."""
         if self.native is not None:
             found: Attributes | None = self.native.attributes(packed)
             if found is not None:
                 return found
         if packed.count(b"\xdc") + packed.count(b"\xdd") > _LONG_LISTS_UNSCANNED:
-            # As many bytes may be lists nested to claim megabytes; in truth they are nearly always parts of numbers.
+            # So many of these bytes may be nested lists that claim megabytes. Nearly always they are parts of numbers.
             check_nesting(packed, depth_max=2, items_max=len(packed))
         try:
             attributes: Attributes = self._attributes(packed)
@@ -116,7 +119,7 @@ class AttributeReader:
         return attributes
 
     def headers(self, packed: bytes) -> dict[str, str]:
-        """The headers, or FrameError."""
+        """Decode headers; raise FrameError if they are invalid."""
         if not packed:
             return {}
         try:
@@ -128,7 +131,7 @@ class AttributeReader:
             if type(name) is not str or not is_name(name.replace("-", "_"), self.limits):
                 raise FrameError(FrameFault.FIELD, f"{name[:80]!r} is no header name")
             if type(text) is not str:
-                raise FrameError(FrameFault.FIELD, f"header {name} is no text")
+                raise FrameError(FrameFault.FIELD, f"header {name} is not a text")
         return headers
 
     def _check_names(self, attributes: Attributes) -> None:
@@ -160,14 +163,14 @@ class AttributeReader:
         return value
 
 
-def _needing_no_look(limits: EventLimits) -> frozenset[type]:
-    """Types whose values are within limits once they are unpacked: all scalars, unless the limits are unusually low."""
-    look = {int: limits.int_bits_max < 64, str: limits.value_bytes_max < limits.name_bytes_max}
-    return frozenset(kind for kind in _SCALARS if not look.get(kind))
+def _unchecked_types(limits: EventLimits) -> frozenset[type]:
+    """Return the types whose decoded values are always within limits: all scalars, unless the limits are very low."""
+    checked = {int: limits.int_bits_max < 64, str: limits.value_bytes_max < limits.name_bytes_max}
+    return frozenset(kind for kind in _SCALARS if not checked.get(kind))
 
 
 def _check_map(found: object, packed: bytes) -> None:
-    """A dict that has as many entries as the bytes declare: with fewer, a name came twice."""
+    """Check for a dict with as many entries as the bytes declare. With fewer, a name occurred twice."""
     if type(found) is not dict:
         raise FrameError(FrameFault.BODY, "attributes and headers are maps")
     tag = packed[0]
@@ -181,5 +184,5 @@ def _check_map(found: object, packed: bytes) -> None:
 
 @lru_cache(maxsize=16)
 def reader_for(limits: EventLimits) -> AttributeReader:
-    """The reader that all decoders with these limits share."""
+    """Return the reader that all decoders with these limits share."""
     return AttributeReader(limits)

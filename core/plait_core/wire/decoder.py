@@ -1,8 +1,8 @@
-"""Bytes into frames: the first thing that happens to whatever the network says.
+"""Decode frames from the bytes of a connection. Nothing else parses bytes from the network.
 
-A decoder holds the start of one frame and what was last fed; it refuses a frame on its eight-byte prefix, before it
-holds the rest. It begins in the handshake, where it takes small handshake frames alone and one at a time, and goes on
-with one protocol version after `establish`.
+A decoder buffers the start of one frame and the last read. It refuses a frame by its eight-byte prefix, before it
+buffers the rest. In the handshake it accepts only small handshake frames, one at a time; after `establish` it continues
+with one protocol version.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from .frame_types.frame_schema import FRAME_SCHEMAS, FrameSchema, decode_control
 from .frames import Frame
 
 _Read: TypeAlias = Callable[[bytes, int, int, int], Frame]
-"""Makes a frame from a read, and where in it the frame's route and rest start and end."""
+"""Builds a frame from a read and the offsets of the frame's route, of its rest, and of its end."""
 
-_ALL_THERE_ARE: Final = 1 << 62
+_UNLIMITED: Final = 1 << 62
 
 
 class FrameDecoder:
-    """The frames in a stream of bytes: the same however it is cut.
+    """Decode the frames in a stream of bytes. The result does not depend on how the stream is cut into reads.
 
-    Frames before an error come first; then every call raises that error, and what is fed is dropped. So drive it as
+    Frames before an error are returned first; then every call raises that error, and further input is dropped. Use it
+    as
 
         frames = decoder.read(data)
         while frames:
@@ -54,21 +55,23 @@ class FrameDecoder:
     )
 
     def __init__(self, limits: WireLimits = WIRE_LIMITS, version: int | None = None, *, native: bool = True) -> None:
-        """With a `version`, a decoder that is past the handshake. `native=False`: without the kernel, to hold it
-        against this."""
+        """Create a decoder in the handshake, or past it if `version` is given.
+
+        `native=False` disables the kernel, to compare it with this class.
+        """
         self._limits = limits
         self.more = False
-        """Whether `take` may have something to give or to raise, or the start of a frame is held."""
-        self._read = b""  # whole frames, probably: the part from `_at` on is not decoded yet
+        """True if `take` may return or raise something, or the start of a frame is buffered."""
+        self._read = b""  # whole frames, usually: the part from `_at` on is not decoded yet
         self._at = 0
-        self._pending = bytearray()  # the start of a frame, or what was fed while `_read` was not used up
-        self._need = PREFIX_BYTES  # bytes without which there is nothing to do
+        self._pending = bytearray()  # the start of a frame, or input that arrived before `_read` was used up
+        self._need = PREFIX_BYTES  # bytes needed for the next step
         self._error: FrameError | None = None
         self._version = HANDSHAKE_VERSION
         self._body_bytes_max = min(limits.hello_bytes_max, limits.frame_bytes_max) - PREFIX_BYTES
         self._native = native
         self._hot: Any = None  # the kernel's reader of hot frames
-        self._take = 1  # what follows a handshake frame has other rules, which the frame's receiver sets
+        self._take = 1  # the bytes after a handshake frame have other rules, which the frame's receiver sets
         self._readers = {
             number: self._control(FRAME_SCHEMAS[number]) for number in (HELLO, WELCOME, INTRODUCTION, CLOSE)
         }
@@ -76,11 +79,11 @@ class FrameDecoder:
             self.establish(version)
 
     def establish(self, version: int) -> None:
-        """The handshake is done: from the next frame on, everything but handshake frames, in this version."""
+        """Finish the handshake: from the next frame on, accept this version's frames and no handshake frames."""
         assert self._version == HANDSHAKE_VERSION != version, "a connection has one handshake"
         self._version = version
         self._body_bytes_max = self._limits.frame_bytes_max - PREFIX_BYTES
-        self._take = _ALL_THERE_ARE
+        self._take = _UNLIMITED
         events = EventFrameReader(self._limits, native=self._native)
         if self._native and kernel is not None:
             self._hot = kernel.EventFrameReader(self._limits, version, reader_for(self._limits.event))
@@ -91,11 +94,11 @@ class FrameDecoder:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes fed and not yet given back as frames."""
+        """Number of bytes fed and not yet returned as frames."""
         return len(self._read) - self._at + len(self._pending)
 
     def read(self, data: bytes) -> list[Frame]:
-        """`feed` and then `take`, in one step where a read is whole events, as it mostly is."""
+        """Call `feed` and then `take`, in one step for the common case that a read is whole events."""
         if self._hot is None or self.more:
             self.feed(data)
             return self.take()
@@ -107,37 +110,37 @@ class FrameDecoder:
         return self._decode(self._take, frames)
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Takes what the network gave."""
+        """Append input from the network."""
         self.more = True
         if self._error is not None:
             return
         if self._read or len(self._pending) + len(data) < self._need:
             self._pending += data
         elif not self._pending:
-            self._read = bytes(data)  # of bytes, no copy
+            self._read = bytes(data)  # bytes() of bytes makes no copy
         else:
             self._read = b"".join((self._pending, data))
             self._pending = bytearray()
 
     def take(self) -> list[Frame]:
-        """All frames that are complete (in the handshake, the next one), or FrameError when an error is next."""
+        """Return all complete frames (in the handshake, the next one). Raise FrameError if an error is next."""
         if not self._read and len(self._pending) < self._need and self._error is None:
-            return []  # as when all of a read was taken
+            return []  # the common case: the last read was used up
         frames: list[Frame] = []
         if self._hot is not None and self._read and not self._pending:
             self._at = self._hot.read(self._read, self._at, frames)
-            if self._at == len(self._read):  # whole events alone, as it mostly is
+            if self._at == len(self._read):  # the common case: whole events alone
                 self._read, self._at, self._need, self.more = b"", 0, PREFIX_BYTES, False
                 return frames
         return self._decode(self._take, frames)
 
     def next_frame(self) -> Frame | None:
-        """The next frame if it is complete, or FrameError when an error is next."""
+        """Return the next frame if it is complete. Raise FrameError if an error is next."""
         frames = self._decode(1, [])
         return frames[0] if frames else None
 
     def _decode(self, most: int, frames: list[Frame]) -> list[Frame]:
-        """Frames behind those that were taken already."""
+        """Decode up to `most` frames, and append them to `frames`."""
         try:
             while len(frames) < most and self._error is None and self._refill():
                 self._decode_read(frames, most)
@@ -150,7 +153,7 @@ class FrameDecoder:
         return frames
 
     def _refill(self) -> bool:
-        """Whether there is something to decode. Joins a frame's pieces once, when all of them have come."""
+        """Return whether there are bytes to decode. Joins a frame's pieces once, when all of them have arrived."""
         if not self._read and len(self._pending) >= self._need:
             self._read, self._pending = bytes(self._pending), bytearray()
         return bool(self._read)
@@ -158,7 +161,7 @@ class FrameDecoder:
     def _decode_read(self, frames: list[Frame], most: int) -> None:
         read, readers, version, body_bytes_max = self._read, self._readers, self._version, self._body_bytes_max
         at, end = self._at, len(self._read)
-        hot = self._hot if most == _ALL_THERE_ARE else None
+        hot = self._hot if most == _UNLIMITED else None
         need = PREFIX_BYTES
         while len(frames) < most:
             if hot is not None:
@@ -168,7 +171,7 @@ class FrameDecoder:
             size, frame_version, number, route_bytes = PREFIX.unpack_from(read, at)
             reader = readers.get(number)
             if size > body_bytes_max or frame_version != version or reader is None:
-                reader = self._unusual(size, frame_version, number)
+                reader = self._check_prefix(size, frame_version, number)
             start = at + PREFIX_BYTES
             if end - start < size:
                 need = PREFIX_BYTES + size
@@ -177,26 +180,26 @@ class FrameDecoder:
             frames.append(reader(read, start, start + route_bytes, at))
         self._at = at
         if len(frames) < most or at == end:
-            self._set_aside(need)
+            self._keep_partial(need)
 
-    def _set_aside(self, need: int) -> None:
-        """Keeps the start of a frame apart, so that the read it came in is released."""
+    def _keep_partial(self, need: int) -> None:
+        """Copy the start of an incomplete frame, so that the memory of its read is released."""
         if self._at < len(self._read):
             self._pending[:0] = self._read[self._at :]
         self._read, self._at, self._need = b"", 0, need
 
-    def _unusual(self, size: int, version: int, number: int) -> _Read:
-        """The reader of a frame with an uncommon prefix, or FrameError."""
+    def _check_prefix(self, size: int, version: int, number: int) -> _Read:
+        """Return the reader of a frame with an uncommon prefix; raise FrameError if the prefix is not allowed."""
         if size > self._body_bytes_max:
             raise FrameError(FrameFault.OVERSIZE, f"a body of {size} bytes, and {self._body_bytes_max} are allowed")
         reader = self._readers.get(number)
         if reader is None and (number in FRAME_SCHEMAS or number in (PUBLISH, FORWARD, DELIVER)):
             when = "before" if self._version == HANDSHAKE_VERSION else "after"
             raise FrameError(FrameFault.ORDER, f"a frame of type {number:#x} {when} the handshake is done")
-        # One who gives up before our Welcome reached it closes in the handshake's version.
-        farewell = number == CLOSE and version == HANDSHAKE_VERSION
-        if version != self._version and not farewell:
-            raise FrameError(FrameFault.VERSION, f"a frame in version {version}, and {self._version} is spoken")
+        # An initiator that gives up before our Welcome arrives closes in the handshake's version.
+        early_close = number == CLOSE and version == HANDSHAKE_VERSION
+        if version != self._version and not early_close:
+            raise FrameError(FrameFault.VERSION, f"a frame in version {version}; this connection uses {self._version}")
         if reader is None:
             raise FrameError(FrameFault.TYPE, f"frame type {number:#x} does not exist")
         return reader

@@ -1,4 +1,4 @@
-"""What goes out over one connection: events for a client or for the next broker, handed over as one piece."""
+"""Buffer the outgoing event frames of one connection, and return them as one piece."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from ..native import kernel
 from .event_frames import EventFrame, deliver_head, forward_head
 
-Named: TypeAlias = tuple[int, int, int]
-"""What a `Delivery` says, as the plain tuple that costs half of it."""
+DeliveryFields: TypeAlias = tuple[int, int, int]
+"""The fields of a `Delivery` as a plain tuple, which costs half as much."""
 
 
 class DeliveryWriter:
-    """Bytes for one connection. Each call tells how many wait now."""
+    """Buffer the frames of one connection. Each call returns the number of bytes buffered."""
 
     __slots__ = ("_chunks", "_size")
 
@@ -22,9 +22,14 @@ class DeliveryWriter:
         self._size = 0
 
     def deliver(
-        self, frame: EventFrame, delay_us: int, path: tuple[int, ...], deliveries: Sequence[Named], version: int
+        self,
+        frame: EventFrame,
+        delay_us: int,
+        path: tuple[int, ...],
+        deliveries: Sequence[DeliveryFields],
+        version: int,
     ) -> int:
-        """Write a deliver frame: an event for these. Counts within WireLimits are up to the caller."""
+        """Write a deliver frame for these subscriptions. The caller keeps the counts within WireLimits."""
         self.append(deliver_head(frame.block, delay_us, 0, path, deliveries, version))
         return self.append(frame.block)
 
@@ -38,18 +43,18 @@ class DeliveryWriter:
         destinations: Sequence[tuple[int, int, int]],
         version: int,
     ) -> int:
-        """Write a forward frame: an event on its way to these. Counts within WireLimits are up to the caller."""
+        """Write a forward frame for these destinations. The caller keeps the counts within WireLimits."""
         self.append(forward_head(frame.block, tree, delay_us, flags, path, destinations, version))
         return self.append(frame.block)
 
     def append(self, data: bytes) -> int:
-        """Write bytes as they are."""
+        """Write bytes unchanged."""
         self._chunks.append(data)
         self._size += len(data)
         return self._size
 
     def take(self) -> bytes:
-        """Everything that waits, which does so no more."""
+        """Return all buffered bytes and empty the buffer."""
         taken, self._chunks, self._size = b"".join(self._chunks), [], 0
         return taken
 

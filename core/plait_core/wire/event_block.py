@@ -1,7 +1,7 @@
-"""The event block: one event in bytes, the same in every frame that carries it, never rewritten on its way.
+"""The event block: the bytes of one event, identical in every frame that carries it, and never rewritten on its way.
 
 `>QQqqBBHI`: publisher, sequence, published_us, lifetime_us, flags, priority, bytes of headers, bytes of attributes;
-then the attributes, the headers and, to the end, the payload. Attributes come first: brokers read nothing else.
+then the attributes, the headers and, to the end, the payload. Attributes come first because brokers read nothing else.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _BLOCK: Final = Struct(">QQqqBBHI")
 BLOCK_BYTES: Final = _BLOCK.size
 
 FLAGS_KNOWN: Final = 0
-"""Flags of an event block that have a meaning: none in version 1."""
+"""Flags of an event block that are defined: none in version 1."""
 
 DEFAULT_READER: Final = reader_for(EVENT_LIMITS)
 
 
 def encode_block(event: Event, limits: EventLimits = EVENT_LIMITS) -> bytes:
-    """The block of an event that `Event.checked` accepts, or EventInvalid when its parts are too large to send."""
+    """Encode an event that `Event.checked` accepts; raise EventInvalid if its parts are too large to send."""
     attributes = pack_attributes(event.attributes, limits)
     headers = pack_headers(event.headers, limits)
     if len(event.payload) > limits.payload_bytes_max:
@@ -48,10 +48,10 @@ def encode_block(event: Event, limits: EventLimits = EVENT_LIMITS) -> bytes:
 
 
 class EventFrame:
-    """What the three hot frames share: identity at once, attributes only when someone asks.
+    """The common part of the three hot frames. Identity is decoded at once, attributes at their first use.
 
-    The block is one bytes object of its own. A view into the read it came in would save a copy of a few hundred bytes,
-    and let one queued event hold all 64 KiB of that read.
+    The block is one bytes object of its own. A view into its read would save a copy of a few hundred bytes, but then
+    one queued event could keep all 64 KiB of that read in memory.
     """
 
     __slots__ = (
@@ -105,13 +105,16 @@ class EventFrame:
         return EventId(self.publisher, self.sequence)
 
     def attributes(self) -> Attributes:
-        """The attributes, or FrameError. Unpacked once; all callers get the same dict and must not change it."""
+        """Return the attributes, or raise FrameError.
+
+        Decoded once: all callers get the same dict and must not change it.
+        """
         if self._attributes is None:
             self._attributes = self._reader.attributes(self.block[BLOCK_BYTES : self._attributes_end])
         return self._attributes
 
     def headers(self) -> dict[str, str]:
-        """The headers, or FrameError. Unpacked at every call: brokers never make one."""
+        """Return the headers, or raise FrameError. Decoded at every call, because brokers never need them."""
         return self._reader.headers(self.block[self._attributes_end : self._payload_start])
 
     @property
@@ -119,7 +122,7 @@ class EventFrame:
         return self.block[self._payload_start :]
 
     def event(self) -> Event:
-        """The whole event, or FrameError."""
+        """Return the whole event, or raise FrameError."""
         return Event(
             self.attributes(),
             self.payload,
@@ -132,7 +135,7 @@ class EventFrame:
         )
 
     def _route(self) -> tuple[object, ...]:
-        """What the frame says beside its event, for comparison and printing."""
+        """Return the fields of the frame's route, for comparison and printing."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -147,9 +150,9 @@ class EventFrame:
 
 
 def _lengths_fault(block_bytes: int, attributes_bytes: int, headers_bytes: int, limits: EventLimits) -> FrameError:
-    said = f"{attributes_bytes} bytes of attributes and {headers_bytes} of headers in an event block of {block_bytes}"
+    counts = f"{attributes_bytes} bytes of attributes and {headers_bytes} of headers in an event block of {block_bytes}"
     if attributes_bytes > limits.attributes_bytes_max or headers_bytes > limits.headers_bytes_max:
-        return FrameError(FrameFault.OVERSIZE, said)
+        return FrameError(FrameFault.OVERSIZE, counts)
     if BLOCK_BYTES + attributes_bytes + headers_bytes > block_bytes:
-        return FrameError(FrameFault.TRUNCATED, said)
+        return FrameError(FrameFault.TRUNCATED, counts)
     return FrameError(FrameFault.OVERSIZE, f"a payload of over {limits.payload_bytes_max} bytes")

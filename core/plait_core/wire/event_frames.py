@@ -1,7 +1,7 @@
-"""The hot frames: one event block, and ahead of it the route that tells what to do with the event.
+"""The hot frames: a route, which directs an event, followed by one event block.
 
 Publish goes from a client to its home broker, Forward from broker to broker, Deliver from a home broker to its client.
-A broker that passes an event on writes a new head (prefix and route) and the same block: `[forward_head(...), block]`.
+A broker that forwards an event writes a new head (prefix and route) and the same block: `[forward_head(...), block]`.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ _DELIVERY: Final = Struct(">IIQ")
 
 
 class Confirm(IntEnum):
-    """Whom a publisher waits for."""
+    """The confirmation that a publisher waits for."""
 
     NONE = 0
-    BROKER = 1  # its home broker has taken charge of the event
-    SUBSCRIBERS = 2  # every subscriber that matched has it
+    BROKER = 1  # its home broker is responsible for the event
+    SUBSCRIBERS = 2  # every subscriber that matched has received it
 
 
 CONFIRMS: Final = tuple(Confirm)
 
 
 class Delivery(NamedTuple):
-    """One subscription that an event is for."""
+    """One subscription that an event is delivered to."""
 
     subscription: int
     flags: int
     position: int
-    """Its place in the subscription's durable log; 0 when there is none."""
+    """The event's position in the subscription's durable log; 0 if it has none."""
 
 
 class Destination(NamedTuple):
-    """One home broker that a copy of an event is for."""
+    """One home broker that a copy of an event must reach."""
 
     broker: int
     position: int
-    """The event's place in what its publisher's broker has for this one: consecutive, for order and loss to show."""
+    """The event's position in the stream from its root to this broker: consecutive, so order and loss are visible."""
     proof: int = 0
-    """That its publisher's broker says so of this very event, to this one; 0 where nobody checks."""
+    """The MAC over this event, computed by its root for this destination; 0 if the overlay has no authentication."""
 
 
 class Publish(EventFrame):
-    """An event from the client that says it."""
+    """An event from its publisher."""
 
     __slots__ = ("confirm",)
 
@@ -93,7 +93,7 @@ class Forward(EventFrame):
         self.delay_us = delay_us  # measured so far, hop by hop
         self.flags = flags
         self.path = path  # brokers that it has passed
-        self.destinations = destinations  # that this copy, and no other, is responsible for
+        self.destinations = destinations  # this copy, and no other, is responsible for them
 
     def _route(self) -> tuple[object, ...]:
         return (self.tree, self.delay_us, self.flags, self.path, self.destinations)
@@ -125,7 +125,7 @@ class Deliver(EventFrame):
 
 _IN_PYTHON: Final = (Publish, Forward, Deliver)
 
-if not TYPE_CHECKING and kernel is not None:  # the same, in a quarter of the time
+if not TYPE_CHECKING and kernel is not None:  # the same interface, four times as fast
     EventFrame, Publish, Forward, Deliver = kernel.EventFrame, kernel.Publish, kernel.Forward, kernel.Deliver
 
 
@@ -133,7 +133,7 @@ if not TYPE_CHECKING and kernel is not None:  # the same, in a quarter of the ti
 
 
 def publish_head(block: bytes, confirm: Confirm, version: int = VERSION_MAX) -> bytes:
-    """What goes before `block` to publish it."""
+    """Return the bytes before `block` that publish it."""
     return PREFIX.pack(2 + len(block), version, PUBLISH, 2) + _PUBLISH_ROUTE.pack(confirm, 0)
 
 
@@ -146,7 +146,10 @@ def forward_head(
     destinations: Sequence[tuple[int, int, int]],
     version: int = VERSION_MAX,
 ) -> bytes:
-    """What goes before `block` to send it to the next broker. Counts within WireLimits are up to the caller."""
+    """Return the bytes before `block` that send it to the next broker.
+
+    The caller keeps the counts within WireLimits.
+    """
     route = _FORWARD_ROUTE.pack(tree, delay_us, len(path), flags, len(destinations))
     route += struct.pack(f">{len(path) + 3 * len(destinations)}Q", *path, *chain.from_iterable(destinations))
     return PREFIX.pack(len(route) + len(block), version, FORWARD, len(route)) + route
@@ -160,7 +163,7 @@ def deliver_head(
     deliveries: Sequence[tuple[int, int, int]],
     version: int = VERSION_MAX,
 ) -> bytes:
-    """What goes before `block` to hand it to a client. Counts within WireLimits are up to the caller."""
+    """Return the bytes before `block` that deliver it to a client. The caller keeps the counts within WireLimits."""
     head = _deliver_struct(len(path), len(deliveries))
     named = deliveries[0] if len(deliveries) == 1 else chain.from_iterable(deliveries)
     return head.pack(
@@ -179,14 +182,14 @@ def deliver_head(
 
 @lru_cache(maxsize=256)
 def _deliver_struct(path: int, deliveries: int) -> Struct:
-    """Prefix and route of a deliver frame in one piece: brokers write one for every delivery."""
+    """Return the combined layout of prefix and route of a deliver frame: brokers write one for every delivery."""
     return Struct(f"{PREFIX.format}{_DELIVER_ROUTE.format[1:]}{path}Q{_DELIVERY.format[1:] * deliveries}")
 
 
 def encode_publish(
     event: Event, confirm: Confirm = Confirm.NONE, version: int = VERSION_MAX, limits: EventLimits = EVENT_LIMITS
 ) -> bytes:
-    """An event as the frame that publishes it, or EventInvalid when it is too large to send."""
+    """Encode an event as a publish frame; raise EventInvalid if it is too large to send."""
     block = encode_block(event, limits)
     return publish_head(block, confirm, version) + block
 
@@ -194,8 +197,11 @@ def encode_publish(
 def encode_plain_publish(
     attributes: object, payload: object, publisher: int, sequence: int, published_us: int, version: int = VERSION_MAX
 ) -> bytes | None:
-    """The frame that publishes an event of unchecked parts, if the kernel is there and finds them plain: a dict of
-    scalars within the default limits, and bytes. None otherwise: check them, and use `encode_publish`."""
+    """Encode a publish frame of unchecked parts with the kernel, if they are plain.
+
+    Plain parts are bytes and a dict of scalars within the default limits. Return None otherwise, or without a kernel;
+    the caller then checks the parts and uses `encode_publish`.
+    """
     if kernel is None:
         return None
     native = DEFAULT_READER.native
@@ -204,7 +210,7 @@ def encode_plain_publish(
 
 
 def encode_event_frame(frame: EventFrame, version: int = VERSION_MAX) -> bytes:
-    """The bytes of a hot frame. Brokers write head and block apart instead, and save the copy."""
+    """Encode a hot frame. Brokers write head and block separately instead, which saves the copy."""
     block = frame.block
     if isinstance(frame, Publish):
         head = publish_head(block, frame.confirm, version)
@@ -213,7 +219,7 @@ def encode_event_frame(frame: EventFrame, version: int = VERSION_MAX) -> bytes:
     elif isinstance(frame, Deliver):
         head = deliver_head(block, frame.delay_us, frame.flags, frame.path, frame.deliveries, version)
     else:
-        raise TypeError(f"{type(frame).__name__} is no hot frame")
+        raise TypeError(f"{type(frame).__name__} is not a hot frame")
     return head + block
 
 
@@ -221,12 +227,15 @@ def encode_event_frame(frame: EventFrame, version: int = VERSION_MAX) -> bytes:
 
 
 class EventFrameReader:
-    """Cuts hot frames out of a read. Each method takes where the route, the block and what follows them start."""
+    """Decode hot frames from a read.
+
+    Each method takes the offsets of the route, of the block and of the frame's end.
+    """
 
     __slots__ = ("_deliver", "_forward", "_limits", "_publish", "_reader")
 
     def __init__(self, limits: WireLimits = WIRE_LIMITS, *, native: bool = True) -> None:
-        """`native=False`: without the kernel, to hold it against this."""
+        """`native=False` disables the kernel, to compare it with this class."""
         self._limits = limits
         self._reader = reader_for(limits.event) if native else AttributeReader(limits.event, native=False)
         self._publish, self._forward, self._deliver = (Publish, Forward, Deliver) if native else _IN_PYTHON
@@ -269,11 +278,11 @@ def _check_route_holds(fixed: Struct, route: int, block: int, end: int) -> None:
 
 def _check_counts(path: int, path_max: int, named: int, named_max: int) -> None:
     if path > path_max or named > named_max:
-        raise FrameError(FrameFault.OVERSIZE, f"a path of {path} and {named} parties named")
+        raise FrameError(FrameFault.OVERSIZE, f"a path of {path} and {named} destinations or deliveries")
 
 
-def _check_route_length(is_bytes: int, says_bytes: int) -> None:
-    if is_bytes < says_bytes:
-        raise FrameError(FrameFault.TRUNCATED, f"a route of {is_bytes} bytes whose counts promise {says_bytes}")
-    if is_bytes > says_bytes:
-        raise FrameError(FrameFault.FIELD, f"a route of {is_bytes} bytes whose counts need only {says_bytes}")
+def _check_route_length(route_bytes: int, declared_bytes: int) -> None:
+    if route_bytes < declared_bytes:
+        raise FrameError(FrameFault.TRUNCATED, f"a route of {route_bytes} bytes whose counts promise {declared_bytes}")
+    if route_bytes > declared_bytes:
+        raise FrameError(FrameFault.FIELD, f"a route of {route_bytes} bytes whose counts need only {declared_bytes}")

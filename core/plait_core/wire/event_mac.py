@@ -1,6 +1,6 @@
-"""Proofs of events between two brokers: that the publisher's broker says this very event, at this place in its stream.
+"""MACs of events between two brokers: the root vouches for the event and for its position in the stream.
 
-A proof is a keyed digest that both ends can make, and nobody in between.
+A MAC is a keyed digest that both ends can compute, and no broker on the path can.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Final
 from ..native import kernel
 
 SHORT_BYTES: Final = 1024
-"""Blocks up to here are part of what is proved; of longer ones a digest is: there is a proof for each destination."""
+"""Longest block that is hashed under the key directly.
+
+Longer blocks are hashed once without the key, because there is a MAC for each destination.
+"""
 
 DIGEST_BYTES: Final = 32
 _PROOF: Final = Struct(">Q")
@@ -20,7 +23,7 @@ _PLACE: Final = Struct(">QQB")
 
 
 class EventProver:
-    """Proves events under the key of one pair of brokers."""
+    """Compute the MACs of events under the key of one pair of brokers."""
 
     __slots__ = ("_keyed",)
 
@@ -28,10 +31,11 @@ class EventProver:
         """A key has 1 to 64 bytes."""
         if not key:
             raise ValueError("a key has 1 to 64 bytes")
-        self._keyed = blake2b(key=key, digest_size=_PROOF.size, person=b"plait event")  # half of the work, done once
+        # the key schedule is half of the work, and is done once here
+        self._keyed = blake2b(key=key, digest_size=_PROOF.size, person=b"plait event")
 
     def prove(self, root: int, position: int, flags: int, block: bytes) -> int:
-        """The proof of an event block with this place in the stream of `root`."""
+        """Return the MAC of an event block at this position in the stream of `root`."""
         hasher = self._keyed.copy()
         short = block if len(block) <= SHORT_BYTES else blake2b(block, digest_size=DIGEST_BYTES).digest()
         hasher.update(_PLACE.pack(root, position, flags) + short)

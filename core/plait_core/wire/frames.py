@@ -13,7 +13,7 @@ Frame: TypeAlias = Publish | Forward | Deliver | ControlFrame
 
 
 def encode_frame(frame: Frame, version: int = VERSION_MAX, limits: WireLimits = WIRE_LIMITS) -> bytes:
-    """The bytes that a FrameDecoder of that version turns into `frame`. Hello and Welcome always go in their own."""
+    """Encode a frame for a FrameDecoder of that version. Handshake frames always use their own version."""
     if isinstance(frame, ControlFrame):
         return encode_control(frame, version, limits)
     return encode_event_frame(frame, version)

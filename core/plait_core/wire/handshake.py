@@ -1,8 +1,8 @@
-"""The handshake: who may say what, and when, until both ends know which protocol they speak.
+"""The handshake: the frames that each side may send, and when, until both agree on a protocol version.
 
-The one who opens a connection says Hello first; the other answers with Welcome, or with Close. Nothing else comes
-before, and no second Hello after. The version is the highest that both know, the capabilities are those that both have.
-The table is the whole of the rules; what it does not list is an error of the one who does it.
+The initiator sends Hello first. The acceptor answers with Welcome or with Close. No other frame comes before, and no
+second Hello after. The version is the highest that both know, the capabilities are those that both have. The table has
+all the rules; a transition that it does not list is an error of the side that makes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class End(Enum):
 class State(Enum):
     START = auto()
     HELLO_SENT = auto()  # the initiator waits for an answer
-    HELLO_RECEIVED = auto()  # the acceptor checks who it is, which may take a while
+    HELLO_RECEIVED = auto()  # the acceptor authenticates the initiator, which may take a while
     OPEN = auto()
     CLOSED = auto()
 
@@ -64,20 +64,20 @@ _RECEIVED: Final[dict[type, Transition]] = {
 
 
 class Handshake:
-    """One connection's handshake, seen from one side. Frames that it returns are to be sent, in that order.
+    """One connection's handshake, seen from one side. The caller sends the frames that it returns, in that order.
 
-    When `state` turns OPEN, tell the decoder: `decoder.establish(handshake.version)`.
+    When `state` becomes OPEN, call `decoder.establish(handshake.version)`.
     """
 
     def __init__(self, side: End, versions: tuple[int, int], capabilities: Sequence[str]) -> None:
         self.side = side
         self.state = State.START
         self.capabilities: tuple[str, ...] = ()
-        """What both ends can do, once that is known."""
+        """Capabilities of both ends, once they are known."""
         self.peer: Hello | Welcome | None = None
-        """Who the other end says it is."""
+        """The other end's Hello or Welcome."""
         self.refusal: Close | None = None
-        """The Close that ended it, from either end."""
+        """The Close that ended the handshake, from either end."""
         self._versions = versions
         self._offered = capabilities
         self._hello: Hello | None = None
@@ -85,7 +85,7 @@ class Handshake:
 
     @classmethod
     def initiator(cls, hello: Hello) -> Handshake:
-        """The side that opens the connection; `start` gives its first frame."""
+        """Create the side that opens the connection; `start` returns its first frame."""
         handshake = cls(End.INITIATOR, (hello.version_min, hello.version_max), hello.capabilities)
         handshake._hello = hello
         return handshake
@@ -94,23 +94,25 @@ class Handshake:
     def acceptor(
         cls, capabilities: Sequence[str] = (), *, versions: tuple[int, int] = (VERSION_MIN, VERSION_MAX)
     ) -> Handshake:
-        """The side that is connected to."""
+        """Create the side that accepts the connection."""
         return cls(End.ACCEPTOR, versions, capabilities)
 
     @property
     def version(self) -> int:
-        """What to write frames in. A Close that refuses must be readable to one who has not been welcomed yet."""
+        """The version to write frames in. A Close that refuses must be readable before the Welcome."""
         return self._agreed if self.state is State.OPEN else HANDSHAKE_VERSION
 
     def start(self) -> Hello:
-        """The initiator's first frame."""
-        assert self._hello is not None, "the acceptor does not speak first"
+        """Return the initiator's first frame."""
+        assert self._hello is not None, "the acceptor does not send first"
         self._step(Transition.SEND_HELLO)
         return self._hello
 
     def receive(self, frame: Frame) -> Close | None:
-        """Takes a frame. Returns the Close to answer with when there is nothing in common; FrameError when the frame
-        may not come now or does not answer what was asked."""
+        """Process a frame. Return the Close to answer with if the versions have nothing in common.
+
+        Raise FrameError if the frame is not allowed in this state or does not fit the Hello.
+        """
         step = _RECEIVED.get(type(frame))
         if step is None or step not in TABLE[self.side][self.state]:
             raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} in a handshake that is {self.state.name}")
@@ -141,7 +143,7 @@ class Handshake:
         published: int | None = None,
         http: str = "",
     ) -> Welcome:
-        """The acceptor's yes, to be sent; the handshake is then done."""
+        """Return the acceptor's Welcome. The handshake is then done."""
         self._step(Transition.SEND_WELCOME)
         return Welcome(
             self._agreed,
@@ -159,7 +161,10 @@ class Handshake:
         )
 
     def refuse(self, code: str, message: str, *, retryable: bool = False) -> Close:
-        """Either side's no, to be sent in the version of the handshake; the connection is then to be closed."""
+        """Return a Close from either side, in the handshake's version.
+
+        The caller sends it and closes the connection.
+        """
         self._step(Transition.SEND_CLOSE)
         self.refusal = Close(code, message, retryable)
         return self.refusal
@@ -176,7 +181,7 @@ class Handshake:
         if version < max(lowest, hello.version_min):
             theirs = f"{hello.version_min} to {hello.version_max}"
             return self.refuse(
-                CloseCode.VERSION, f"you speak versions {theirs}, and {lowest} to {highest} are spoken here"
+                CloseCode.VERSION, f"you offer versions {theirs}, and {lowest} to {highest} are supported here"
             )
         self._agreed = version
         self.capabilities = tuple(dict.fromkeys(c for c in hello.capabilities if c in self._offered))

@@ -1,7 +1,7 @@
-"""The one door to msgpack: what it raises about foreign bytes becomes exactly one FrameError here.
+"""All use of msgpack. Its errors about received bytes become exactly one FrameError here.
 
-A decoder that is fed hostile bytes raises more than its own errors (UnicodeDecodeError, OverflowError, RecursionError,
-TypeError for keys that cannot be hashed), so all of them are named in one tuple and nobody else imports it.
+A decoder of hostile bytes raises more than its own errors (UnicodeDecodeError, OverflowError, RecursionError, TypeError
+for keys that cannot be hashed). One tuple lists all of them, and no other module imports msgpack.
 """
 
 from __future__ import annotations
@@ -17,29 +17,28 @@ from ..limits import WireLimits
 from .msgpack_depth import check_nesting
 
 FOREIGN: Final = (ValueError, TypeError, ArithmeticError, RecursionError, msgpack.UnpackException)
-"""All that msgpack may raise about bytes. Running out of memory is not about the bytes and passes."""
+"""All exceptions that msgpack may raise about its input. Running out of memory is not among them."""
 
 ExtType: Final[Any] = msgpack.ExtType
 
 pack: Final = partial(msgpack.packb, buf_size=1024)
-"""Packs one object. The buffer that it starts with is small: the default of 256 KiB is mapped anew for each event by
-allocators that hand such sizes back to the system."""
+"""Encode one object. The initial buffer is small: some allocators map the default of 256 KiB anew for each event."""
 
 
 def unpacker(**settings: Any) -> Callable[[bytes], Any]:
-    """A function that unpacks one object, strictly; it may raise FOREIGN, which `foreign_fault` translates."""
+    """Return a function that strictly decodes one object. It may raise FOREIGN, which `foreign_fault` translates."""
     return partial(msgpack.unpackb, raw=False, use_list=True, strict_map_key=True, unicode_errors="strict", **settings)
 
 
 def foreign_fault(error: BaseException) -> FrameError:
-    """The FrameError that stands for one of FOREIGN. Its own text may quote the bytes, so it is cut short."""
+    """Translate an exception of FOREIGN to a FrameError. Its text may quote the input, so it is cut short."""
     text = str(error)
     fault = FrameFault.OVERSIZE if "exceeds max_" in text else FrameFault.BODY
     return FrameError(fault, f"msgpack refused: {type(error).__name__} {text[:120]}".rstrip())
 
 
 def unpack_fields(body: bytes, limits: WireLimits) -> dict[str, Any]:
-    """The map that a control frame's body is: text keys, none of them twice, at any depth."""
+    """Decode the map of a control frame's body: text keys, without repetitions at any depth."""
     check_nesting(body, limits.nesting_max, limits.control_items_max)
     try:
         fields = _unpack_control(body)
@@ -57,5 +56,5 @@ def _distinct(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     return built
 
 
-# No max_*_len: check_nesting has held every length against the bytes that are really there.
+# No max_*_len: check_nesting has compared every length with the bytes that are really there.
 _unpack_control: Final = unpacker(object_pairs_hook=_distinct)

@@ -1,8 +1,8 @@
-"""A look at msgpack's structure before anything is built from it.
+"""Check msgpack's structure before decoding it.
 
-The decoder that we use bounds depth only at 1,024 and makes room for every list at the length it claims, so a few
-kilobytes of nested headers cost megabytes. This walk keeps nothing but the open containers: it finds depth, claimed
-items and lengths that lie. What the bytes mean is left to the decoder.
+The decoder bounds depth only at 1,024 and allocates every list at its claimed length, so a few kilobytes of nested
+headers cost megabytes. This walk stores only the open containers. It checks depth, claimed items and false lengths. All
+other checks are left to the decoder.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ _BIN: Final = {0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0)}
 _EXT: Final = {0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1)}
 _STR: Final = {0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0)}
 _LENGTHS: Final = _BIN | _EXT | _STR
-"""Bytes of the length that follows the tag, and of the ext code that follows the length."""
+"""Bytes of the length after the tag, and of the ext code after the length."""
 
 _ARRAY: Final = {0xDC: (2, 1), 0xDD: (4, 1)}
 _MAP: Final = {0xDE: (2, 2), 0xDF: (4, 2)}
 _COUNTS: Final = _ARRAY | _MAP
-"""Bytes of the count that follows the tag, and objects for each one counted."""
+"""Bytes of the count after the tag, and objects per counted item."""
 
 
 def _whole_size(tag: int) -> int:
-    """Bytes of an object whose tag alone tells its size, tag included; 0 for all others."""
+    """Return the bytes of an object whose tag determines its size, tag included. Return 0 for all others."""
     if tag <= 0x7F or tag >= 0xE0 or 0xC0 <= tag <= 0xC3:  # small ints, nil, false, true (and 0xC1, never used)
         return 1
     if 0xA0 <= tag <= 0xBF:  # fixstr
@@ -40,7 +40,7 @@ _WHOLE_SIZES: Final = tuple(_whole_size(tag) for tag in range(256))
 
 
 def check_nesting(body: bytes, depth_max: int, items_max: int) -> None:
-    """FrameError unless `body` is one object of bounded depth and items, to its last byte."""
+    """Raise FrameError unless `body` is exactly one object of bounded depth and items."""
     at, stop, left, items = 0, len(body), 1, 0
     outer: list[int] = []  # objects still to come in each container around this one
     while True:
@@ -79,7 +79,7 @@ def _after_text(body: bytes, at: int, width: int, code: int) -> int:
 
 
 def _container(body: bytes, at: int, tag: int) -> tuple[int, int]:
-    """Where its first item starts, and how many there are (keys and values counted apart)."""
+    """Return the offset of the first item, and the number of items (keys and values counted separately)."""
     if tag <= 0x8F:
         return at + 1, 2 * (tag & 0x0F)
     if tag <= 0x9F:

@@ -22,7 +22,7 @@ from plait_crypto import (
 )
 
 FILTER = "area < 16 and location == 'London' or area == 99"
-FITS, OTHER, UNTOLD = Fit.FITS, Fit.OTHER, Fit.UNTOLD
+FITS, OTHER, UNDECIDED = Fit.FITS, Fit.OTHER, Fit.UNDECIDED
 
 
 @pytest.fixture
@@ -82,15 +82,15 @@ def test_subscriptions_with_a_credential_in_common_share_its_test(world: World) 
 def test_keys_of_another_epoch_realm_or_shape_say_nothing(world: World) -> None:
     router, now = Router(world.groups), opening(world, area=3, location="Paris")
     other = World.of(quotes())
-    assert router.test(now, deposits(other, "side == 'buy'")) == [UNTOLD]
+    assert router.test(now, deposits(other, "side == 'buy'")) == [UNDECIDED]
     claimed = RoutingKeys(world.realm.digest, 0, other.keys("side == 'buy'").routing().boxes)
-    assert router.test(now, [deposit(world.groups, [claimed])]) == [UNTOLD]
+    assert router.test(now, [deposit(world.groups, [claimed])]) == [UNDECIDED]
     (today,) = deposits(world, "area == 5")
     assert router.test(now, [today]) == [OTHER]
     keys = [world.keys("area == 5").routing()]
     world.now_us += 24 * HOUR_US
     tomorrow = opening(world, area=5, location="Paris")
-    assert router.test(tomorrow, [today]) == [UNTOLD]
+    assert router.test(tomorrow, [today]) == [UNDECIDED]
     both = deposit(world.groups, [*keys, world.keys("area == 5").routing()])
     assert router.test(tomorrow, [both]) == [FITS]
     assert router.test(now, [both]) == [OTHER]
@@ -101,11 +101,11 @@ def test_a_deposit_that_cannot_be_read_says_nothing(world: World) -> None:
     (whole,) = deposits(world, "area == 5")
     rng = Random(3)
     for length in range(1, len(whole), 37):
-        assert router.test(now, [whole[:length]]) == [UNTOLD]
+        assert router.test(now, [whole[:length]]) == [UNDECIDED]
     for _ in range(100):
         changed = bytearray(whole)
         changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
-        assert router.test(now, [bytes(changed)])[0] in (UNTOLD, OTHER)
+        assert router.test(now, [bytes(changed)])[0] in (UNDECIDED, OTHER)
 
 
 def test_what_is_no_opening_is_unopenable(world: World) -> None:

@@ -1,6 +1,6 @@
-"""The control frames that every connection needs: the handshake's, the farewell and the heartbeat.
+"""The control frames of every connection: the handshake, the close and the heartbeat.
 
-Subscribing, advertising, receipts and notices add theirs next to the protocol that answers them, by the same decorator.
+Subscribing, advertising, receipts and notices are declared in the other modules of this folder, by the same decorator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INTRODUCTION: Final = 0x15
 
 
 class Role(StrEnum):
-    """What the one who says hello is."""
+    """The role of the side that opens a connection."""
 
     CLIENT = "client"
     BROKER = "broker"
@@ -36,30 +36,33 @@ class Role(StrEnum):
 
 
 class CloseCode(StrEnum):
-    """Why a connection ends. A Close carries its code as text: a newer peer may know more of them."""
+    """Reasons for closing a connection.
+
+    A Close carries its code as text, because a newer peer may have more of them.
+    """
 
     VERSION = "version"  # no protocol version in common
-    PROTOCOL = "protocol"  # bytes that break the protocol: a FrameError at the one who closes
+    PROTOCOL = "protocol"  # bytes that break the protocol: a FrameError at the side that closes
 
 
 @control(HELLO, opening=True)
 @dataclass(frozen=True, slots=True)
 class Hello(ControlFrame):
-    """The first frame of a connection, from the one who opened it."""
+    """The first frame of a connection, sent by the side that opened it."""
 
     version_min: Version
     version_max: Version
     role: Role
     name: Name
     publisher: U64
-    """The id that its events will carry; 0 when it publishes none."""
+    """The id of the events that it will publish; 0 if it publishes none."""
     capabilities: Capabilities = ()
     token: str | None = None
-    """Its proof of who it is, for whatever authentication the broker is set up with."""
+    """Its credential, in the form that the broker's authentication requires."""
     resume: U64 | None = None
-    """The session of an earlier Welcome that it wants to go on with."""
+    """The session of an earlier Welcome that it requests to resume."""
     nonce: Nonce | None = None
-    """From a broker to another: drawn for this connection, so that no proof of a secret serves for two."""
+    """Between brokers: random and unique to this connection, so that a proof of the secret is valid for it alone."""
 
     def problem(self) -> str:
         return "version_min is above version_max" if self.version_min > self.version_max else ""
@@ -68,43 +71,47 @@ class Hello(ControlFrame):
 @control(WELCOME, opening=True)
 @dataclass(frozen=True, slots=True)
 class Welcome(ControlFrame):
-    """The answer to a Hello that is accepted; from here on both sides speak `version`."""
+    """The answer to an accepted Hello. From here on both sides use `version`."""
 
     version: Version
     capabilities: Capabilities
-    """What both sides are capable of."""
+    """Capabilities that both sides have."""
     broker_name: Name
     broker: U64
     session: U64
     heartbeat_s: Annotated[float, Between(0.001, 86_400)]
     """Silence after which the other end sends a Ping."""
     resumed: bool = False
-    """Whether the session of `Hello.resume` goes on; else this one is new."""
+    """True if the session of `Hello.resume` is resumed; else this one is new."""
     delivered: U64 = 0
-    """Deliver frames that were sent on this session so far: what did not arrive of them was lost on the way."""
+    """Deliver frames sent on this session so far. The client lost the ones that it did not receive."""
     log: U64 = 0
-    """Which log the broker keeps, 0 for none: positions of one log say nothing of another."""
+    """The incarnation of the broker's log, 0 for none. Positions of one incarnation mean nothing in another."""
     nonce: Nonce | None = None
-    """To a broker from another, as in its Hello."""
+    """Between brokers: as in the Hello."""
     published: U64 | None = None
-    """The highest sequence number of the client's own events that came here, when its session goes on: what it sent
-    beyond that was lost on the way. None when that is not known."""
+    """The highest sequence number received from the resuming client; its later events were lost on the way.
+
+    None if it is unknown.
+    """
     http: Host = ""
-    """Where the broker's HTTP side is, as `http://HOST:PORT`; without a host where it is the broker's own. Empty when
-    there is none."""
+    """Address of the broker's HTTP server, as `http://HOST:PORT`.
+
+    Without a host: the broker's own. Empty: no server.
+    """
 
 
 @control(INTRODUCTION, opening=True)
 @dataclass(frozen=True, slots=True)
 class Introduction(ControlFrame):
-    """What follows hello and welcome between two brokers, first from the one that dialled: the proof of the secret."""
+    """The frame after hello and welcome between two brokers, first from the dialling side. It proves the secret."""
 
     proof: Proof = b""
-    """Of the overlay's secret, over what both have said and this; empty when there is none."""
+    """A MAC under the overlay's secret over both sides' handshake frames; empty without a secret."""
     seen: Host = ""
-    """The host under which its sender sees the other: a broker that listens everywhere learns from it where it is."""
+    """The receiver's host as the sender sees it. A broker that listens on all interfaces learns its address from it."""
     fixed: bool = False
-    """Whether its sender was configured with this link: it is not given up for being one too many."""
+    """True if the sender was configured with this link. Such a link is never dropped as surplus."""
 
 
 @control(CLOSE)
@@ -115,13 +122,13 @@ class Close(ControlFrame):
     code: Name
     message: Annotated[str, AtMost(CLOSE_TEXT_MAX)] = ""
     retryable: bool = False
-    """Whether connecting again, without changing anything, may succeed."""
+    """True if connecting again, without any change, may succeed."""
 
 
 @control(PING)
 @dataclass(frozen=True, slots=True)
 class Ping(ControlFrame):
-    """Asks for a Pong with the same nonce."""
+    """Requests a Pong with the same nonce."""
 
     nonce: U64
 

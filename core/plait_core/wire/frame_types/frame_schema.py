@@ -1,12 +1,12 @@
-"""Control frames declared as dataclasses: a field's annotation is its check, compiled once at import.
+"""Control frames declared as dataclasses. A field's annotation is its check, compiled once at import.
 
     @control(0x13)
     @dataclass(frozen=True, slots=True)
     class Ping(ControlFrame):
         nonce: U64
 
-Fields that a frame does not know are ignored, so that later versions may add some; one that is missing without a
-default, or that holds what its annotation does not allow, is a FrameError. The same checks run before sending.
+Unknown fields are ignored, so that later versions may add some. A field that is missing without a default, or whose
+value its annotation does not allow, is a FrameError. The same checks run before sending.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ..frame_header import CONTROL_TYPES, HANDSHAKE_VERSION, PREFIX, PREFIX_BYTE
 from ..msgpack_codec import pack, unpack_fields
 
 Check: TypeAlias = Callable[[Any], Any]
-"""Gives back the value as the field's type, or raises ValueError that says what it should have been."""
+"""Return the value in the field's type, or raise ValueError with a description of the expected value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Mark of a number: its least and greatest value. NaN is never between."""
+    """Annotation of a number: its least and greatest value. NaN is never between."""
 
     least: float
     greatest: float
@@ -37,7 +37,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """Mark of a text (characters), bytes, tuple or dict (items): how long it may be."""
+    """Annotation of a text (characters), bytes, tuple or dict (items): its maximum length."""
 
     length: int
 
@@ -46,12 +46,12 @@ U64: TypeAlias = Annotated[int, Between(0, U64_MAX)]
 
 
 class ControlFrame:
-    """What all control frames are."""
+    """The base class of all control frames."""
 
     __slots__ = ()
 
     def problem(self) -> str:
-        """What is wrong between fields that are each right; empty when nothing is."""
+        """Describe an inconsistency between fields that are each valid. Empty if there is none."""
         return ""
 
 
@@ -64,7 +64,7 @@ class FrameSchema:
     checks: dict[str, Check]
     required: frozenset[str]
     opening: bool
-    """Whether it belongs to the handshake alone."""
+    """True if the frame belongs to the handshake alone."""
 
 
 FRAME_SCHEMAS: Final[dict[int, FrameSchema]] = {}
@@ -73,9 +73,9 @@ _F = TypeVar("_F", bound=ControlFrame)
 
 
 def control(number: int, *, opening: bool = False) -> Callable[[type[_F]], type[_F]]:
-    """Registers a dataclass as the control frame of that type number."""
+    """Register a dataclass as the control frame of that type number."""
     if number not in CONTROL_TYPES or number in FRAME_SCHEMAS:
-        raise TypeError(f"frame type {number:#x} is taken, or none for control frames")
+        raise TypeError(f"frame type {number:#x} is taken, or outside the range of control frames")
 
     def register(frame: type[_F]) -> type[_F]:
         hints = get_type_hints(frame, include_extras=True)
@@ -89,7 +89,7 @@ def control(number: int, *, opening: bool = False) -> Callable[[type[_F]], type[
 
 
 def decode_control(schema: FrameSchema, body: bytes, limits: WireLimits = WIRE_LIMITS) -> ControlFrame:
-    """The control frame that `body` is, or FrameError."""
+    """Decode the body of a control frame; raise FrameError if it is invalid."""
     received = unpack_fields(body, limits)
     if missing := schema.required - received.keys():
         raise FrameError(FrameFault.FIELD, f"{schema.frame.__name__} without {', '.join(sorted(missing))}")
@@ -102,7 +102,7 @@ def decode_control(schema: FrameSchema, body: bytes, limits: WireLimits = WIRE_L
 
 
 def encode_control(frame: ControlFrame, version: int = VERSION_MAX, limits: WireLimits = WIRE_LIMITS) -> bytes:
-    """The bytes of a control frame, or ValueError when the other end would refuse them."""
+    """Encode a control frame; raise ValueError if the receiver would refuse it."""
     schema = _SCHEMA_OF[type(frame)]
     values = {name: getattr(frame, name) for name in schema.checks}
     try:
@@ -161,7 +161,7 @@ def _compile(hint: Any) -> Check:
 def _text(value: Any) -> Any:
     if not isinstance(value, str):
         raise ValueError("a text")
-    return str(value)  # of a StrEnum, its plain value
+    return str(value)  # of a StrEnum: its plain value
 
 
 def _exactly(kind: type, called: str) -> Check:
@@ -214,7 +214,10 @@ def _one_of(kind: type[StrEnum]) -> Check:
 
 
 def _record(kind: type[Any]) -> Check:
-    """A dataclass within a frame: on the wire a list, in the order of its fields. So it can never gain one."""
+    """Check a dataclass within a frame.
+
+    On the wire it is a list, in the order of its fields, so no field can be added.
+    """
     hints = get_type_hints(kind, include_extras=True)
     names = [field.name for field in fields(kind)]
     checks = [_compile(hints[name]) for name in names]
@@ -267,4 +270,4 @@ def _marked(check_kind: Check, mark: object) -> Check:
         case AtMost(length):
             return check_at_most
         case _:
-            raise TypeError(f"{mark} marks nothing that is checked")
+            raise TypeError(f"{mark} is not a check")

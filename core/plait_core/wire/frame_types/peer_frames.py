@@ -1,9 +1,9 @@
-"""The control frames between peers without brokers: whom they know, whom they ask, what they forward (thesis ch. 2).
+"""The control frames of brokerless peers: gossip, tree maintenance, events and confirmed delivery (thesis ch. 2).
 
-Gossip carries what peers say of themselves (2.4.2.2). Connect to DetectCycle are the messages of Algorithm 1, Pulse and
-Beat keep its connections alive and their delays known (2.7), Happening is the EVENT of Algorithm 2, Enrol,
-Enrolled and Taken are custody of it. Meeting and Between belong to the links between processes. Sub-spaces travel as
-texts of 0 and 1, sets of them in canonical order. Bounds and delays are hops or seconds: all peers of a group agree.
+Gossip carries the profiles of peers (2.4.2.2). Connect to DetectCycle are the messages of Algorithm 1. Pulse and Beat
+keep its connections alive and measure their delays (2.7). Happening is the EVENT of Algorithm 2; Enrol, Enrolled and
+Taken confirm its delivery. Meeting and LinkPair belong to the links between processes. Sub-spaces are texts of 0 and 1,
+and sets of them are in canonical order. Bounds and delays are in hops or in seconds, the same for a whole group.
 """
 
 from __future__ import annotations
@@ -40,37 +40,37 @@ Count: TypeAlias = Annotated[int, Within(0, 2**31)]
 UNREACHED: Final = math.inf
 """The delay of a peer that some relevant publisher's events do not reach."""
 CHASE_HOPS_MAX: Final = 64
-"""How far a cycle is chased; and no event that a peer takes has made more hops."""
+"""Hops after which the search for a cycle ends, and the most hops of an event that a peer accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a peer says of itself; of two, the higher version is the later."""
+    """A peer's description of itself. The higher of two versions is the later."""
 
     peer: U64
     version: U64
     dz: DzTexts
-    """Its peer-level subscription, or the advertisement of a publisher."""
+    """The peer-level subscription, or the advertisement of a publisher."""
     bound: Delay
-    """The delay that it tolerates; 0 for a publisher."""
+    """The delay that the peer tolerates; 0 for a publisher."""
     delay: Delay = UNREACHED
-    """The longest that relevant publishers' events take to it."""
+    """The longest delay of relevant publishers' events to the peer."""
     free: Count = 0
-    """How many more children it would take without sending one away."""
+    """Number of further children that the peer would accept without dropping one."""
     rates: Annotated[tuple[Rate, ...], AtMost(PEER_DZ_MAX)] = ()
-    """Events a second in each of `dz`, as it measures them."""
+    """Measured events a second in each of `dz`."""
     recent_numbers: Annotated[tuple[U64, ...], AtMost(PEER_RECENT_MAX)] = ()
-    """Of a publisher: some of its last events, so that subscribers learn what they should have received."""
+    """Of a publisher: numbers of some of its last events, so that subscribers notice missing ones."""
     recent_dz: Annotated[tuple[DzText, ...], AtMost(PEER_RECENT_MAX)] = ()
     address: Name = ""
 
     @property
     def publisher(self) -> bool:
-        """Whether it publishes, and does not subscribe."""
+        """True if the peer publishes, and does not subscribe."""
         return self.bound == 0.0
 
     def problem(self) -> str:
-        """What is wrong between fields that are each right."""
+        """Describe an inconsistency between fields that are each valid. Empty if there is none."""
         if self.rates and len(self.rates) != len(self.dz):
             return "a rate for each sub-space, or none at all"
         if len(self.recent_numbers) != len(self.recent_dz):
@@ -79,15 +79,15 @@ class Profile:
 
 
 def text_problem(dz: str) -> str:
-    """What keeps a text from being a plain dz-expression."""
+    """Return the reason why a text is not a plain dz-expression; empty if it is one."""
     return "a sub-space is a text of 0 and 1" if dz.strip("01") else ""
 
 
 def dz_problem(texts: tuple[str, ...]) -> str:
-    """What keeps texts from being a set of dz-expressions in canonical order: sorted, none covering another."""
+    """Return the reason why texts are not a set of dz-expressions in canonical order: sorted, none covering another."""
     if any(dz.strip("01") for dz in texts):
         return "a sub-space is a text of 0 and 1"
-    # In order, whatever a text covers follows it at once.
+    # In sorted order, a text is directly followed by those that it covers.
     ordered = all(a < b and not b.startswith(a) for a, b in pairwise(texts))
     return "" if ordered else "sub-spaces are sorted, and none covers another"
 
@@ -103,14 +103,14 @@ def _profiles_problem(profiles: tuple[Profile, ...]) -> str:
 @control(0x60)
 @dataclass(frozen=True, slots=True)
 class Gossip(ControlFrame):
-    """Half of an exchange of the peer sampling service; who is asked answers with one that is a reply."""
+    """Half of an exchange of the peer sampling service. The receiver answers a request with a reply."""
 
     reply: bool
     profiles: Profiles
     ages: Annotated[tuple[Age, ...], AtMost(PEER_SAMPLE_MAX)]
-    """For each, how many periods ago it came from its peer, roughly."""
+    """For each profile, the number of periods since its peer sent it, roughly."""
     adverts: Profiles = ()
-    """Publishers, told to everyone by everyone: there are few, and all that they concern must know them soon."""
+    """Profiles of publishers, gossiped to every peer: there are few, and peers need them soon."""
     advert_ages: Annotated[tuple[Age, ...], AtMost(PEER_SAMPLE_MAX)] = ()
 
     def problem(self) -> str:
@@ -124,7 +124,10 @@ class Gossip(ControlFrame):
 @control(0x61)
 @dataclass(frozen=True, slots=True)
 class Connect(ControlFrame):
-    """A child says all that it wants of a parent from now on (Algorithm 1, line 15); again, and nothing changes."""
+    """A child's complete request to a parent (Algorithm 1, line 15).
+
+    It replaces earlier ones; repeating it is harmless.
+    """
 
     profile: Profile
     dz: DzTexts
@@ -136,14 +139,14 @@ class Connect(ControlFrame):
 @control(0x62)
 @dataclass(frozen=True, slots=True)
 class Accept(ControlFrame):
-    """A parent takes a child for these sub-spaces: the ACK of line 26, to the peer that joins."""
+    """A parent's acceptance of a child for these sub-spaces: the ACK of line 26."""
 
     profile: Profile
     dz: DzTexts
     sources: Annotated[tuple[U64, ...], AtMost(PEER_SOURCES_MAX)]
-    """The publishers whose events it passes on, itself if it is one."""
+    """The publishers whose events it forwards, including itself if it is one."""
     delays: Annotated[tuple[Delay, ...], AtMost(PEER_SOURCES_MAX)]
-    """How long their events take to the parent."""
+    """The delays of their events to the parent."""
 
     def problem(self) -> str:
         same = len(self.sources) == len(self.delays)
@@ -153,17 +156,17 @@ class Accept(ControlFrame):
 @control(0x63)
 @dataclass(frozen=True, slots=True)
 class PotentialParent(ControlFrame):
-    """A hint to better parents (lines 24 and 29): instead of an Accept, or after a Disconnect."""
+    """Better parents (lines 24 and 29): sent instead of an Accept, or after a Disconnect."""
 
     refused: bool
-    """Whether it answers a Connect."""
+    """True if it answers a Connect."""
     dz: DzTexts
-    """What the hints are for."""
+    """The sub-spaces that the hints are for."""
     hints: Hints = ()
     bar_volume: Annotated[float, Within(0.0, 1e9)] = 0.0
-    """Of the child that would have to go next: its share of the event space, ..."""
+    """The share of the event space of the child that would be dropped next."""
     bar_bound: Delay = UNREACHED
-    """... and the delay that it tolerates. As given, anyone beats it: the parent was not full."""
+    """The delay that this child tolerates. With the defaults any child beats it: the parent was not full."""
 
     def problem(self) -> str:
         return dz_problem(self.dz) or _profiles_problem(self.hints)
@@ -172,7 +175,7 @@ class PotentialParent(ControlFrame):
 @control(0x64)
 @dataclass(frozen=True, slots=True)
 class Disconnect(ControlFrame):
-    """Nothing goes between us any more, in either direction (lines 23 and 38)."""
+    """The end of a connection, in both directions (lines 23 and 38)."""
 
     reason: Name = ""
 
@@ -180,7 +183,7 @@ class Disconnect(ControlFrame):
 @control(0x65)
 @dataclass(frozen=True, slots=True)
 class DetectCycle(ControlFrame):
-    """Chases a cycle down the connections for one sub-space (lines 35 and 42)."""
+    """A search for a cycle down the connections for one sub-space (lines 35 and 42)."""
 
     originator: U64
     dz: DzText
@@ -194,11 +197,11 @@ class DetectCycle(ControlFrame):
 @control(0x66)
 @dataclass(frozen=True, slots=True)
 class Pulse(ControlFrame):
-    """A child is alive, and asks its parent for a Beat."""
+    """A child's keepalive, which requests a Beat from its parent."""
 
     number: U64
     profile: Profile | None = None
-    """When it has changed since the last."""
+    """Set if it has changed since the last Pulse."""
 
     def problem(self) -> str:
         return self.profile.problem() if self.profile else ""
@@ -207,10 +210,10 @@ class Pulse(ControlFrame):
 @control(0x67)
 @dataclass(frozen=True, slots=True)
 class Beat(ControlFrame):
-    """A parent is alive, and says whose events it passes on, and how late they are (thesis 2.7)."""
+    """A parent's keepalive, with the publishers whose events it forwards and their delays (thesis 2.7)."""
 
     number: U64
-    """Of the Pulse that it answers; 0 for none."""
+    """Number of the Pulse that it answers; 0 for none."""
     sources: Annotated[tuple[U64, ...], AtMost(PEER_SOURCES_MAX)]
     delays: Annotated[tuple[Delay, ...], AtMost(PEER_SOURCES_MAX)]
     profile: Profile | None = None
@@ -229,13 +232,15 @@ class Happening(ControlFrame):
     publisher: U64
     number: U64
     dz: DzText
-    """The finest sub-space that it lies in."""
+    """The finest sub-space that contains it."""
     delay: Delay
-    """What has accumulated on the way."""
+    """The delay accumulated on the way."""
     hops: Annotated[int, Within(0, CHASE_HOPS_MAX)]
     block: Annotated[bytes, AtMost(PAYLOAD_BYTES_MAX)] = b""
     round: Count = 0
-    """Its publisher keeps it until all have it: 1 down the tree, more when it is brought again; 0 when it does not."""
+    """The delivery round of an event with confirmation: 1 down the tree, more for retransmissions; 0 without
+    confirmation.
+    """
 
     def problem(self) -> str:
         return text_problem(self.dz)
@@ -244,11 +249,11 @@ class Happening(ControlFrame):
 @control(0x69)
 @dataclass(frozen=True, slots=True)
 class Enrol(ControlFrame):
-    """A subscriber is owed what its publisher is to confirm in these sub-spaces. Said anew, it is a sign of life."""
+    """A subscriber's registration for a publisher's confirmed events in these sub-spaces. Repeated as a keepalive."""
 
     number: U64
     dz: DzTexts
-    """Nothing when it leaves."""
+    """Empty if the subscriber leaves."""
 
     def problem(self) -> str:
         return dz_problem(self.dz)
@@ -257,7 +262,7 @@ class Enrol(ControlFrame):
 @control(0x6A)
 @dataclass(frozen=True, slots=True)
 class Taken(ControlFrame):
-    """Events of the receiver that the sender's application has dealt with."""
+    """An acknowledgement of the receiver's events that the sender's application has processed."""
 
     numbers: Annotated[tuple[U64, ...], AtMost(ACKNOWLEDGED_MAX)]
 
@@ -265,7 +270,7 @@ class Taken(ControlFrame):
 @control(0x6D)
 @dataclass(frozen=True, slots=True)
 class Enrolled(ControlFrame):
-    """A publisher has a subscriber on its list; or, with number 0, tries to reach it."""
+    """A publisher's acknowledgement of an Enrol, or with number 0 its attempt to reach a subscriber."""
 
     number: U64
 
@@ -284,23 +289,23 @@ PeerFrame: TypeAlias = (
     | Taken
     | Enrolled
 )
-"""Whatever one peer says to another."""
+"""The frames between peers."""
 
 
 @control(0x6B)
 @dataclass(frozen=True, slots=True)
 class Meeting(ControlFrame):
-    """The first frame of either end of a link between two processes with peers, after hello and welcome."""
+    """The first frame from either end of a link between two processes with peers, after hello and welcome."""
 
     group: Name
     space: Name
-    """A digest of the event space: whoever has another one names other sub-spaces by the same texts."""
+    """A digest of the event space. In another space the same texts name other sub-spaces."""
     address: Annotated[str, AtMost(ADDRESS_TEXT_MAX)]
-    """Where its sender listens."""
+    """Address at which the sender listens."""
     proof: Annotated[bytes, AtMost(PROOF_BYTES)]
-    """Of the group's secret, over what both have said in hello and welcome; empty where there is none."""
+    """A MAC under the group's secret over both sides' hello and welcome; empty without a secret."""
     profiles: Profiles = ()
-    """Peers that live there, and others that it knows of."""
+    """Peers of the sender's process, and others that it knows of."""
 
     def problem(self) -> str:
         return _profiles_problem(self.profiles)
@@ -309,7 +314,7 @@ class Meeting(ControlFrame):
 @control(0x6C)
 @dataclass(frozen=True, slots=True)
 class LinkPair(ControlFrame):
-    """Who says to whom all that follows on this link, until the next of these: many peers may share one link."""
+    """Sender and receiver of all following frames on this link, until the next LinkPair. Many peers may share it."""
 
     sender: U64
     receiver: U64

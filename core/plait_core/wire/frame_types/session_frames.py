@@ -1,8 +1,7 @@
-"""The control frames between a client and its home broker: what it wants, what it offers, what became of it.
+"""The control frames between a client and its home broker: subscriptions, advertisements, confirmations and notices.
 
-Requests carry a number that the answer repeats: Done, or Failed with a code. Events that ask for confirmation are
-answered by Receipt or Refusal, deliveries that ask for it by Acknowledge. Whatever a subscriber does not get, a Notice
-tells it about.
+A request carries a number that its answer repeats: Done, or Failed with a code. Events with confirmation are answered
+by Receipt or Refusal, deliveries with confirmation by Acknowledge. A Notice reports events that a subscription misses.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ Sentence: TypeAlias = Annotated[str, AtMost(CLOSE_TEXT_MAX)]
 Numbers: TypeAlias = Annotated[tuple[U64, ...], AtMost(ACKNOWLEDGED_MAX)]
 
 # Flags of one delivery.
-LATE: Final = 1  # it came after the subscription's delay bound
-CONFIRM: Final = 2  # answer with an Acknowledge of its position
+LATE: Final = 1  # the event missed the subscription's delay bound
+CONFIRM: Final = 2  # the receiver must acknowledge its position
 DURABLE: Final = 4  # its position is one of the broker's log
 REPLAYED: Final = 8  # it was published before this subscription was (re)opened
 
 
 class Late(StrEnum):
-    """What to do with an event that misses the subscription's delay bound."""
+    """The treatment of an event that misses the subscription's delay bound."""
 
     DROP = "drop"
     FLAG = "flag"
 
 
 class Full(StrEnum):
-    """What to do when a subscription's queue is full."""
+    """The treatment of new events while a subscription's queue is full."""
 
     DROP_OLDEST = "drop_oldest"
     DROP_NEWEST = "drop_newest"
@@ -45,7 +44,7 @@ class Full(StrEnum):
 
 
 class Start(StrEnum):
-    """Where a durable subscription that is new begins."""
+    """The start position of a new durable subscription."""
 
     NEW = "new"
     ALL = "all"
@@ -54,7 +53,7 @@ class Start(StrEnum):
 
 
 class NoticeKind(StrEnum):
-    """What a Notice is about."""
+    """The subject of a Notice."""
 
     GAP = "gap"  # events that matched were dropped for the reason it names
     SLOW = "slow"  # the subscription's queue at the broker is filling
@@ -62,24 +61,27 @@ class NoticeKind(StrEnum):
 
 
 class Code(StrEnum):
-    """Why something was refused, or a connection closed. Frames carry it as text: newer brokers may know more."""
+    """The reason for refusing a request or closing a connection.
 
-    AUTH = "auth"  # the token or certificate is not known here
-    NOT_ALLOWED = "not_allowed"  # known, but this is not permitted
-    FILTER = "filter"  # the filter cannot be used; the message says where
-    TAKEN = "taken"  # a name or id is in use by someone else
+    Frames carry it as text: newer brokers may have more.
+    """
+
+    AUTH = "auth"  # the token or certificate is unknown
+    NOT_ALLOWED = "not_allowed"  # authenticated, but not permitted
+    FILTER = "filter"  # the filter cannot be used; the message has the position
+    TAKEN = "taken"  # another client uses this name or id
     ITSELF = "itself"  # a broker has connected to itself
     DUPLICATE = "duplicate"  # two brokers have a connection already
     FLOOD = "flood"  # more control frames than one broker can have for another
-    FORGED = "forged"  # a broker has said what another one never did
+    FORGED = "forged"  # a message in another broker's name that this one did not send
     LIMIT = "limit"  # a quota or bound is reached
     DURABILITY = "durability"  # it cannot be stored now
     EXPIRED = "expired"  # the event's lifetime was over on arrival
-    STALE = "stale"  # a sequence number below the window in which duplicates are told apart
+    STALE = "stale"  # a sequence number below the window in which duplicates are detected
     UNKNOWN = "unknown"  # an id that does not exist
-    UNAVAILABLE = "unavailable"  # not served (now)
+    UNAVAILABLE = "unavailable"  # not available (now)
     DRAINING = "draining"  # the broker is stopping; another one, or a later time, may serve
-    TIMEOUT = "timeout"  # the other side stayed silent
+    TIMEOUT = "timeout"  # the other side sent nothing for too long
     BYE = "bye"  # a clean end
 
 
@@ -118,41 +120,41 @@ class Subscribe(ControlFrame):
     bytes_max: Annotated[int, Between(1, 2**40)] = 64 << 20
     full: Full = Full.DROP_OLDEST
     durable: Name = ""
-    """The name under which the broker keeps its place across restarts of either; empty for none."""
+    """The name under which the broker keeps its position across restarts of either; empty for none."""
     start: Start = Start.NEW
     start_at: U64 = 0
     routing: Deposit = b""
-    """Of sealed events, the keys to test tags with, beside the filter on what is in the clear; they open nothing."""
+    """Routing keys for sealed events. The broker tests tags with them, and `filter` on the clear attributes."""
 
 
 @control(0x23)
 @dataclass(frozen=True, slots=True)
 class Unsubscribe(ControlFrame):
-    """Ends a subscription; Done follows what was queued for it if `drain`, else nothing more comes."""
+    """Ends a subscription. With `drain`, its queued events are sent before Done; else nothing more is sent."""
 
     request: U32
     subscription: U32
     drain: bool = False
     forget: bool = False
-    """Of a durable one: give up its place as well."""
+    """Of a durable subscription: delete its position as well."""
 
 
 @control(0x24)
 @dataclass(frozen=True, slots=True)
 class Advertise(ControlFrame):
-    """Says what will be published, under an id that the client chooses."""
+    """Announces the events that will be published, under an id that the client chooses."""
 
     request: U32
     advertisement: U32
     filter: FilterText
     rate: Annotated[float, Between(0, 1e12)] = 0.0
-    """Events a second to expect; 0 when that is not known."""
+    """Expected events a second; 0 if unknown."""
 
 
 @control(0x25)
 @dataclass(frozen=True, slots=True)
 class Unadvertise(ControlFrame):
-    """Takes an advertisement back."""
+    """Withdraws an advertisement."""
 
     request: U32
     advertisement: U32
@@ -161,17 +163,17 @@ class Unadvertise(ControlFrame):
 @control(0x26)
 @dataclass(frozen=True, slots=True)
 class Receipt(ControlFrame):
-    """Published events that are confirmed at the level they asked for, by sequence number."""
+    """Confirms published events at the level that they requested, by sequence number."""
 
     sequences: Numbers
     matched: Numbers
-    """For each, how many subscriptions it went to."""
+    """For each event, the number of matching subscriptions."""
 
 
 @control(0x27)
 @dataclass(frozen=True, slots=True)
 class Refusal(ControlFrame):
-    """A published event that went nowhere, or did not reach all whom it should."""
+    """Reports a published event that was refused, or that did not reach all its subscribers."""
 
     sequence: U64
     code: Name
@@ -183,19 +185,19 @@ class Refusal(ControlFrame):
 @control(0x28)
 @dataclass(frozen=True, slots=True)
 class Acknowledge(ControlFrame):
-    """Deliveries that the subscriber has dealt with. With a request, Done follows when that is stored."""
+    """Acknowledges deliveries that the subscriber has processed. With a request, Done follows once that is stored."""
 
     subscription: U32
     positions: Numbers = ()
     up_to: U64 = 0
-    """And all at or below this position."""
+    """Acknowledges all positions up to this one, too."""
     request: U32 = 0
 
 
 @control(0x29)
 @dataclass(frozen=True, slots=True)
 class Notice(ControlFrame):
-    """Something that a subscriber should know of its subscription."""
+    """Reports an incident of a subscription."""
 
     subscription: U32
     kind: NoticeKind
@@ -204,13 +206,13 @@ class Notice(ControlFrame):
     publisher: U64 = 0
     first: U64 = 0
     last: U64 = 0
-    """The first and last sequence number dropped, when all are of one publisher."""
+    """The first and last sequence number dropped, if all are of one publisher."""
 
 
 @control(0x2A)
 @dataclass(frozen=True, slots=True)
 class Matching(ControlFrame):
-    """Whether any subscription intersects an advertisement; sent when that changes."""
+    """Reports whether any subscription intersects an advertisement; sent when that changes."""
 
     advertisement: U32
     matching: bool
@@ -219,7 +221,7 @@ class Matching(ControlFrame):
 @control(0x2B)
 @dataclass(frozen=True, slots=True)
 class Brokers(ControlFrame):
-    """What the brokers are called that events may pass on their way to a client."""
+    """The names of brokers that events may pass on their way to a client."""
 
     ids: Annotated[tuple[U64, ...], AtMost(BROKERS_MAX)]
     names: Annotated[tuple[Name, ...], AtMost(BROKERS_MAX)]

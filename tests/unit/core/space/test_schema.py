@@ -14,7 +14,6 @@ from plait_core.space import (
     NONE,
     AllOf,
     AnyOf,
-    Constraint,
     Domain,
     Dz,
     Enumeration,
@@ -24,6 +23,7 @@ from plait_core.space import (
     Prefix,
     Schema,
     TextPrefix,
+    ValueRange,
 )
 from plait_core.space.domains import side_of
 
@@ -37,7 +37,7 @@ MARKET = Schema.of(
 )
 
 
-def runs(domain: Domain, constraint: Constraint) -> list[tuple[int, int]]:
+def runs(domain: Domain, constraint: ValueRange) -> list[tuple[int, int]]:
     return list(side_of(domain, constraint).runs)
 
 
@@ -76,7 +76,7 @@ def test_integers_of_any_size_are_exact() -> None:
         (AllOf(()), [(0, 8)]),
     ],
 )
-def test_constraints_on_integers(interval: Constraint, expected: list[tuple[int, int]]) -> None:
+def test_constraints_on_integers(interval: ValueRange, expected: list[tuple[int, int]]) -> None:
     assert runs(IntRange(0, 7), interval) == expected
 
 
@@ -150,7 +150,7 @@ def test_texts_are_told_apart_by_their_first_bytes() -> None:
         (Interval(hi="B\0", hi_open=True), False),
     ],
 )
-def test_what_of_texts_is_exact(constraint: Constraint, exact: bool) -> None:
+def test_what_of_texts_is_exact(constraint: ValueRange, exact: bool) -> None:
     assert side_of(TextPrefix(2), constraint).exact is exact
 
 

@@ -265,8 +265,8 @@ def test_a_broker_of_another_version_is_refused_and_named_at_both_ends() -> None
     wire.waiting[0][:] = [encode_frame(Hello(7, 9, Role.BROKER, "from-tomorrow", 5))]
     wire.settle()
     assert "broker from-tomorrow" in wire.closed[1]
-    assert "you speak versions 7 to 9" in wire.closed[1]
-    assert "at 127.0.0.1:4690: it says: you speak versions 7 to 9" in wire.closed[0]
+    assert "you offer versions 7 to 9" in wire.closed[1]
+    assert "at 127.0.0.1:4690: it says: you offer versions 7 to 9" in wire.closed[0]
     assert wire.ends[1].counters.rejected["version"] == 1
 
 
