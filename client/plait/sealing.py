@@ -81,12 +81,12 @@ async def sealed(seal: object, event: object, payload: bytes, publisher: int) ->
         raise EventInvalid(f"{SEALED} is Plait's own")
     draft = Draft(attributes, bytes(payload), hidden=seal.hidden, bound=_bound(publisher))
     clear, parcel = await seal.ring.seal(draft)
-    return {**clear, SEALED: seal.ring.realm.mark.hex()}, parcel
+    return {**clear, SEALED: seal.ring.realm.short_name.hex()}, parcel
 
 
 def routed(filter: Filter, realm: Realm) -> Filter:
     """What brokers route by: matches every sealed event of the realm that the filter may match, whatever is hidden."""
-    of_realm = Compare(SEALED, "==", realm.mark.hex())
+    of_realm = Compare(SEALED, "==", realm.short_name.hex())
     found = Filter(conjoin([of_realm, _relaxed(filter.expr)]))
     try:
         _ = found.normal

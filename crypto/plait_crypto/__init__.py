@@ -1,9 +1,8 @@
-"""Sealed events: content that the brokers which route it cannot read, and that names who wrote it (thesis ch. 5).
+"""Sealed events: content that routing brokers cannot read, with a signature of its publisher (thesis ch. 5).
 
-Read in this order: `credentials`, `numeric`, `strings`, `enumerations`, `validity`, `schema` (what one may know),
-`hazmat` (the scheme), `realm`, `keys`, `authority` (who gets which keys), `envelope`, `contents`, `sealing`, `keyring`
-(one event), `merkle`, `sessions`, `members`, `parcels` (steady traffic), `routing` (what brokers do), `keyserver` (who
-is given keys). No I/O anywhere.
+Read in this order: `attributes` (credentials and the schema), `hazmat` (the scheme), `realm`, `keys`, `authority`
+(issues keys), `envelope`, `plaintext`, `sealing`, `keyring` (one event), `merkle`, `sessions`, `session_readers`,
+`sealed_payload` (steady traffic), `routing` (tag tests of brokers), `keyserver` (policy and requests). No I/O anywhere.
 """
 
 from .attributes.credentials import Credential

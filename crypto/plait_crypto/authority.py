@@ -1,8 +1,8 @@
-"""The authority: issues keys from the master secret (thesis 5.5.2, 5.5.3), one epoch at a time (5.5.7). No I/O.
+"""The authority: issue keys from the master secret (thesis 5.5.2, 5.5.3), one epoch at a time (5.5.7). No I/O.
 
-Whether a holder may have a filter at all is decided before it is asked (deny by default is the key server's). What it
-knows by itself is time: keys are issued for this epoch and, near its end, the next; and who is revoked: such a holder
-gets no key for any epoch after the one it was revoked in. A key once issued works until its epoch is over.
+The caller decides first whether a holder may have a filter (the key server denies by default). The authority itself
+checks time and revocation. Keys are issued for this epoch and, near its end, the next. A revoked holder gets no key for
+an epoch after its revocation. An issued key works until its epoch is over.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PUBLISHER_MAX: Final = 2**64 - 1
 
 
 class Authority:
-    """Issues the keys of one realm. Replicas need the same master secret, and the same revocations."""
+    """Issue the keys of one realm. Replicas need the same master secret, and the same revocations."""
 
     def __init__(self, realm: Realm, master: MasterSecret) -> None:
         self.realm = realm
@@ -36,14 +36,14 @@ class Authority:
         self._revoked: dict[str, int] = {}
 
     def revoke(self, holder: str, now_us: int) -> int:
-        """Issue nothing more to a holder; the last epoch for which it may have keys."""
+        """Revoke a holder, and return the last epoch for which it may have keys."""
         if len(self._revoked) >= HOLDERS_MAX and holder not in self._revoked:
-            raise KeyRefused("too many revoked holders", hint="HOLDERS_MAX says how many; begin a new realm")
+            raise KeyRefused("too many revoked holders", hint=f"{HOLDERS_MAX} (HOLDERS_MAX); begin a new realm")
         epoch = self.realm.schema.epochs.issued_at(now_us)[-1]
         return self._revoked.setdefault(holder, epoch)
 
     def revoked(self) -> dict[str, int]:
-        """Revoked holders, with the last epoch for which they may have keys."""
+        """Return revoked holders, with the last epoch for which they may have keys."""
         return dict(self._revoked)
 
     def publisher_keys(
@@ -58,7 +58,7 @@ class Authority:
         slots: tuple[int, int] | None = None,
         widen: bool = False,
     ) -> PublisherKeys:
-        """Keys to seal what a filter matches, in the name of a publisher id that is the holder's alone."""
+        """Issue keys to seal events that match a filter, under a publisher id that belongs to the holder alone."""
         if not 0 < publisher <= _PUBLISHER_MAX:
             raise SealInvalid(f"no publisher id: {publisher!r:.80}", hint="64 bits, not 0")
         self._check(holder, epoch, now_us)
@@ -77,7 +77,7 @@ class Authority:
         slots: tuple[int, int] | None = None,
         widen: bool = False,
     ) -> SubscriberKeys:
-        """Keys to open what a filter matches."""
+        """Issue keys to open events that match a filter."""
         self._check(holder, epoch, now_us)
         boxes = self.realm.schema.boxes(filter, slots, widen=widen)
         return SubscriberKeys(

@@ -1,4 +1,4 @@
-"""The sealed event on the wire: what is in the clear, and where each part begins.
+"""The sealed event on the wire: its parts, and which of them are in the clear.
 
     head       version, kind, realm (16 bytes of its digest), epoch, slot, publisher, sequence
     shape      rows, then the places of each
@@ -10,7 +10,7 @@ A member of a session has, in place of shape, capsule and signature, the session
 
     leaf, leaves, digests up to the root, the root's signature
 
-Whatever does not parse is Unopenable, as whatever does not open.
+An envelope that does not parse is Unopenable, like one that does not open.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .limits import BATCH_MAX, BODY_BYTES_MAX, PLACES_MAX, ROWS_MAX
 
 VERSION: Final = 1
 EVENT, OPENING, MEMBER = 1, 2, 3
-"""Kinds: an event that carries its own key, the opening of a session, an event of one."""
+"""Kinds: an event with its own key, the opening of a session, an event of a session."""
 
 REALM_BYTES: Final = 16
 SESSION_BYTES: Final = 16
 AEAD_BYTES: Final = 16
-"""What ChaCha20-Poly1305 adds."""
+"""Bytes that ChaCha20-Poly1305 adds."""
 
 ROOT_SIGNATURE_BYTES: Final = 64
 GRANT_BYTES: Final = 4
@@ -48,7 +48,7 @@ assert BATCH_MAX <= 255, "a leaf is one byte"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What everybody reads of an event that carries its own key."""
+    """The public part of an event with its own key."""
 
     kind: int
     realm: bytes
@@ -58,13 +58,13 @@ class Head:
     sequence: int
 
     def encode(self) -> bytes:
-        """The first bytes of the envelope."""
+        """Return the first bytes of the envelope."""
         return _HEAD.pack(VERSION, self.kind, self.realm, self.epoch, self.slot, self.publisher, self.sequence)
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A sealed event that carries its own key, cut up."""
+    """A sealed event with its own key, in its parts."""
 
     head: Head
     capsule: Capsule
@@ -72,14 +72,14 @@ class Envelope:
     body: bytes
 
     def encode(self) -> bytes:
-        """The form that travels."""
+        """Return the envelope's bytes."""
         return b"".join(
             [self.head.encode(), shape_text(self.capsule.shape), self.capsule.encoded, self.signature, self.body]
         )
 
     @classmethod
     def decode(cls, encoded: bytes) -> Envelope:
-        """What `encode` wrote, or Unopenable."""
+        """Parse the output of `encode`; raise Unopenable if it is invalid."""
         if len(encoded) <= _HEAD.size:
             raise Unopenable
         version, kind, realm, epoch, slot, publisher, sequence = _HEAD.unpack_from(encoded)
@@ -101,7 +101,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class MemberHead:
-    """What everybody reads of an event of a session."""
+    """The public part of an event of a session."""
 
     session: bytes
     number: int
@@ -109,13 +109,13 @@ class MemberHead:
     sequence: int
 
     def encode(self) -> bytes:
-        """The first bytes of the envelope."""
+        """Return the first bytes of the envelope."""
         return _MEMBER_HEAD.pack(VERSION, MEMBER, self.session, self.number, self.publisher, self.sequence)
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An event of a session, cut up."""
+    """An event of a session, in its parts."""
 
     head: MemberHead
     leaf: int
@@ -125,13 +125,13 @@ class Member:
     body: bytes
 
     def encode(self) -> bytes:
-        """The form that travels."""
+        """Return the envelope's bytes."""
         proof = bytes((self.leaf, self.leaves))
         return b"".join([self.head.encode(), proof, *self.siblings, self.root_signature, self.body])
 
     @classmethod
     def decode(cls, encoded: bytes) -> Member:
-        """What `encode` wrote, or Unopenable."""
+        """Parse the output of `encode`; raise Unopenable if it is invalid."""
         at = _MEMBER_HEAD.size + 2
         if len(encoded) < at:
             raise Unopenable
@@ -149,27 +149,27 @@ class Member:
 
 
 def kind_of(encoded: bytes) -> int:
-    """The kind of an envelope, or Unopenable."""
+    """Return the kind of an envelope; raise Unopenable if it has none."""
     if len(encoded) < 2 or encoded[0] != VERSION or encoded[1] not in (EVENT, OPENING, MEMBER):
         raise Unopenable
     return encoded[1]
 
 
 def shape_text(shape: Shape) -> bytes:
-    """The shape of a capsule, as it travels."""
+    """Encode the shape of a capsule."""
     return bytes((len(shape), *shape))
 
 
 def signature_box_bytes(rows: int) -> int:
-    """Size of the encrypted signature."""
+    """Return the size of the encrypted signature."""
     return GRANT_BYTES + PLACE_BYTES * rows + signature_bytes(rows) + AEAD_BYTES
 
 
 def overhead_bytes(shape: Shape) -> int:
-    """What sealing adds to hidden attributes and payload."""
+    """Return the bytes that sealing adds to hidden attributes and payload."""
     return _HEAD.size + 1 + len(shape) + capsule_bytes(shape) + signature_box_bytes(len(shape)) + AEAD_BYTES + 4
 
 
 def proof_digests(leaves: int) -> int:
-    """Digests from a leaf up to the root of so many."""
+    """Return the number of digests from a leaf up to the root."""
     return (leaves - 1).bit_length()

@@ -2,15 +2,15 @@
 
     PlaitError
     ├── SealError           the root of this tree
-    │   ├── SealInvalid     yours: an event, filter or schema that cannot be sealed as asked
-    │   ├── KeyMissing      yours: no publisher key here permits sealing this event
-    │   ├── KeyRefused      yours: the authority issues no such key to this holder
-    │   ├── KeyInvalid      theirs: bytes that are no key, or no public parameters, of this version
-    │   └── Unopenable      theirs: an envelope that does not open here, whatever the reason
+    │   ├── SealInvalid     caller: an event, filter or schema that cannot be sealed as requested
+    │   ├── KeyMissing      caller: no publisher key here permits sealing this event
+    │   ├── KeyRefused      caller: the authority issues no such key to this holder
+    │   ├── KeyInvalid      remote: bytes that are not a key or parameters of this version
+    │   └── Unopenable      remote: an envelope that does not open here, for any reason
     └── ...
 
-Whoever sends envelopes learns from an `Unopenable` one thing, that it was refused: the message is always the same and
-no cause is chained to it. What its reader may be told is in `why`, which never travels.
+An `Unopenable` reveals to a sender only that its envelope was refused: the message is always the same and no cause is
+chained to it. The reason for the local reader is in `why`, which is never sent.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ Why: TypeAlias = Literal[
     "not_authentic",  # changed, malformed, or not signed as it says
     "another_realm",
     "stale_epoch",  # its epoch, or its session, is over or has not begun
-    "missing_key",  # no keys of its epoch are here
-    "not_covered",  # there are, and what they open is something else
+    "missing_key",  # the ring has no keys of its epoch
+    "not_covered",  # the ring has keys of its epoch, which open other events
     "replayed",
 ]
-"""Why an event does not open here."""
+"""The reason why an event does not open here."""
 
 
 class SealError(PlaitError):
-    """Root of what sealing and opening raise."""
+    """The base of all errors of sealing and opening."""
 
 
 class SealInvalid(SealError):
-    """An event, a filter or a schema that cannot be sealed as asked."""
+    """An event, a filter or a schema that cannot be sealed as requested."""
 
 
 class KeyMissing(SealError):
-    """No publisher key at hand covers the event."""
+    """No publisher key of this ring covers the event."""
 
 
 class KeyRefused(SealError):
@@ -47,7 +47,7 @@ class KeyRefused(SealError):
 
 
 class KeyInvalid(SealError):
-    """Bytes that are no key of this version."""
+    """Bytes that are not a key of this version."""
 
 
 class Unopenable(SealError):

@@ -1,7 +1,7 @@
-"""The keyring: what a reader opens with, and what it knows of publishers so far (thesis 5.5.5).
+"""The keyring: a reader's keys, and the sequence numbers seen from each publisher (thesis 5.5.5).
 
-Whatever is wrong with an envelope is one `Unopenable`: no key for it, bytes changed, a signature that is not the
-publisher's or not on this event, an epoch that is over or has not begun, a sequence number that came before.
+Every problem with an envelope is one `Unopenable`: no key for it, changed bytes, a signature that is not the
+publisher's or not on this event, an epoch that is over or has not begun, a repeated sequence number.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Chosen: TypeAlias = tuple[Credential, SubscriberPart]
 
 
 class Keyring:
-    """One reader's. Not for several threads at once."""
+    """The keys of one reader. Not thread-safe."""
 
     def __init__(self, realm: Realm, credentials_kept: int = CREDENTIALS_KEPT) -> None:
         self.realm = realm
@@ -48,7 +48,7 @@ class Keyring:
         self._sessions = OpenSessions(realm)
 
     def add(self, keys: SubscriberKeys) -> None:
-        """Open with these keys too."""
+        """Add keys to the ring."""
         if keys.realm != self.realm.digest:
             raise KeyInvalid("keys of another realm")
         shape = self.realm.schema.shape
@@ -62,27 +62,30 @@ class Keyring:
         self._keys.append(keys)
 
     def forget(self, now_us: int) -> None:
-        """Drop keys of epochs that are over, and sessions whose time is."""
+        """Drop keys of epochs that are over, and sessions that have ended."""
         first = self.realm.schema.epochs.taken_at(now_us)[0]
         self._keys = [keys for keys in self._keys if keys.epoch >= first]
         self._sessions.forget(now_us)
 
     def epochs(self) -> set[int]:
-        """The epochs that it has keys of."""
+        """Return the epochs of its keys."""
         return {keys.epoch for keys in self._keys}
 
     def deposit(self) -> bytes:
-        """What brokers may test tags with: the routing part of all keys, which opens nothing."""
+        """Return the routing part of all keys, with which brokers test tags. It opens nothing."""
         return deposit(self.realm.parameters.groups, [keys.routing() for keys in self._keys])
 
     def knows(self, envelope: bytes) -> bool:
-        """Whether an event's session is open here. Others need no session; Unopenable if it is no envelope."""
+        """Return whether an event opens without a new session: it needs none, or its session is open.
+
+        May raise Unopenable.
+        """
         return kind_of(envelope) != MEMBER or Member.decode(envelope).head.session in self._sessions
 
     def open(
         self, clear: Mapping[str, Value], envelope: bytes, *, now_us: int, randomness: Randomness, bound: bytes = b""
     ) -> Opened:
-        """The event, or Unopenable. `randomness` is for checking signatures."""
+        """Open an event, or raise Unopenable. `randomness` is for checking signatures."""
         try:
             checked = check_attributes(clear)
             clear_digest = bound_digest(checked, bound)
@@ -100,7 +103,7 @@ class Keyring:
         return opened
 
     def begin(self, opening: bytes, *, now_us: int, randomness: Randomness) -> None:
-        """Open a session, so that its events open from now on; or Unopenable. Doing it twice changes nothing."""
+        """Open a session, so that its events open from now on; raise Unopenable if it does not open. Idempotent."""
         if kind_of(opening) != OPENING:
             raise Unopenable
         if not self._sessions.begun(opening):
@@ -139,13 +142,16 @@ class Keyring:
 
     def _check_head(self, envelope: Envelope, now_us: int) -> None:
         head, schema = envelope.head, self.realm.schema
-        if head.realm != self.realm.mark or envelope.capsule.shape != schema.shape:
+        if head.realm != self.realm.short_name or envelope.capsule.shape != schema.shape:
             raise Unopenable("another_realm")
         if head.epoch not in schema.epochs.taken_at(now_us) or head.slot >> schema.epochs.slot_bits:
             raise Unopenable("stale_epoch")
 
     def _choose(self, envelope: Envelope, clear: Attributes) -> tuple[SubscriberBox, list[Chosen]]:
-        """A box with a credential on each path of the event: by what is in the clear, by tags where it is hidden."""
+        """Return a box with a credential on each path of the event.
+
+        Clear attributes are compared, hidden ones tested by tags.
+        """
         known = self._known_paths(envelope, clear)
         tested: dict[tuple[int, Credential], bool] = {}
 
@@ -180,7 +186,10 @@ class Keyring:
     def _checked_paths(
         self, attributes: Attributes, count: int, slot: int, chosen: Sequence[Chosen]
     ) -> tuple[tuple[bytes, ...], ...]:
-        """The paths of what came out, which are those that it was opened by; no attribute is both hidden and clear."""
+        """Return the paths of the decrypted attributes.
+
+        Check that they contain the used credentials, and that no attribute is both hidden and clear.
+        """
         paths = self.realm.schema.paths(attributes, slot)
         on_path = (labels[each.place] == each.label for labels, (each, _) in zip(paths, chosen, strict=True))
         if len(attributes) != count or not all(on_path):
@@ -195,7 +204,7 @@ class Keyring:
         message: bytes,
         randomness: Randomness,
     ) -> tuple[int, tuple[Credential, ...]]:
-        """The grant and the credentials that the publisher signed with."""
+        """Verify the publisher's signature, and return the grant and credentials that it was made with."""
         head, rows = envelope.head, len(paths)
         grant = int.from_bytes(signature[:GRANT_BYTES], "big")
         places = signature[GRANT_BYTES : GRANT_BYTES + rows]

@@ -1,8 +1,8 @@
-"""Keys as they are issued, kept and sent (thesis 5.5.2, 5.5.3): one grant to one holder for one epoch.
+"""Keys as they are issued, stored and sent (thesis 5.5.2, 5.5.3): one grant to one holder for one epoch.
 
-A grant's filter is a union of boxes, and each box has keys of its own, bound together: what one box opens or signs is
-what one conjunction of the filter allows, never a mixture of two. Routing keys are the part of a subscriber's keys that
-a broker is given: they find what matches, and open nothing.
+A grant's filter is a union of boxes, and each box has keys of its own, bound together. So the keys of a box open or
+sign only events of one conjunction of the filter, never a mixture of two. Routing keys are the part of a subscriber's
+keys for brokers: they test for matches, and open nothing.
 
     version, kind, realm, epoch, owner, boxes;  box = [S4] row...;  row = count, (place, label, points)...
 """
@@ -34,7 +34,7 @@ Rows: TypeAlias = tuple[Row[K], ...]
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class PublisherKeys:
-    """What a publisher seals with. The boxes are numbered: a signature names one."""
+    """A publisher's keys for sealing. The boxes are numbered: a signature names one."""
 
     realm: bytes
     epoch: int
@@ -42,7 +42,7 @@ class PublisherKeys:
     boxes: tuple[Rows[PublisherPair], ...]
 
     def encode(self, groups: Groups) -> bytes:
-        """The form that travels, over a secure channel only."""
+        """Return the encoded keys, to be sent over secure channels only."""
         head = _HEAD.pack(VERSION, _PUBLISHER, self.realm, self.epoch, self.publisher, *_sizes(self.boxes))
         encode = groups.g2.encode
         boxes = (_encode_rows(box, lambda pair: encode(pair.p1) + encode(pair.p2)) for box in self.boxes)
@@ -50,7 +50,7 @@ class PublisherKeys:
 
     @classmethod
     def decode(cls, groups: Groups, encoded: bytes) -> PublisherKeys:
-        """What `encode` wrote, or KeyInvalid."""
+        """Parse the output of `encode`; raise KeyInvalid if it is invalid."""
         reader = _Reader(groups, encoded)
         realm, epoch, publisher, boxes, rows = reader.head(_PUBLISHER)
         found = tuple(reader.rows(rows, lambda: PublisherPair(reader.point(), reader.point())) for _ in range(boxes))
@@ -68,14 +68,14 @@ class SubscriberBox:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SubscriberKeys:
-    """What a subscriber opens with."""
+    """A subscriber's keys for opening."""
 
     realm: bytes
     epoch: int
     boxes: tuple[SubscriberBox, ...]
 
     def encode(self, groups: Groups) -> bytes:
-        """The form that travels, over a secure channel only."""
+        """Return the encoded keys, to be sent over secure channels only."""
         encode = groups.g2.encode
         head = _HEAD.pack(VERSION, _SUBSCRIBER, self.realm, self.epoch, 0, *_sizes([box.rows for box in self.boxes]))
         boxes = (
@@ -86,7 +86,7 @@ class SubscriberKeys:
 
     @classmethod
     def decode(cls, groups: Groups, encoded: bytes) -> SubscriberKeys:
-        """What `encode` wrote, or KeyInvalid."""
+        """Parse the output of `encode`; raise KeyInvalid if it is invalid."""
         reader = _Reader(groups, encoded)
         realm, epoch, _, boxes, rows = reader.head(_SUBSCRIBER)
 
@@ -98,7 +98,7 @@ class SubscriberKeys:
         return cls(realm, epoch, found)
 
     def routing(self) -> RoutingKeys:
-        """What a broker may be given of them: places and S3, without labels."""
+        """Return the part for brokers: places and S3, without labels."""
         return RoutingKeys(
             self.realm,
             self.epoch,
@@ -113,20 +113,20 @@ class SubscriberKeys:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class RoutingKeys:
-    """What a broker finds a subscription's events by."""
+    """The keys with which a broker tests a subscription's sealed events."""
 
     realm: bytes
     epoch: int
     boxes: tuple[Rows[G2], ...]
 
     def encode(self, groups: Groups) -> bytes:
-        """The form that travels."""
+        """Return the encoded keys."""
         head = _HEAD.pack(VERSION, _ROUTING, self.realm, self.epoch, 0, *_sizes(self.boxes))
         return head + b"".join(_encode_rows(box, groups.g2.encode) for box in self.boxes)
 
     @classmethod
     def decode(cls, groups: Groups, encoded: bytes) -> RoutingKeys:
-        """What `encode` wrote, or KeyInvalid."""
+        """Parse the output of `encode`; raise KeyInvalid if it is invalid."""
         reader = _Reader(groups, encoded)
         realm, epoch, _, boxes, rows = reader.head(_ROUTING)
         found = tuple(reader.rows(rows, reader.point) for _ in range(boxes))
@@ -135,7 +135,7 @@ class RoutingKeys:
 
 
 class _Reader:
-    """Cuts an encoding up. Every way in which it may be wrong is a KeyInvalid."""
+    """Parse an encoding. Every fault in it is a KeyInvalid."""
 
     def __init__(self, groups: Groups, encoded: bytes) -> None:
         if len(encoded) > KEYS_BYTES_MAX:
@@ -162,7 +162,7 @@ class _Reader:
         try:
             return self._groups.g2.decode(self._take(G2_BYTES))
         except ValueError:
-            raise KeyInvalid("keys with a part that is no point") from None
+            raise KeyInvalid("keys with a part that is not a point") from None
 
     def end(self) -> None:
         if self._at != len(self._encoded):

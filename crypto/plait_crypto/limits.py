@@ -26,40 +26,40 @@ SCHEMA_TEXT_MAX: Final = 1024 * 1024
 """Characters of a schema: fifteen enumerations of a thousand words fit."""
 
 BOXES_MAX: Final = 64
-"""Conjunctions of one grant: as many sets of keys."""
+"""Conjunctions of one grant, each with a set of keys."""
 
 KEYS_BYTES_MAX: Final = 8 * 1024 * 1024
-"""One holder's keys for one epoch, encoded."""
+"""Bytes of one holder's encoded keys for one epoch."""
 
 LABEL_BYTES_MAX: Final = 16 * 1024 + 1
-"""A credential's label: the longest is a whole text value."""
+"""Bytes of a credential's label: the longest is a whole text value."""
 
 BODY_BYTES_MAX: Final = 1024 * 1024 + 64 * 1024 + 32
-"""The encrypted part of an envelope: the largest payload, all attributes, and what encryption adds."""
+"""Bytes of the encrypted part of an envelope: the largest payload, all attributes, and the overhead of encryption."""
 
 BATCH_MAX: Final = 64
 """Events under one root: their proofs are six digests, and a signature costs each a microsecond or two."""
 
 SESSION_EVENTS_MAX: Final = 65_536
-"""Events under one encapsulated key: 8 KB of memory at each reader to refuse repeated ones."""
+"""Events under one encapsulated key: each reader keeps 8 KB to refuse repeated ones."""
 
 SESSION_US_MAX: Final = 60_000_000
-"""Microseconds that one encapsulated key is used: what a stolen session costs at most."""
+"""Microseconds that one encapsulated key is used: the most that a stolen session key reveals."""
 
 SESSIONS_SEALED_MAX: Final = 256
-"""Sessions that a publisher keeps open: one for each vector of credentials it uses at once."""
+"""Sessions that a publisher keeps open: one for each vector of credentials in use."""
 
 SESSIONS_OPENED_MAX: Final = 1024
-"""Sessions that a reader keeps keys of: ten MB with their bitmaps."""
+"""Sessions whose keys a reader keeps: ten MB with their bitmaps."""
 
 DEPOSITS_KEPT: Final = 1024
-"""Deposits of routing keys that a broker keeps decoded: a credential costs it a third of a millisecond each time."""
+"""Deposits of routing keys that a broker keeps decoded: decoding a credential takes a third of a millisecond."""
 
 TAGS_KEPT: Final = 65_536
-"""Results of tag tests that a broker keeps: 16 bytes each, and some 200 to find them by."""
+"""Results of tag tests that a broker keeps: 16 bytes each, and some 200 for the index."""
 
 EPOCH_KEYS_MAX: Final = 64
-"""Sets of keys that one keyring holds at a time, over all grants and epochs."""
+"""Sets of keys of one keyring, over all grants and epochs."""
 
 HOLDERS_MAX: Final = 1_000_000
 """Revoked holders that an authority remembers."""

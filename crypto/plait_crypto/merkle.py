@@ -1,6 +1,6 @@
-"""Merkle trees over the events of a batch: one signature for all, and each event proves by itself that it is of them.
+"""Merkle trees over the events of a batch: one signature for all, and for each event a proof of membership.
 
-The last level is filled up to a power of two with a digest that no event has.
+The last level is padded to a power of two with a digest that no event has.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _NOTHING = digest(b"no leaf")
 
 
 def grow(leaves: Sequence[bytes]) -> list[list[bytes]]:
-    """The levels of the tree: the leaves first, the root alone last."""
+    """Return the levels of the tree: the leaves first, the root alone last."""
     assert leaves, "a tree of no leaves has no root"
     level = [*leaves, *[_NOTHING] * ((1 << proof_digests(len(leaves))) - len(leaves))]
     levels = [level]
@@ -25,12 +25,12 @@ def grow(leaves: Sequence[bytes]) -> list[list[bytes]]:
 
 
 def proof(levels: Sequence[Sequence[bytes]], leaf: int) -> tuple[bytes, ...]:
-    """The siblings on the way from a leaf to the root."""
+    """Return the siblings on the path from a leaf to the root."""
     return tuple(level[(leaf >> height) ^ 1] for height, level in enumerate(levels[:-1]))
 
 
 def climb(found: bytes, leaf: int, siblings: Sequence[bytes]) -> bytes:
-    """The root that a leaf at this place has with these siblings."""
+    """Return the root for a leaf at this position with these siblings."""
     for sibling in siblings:
         found = _join(sibling, found) if leaf & 1 else _join(found, sibling)
         leaf >>= 1

@@ -1,6 +1,6 @@
-"""What is inside an envelope: hidden attributes and payload. What is bound to it from outside: attributes in the clear.
+"""The plaintext of an envelope: hidden attributes and payload. And the digest of the clear attributes bound to it.
 
-The clear attributes travel where brokers read them; the envelope only fits the event that it was sealed for.
+Brokers read the clear attributes; the envelope is valid only with the event that it was sealed for.
 """
 
 from __future__ import annotations
@@ -25,21 +25,25 @@ _reader = reader_for(EVENT_LIMITS)
 
 @dataclass(frozen=True, slots=True)
 class Plaintext:
-    """What a reader gets."""
+    """The decrypted content."""
 
     hidden: Attributes
     payload: bytes
 
     def encode(self) -> bytes:
-        """What is encrypted, or SealInvalid."""
+        """Return the bytes to encrypt; raise SealInvalid if they are too long."""
         if len(self.payload) > EVENT_LIMITS.payload_bytes_max:
-            raise SealInvalid(f"a payload of {len(self.payload)} bytes", hint="PAYLOAD_BYTES_MAX says how many")
+            size, hint = len(self.payload), f"{EVENT_LIMITS.payload_bytes_max} (PAYLOAD_BYTES_MAX) are allowed"
+            raise SealInvalid(f"a payload of {size} bytes", hint=hint)
         packed = _packed(self.hidden)
         return b"".join([_LENGTH.pack(len(packed)), packed, self.payload])
 
     @classmethod
     def decode(cls, encoded: bytes) -> Plaintext:
-        """What `encode` wrote, or Unopenable. Only a publisher with the right keys can have written anything else."""
+        """Parse the output of `encode`; raise Unopenable if it is invalid.
+
+        Only a publisher with the right keys can cause that.
+        """
         end = _LENGTH.size + _LENGTH.unpack_from(encoded)[0] if len(encoded) >= _LENGTH.size else len(encoded) + 1
         if end > len(encoded) or end - _LENGTH.size > EVENT_LIMITS.attributes_bytes_max:
             raise Unopenable
@@ -60,25 +64,25 @@ class Opened:
     sequence: int
     epoch: int
     grant: int
-    """Which of the publisher's grants it signed with."""
+    """The publisher's grant that it was signed with."""
     credentials: tuple[tuple[str, Credential], ...]
-    """What the publisher proved to hold, for each attribute."""
+    """The credentials that the publisher proved to have, for each attribute."""
 
 
 def bound_digest(clear: Mapping[str, Value], bound: bytes) -> bytes:
-    """Stands for all that travels in the clear beside an envelope: attributes in any order, and what else is bound."""
+    """Return the digest of everything in the clear beside an envelope: attributes in any order, and `bound`."""
     packed = _packed({name: clear[name] for name in sorted(clear)})
     return digest(b"clear", packed, bound)
 
 
 def split(attributes: Mapping[str, Value], hidden: frozenset[str]) -> tuple[Attributes, Attributes]:
-    """The attributes that are hidden, and those in the clear."""
+    """Return the hidden attributes, and those in the clear."""
     try:
         checked = check_attributes(attributes)
     except EventInvalid as error:
         raise SealInvalid(error.message, hint=error.hint) from None
     if missing := hidden - checked.keys():
-        raise SealInvalid(f"no attribute {min(missing)[:80]} to hide", hint="hide what the event has")
+        raise SealInvalid(f"no attribute {min(missing)[:80]} to hide", hint="hide attributes of the event")
     inside = {name: value for name, value in checked.items() if name in hidden}
     return inside, {name: value for name, value in checked.items() if name not in hidden}
 

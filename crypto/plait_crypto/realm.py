@@ -1,6 +1,6 @@
-"""A realm: the parameters of one authority and one schema. Keys and envelopes of two realms have nothing in common.
+"""A realm: the parameters of one authority and one schema. Keys and envelopes of one realm are useless in another.
 
-Everybody in it computes the same identities of credentials, without asking anybody.
+All members compute the same identities of credentials, without a request to the authority.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from .hazmat.hashing import digest
 
 @dataclass(frozen=True, eq=False)
 class Realm:
-    """Public parameters and a schema, which its members have from the authority over a channel that they trust."""
+    """Public parameters and a schema. Members get them from the authority over a trusted channel."""
 
     parameters: Parameters
     schema: Schema
 
     @cached_property
     def digest(self) -> bytes:
-        """Names the realm."""
+        """The digest that identifies the realm."""
         return digest(b"realm", self.parameters.digest, self.schema.digest)
 
     @property
-    def mark(self) -> bytes:
+    def short_name(self) -> bytes:
         """Its name in envelopes."""
         return self.digest[:REALM_BYTES]
 
     def sealed_for(self, epoch: int, paths: Sequence[Sequence[bytes]]) -> list[list[bytes]]:
-        """The identities of all credentials that an event with these paths matches."""
+        """Return the identities of all credentials that an event with these paths matches."""
         return [
             [self.opens(epoch, row, Credential(place, label)) for place, label in enumerate(labels)]
             for row, labels in enumerate(paths)
         ]
 
     def opens(self, epoch: int, row: int, credential: Credential) -> bytes:
-        """The identity of a subscriber's credential."""
+        """Return the identity of a subscriber's credential."""
         return subscriber_identity(self.digest, epoch, self.schema.rows[row], credential)
 
     def signs(self, epoch: int, publisher: int, grant: int, row: int, credential: Credential) -> bytes:
-        """The identity of a publisher's credential."""
+        """Return the identity of a publisher's credential."""
         return publisher_identity(self.digest, epoch, publisher, grant, self.schema.rows[row], credential)

@@ -1,6 +1,7 @@
-"""Parcels: how sealed events travel as payloads. Each brings the opening of its session, so that a reader who comes in
-the middle can begin, and nothing has to be asked for or sent again; whoever knows the session skips it.
-`plait_core.sealed_opening` has the form.
+"""Sealed events as payloads. Each payload includes the opening of its session.
+
+So a reader that joins later can begin at any event, without a request or a retransmission. Readers that know the
+session skip the opening. `plait_core.sealed_opening` has the layout.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from .sessions import SessionSealer, session_name
 
 @dataclass(frozen=True, slots=True)
 class SealedPayload:
-    """A sealed event, cut up."""
+    """A sealed event, in its parts."""
 
     opening: bytes
     envelope: bytes
 
     def encode(self) -> bytes:
-        """The payload that travels."""
+        """Return the payload's bytes."""
         return b"".join([SEALED_HEAD.pack(SEALED_VERSION, len(self.opening)), self.opening, self.envelope])
 
     @classmethod
     def decode(cls, payload: bytes) -> SealedPayload:
-        """What `encode` wrote, or Unopenable."""
+        """Parse the output of `encode`; raise Unopenable if it is invalid."""
         opening = opening_of(payload)
         if opening is None:
             raise Unopenable
@@ -44,7 +45,7 @@ class SealedPayload:
 
 
 class PayloadSealer:
-    """Seals events one by one into parcels, and numbers them. Not for several threads at once."""
+    """Seal events one by one as payloads, and number them. Not thread-safe."""
 
     def __init__(self, sessions: SessionSealer) -> None:
         self._sessions = sessions
@@ -52,24 +53,24 @@ class PayloadSealer:
         self._sequence = 0
 
     def cheap(self, draft: Draft, now_us: int) -> bool:
-        """Whether sealing costs no pairing: its session goes on."""
+        """Return whether sealing costs no pairing, because the event's session is in use."""
         return self._sessions.ready(dict(draft.attributes), now_us)
 
     def seal(self, draft: Draft, *, now_us: int, randomness: Randomness) -> tuple[Attributes, bytes]:
-        """Attributes in the clear, and the payload. The draft's own number is not looked at."""
+        """Return clear attributes and the payload. The draft's own sequence number is ignored."""
         numbered = Draft(draft.attributes, draft.payload, self._sequence + 1, draft.hidden, draft.bound)
         (member,) = self._sessions.seal([numbered], now_us=now_us, randomness=randomness)
         self._sequence += 1
         if member.opening is not None:
             self._openings[member.session] = member.opening
-            if len(self._openings) > 2 * SESSIONS_SEALED_MAX:  # those of sessions that are over go first
+            if len(self._openings) > 2 * SESSIONS_SEALED_MAX:  # ended sessions are evicted first
                 self._openings.popitem(last=False)
         self._openings.move_to_end(member.session)
         return member.clear, SealedPayload(self._openings[member.session], member.envelope).encode()
 
 
 class PayloadReader:
-    """Opens parcels with a keyring, and remembers the sessions that do not open. Not for several threads at once."""
+    """Open sealed payloads with a keyring, and remember the sessions that do not open. Not thread-safe."""
 
     def __init__(self, keyring: Keyring) -> None:
         self.keyring = keyring
@@ -77,36 +78,36 @@ class PayloadReader:
         self._generation = 0
 
     def renewed(self) -> None:
-        """The keyring has other keys: sessions that did not open may now."""
+        """Retry sessions that did not open, because the keyring has new keys."""
         self._generation += 1
 
     def cheap(self, payload: bytes) -> bool:
-        """Whether opening costs no pairing: its session is known, or is known not to open."""
+        """Return whether opening costs no pairing: its session is open, or is known not to open."""
         try:
-            parcel = SealedPayload.decode(payload)
-            known = self.keyring.knows(parcel.envelope)
+            sealed = SealedPayload.decode(payload)
+            known = self.keyring.knows(sealed.envelope)
         except Unopenable:
             return True
-        return known or self._refused(session_name(parcel.opening)) is not None
+        return known or self._refused(session_name(sealed.opening)) is not None
 
     def open(
         self, clear: Attributes, payload: bytes, *, now_us: int, randomness: Randomness, bound: bytes = b""
     ) -> Opened:
-        """The event, or Unopenable."""
-        parcel = SealedPayload.decode(payload)
-        if not self.keyring.knows(parcel.envelope):
-            self._begin(parcel, now_us, randomness)
-        return self.keyring.open(clear, parcel.envelope, now_us=now_us, randomness=randomness, bound=bound)
+        """Open an event, or raise Unopenable."""
+        sealed = SealedPayload.decode(payload)
+        if not self.keyring.knows(sealed.envelope):
+            self._begin(sealed, now_us, randomness)
+        return self.keyring.open(clear, sealed.envelope, now_us=now_us, randomness=randomness, bound=bound)
 
-    def _begin(self, parcel: SealedPayload, now_us: int, randomness: Randomness) -> None:
-        name = session_name(parcel.opening)
+    def _begin(self, sealed: SealedPayload, now_us: int, randomness: Randomness) -> None:
+        name = session_name(sealed.opening)
         assert len(name) == SESSION_BYTES
         if (why := self._refused(name)) is not None:
             raise Unopenable(why)
         try:
-            self.keyring.begin(parcel.opening, now_us=now_us, randomness=randomness)
+            self.keyring.begin(sealed.opening, now_us=now_us, randomness=randomness)
         except Unopenable as error:
-            if error.why in ("missing_key", "not_covered"):  # other reasons may pass, or cost nothing to find again
+            if error.why in ("missing_key", "not_covered"):  # other reasons may pass, or are cheap to find again
                 self._closed[name] = self._generation, error.why
                 if len(self._closed) > SESSIONS_OPENED_MAX:
                     self._closed.popitem(last=False)

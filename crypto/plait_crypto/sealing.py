@@ -1,7 +1,7 @@
-"""Sealing an event with a key of its own (thesis 5.5.4): for holders of matching credentials, signed by its publisher.
+"""Seal an event with a key of its own (thesis 5.5.4): for holders of matching credentials, signed by its publisher.
 
-The signature covers all that is sent: head, attributes in the clear and what else is bound, group elements and
-ciphertext. It travels encrypted, so that nobody outside learns by trying which credential a publisher signed with.
+The signature covers everything that is sent: head, clear attributes and `bound`, group elements and ciphertext. It is
+encrypted, so that outsiders cannot find out by trial which credential a publisher signed with.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .realm import Realm
 
 KEY_BYTES: Final = 32
 NONCE: Final = bytes(12)
-"""Each of these keys encrypts once, so the nonce may be the same."""
+"""A constant nonce is safe, because each of these keys encrypts once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
     """An event to seal. `hidden` names the attributes that only readers see; None hides all.
 
-    `bound` is whatever else in the clear must not be changed: its reader has to give the same.
+    `bound` is further clear data that must not be changed: the reader must supply the same.
     """
 
     attributes: Mapping[str, Value]
@@ -43,20 +43,20 @@ class Draft:
     bound: bytes = b""
 
     def split(self) -> tuple[Attributes, Attributes]:
-        """The attributes that are hidden, and those in the clear."""
+        """Return the hidden attributes, and those in the clear."""
         return split(self.attributes, frozenset(self.attributes if self.hidden is None else self.hidden))
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A sealed event: what travels in the clear, and the envelope."""
+    """A sealed event: clear attributes and the envelope."""
 
     clear: Attributes
     envelope: bytes
 
 
 class Sealer:
-    """One publisher's. Not for several threads at once."""
+    """Seal the events of one publisher. Not thread-safe."""
 
     def __init__(self, realm: Realm, publisher: int, credentials_kept: int = CREDENTIALS_KEPT) -> None:
         self.realm = realm
@@ -65,7 +65,7 @@ class Sealer:
         self._keys: dict[int, PublisherKeys] = {}
 
     def add(self, keys: PublisherKeys) -> None:
-        """Use these keys in their epoch, in place of any others."""
+        """Use these keys in their epoch, in place of earlier ones."""
         if keys.realm != self.realm.digest or keys.publisher != self.publisher:
             raise KeyInvalid("keys of another realm or publisher")
         if any(len(box) != len(self.realm.schema.rows) for box in keys.boxes):
@@ -75,7 +75,7 @@ class Sealer:
             del self._keys[min(self._keys)]
 
     def seal(self, draft: Draft, *, now_us: int, randomness: Randomness) -> Sealed:
-        """The event, sealed under the keys of the epoch that it is."""
+        """Seal an event under the keys of the present epoch."""
         hidden, clear = draft.split()
         contents = Plaintext(hidden, draft.payload)
         clear_digest = bound_digest(clear, draft.bound)
@@ -94,12 +94,12 @@ class Sealer:
         now_us: int,
         randomness: Randomness,
     ) -> tuple[Envelope, bytes]:
-        """An envelope of any kind, and the secret that it carries."""
+        """Return an envelope of any kind, and the secret in it."""
         schema = self.realm.schema
         epoch, slot = schema.epochs.epoch_at(now_us), schema.epochs.slot_at(now_us)
         paths = schema.paths(attributes, slot)
         grant, places, pairs = self._signing(epoch, paths)
-        head = Head(kind, self.realm.mark, epoch, slot, self.publisher, sequence)
+        head = Head(kind, self.realm.short_name, epoch, slot, self.publisher, sequence)
         identities = self.realm.sealed_for(epoch, paths)
         capsule, secret = self._scheme.encapsulate(identities, head.encode(), randomness)
         sent = digest(b"sent", head.encode(), shape_text(capsule.shape), capsule.encoded, clear_digest)
@@ -113,7 +113,7 @@ class Sealer:
     def _signing(
         self, epoch: int, paths: tuple[tuple[bytes, ...], ...]
     ) -> tuple[int, tuple[int, ...], list[PublisherPair]]:
-        """A grant whose credentials cover the paths, where they lie on them, and their keys."""
+        """Return a grant whose credentials cover the paths, their places on the paths, and their keys."""
         keys = self._keys.get(epoch)
         if keys is None:
             raise KeyMissing(f"no publisher keys for epoch {epoch}", hint="keys are renewed before an epoch begins")
@@ -122,11 +122,11 @@ class Sealer:
             found = [each for each in chosen if each is not None]
             if len(found) == len(chosen):
                 return grant, tuple(place for place, _ in found), [pair for _, pair in found]
-        raise KeyMissing("no grant of this publisher covers the event", hint="ask the authority for a wider filter")
+        raise KeyMissing("no grant of this publisher covers the event", hint="request keys for a wider filter")
 
 
 def signed_message(sent: bytes, body: bytes) -> bytes:
-    """What a signature is on."""
+    """Return the message that a signature covers."""
     return digest(b"signed", sent, body)
 
 

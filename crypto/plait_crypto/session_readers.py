@@ -1,6 +1,6 @@
-"""Sessions of sealing as a reader sees them: those it has opened, and what it takes of their events.
+"""Sealing sessions at a reader: the opened sessions, and the checks on their events.
 
-Bounded; the sessions used longest ago are forgotten, and can be begun again by the same opening.
+Bounded: the least recently used sessions are evicted, and can be begun again by the same opening.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class OpenSessions:
         return session in self._sessions
 
     def begun(self, opening: bytes) -> bool:
-        """Whether the session of an opening is open."""
+        """Return whether the session of an opening is open."""
         return session_name(opening) in self._sessions
 
     def begin(self, opening: bytes, opened: Opened, secret: bytes, now_us: int) -> None:
-        """Take an opening that was opened and is authentic, or Unopenable if its terms are none."""
+        """Add the session of an authentic opening; raise Unopenable if its terms are invalid."""
         if len(opened.payload) != TERMS.size:
             raise Unopenable
         key, until_us, events_max = TERMS.unpack(opened.payload)
@@ -72,12 +72,12 @@ class OpenSessions:
             self._sessions.popitem(last=False)
 
     def forget(self, now_us: int) -> None:
-        """Drop the sessions whose time is over."""
+        """Drop the sessions that have ended."""
         for name in [name for name, session in self._sessions.items() if not self._in_time(session, now_us)]:
             del self._sessions[name]
 
     def open(self, member: Member, clear: Attributes, clear_digest: bytes, now_us: int) -> Opened:
-        """An event of an open session, or Unopenable."""
+        """Open an event of an open session, or raise Unopenable."""
         head = member.head
         session = self._sessions.get(head.session)
         if session is None or not self._in_time(session, now_us):
@@ -102,13 +102,16 @@ class OpenSessions:
         )
 
     def _in_time(self, session: _OpenSession, now_us: int) -> bool:
-        """Events of a session travel a while after it ended: as long as epochs overlap."""
+        """Return whether a session's events are accepted.
+
+        They may arrive after its end, for as long as epochs overlap.
+        """
         epochs = self._realm.schema.epochs
         return now_us < session.until_us + epochs.overlap_us and session.opening.epoch in epochs.taken_at(now_us)
 
 
 def _check_root(session: _OpenSession, member: Member, leaf: bytes) -> None:
-    """Unopenable unless the session's key signed the batch that the event proves to be of."""
+    """Raise Unopenable unless the session's key signed the batch, and the proof shows that the event is in it."""
     root = merkle.climb(leaf, member.leaf, member.siblings)
     message = root_message(session.name, member.leaves, root)
     if session.roots.get(message) == member.root_signature:

@@ -1,11 +1,11 @@
-"""Sessions of sealing: events of one publisher with the same credentials share one encapsulated key for a while.
+"""Sealing sessions: events of one publisher with the same credentials share one encapsulated key for a while.
 
-A session begins with an opening: an envelope as for any event, signed by the publisher's credentials, in which are the
-session's key and the public half of a signature key that lives as long as the session. Each event is then encrypted
-under the key with a nonce of its own, and each batch of events signed by its Merkle root: a key that all readers have
-cannot say who wrote an event, a signature can. Bounded in events and time, and by the slot it begins in.
+A session begins with an opening: an envelope signed by the publisher's credentials, which contains the session's key
+and the public half of a signature key with the lifetime of the session. Each event is then encrypted under the key with
+a nonce of its own, and each batch of events is signed by its Merkle root. All readers have the encryption key, so only
+the signature proves the publisher. A session is bounded in events and time, and by the slot it begins in.
 
-What it trades: whoever steals the session's key reads the session; its signature key signs for the session's time.
+The price: a thief of the session's key can read the session, and a thief of its signature key can sign until its end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .plaintext import Plaintext, bound_digest
 from .sealing import KEY_BYTES, Draft, Sealer
 
 TERMS: Final = Struct(">32sQI")
-"""What an opening carries as its payload: the session's verifying key, its end in microseconds, its most events."""
+"""The payload of an opening: the session's verifying key, its end in microseconds, its most events."""
 
 NONCE_BYTES: Final = 12
 
@@ -39,7 +39,7 @@ _Key: TypeAlias = tuple[int, int, tuple[object, ...]]
 
 @dataclass(frozen=True, slots=True)
 class SealedMember:
-    """An event of a session: what travels in the clear, and the envelope; and the session's opening, if it is new."""
+    """An event of a session: clear attributes and the envelope, and the session's opening if it is new."""
 
     clear: Attributes
     envelope: bytes
@@ -55,7 +55,7 @@ class _Session:
     signing: Ed25519PrivateKey
     until_us: int
     used: int = 0
-    told: bool = False
+    opening_sent: bool = False
     waiting: list[_Waiting] = field(default_factory=list)
 
 
@@ -71,7 +71,7 @@ class _Waiting:
 
 
 class SessionSealer:
-    """Seals batches of a publisher's events in sessions, one for each vector of credentials."""
+    """Seal batches of a publisher's events in sessions, one for each vector of credentials."""
 
     def __init__(self, sealer: Sealer, *, events_max: int = SESSION_EVENTS_MAX, life_us: int = SESSION_US_MAX) -> None:
         assert 0 < events_max <= SESSION_EVENTS_MAX
@@ -82,11 +82,11 @@ class SessionSealer:
         self._sessions: OrderedDict[_Key, _Session] = OrderedDict()
 
     def openings(self) -> list[bytes]:
-        """The openings of the sessions in use, for a reader that came later."""
+        """Return the openings of the sessions in use, for a reader that joined later."""
         return [session.opening for session in self._sessions.values()]
 
     def ready(self, attributes: Attributes, now_us: int) -> bool:
-        """Whether an event with these attributes is of a session that goes on, and so costs no pairing."""
+        """Return whether an event with these attributes belongs to a session in use, and so costs no pairing."""
         schema = self._sealer.realm.schema
         try:
             key = (schema.epochs.epoch_at(now_us), schema.epochs.slot_at(now_us), schema.leaves(attributes))
@@ -96,7 +96,7 @@ class SessionSealer:
         return session is not None and session.used < self._events_max and now_us < session.until_us
 
     def seal(self, drafts: Sequence[Draft], *, now_us: int, randomness: Randomness) -> list[SealedMember]:
-        """The events sealed, in their order. Signed together are those of one session, at most BATCH_MAX."""
+        """Seal events in their order. Those of one session are signed together, at most BATCH_MAX."""
         sealed: dict[int, SealedMember] = {}
         touched: dict[bytes, _Session] = {}
         for place, draft in enumerate(drafts):
@@ -134,7 +134,10 @@ class SessionSealer:
         return session
 
     def _begin(self, attributes: Attributes, sequence: int, now_us: int, randomness: Randomness) -> _Session:
-        """The opening hides all attributes of the schema, whatever of them its events have in the clear."""
+        """Begin a session.
+
+        The opening hides all attributes of the schema, even those that its events have in the clear.
+        """
         schema = self._sealer.realm.schema
         guarding = {name: value for name, value in attributes.items() if name in schema.trees}
         signing = Ed25519PrivateKey.from_private_bytes(randomness.getrandbits(256).to_bytes(32, "big"))
@@ -149,27 +152,27 @@ class SessionSealer:
 
 
 def session_name(opening: bytes) -> bytes:
-    """What events of a session call it by."""
+    """Return the name by which events refer to a session."""
     return digest(b"session", opening)[:SESSION_BYTES]
 
 
 def session_cipher(secret: bytes) -> ChaCha20Poly1305:
-    """What encrypts a session's events."""
+    """Return the cipher of a session's events."""
     return ChaCha20Poly1305(derive(secret, b"session", b"", KEY_BYTES))
 
 
 def member_nonce(number: int) -> bytes:
-    """An event's nonce: its number in the session, used once."""
+    """Return an event's nonce: its number in the session, used once."""
     return number.to_bytes(NONCE_BYTES, "big")
 
 
 def member_leaf(head: bytes, clear_digest: bytes, body: bytes) -> bytes:
-    """What stands for an event in its batch."""
+    """Return the digest of an event in its batch."""
     return digest(b"leaf", head, clear_digest, body)
 
 
 def root_message(session: bytes, leaves: int, root: bytes) -> bytes:
-    """What a session's key signs for a batch."""
+    """Return the message that a session's key signs for a batch."""
     return digest(b"batch", session, bytes((leaves,)), root)
 
 
@@ -184,7 +187,7 @@ def _signed(
     session: _Session, waiting: list[_Waiting], levels: list[list[bytes]], signature: bytes
 ) -> Iterator[tuple[int, SealedMember]]:
     for leaf, each in enumerate(waiting):
-        opening = None if session.told else session.opening
-        session.told = True
+        opening = None if session.opening_sent else session.opening
+        session.opening_sent = True
         member = Member(each.head, leaf, len(waiting), merkle.proof(levels, leaf), signature, each.body)
         yield each.place, SealedMember(each.clear, member.encode(), session.name, opening)

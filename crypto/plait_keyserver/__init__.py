@@ -1,7 +1,7 @@
-"""The key server's face, and its members': files, certificates, TLS and threads around `plait_crypto`.
+"""The key server's process and its clients: files, certificates, TLS and threads around `plait_crypto`.
 
-Read in this order: `directory` (what is on disk), `certificates` (who is who), `service` (the process), `client` (the
-other end), `membership` (keys that renew themselves), `rings` (keys in use), `commands` (`plait keys`) and `command`
+Read in this order: `directory` (files), `certificates` (identities), `service` (the process), `client` (its requests),
+`membership` (keys that renew themselves), `rings` (keys in use), `commands` (`plait keys`) and `command`
 (`plait keyserver`).
 """
 

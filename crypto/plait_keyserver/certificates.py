@@ -1,7 +1,7 @@
-"""Who is who: an authority of the key server's own signs its holders' certificates, and its replicas' for their hosts.
+"""Identities: the key server's own authority signs certificates of holders, and of its replicas for their hosts.
 
-Its key is in the vault. A holder's certificate names the holder, which the server writes: nothing that a request says
-about its sender is believed, only its public key.
+Its key is in the vault. The server writes the holder's name into the certificate. From a request it takes only the
+public key, no claim about the sender.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from plait_crypto import SealInvalid
 
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 HOLDER_LIFE: Final = timedelta(days=365)
-"""After it a holder enrols anew; until then revocation and policy decide, which are asked at each issue."""
+"""Lifetime of a holder's certificate; then it enrols anew. Revocation and policy are checked at each issue anyway."""
 
 SERVICE_LIFE: Final = timedelta(days=90)
-"""A replica draws a new one each time that it starts."""
+"""Lifetime of a replica's certificate. It draws a new one at each start."""
 
 _SKEW: Final = timedelta(minutes=5)
-"""Clocks differ: certificates are good from a little before they are made."""
+"""Certificates are valid from a little before they are made, because clocks differ."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -41,7 +41,7 @@ class CertificateAuthority:
 
     @classmethod
     def new(cls, now_us: int) -> CertificateAuthority:
-        """A new one."""
+        """Return a new authority."""
         key = new_key()
         name = _name("Plait key server")
         builder = _begun(name, name, key.public_key(), now_us, AUTHORITY_LIFE)
@@ -51,12 +51,15 @@ class CertificateAuthority:
         return cls(key_pem(key), _pem(builder.sign(key, hashes.SHA256())))
 
     def certify_holder(self, holder: str, request: str, now_us: int) -> str:
-        """A certificate for the key of a request, PEM; SealInvalid if it is no request of whoever has that key."""
+        """Return a certificate for the key of a request, PEM.
+
+        Raise SealInvalid unless the request proves possession of the key.
+        """
         try:
             asked = x509.load_pem_x509_csr(request.encode())
             public = asked.public_key()
             sound = asked.is_signature_valid and isinstance(public, ec.EllipticCurvePublicKey)
-        except Exception:  # noqa: BLE001, RUF100 - what foreign bytes make the library raise has no common root
+        except Exception:  # the library has no common base for its errors about foreign bytes
             sound = False
         if not sound:
             raise SealInvalid("no certificate request", hint="PKCS #10 in PEM, of a P-256 key")
@@ -64,7 +67,7 @@ class CertificateAuthority:
         return self._signed(holder, public, now_us, HOLDER_LIFE, ExtendedKeyUsageOID.CLIENT_AUTH, ())
 
     def certify_service(self, hosts: Sequence[str], now_us: int) -> tuple[str, str]:
-        """A new key and its certificate for a server at these hosts, both PEM."""
+        """Return a new key and its certificate for a server at these hosts, both PEM."""
         key = new_key()
         names = tuple(_host(host) for host in hosts)
         usage = ExtendedKeyUsageOID.SERVER_AUTH
@@ -94,18 +97,18 @@ class CertificateAuthority:
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """A P-256 key: every TLS library speaks it."""
+    """Return a new P-256 key, which every TLS library supports."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> str:
-    """A key, PEM, without a password."""
+    """Encode a key as PEM, without a password."""
     form, encryption = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, form, encryption).decode()
 
 
 def request_for(key: ec.EllipticCurvePrivateKey) -> str:
-    """A certificate request for a key, PEM. It names nobody: the server knows by the token who it is."""
+    """Return a certificate request for a key, PEM. It contains no name: the server knows the holder by the token."""
     request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
     return request.public_bytes(serialization.Encoding.PEM).decode()
 

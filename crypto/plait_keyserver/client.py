@@ -1,6 +1,6 @@
-"""The other end of a key server: enrols, asks for the realm and for keys. Any replica will do: they are tried in turn.
+"""The client of a key server: enrol, and request the realm and keys. The replicas are tried in turn.
 
-One connection for each question; a certificate and its key are texts, so that nothing here needs files.
+Each request has a connection of its own. A certificate and its key are texts, so no files are needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .certificates import key_pem, new_key, request_for
 from .service import load_pair
 
 ANSWER_S: Final = 20.0
-"""To connect, ask and hear: a thousand credentials take two seconds to issue, after others' that wait."""
+"""Seconds to connect, request and receive: issuing a thousand credentials takes two, after the requests before it."""
 
 
 class Unreachable(SealError):
@@ -40,15 +40,15 @@ class Identity:
     certificate: str
 
     def to_pem(self) -> str:
-        """One file with both."""
+        """Return the content of one file with both."""
         return self.key + self.certificate
 
     @classmethod
     def from_pem(cls, text: str) -> Identity:
-        """What `to_pem` wrote."""
+        """Parse the output of `to_pem`."""
         at = text.find("-----BEGIN CERTIFICATE-----")
         if at <= 0:
-            raise SealError("no key with its certificate", hint="what `plait keys issue --token` wrote")
+            raise SealError("not a key with its certificate", hint="the output of `plait keys issue --token-file`")
         return cls(text[:at], text[at:])
 
 
@@ -59,72 +59,72 @@ class RealmNow:
     realm: Realm
     epochs: tuple[int, ...]
     now_us: int
-    """By the server's clock."""
+    """The server's time."""
 
 
 class KeyClient:
-    """Asks the replicas at these addresses, whose certificates an authority has signed."""
+    """Send requests to the replicas at these addresses. `authority` signed their certificates."""
 
     def __init__(self, addresses: Sequence[tuple[str, int]], authority: str, identity: Identity | None = None) -> None:
-        assert addresses, "somebody has to be asked"
+        assert addresses, "at least one replica"
         self._addresses = list(addresses)
         self._authority = authority
         self.identity = identity
 
     async def realm(self) -> RealmNow:
-        """The realm that keys are issued in."""
-        reply = await self._ask(ShowRealm())
+        """Return the realm that keys are issued in."""
+        reply = await self._request(ShowRealm())
         try:
             parameters = Parameters.decode(ArkworksGroups(), b64decode(reply["parameters"]))
             realm = Realm(parameters, Schema.from_json(reply["schema"]))
             return RealmNow(realm, tuple(int(epoch) for epoch in reply["epochs"]), int(reply["now_us"]))
         except (KeyError, ValueError, TypeError, PointInvalid):
-            raise RequestInvalid("an answer without a realm") from None
+            raise RequestInvalid("a reply without a realm") from None
 
     async def enrol(self, token: str) -> Identity:
-        """Draw a key and have it certified. A token is good once: keep what comes back."""
+        """Generate a key and have it certified. A token is valid once, so the caller must store the result."""
         key = new_key()
-        reply = await self._ask(Enrol(token, request_for(key)))
+        reply = await self._request(Enrol(token, request_for(key)))
         self.identity = Identity(key_pem(key), str(reply.get("certificate")))
         return self.identity
 
     async def subscriber_keys(
         self, realm: Realm, filter: Filter, epoch: int, slots: tuple[int, int] | None = None
     ) -> SubscriberKeys:
-        """Keys to open what a filter matches."""
-        reply = await self._ask(IssueKeys("subscriber", filter, epoch, slots=slots))
+        """Request keys to open events that match a filter."""
+        reply = await self._request(IssueKeys("subscriber", filter, epoch, slots=slots))
         return SubscriberKeys.decode(realm.parameters.groups, _keys(reply))
 
     async def publisher_keys(
         self, realm: Realm, filter: Filter, epoch: int, instance: int, slots: tuple[int, int] | None = None
     ) -> PublisherKeys:
-        """Keys to seal what a filter matches, as one process of the holder."""
-        reply = await self._ask(IssueKeys("publisher", filter, epoch, instance, slots))
+        """Request keys to seal events that match a filter, for one process of the holder."""
+        reply = await self._request(IssueKeys("publisher", filter, epoch, instance, slots))
         return PublisherKeys.decode(realm.parameters.groups, _keys(reply))
 
-    async def _ask(self, ask: KeyRequest) -> dict[str, Any]:
+    async def _request(self, request: KeyRequest) -> dict[str, Any]:
         failure: Exception | None = None
         for host, port in list(self._addresses):
             try:
                 async with asyncio.timeout(ANSWER_S):
-                    return await self._ask_at(host, port, ask)
+                    return await self._request_from(host, port, request)
             except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
                 failure = error
             except Refusal as refusal:
                 if refusal.code != "busy":
                     raise
                 failure = refusal
-            self._addresses.append(self._addresses.pop(0))  # begin with another one next time
+            self._addresses.append(self._addresses.pop(0))  # the next request begins with another replica
         raise Unreachable(f"no key server answers: {failure}", hint="is `plait keyserver` running there?") from failure
 
-    async def _ask_at(self, host: str, port: int, ask: KeyRequest) -> dict[str, Any]:
+    async def _request_from(self, host: str, port: int, request: KeyRequest) -> dict[str, Any]:
         context = ssl.create_default_context(cadata=self._authority)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         if self.identity is not None:
             load_pair(context, self.identity.key, self.identity.certificate)
         reader, writer = await asyncio.open_connection(host, port, ssl=context, limit=REPLY_BYTES_MAX)
         try:
-            writer.write(request_line(ask))
+            writer.write(request_line(request))
             return read_reply(await reader.readuntil(b"\n"))
         finally:
             writer.close()
@@ -134,4 +134,4 @@ def _keys(reply: dict[str, Any]) -> bytes:
     try:
         return b64decode(reply["keys"], validate=True)
     except (KeyError, ValueError, TypeError):
-        raise RequestInvalid("an answer without keys") from None
+        raise RequestInvalid("a reply without keys") from None

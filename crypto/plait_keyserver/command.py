@@ -1,4 +1,7 @@
-"""`plait keyserver`: one replica as a process. Says `ready` on standard output when it serves; logs to stderr."""
+"""`plait keyserver`: one replica as a process.
+
+It prints `ready` to standard output when it serves, and logs to stderr.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +26,19 @@ DEFAULT_LISTEN: Final = "127.0.0.1:4683"
 @click.command(epilog="\b\nExample: plait keyserver ./realm --listen 0.0.0.0:4683 --host keys.example.org")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--listen", default=DEFAULT_LISTEN, show_default=True, metavar="H:P", help="Where to serve.")
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="What clients call it, besides localhost.")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name of this host, besides localhost.")
 @click.option("--passphrase-file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def keyserver(directory: Path, listen: str, hosts: tuple[str, ...], passphrase_file: Path | None) -> None:
     """Run a key server.
 
-    It issues keys of sealed events until SIGTERM or Ctrl+C, to whom the policy in DIRECTORY names.
+    It issues keys of sealed events, by the policy in DIRECTORY, until SIGTERM or Ctrl+C.
 
-    Replicas are started the same way on copies of the directory's vault, policy and list of the revoked.
+    Replicas are started in the same way on copies of the directory's vault, policy and revocation list.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
-        raise click.UsageError(f"--listen {listen[:80]!r} is no HOST:PORT")
+        raise click.UsageError(f"--listen {listen[:80]!r} is not HOST:PORT")
     kept = KeyDirectory(directory)
     try:
         secrets = kept.open(passphrase(passphrase_file))

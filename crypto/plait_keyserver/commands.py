@@ -1,7 +1,7 @@
-"""`plait keys`: make a realm, enrol and revoke its holders, ask for keys, look at them.
+"""`plait keys`: create a realm, enrol and revoke its holders, request keys, show them.
 
-`init`, `enrol`, `revoke` and `rotate` work on a key server's directory, also while it runs; `issue` and `join`
-ask a server.
+`init`, `enrol`, `revoke` and `rotate` work on a key server's directory, also while it runs; `issue` and `join` contact
+a server.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ T = TypeVar("T")
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NEW_FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
-_PASSPHRASE = click.option("--passphrase-file", type=_FILE, help="Holds the passphrase of the vault.")
+_PASSPHRASE = click.option("--passphrase-file", type=_FILE, help="File with the passphrase of the vault.")
 
 
 @click.group(epilog="\b\nExample: plait keys init ./realm --schema schema.json")
 def keys() -> None:
-    """Make, issue and show keys.
+    """Create, issue and show keys.
 
-    `init`, `enrol`, `revoke` and `rotate` work on a key server's directory, also while it runs; `issue` and `join` ask
-    a server.
+    `init`, `enrol`, `revoke` and `rotate` work on a key server's directory, also while it runs; `issue` and `join`
+    contact a server.
 
-    A passphrase comes from --passphrase-file, else from PLAIT_KEYS_PASSPHRASE, else from the terminal.
+    A passphrase is read from --passphrase-file, else from PLAIT_KEYS_PASSPHRASE, else from the terminal.
     """
 
 
@@ -50,30 +50,32 @@ def keys() -> None:
 @click.option("--schema", type=_FILE, required=True, help="Attributes that guard events, and epochs: Schema.to_json.")
 @_PASSPHRASE
 def init(directory: Path, schema: Path, passphrase_file: Path | None) -> None:
-    """Begin a realm: draw a master secret and put it into DIRECTORY, under a passphrase."""
+    """Begin a realm: draw a master secret and store it in DIRECTORY, under a passphrase."""
     found = _trying(lambda: Schema.from_json(schema.read_text()))
     word = passphrase(passphrase_file, new=True)
     secrets = _trying(lambda: KeyDirectory(directory).create(found, word, _now_us()))
     click.echo(f"realm {secrets.realm.digest.hex()[:16]} in {directory}")
-    click.echo(f"Next: say in {directory / 'policy.toml'} who may hold what, then `plait keyserver {directory}`.")
+    click.echo(
+        f"Next: write the holders' filters into {directory / 'policy.toml'}, then `plait keyserver {directory}`."
+    )
 
 
 @keys.command(epilog="\b\nExample: plait keys enrol ./realm alice")
 @click.argument("directory", type=_DIRECTORY)
 @click.argument("holder")
 def enrol(directory: Path, holder: str) -> None:
-    """Print a token by which HOLDER gets a certificate, once, within a week, at the server of this DIRECTORY."""
+    """Print a token with which HOLDER gets a certificate, once, within a week, at the server of this DIRECTORY."""
     click.echo(_trying(lambda: KeyDirectory(directory).make_token(holder, _now_us())))
 
 
 @keys.command(epilog='\b\nExample: plait keys issue "price < 100" --server localhost:4683 --ca authority.pem -i me.pem')
 @click.argument("filter")
-@click.option("--server", "servers", multiple=True, required=True, metavar="H:P", help="A replica; as often as wanted.")
+@click.option("--server", "servers", multiple=True, required=True, metavar="H:P", help="A replica; may be repeated.")
 @click.option("--ca", type=_FILE, required=True, help="authority.pem of the key server's directory.")
 @click.option("--identity", "-i", type=_NEW_FILE, required=True, help="Your certificate and its key.")
 @click.option("--token-file", type=_FILE, help="Enrol with the token in it first; --identity is written.")
 @click.option("--as", "role", type=click.Choice(["publisher", "subscriber"]), default="subscriber", show_default=True)
-@click.option("--epoch", type=int, help="An epoch that keys are issued for; by default the one that it is.")
+@click.option("--epoch", type=int, help="An epoch that keys are issued for; by default the present one.")
 @click.option("--out", type=_NEW_FILE, required=True, help="Where to write the keys, readable by you alone.")
 def issue(
     filter: str,
@@ -85,8 +87,8 @@ def issue(
     epoch: int | None,
     out: Path,
 ) -> None:
-    """Ask a key server for keys for FILTER."""
-    asked = _filter(filter)
+    """Request keys for FILTER from a key server."""
+    parsed = _filter(filter)
 
     def ask() -> bytes:
         client = KeyClient([_address(server) for server in servers], ca.read_text())
@@ -95,7 +97,7 @@ def issue(
         else:
             enrolled = asyncio.run(client.enrol(token_file.read_text().strip()))
             write_secret(identity, enrolled.to_pem().encode())
-        return asyncio.run(_issued(client, role, asked, epoch))
+        return asyncio.run(_issued(client, role, parsed, epoch))
 
     encoded = _trying(ask)
     write_secret(out, encoded)
@@ -106,23 +108,23 @@ def issue(
     epilog="\b\nExample: plait keys join ./alice --server localhost:4683 --ca authority.pem --token-file token"
 )
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--server", "servers", multiple=True, required=True, metavar="H:P", help="A replica; as often as wanted.")
+@click.option("--server", "servers", multiple=True, required=True, metavar="H:P", help="A replica; may be repeated.")
 @click.option("--ca", type=_FILE, required=True, help="authority.pem of the key server's directory.")
-@click.option("--token-file", type=_FILE, required=True, help="What `plait keys enrol` printed: good once.")
+@click.option("--token-file", type=_FILE, required=True, help="The output of `plait keys enrol`, valid once.")
 def join(folder: Path, servers: tuple[str, ...], ca: Path, token_file: Path) -> None:
-    """Enrol, and keep who you are in FOLDER: for `plait sub --unseal FOLDER` and `plait pub --seal FOLDER`."""
+    """Enrol, and store the identity in FOLDER: for `plait sub --unseal FOLDER` and `plait pub --seal FOLDER`."""
     addresses, authority = [_address(server) for server in servers], ca.read_text()
     client = KeyClient(addresses, authority)
     identity = _trying(lambda: asyncio.run(client.enrol(token_file.read_text().strip())))
     _trying(lambda: make_folder(folder, addresses, authority, identity))
-    click.echo(f"a member, by {folder}")
+    click.echo(f"enrolled; the identity is in {folder}")
 
 
 @keys.command(epilog="\b\nExample: plait keys show alice.keys")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @_PASSPHRASE
 def show(path: Path, passphrase_file: Path | None) -> None:
-    """Say what keys are for, or what realm a directory has. Secrets are not printed."""
+    """Print the realm and epoch of keys, or the realm of a directory. Secrets are not printed."""
     if path.is_dir():
         word = passphrase(passphrase_file)
         shown = _trying(lambda: _realm(KeyDirectory(path), word))
@@ -135,7 +137,7 @@ def show(path: Path, passphrase_file: Path | None) -> None:
 @click.argument("directory", type=_DIRECTORY)
 @click.argument("holder")
 def revoke(directory: Path, holder: str) -> None:
-    """Issue nothing more to HOLDER. Keys that it has work until their epoch is over."""
+    """Issue nothing more to HOLDER. Its present keys work until their epoch is over."""
     _trying(lambda: KeyDirectory(directory).revoke(holder, _now_us()))
     click.echo(f"{holder} gets no more keys")
 
@@ -143,14 +145,14 @@ def revoke(directory: Path, holder: str) -> None:
 @keys.command(epilog="\b\nExample: plait keys rotate ./realm --passphrase-only --new-passphrase-file new.txt")
 @click.argument("directory", type=_DIRECTORY)
 @_PASSPHRASE
-@click.option("--new-passphrase-file", type=_FILE, help="Holds the passphrase from now on; by default the same.")
+@click.option("--new-passphrase-file", type=_FILE, help="File with the new passphrase; by default it stays the same.")
 @click.option("--passphrase-only", is_flag=True, help="Keep the master secret.")
 def rotate(
     directory: Path, passphrase_file: Path | None, new_passphrase_file: Path | None, passphrase_only: bool
 ) -> None:
-    """Draw a new master secret: a new realm of the same schema, in which everybody asks for keys anew.
+    """Draw a new master secret: a new realm of the same schema, in which all members request new keys.
 
-    Start the server anew afterwards, and give its replicas the new vault.
+    Restart the server afterwards, and give its replicas the new vault.
     """
     if passphrase_only and new_passphrase_file is None:
         raise click.UsageError("--passphrase-only needs --new-passphrase-file")
@@ -160,13 +162,13 @@ def rotate(
     click.echo(f"realm {secrets.realm.digest.hex()[:16]}")
 
 
-async def _issued(client: KeyClient, role: str, asked: Filter, epoch: int | None) -> bytes:
+async def _issued(client: KeyClient, role: str, filter: Filter, epoch: int | None) -> bytes:
     now = await client.realm()
-    wanted, groups = now.epochs[0] if epoch is None else epoch, now.realm.parameters.groups
+    requested, groups = now.epochs[0] if epoch is None else epoch, now.realm.parameters.groups
     if role == "subscriber":
-        return (await client.subscriber_keys(now.realm, asked, wanted)).encode(groups)
+        return (await client.subscriber_keys(now.realm, filter, requested)).encode(groups)
     instance = random.SystemRandom().randrange(1, 2**32)
-    return (await client.publisher_keys(now.realm, asked, wanted, instance)).encode(groups)
+    return (await client.publisher_keys(now.realm, filter, requested, instance)).encode(groups)
 
 
 def _realm(directory: KeyDirectory, word: str) -> dict[str, Any]:
@@ -193,7 +195,7 @@ def _description(encoded: bytes) -> dict[str, Any]:
         except KeyInvalid:
             continue
         return {"kind": kind, "realm": found.realm.hex(), "epoch": found.epoch, "boxes": len(found.boxes)}
-    raise KeyInvalid("no keys of this version", hint=f"what `plait keys issue` wrote, or a directory with {VAULT}")
+    raise KeyInvalid("no keys of this version", hint=f"the output of `plait keys issue`, or a directory with {VAULT}")
 
 
 def _filter(text: str) -> Filter:
@@ -206,12 +208,12 @@ def _filter(text: str) -> Filter:
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise click.UsageError(f"{text[:80]!r} is no HOST:PORT")
+        raise click.UsageError(f"{text[:80]!r} is not HOST:PORT")
     return host.strip("[]"), int(port)
 
 
 def _trying(what: Callable[[], T]) -> T:
-    """What comes out, or the command's failure with its hint."""
+    """Call `what` and return its result; turn errors into the command's failure with a hint."""
     try:
         return what()
     except VaultClosed as error:

@@ -1,11 +1,11 @@
 """A key server's directory. A replica needs a copy of the first three files; the others are its own.
 
 vault.json       the master secret and the authority's key, under a passphrase      secret
-policy.toml      who may hold what                                                   yours to edit
-revoked.jsonl    who holds nothing any more: lines are only ever added
-authority.pem    what clients trust
-enrolments.json  digests of tokens that wait to be used: a token is good at the replica where it was made
-audit.jsonl      what was asked and answered: lines are only ever added
+policy.toml      filters of each holder                                              edited by the operator
+revoked.jsonl    revoked holders: append-only
+authority.pem    the certificate that clients trust
+enrolments.json  digests of unused tokens: a token is valid at the replica where it was made
+audit.jsonl      requests and their outcomes: append-only
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VAULT, POLICY, REVOKED, AUTHORITY = "vault.json", "policy.toml", "revoked.jsonl"
 ENROLMENTS, AUDIT, _LOCK = "enrolments.json", "audit.jsonl", ".lock"
 
 _FIRST_POLICY: Final = """\
-# Who may hold keys, for which filters. What is not here is denied. A change counts from the next request on.
+# Filters for which each holder may have keys. All others are denied. A change applies from the next request on.
 #
 # [holders.alice]
 # publish = ["symbol == 'IBM'"]
@@ -42,7 +42,7 @@ _FIRST_POLICY: Final = """\
 
 @dataclass(frozen=True, repr=False)
 class Secrets:
-    """What is in a vault, and the realm that it is the secret of."""
+    """The content of a vault, with its realm."""
 
     realm: Realm
     master: MasterSecret
@@ -50,12 +50,12 @@ class Secrets:
 
     @classmethod
     def new(cls, schema: Schema, now_us: int, randomness: Randomness) -> Secrets:
-        """A new realm."""
+        """Create a new realm."""
         parameters, master = set_up(ArkworksGroups(), randomness)
         return cls(Realm(parameters, schema), master, CertificateAuthority.new(now_us))
 
     def encode(self) -> bytes:
-        """What the vault keeps."""
+        """Return the content of the vault."""
         parameters = self.realm.parameters
         points = {"parameters": parameters.encode(), "master": self.master.encode(parameters.groups)}
         texts = {"schema": self.realm.schema.to_json(), "key": self.authority.key, "pem": self.authority.certificate}
@@ -63,7 +63,7 @@ class Secrets:
 
     @classmethod
     def decode(cls, encoded: bytes) -> Secrets:
-        """What `encode` wrote, or VaultClosed."""
+        """Parse the output of `encode`; raise VaultClosed if it is invalid."""
         groups = ArkworksGroups()
         try:
             given = json.loads(encoded)
@@ -86,7 +86,7 @@ class KeyDirectory:
     # --- secrets ------------------------------------------------------------------------------------------------------
 
     def create(self, schema: Schema, passphrase: str, now_us: int) -> Secrets:
-        """Begin a realm here; SealInvalid if one is here already."""
+        """Begin a realm in this directory; raise SealInvalid if it has one already."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._locked():
             if (self.path / VAULT).exists():
@@ -99,14 +99,14 @@ class KeyDirectory:
         return secrets
 
     def open(self, passphrase: str) -> Secrets:
-        """What is in the vault; VaultClosed if it does not open."""
+        """Return the vault's content; raise VaultClosed if it does not open."""
         return Secrets.decode(open_vault(self._read(VAULT), passphrase))
 
     def rotate(self, passphrase: str, new_passphrase: str, *, new_master: bool) -> Secrets:
         """Close the vault under another passphrase, or put a new master secret into it: a new realm, same schema.
 
-        Holders keep their certificates. Of an old master secret nothing is kept: what it sealed opens by keys that were
-        issued, and by nothing else.
+        Holders keep their certificates. The old master secret is not kept: events sealed under it open only with keys
+        that were issued before.
         """
         with self._locked():
             secrets = self.open(passphrase)
@@ -119,26 +119,26 @@ class KeyDirectory:
     # --- decisions ----------------------------------------------------------------------------------------------------
 
     def decisions(self) -> tuple[Policy, Mapping[str, int]]:
-        """The policy, and who is revoked since when: read again when a file has changed."""
+        """Return the policy and the revoked holders with the time of revocation. Changed files are read again."""
         found = tuple(_stamp(self.path / name) for name in (POLICY, REVOKED))
         if self._decided is None or self._decided[0] != found:
             self._decided = found, (Policy.from_toml(self._read(POLICY)), self._read_revoked())
         return self._decided[1]
 
     def revoke(self, holder: str, now_us: int) -> None:
-        """Write down that a holder gets nothing more."""
+        """Record that a holder gets no more keys."""
         if holder not in self.decisions()[0].holders and holder not in self._read_revoked():
-            raise SealInvalid(f"{holder[:80]} is not in the policy", hint="it gets nothing as it is")
+            raise SealInvalid(f"{holder[:80]} is not in the policy", hint="it gets no keys anyway")
         with self._locked():
             self._append(REVOKED, {"holder": holder, "at_us": now_us})
 
     def make_token(self, holder: str, now_us: int) -> str:
-        """A token by which a holder enrols, once."""
+        """Return a token with which a holder enrols, once."""
         policy, revoked = self.decisions()
         if holder not in policy.holders or holder in revoked:
             raise SealInvalid(
                 f"{holder[:80]} is {'revoked' if holder in revoked else 'not in the policy'}",
-                hint=f"write who may hold what into {POLICY}",
+                hint=f"write the holder's filters into {POLICY}",
             )
         with self._locked():
             enrolments = self._enrolments()
@@ -147,7 +147,7 @@ class KeyDirectory:
         return token
 
     def redeem(self, token: str, now_us: int) -> str | None:
-        """The holder that a token was made for; on disk it is used up before this returns."""
+        """Return the holder of a token. The token is durably used up before this returns."""
         with self._locked():
             enrolments = self._enrolments()
             holder = enrolments.redeem(token, now_us)
@@ -156,7 +156,7 @@ class KeyDirectory:
         return holder
 
     def audit(self, line: Mapping[str, Any]) -> None:
-        """Add a line to the audit log; it is on disk when this returns."""
+        """Append a line to the audit log. It is on disk when this returns."""
         self._append(AUDIT, line)
 
     # --- files --------------------------------------------------------------------------------------------------------
@@ -172,9 +172,9 @@ class KeyDirectory:
                 given = json.loads(line)
                 found.setdefault(given["holder"], int(given["at_us"]))
             except (ValueError, TypeError, KeyError, RecursionError):
-                # To go on would be to forget somebody's revocation.
+                # Going on would ignore a revocation.
                 raise SealError(
-                    f"{path}: line {number} cannot be read", hint="repair it: it revokes somebody"
+                    f"{path}: line {number} cannot be read", hint="repair it: it revokes a holder"
                 ) from None
         return found
 
@@ -182,11 +182,11 @@ class KeyDirectory:
         try:
             return (self.path / name).read_text()
         except (OSError, UnicodeDecodeError) as error:
-            hint = "`plait keys init` makes a directory"
+            hint = "`plait keys init` creates a directory"
             raise SealError(f"{self.path / name} cannot be read: {error}", hint=hint) from None
 
     def _write(self, name: str, text: str, mode: int = 0o600) -> None:
-        """Whole or not at all, also when the power fails."""
+        """Write a file atomically, even if the power fails."""
         temporary = self.path / f".{name}.new"
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
             file.write(text)
@@ -208,7 +208,7 @@ class KeyDirectory:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Against other processes: the command line works beside a running server."""
+        """Exclude other processes: commands may run beside the server."""
         descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

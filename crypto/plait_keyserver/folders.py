@@ -1,5 +1,7 @@
-"""A member's folder: where its key servers are, whom they are vouched for by, and who it is. Made by `plait keys join`,
-used by `plait sub --unseal` and `plait pub --seal`, which find it by the entry point `folder` in `plait.membership`.
+"""A member's folder: the addresses of its key servers, their authority, and its identity.
+
+`plait keys join` creates it. `plait sub --unseal` and `plait pub --seal` use it, and find it by the entry point
+`folder` in `plait.membership`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _IDENTITY: Final = "identity.pem"
 
 
 def make_folder(path: Path, servers: Sequence[tuple[str, int]], authority: str, identity: Identity) -> None:
-    """Keep a membership; its key is readable by its owner alone."""
+    """Store a membership; its key is readable by its owner alone."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_secret(path / _IDENTITY, identity.to_pem().encode())
     (path / _AUTHORITY).write_text(authority)
@@ -30,24 +32,24 @@ def make_folder(path: Path, servers: Sequence[tuple[str, int]], authority: str, 
 
 
 def folder_client(path: Path) -> KeyClient:
-    """Who asks for this member's keys; SealError if the folder is none."""
+    """Return the client that requests this member's keys; raise SealError if the folder is invalid."""
     try:
         servers = [(str(host), int(port)) for host, port in json.loads((path / _SERVERS).read_text())]
         authority, identity = (path / _AUTHORITY).read_text(), (path / _IDENTITY).read_text()
     except (OSError, ValueError, TypeError):
-        raise SealError(f"{path} is no member's folder", hint="what `plait keys join` made") from None
+        raise SealError(f"{path} is not a member's folder", hint="`plait keys join` creates one") from None
     return KeyClient(servers, authority, Identity.from_pem(identity))
 
 
 @asynccontextmanager
 async def folder_member(path: Path) -> AsyncIterator[Membership]:
-    """The member, whose keys renew themselves."""
+    """Yield the member, whose keys renew themselves."""
     async with await Membership.join(folder_client(path)) as member:
         yield member
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """A file that only its owner can read."""
+    """Write a file that only its owner can read."""
     path.unlink(missing_ok=True)  # an existing file would keep its mode
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)

@@ -1,5 +1,7 @@
-"""Where a passphrase comes from: a file, the environment, or whoever sits at the terminal. Never the command line,
-which others on the machine can read."""
+"""Read a passphrase from a file, the environment or the terminal.
+
+Never from the command line, which others can read.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ import click
 VARIABLE: Final = "PLAIT_KEYS_PASSPHRASE"
 
 CHARS_MIN: Final = 12
-"""Of a new one: shorter ones are guessed, whatever scrypt costs."""
+"""Characters of a new passphrase: shorter ones can be guessed at any cost of scrypt."""
 
 
 def passphrase(file: Path | None, *, new: bool = False, what: str = "Passphrase") -> str:
-    """The passphrase; UsageError when there is none, or a new one is too short."""
+    """Return the passphrase. Raise UsageError if there is none, or a new one is too short."""
     if file is not None:
         found = file.read_text().rstrip("\r\n")
     elif VARIABLE in os.environ:

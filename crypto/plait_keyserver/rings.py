@@ -1,6 +1,6 @@
-"""Rings: keys in use by one process of a holder. Pairings run in a thread of the ring's own, never on the event loop.
+"""Rings: keys in use by one process of a holder. Pairings run in the ring's own thread, never on the event loop.
 
-What costs no pairing is done at once where the thread is idle: handing an event over and back takes longer than that.
+Work without a pairing runs on the loop if the thread is idle, because handing an event over and back takes longer.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ from plait_crypto import (
 )
 
 WAITING_MAX: Final = 256
-"""Events at a ring's thread: who brings more waits for room, which at 20 ms an event is five seconds."""
+"""Events that wait for a ring's thread; further callers wait for room. At 20 ms an event they are five seconds."""
 
 SWITCH_S: Final = 0.0005
-"""While a thread computes, the loop is given the interpreter within this, where Python's own 5 ms would count for each
-of the calls that let go of it in a turn: a turn of ten took 60 ms."""
+"""While a thread computes, the loop gets the interpreter within this interval.
+
+Python's own 5 ms would apply to each call in a turn that releases the GIL: a turn with ten such calls took 60 ms.
+"""
 
 Clock = Callable[[], int]
 R = TypeVar("R")
@@ -40,7 +42,7 @@ K = TypeVar("K", PublisherKeys, SubscriberKeys)
 
 
 def wall_clock_us() -> int:
-    """Microseconds since 1970."""
+    """Return microseconds since 1970."""
     return time.time_ns() // 1000
 
 
@@ -55,22 +57,22 @@ class _Ring(Generic[K]):
         self._busy = 0
 
     def close(self) -> None:
-        """End its thread; what it has begun it ends."""
+        """Close the ring's thread. Running work completes."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def add(self, keys: K) -> None:
-        """Use these keys too, in their epoch."""
+        """Add keys, for their epoch."""
         await self._run(lambda: self._add(keys))
 
     def _add(self, keys: K) -> None:
         raise NotImplementedError
 
     async def _run(self, work: Callable[[], R]) -> R:
-        """In the thread, in the order of the calls."""
+        """Run `work` in the thread, in the order of the calls."""
         async with self._room:
             self._busy += 1
             running = asyncio.get_running_loop().run_in_executor(self._thread, work)
-            running.add_done_callback(self._done)  # not when the caller gives up: then it still runs
+            running.add_done_callback(self._done)  # not when the caller gives up: the work still runs
             return await running
 
     def _done(self, running: asyncio.Future[R]) -> None:
@@ -78,57 +80,60 @@ class _Ring(Generic[K]):
 
 
 class PublisherRing(_Ring[PublisherKeys]):
-    """Seals for one process of a publisher. One grant: its keys cover one filter."""
+    """Seal for one process of a publisher. One grant: its keys cover one filter."""
 
     def __init__(
         self, realm: Realm, publisher: int, *, now_us: Clock = wall_clock_us, randomness: Randomness | None = None
     ) -> None:
         super().__init__(realm, now_us, randomness, "plait-sealing")
         self._sealer = Sealer(realm, publisher)
-        self._parcels = PayloadSealer(SessionSealer(self._sealer))
+        self._payloads = PayloadSealer(SessionSealer(self._sealer))
 
     async def seal(self, draft: Draft) -> tuple[Attributes, bytes]:
-        """Attributes in the clear, and the payload; KeyMissing where the keys do not reach."""
-        if not self._busy and self._parcels.cheap(draft, self._now_us()):
+        """Return clear attributes and the payload; raise KeyMissing if the keys do not cover the event."""
+        if not self._busy and self._payloads.cheap(draft, self._now_us()):
             return self._seal(draft)
         return await self._run(lambda: self._seal(draft))
 
     def _seal(self, draft: Draft) -> tuple[Attributes, bytes]:
-        return self._parcels.seal(draft, now_us=self._now_us(), randomness=self._randomness)
+        return self._payloads.seal(draft, now_us=self._now_us(), randomness=self._randomness)
 
     def _add(self, keys: PublisherKeys) -> None:
         self._sealer.add(keys)
 
 
 class SubscriberRing(_Ring[SubscriberKeys]):
-    """Opens for one subscription: what was opened for it before is a replay."""
+    """Open events for one subscription. An event that was opened before is a replay."""
 
     def __init__(self, realm: Realm, *, now_us: Clock = wall_clock_us, randomness: Randomness | None = None) -> None:
         super().__init__(realm, now_us, randomness, "plait-unsealing")
         self._keyring = Keyring(realm)
-        self._parcels = PayloadReader(self._keyring)
+        self._payloads = PayloadReader(self._keyring)
         self.deposit = b""
-        """Routing keys for brokers, which then send what these keys open and little else; they open nothing."""
+        """Routing keys for brokers, which then send little but events that these keys open.
+
+        Routing keys open nothing.
+        """
         self.watchers: list[Callable[[], None]] = []
-        """Called, in the loop, when there are other keys."""
+        """Called, in the loop, when the ring has new keys."""
 
     async def open(self, clear: Attributes, payload: bytes, bound: bytes = b"") -> Opened:
-        """The event, or Unopenable."""
-        if not self._busy and self._parcels.cheap(payload):
+        """Open an event, or raise Unopenable."""
+        if not self._busy and self._payloads.cheap(payload):
             return self._open(clear, payload, bound)
         return await self._run(lambda: self._open(clear, payload, bound))
 
     def _open(self, clear: Attributes, payload: bytes, bound: bytes) -> Opened:
-        return self._parcels.open(clear, payload, now_us=self._now_us(), randomness=self._randomness, bound=bound)
+        return self._payloads.open(clear, payload, now_us=self._now_us(), randomness=self._randomness, bound=bound)
 
     async def add(self, keys: SubscriberKeys) -> None:
-        """Use these keys too, in their epoch."""
+        """Add keys, for their epoch."""
         await super().add(keys)
-        for told in list(self.watchers):
-            told()
+        for notify in list(self.watchers):
+            notify()
 
     def _add(self, keys: SubscriberKeys) -> None:
         self._keyring.forget(self._now_us())
         self._keyring.add(keys)
-        self._parcels.renewed()
+        self._payloads.renewed()
         self.deposit = self._keyring.deposit()

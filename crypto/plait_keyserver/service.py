@@ -1,6 +1,6 @@
-"""The key server's process: TLS, one thread that issues, an audit line on disk before any answer goes out.
+"""The key server's process: TLS, one issuing thread, and an audit line on disk before any reply is sent.
 
-All decisions are the desk's. A policy that cannot be read lets nobody have anything until it can be.
+The request handler makes all decisions. While the policy cannot be read, nothing is issued.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from plait_crypto.keyserver.limits import REQUEST_BYTES_MAX
 from .directory import KeyDirectory, Secrets
 
 CONNECTIONS_MAX: Final = 512
-"""At once: each holds a TLS session and at most one request."""
+"""Open connections: each holds a TLS session and at most one request."""
 
 PENDING_MAX: Final = 64
-"""Requests that wait for the issuing thread; those beyond are told to come again. A long one takes a second."""
+"""Requests that wait for the issuing thread; further ones are refused as busy. A long one takes a second."""
 
 SILENCE_S: Final = 30.0
-"""A connection that asks nothing for so long is closed."""
+"""A connection without a request for so long is closed."""
 
 log: Final = logging.getLogger(__name__)
 
@@ -54,14 +54,14 @@ class KeyService:
         self._now_us = now_us
         self._randomness = randomness if randomness is not None else random.SystemRandom()
         policy, revoked = directory.decisions()
-        self._desk = RequestHandler(Authority(secrets.realm, secrets.master), self, policy, revoked)
+        self._handler = RequestHandler(Authority(secrets.realm, secrets.master), self, policy, revoked)
         self._thread = ThreadPoolExecutor(1, "plait-keyserver")
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._pending = 0
         self.port = 0
 
-    # --- what the desk asks for: in the issuing thread ----------------------------------------------------------------
+    # --- the handler's Registry, called in the issuing thread ---------------------------------------------------------
 
     def redeem(self, token: str, now_us: int) -> str | None:
         """See Registry."""
@@ -74,13 +74,13 @@ class KeyService:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self, host: str, port: int) -> None:
-        """Serve; OSError when the address cannot be had."""
+        """Start to serve; raise OSError if the address is not available."""
         context = self._context()
         self._server = await asyncio.start_server(self._accept, host, port, ssl=context, limit=REQUEST_BYTES_MAX)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Take no more, finish what was begun."""
+        """Refuse new connections, and finish begun requests."""
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
@@ -100,7 +100,7 @@ class KeyService:
         try:
             await self._serve(reader, writer)
         except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # it went away, said nothing, or said too much at once
+            pass  # it disconnected, sent nothing for too long, or sent too long a line
         except asyncio.CancelledError:
             pass  # the server stops
         finally:
@@ -120,7 +120,7 @@ class KeyService:
 
     async def _answer(self, caller: Caller, line: bytes) -> bytes:
         if self._pending >= PENDING_MAX:
-            return reply_line(Refusal("busy", "too many requests wait", hint="ask again, or another replica"))
+            return reply_line(Refusal("busy", "too many requests wait", hint="try again, or another replica"))
         self._pending += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._decide, caller, line)
@@ -128,34 +128,34 @@ class KeyService:
             self._pending -= 1
 
     def _decide(self, caller: Caller, line: bytes) -> bytes:
-        """In the issuing thread."""
+        """Decide a request, in the issuing thread."""
         now_us = self._now_us()
         try:
-            self._desk.use(*self._directory.decisions())
-            reply, record = self._desk.answer(caller, line, now_us, self._randomness)
+            self._handler.use(*self._directory.decisions())
+            reply, record = self._handler.answer(caller, line, now_us, self._randomness)
         except (SealError, OSError) as error:
             log.error("nothing is issued: %s", error)
-            reply = reply_line(Refusal("busy", "the key server cannot issue now", hint="its log says why"))
+            reply = reply_line(Refusal("busy", "the key server cannot issue now", hint="its log has the reason"))
             record = Record(now_us, caller.address, caller.holder, "", "failed", {"why": str(error)[:200]})
         self._directory.audit(record.line())
         return reply
 
     def _context(self) -> ssl.SSLContext:
-        """Its own certificate is new each time, its key never on disk in the clear."""
+        """Return a TLS context with a new certificate, whose key is never on disk in the clear."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.load_verify_locations(cadata=self._secrets.authority.certificate)
-        context.verify_mode = ssl.CERT_OPTIONAL  # who enrols has none yet
+        context.verify_mode = ssl.CERT_OPTIONAL  # an enrolling holder has none yet
         key, certificate = self._secrets.authority.certify_service(self._hosts, self._now_us())
         load_pair(context, key, certificate)
         return context
 
 
 def load_pair(context: ssl.SSLContext, key: str, certificate: str) -> None:
-    """Use a key and its certificate. The library reads files alone: this one has no name when it has been read."""
+    """Load a key and its certificate. The library reads only files; this one is deleted after reading."""
     descriptor, name = tempfile.mkstemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)  # noqa: S108 - memory
     try:
-        with open(descriptor, "w") as file:  # mkstemp lets nobody else read it
+        with open(descriptor, "w") as file:  # mkstemp makes it readable by this user alone
             file.write(key + certificate)
         context.load_cert_chain(name)
     finally:
@@ -163,7 +163,7 @@ def load_pair(context: ssl.SSLContext, key: str, certificate: str) -> None:
 
 
 def _caller(writer: asyncio.StreamWriter) -> Caller:
-    """By its certificate, which TLS has checked; its name is what this authority wrote into it."""
+    """Identify the caller by its certificate, which TLS has verified. This authority wrote the name in it."""
     address = str((writer.get_extra_info("peername") or ("",))[0])
     subject = (writer.get_extra_info("peercert") or {}).get("subject", ())
     names = [value for part in subject for name, value in part if name == "commonName"]

@@ -210,7 +210,7 @@ async def test_an_epoch_rolls_under_load_and_who_is_revoked_reads_nothing_after(
         foreign = sum(grant_of(payload) != b"true" for *_, payload in town.sent)
         assert foreign > 2 * counts[1]["arrived"], "all hidden, and none of it is for those at the second broker"
 
-        marker = members[0].realm.mark.hex().encode()
+        marker = members[0].realm.short_name.hex().encode()
         for broker in brokers:
             found = [await asyncio.to_thread(holds, broker, wanted) for wanted in (marker, PLANTED)]
             assert found == [True, False], "it routes by the realm's name, and knows nothing else"

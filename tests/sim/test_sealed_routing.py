@@ -27,7 +27,7 @@ class Sealing:
 
     def __init__(self, seed: int = 1) -> None:
         self.world = World.of(areas(), seed)
-        self.mark = {SEALED: self.world.realm.mark.hex()}
+        self.mark = {SEALED: self.world.realm.short_name.hex()}
         self.parcels = PayloadSealer(SessionSealer(self.world.publisher()))
 
     def seal(self, attributes: dict[str, object]) -> bytes:

@@ -28,7 +28,7 @@ KNOWN: Final = {
     "broker": Known("plait-broker", "Run a broker."),
     "peer": Known("plait-peer", "Run a peer without brokers."),
     "keyserver": Known("plait-crypto", "Run a key server."),
-    "keys": Known("plait-crypto", "Make, issue and show keys."),
+    "keys": Known("plait-crypto", "Create, issue and show keys."),
     "analyze": Known("plait-analytics", "Analyse recorded telemetry."),
 }
 """Listing the commands says this of them and imports none: a broker alone would take six times as long."""

@@ -1,1 +1,1 @@
-"""Which credentials the values of an attribute have, and which a condition on it needs."""
+"""The credentials that an attribute's values match, and those that a condition on it requires."""

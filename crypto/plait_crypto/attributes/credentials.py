@@ -1,11 +1,11 @@
-"""Credentials (thesis 5.4): bit strings that name what one may know of one attribute, and the identities of their keys.
+"""Credentials (thesis 5.4): bit strings that name sets of values of one attribute, and the identities of their keys.
 
-Each attribute has a tree of its own. A value lies on a path from the root to a leaf: its credentials, one at each
-place. What a filter allows is covered by a few nodes: the credentials to hold. Whoever holds one that lies on an
-event's path, for each attribute, opens the event.
+Each attribute has a tree of its own. A value lies on a path from the root to a leaf; the nodes of the path are its
+credentials, one at each place. A filter's allowed values are covered by a few nodes: the credentials that a reader
+needs. A reader opens an event if it holds, for each attribute, one credential on the event's path.
 
-    place 0 is the whole attribute; a missing attribute has a leaf of its own; paths of one tree are all of one length,
-    filled up with labels that no key is ever issued for, so that a length tells nothing
+    place 0 is the whole attribute; a missing attribute has a leaf of its own; all paths of one tree have one length:
+    they are padded with labels for which no key is ever issued, so that a length reveals nothing
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ABSENT_LABEL: Final = b"absent"
 
 
 class Credential(NamedTuple):
-    """One node of a tree: where on a path it lies, and its name."""
+    """One node of a tree: its place on a path, and its label."""
 
     place: int
     label: bytes
@@ -32,11 +32,11 @@ WHOLE: Final = Credential(0, b"")
 """All values of an attribute, and its absence."""
 
 ABSENT: Final = Credential(1, ABSENT_LABEL)
-"""That an event does not have the attribute."""
+"""The absence of the attribute."""
 
 
 class Tree(Protocol):
-    """What a schema needs of one attribute's tree."""
+    """The tree of one attribute, as a schema uses it."""
 
     type_name: ClassVar[str]
 
@@ -46,52 +46,55 @@ class Tree(Protocol):
         ...
 
     def path(self, value: object) -> tuple[bytes, ...]:
-        """The labels of a value (None: absent), one for each place; SealInvalid for a value outside the domain."""
+        """Return the labels of a value (None: absent), one for each place.
+
+        Raise SealInvalid for a value outside the domain.
+        """
         ...
 
     def leaf(self, value: object) -> object:
-        """What values with the same path, and no others, have in common."""
+        """Return a value that is equal for values with the same path, and different for others."""
         ...
 
     def cover(self, constraint: Constraint, widen: bool) -> tuple[Credential, ...]:
-        """The fewest credentials that a constraint needs; () if no value satisfies it.
+        """Return the fewest credentials that a constraint requires; () if no value satisfies it.
 
-        SealInvalid if they would open more than it says, unless that was asked for by `widen`.
+        Raise SealInvalid if they would open more than the constraint allows, unless `widen` permits that.
         """
         ...
 
     def fields(self) -> Mapping[str, object]:
-        """The arguments that make it, as JSON writes them."""
+        """Return the constructor's arguments, as JSON writes them."""
         ...
 
 
 def filler(place: int) -> bytes:
-    """The label at a place that a path does not reach. Nobody is issued a key for it."""
+    """Return the label at a place that a path does not reach. No key is ever issued for it."""
     return b"none" + place.to_bytes(2, "big")
 
 
 def absent_path(places: int) -> tuple[bytes, ...]:
-    """The path of a missing attribute."""
+    """Return the path of a missing attribute."""
     return (WHOLE.label, ABSENT.label, *map(filler, range(2, places)))
 
 
 def too_wide(what: str, hint: str) -> SealInvalid:
-    """The refusal to issue credentials that open more than was asked for."""
+    """Return the error for credentials that would open more than requested."""
     return SealInvalid(f"{what} is not exactly a set of credentials", hint=f"{hint}; or widen=True to open more")
 
 
 def subscriber_identity(realm: bytes, epoch: int, attribute: str, credential: Credential) -> bytes:
-    """The public key of a credential for opening: anybody computes it (thesis 5.5.3)."""
+    """Return the public key of a credential for opening. Anyone can compute it (thesis 5.5.3)."""
     return _identity(b"SUB", realm, epoch, attribute, credential)
 
 
 def publisher_identity(
     realm: bytes, epoch: int, publisher: int, grant: int, attribute: str, credential: Credential
 ) -> bytes:
-    """The public key of one publisher's credential for signing (thesis 5.5.2).
+    """Return the public key of one publisher's credential for signing (thesis 5.5.2).
 
-    It names the publisher, so that a signature does; and the grant, so that credentials of two grants sign nothing
-    together that neither permits.
+    It contains the publisher, so that a signature identifies it. It contains the grant, so that credentials of two
+    grants cannot be combined to sign what neither permits.
     """
     owner = publisher.to_bytes(8, "big") + grant.to_bytes(4, "big")
     return _identity(b"PUB", realm, epoch, attribute, credential, owner)

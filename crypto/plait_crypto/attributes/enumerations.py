@@ -1,7 +1,7 @@
-"""Enumerations: few values, known beforehand, each a credential of its own below the whole attribute.
+"""Enumerations: few values, known in advance, each a credential of its own below the whole attribute.
 
-A value matches two credentials, and a filter needs one for each value that it allows: less to send than a tree of
-halves, as long as filters name few of them.
+A value matches two credentials, and a filter needs one for each allowed value. That is less to send than a tree of
+halves, as long as filters allow few values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class OneOf:
 
     @classmethod
     def of(cls, *values: Literal) -> OneOf:
-        """An enumeration of these values."""
+        """Return an enumeration of these values."""
         return cls(Enumeration(values))
 
     @property

@@ -1,7 +1,7 @@
 """Numbers (thesis 5.4.1, third possibility): each attribute's domain is halved by itself, down to its granularity.
 
 A credential is a dz-expression on that tree. A value of depth n matches n + 1; a range of 2**n cells needs at most
-2n - 2. All values, but not absence, are the two halves.
+2n - 2. All values without absence are the two halves.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class Numbers:
 
 
 def dz_credential(text: str) -> Credential:
-    """The credential of a dz-expression on one attribute's own tree."""
+    """Return the credential of a dz-expression on one attribute's own tree."""
     return Credential(len(text), b"dz" + text.encode()) if text else WHOLE
 
 
 def prefixes(text: str) -> tuple[bytes, ...]:
-    """The labels of the dz-expressions that cover the leaf with this one."""
+    """Return the labels of the dz-expressions that cover the leaf `text`."""
     return tuple(dz_credential(text[:end]).label for end in range(len(text) + 1))
 
 

@@ -1,7 +1,7 @@
-"""The schema of sealed events: the attributes that guard them, each with its tree, and the epochs.
+"""The schema of sealed events: the guarding attributes, each with its tree, and the epochs.
 
-Every attribute of a schema guards every event sealed under it, whether it travels hidden or in the clear: a key opens
-what all of its filter matches, never what part of it does. Attributes outside the schema guard nothing.
+Every attribute of a schema guards every event sealed under it, whether the attribute is hidden or in the clear. A key
+opens only events that match its whole filter. Attributes outside the schema guard nothing.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .strings import Texts
 from .validity import Epochs
 
 TIME_ROW: Final = "$time"
-"""The name of the row of slots, which no attribute of an application can have in a schema."""
+"""The name of the row of slots. No attribute of an application can have it in a schema."""
 
 Box: TypeAlias = tuple[tuple[Credential, ...], ...]
-"""What one conjunction of a filter needs: for each row, credentials of which any will do."""
+"""The credentials for one conjunction of a filter: for each row, credentials of which any one suffices."""
 
 _DEPTH_MAX: Final = 8
-"""Twice what a schema nests."""
+"""Twice the nesting of a schema."""
 
 _STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _NUMBERS: Final[dict[str, type[IntRange | FloatRange]]] = {"int": IntRange, "float": FloatRange}
@@ -61,7 +61,7 @@ class Schema:
 
     @cached_property
     def rows(self) -> tuple[str, ...]:
-        """What each row of a capsule stands for. Time has one only if epochs are cut into slots."""
+        """The meaning of each row of a capsule. Time has a row only if epochs are divided into slots."""
         return (*self.trees, TIME_ROW) if self.epochs.slot_bits else tuple(self.trees)
 
     @cached_property
@@ -72,20 +72,20 @@ class Schema:
 
     @cached_property
     def digest(self) -> bytes:
-        """Names the schema."""
+        """The digest that identifies the schema."""
         return digest(b"schema", self.to_json().encode())
 
     def paths(self, attributes: Mapping[str, object], slot: int) -> tuple[tuple[bytes, ...], ...]:
-        """The labels that an event's values have, row by row."""
+        """Return the labels of an event's values, row by row."""
         found = [_named(name, tree.path, attributes.get(name)) for name, tree in self.trees.items()]
         return (*found, self.epochs.path(slot)) if self.epochs.slot_bits else tuple(found)
 
     def leaves(self, attributes: Mapping[str, object]) -> tuple[object, ...]:
-        """What events with the same paths, and no others, have in common, apart from their slot."""
+        """Return a value that is equal for events with the same paths and different for others, apart from the slot."""
         return tuple(_named(name, tree.leaf, attributes.get(name)) for name, tree in self.trees.items())
 
     def boxes(self, filter: Filter, slots: tuple[int, int] | None = None, *, widen: bool = False) -> tuple[Box, ...]:
-        """What keys for a filter need, a box for each of its conjunctions."""
+        """Return the credentials that keys for a filter need, as a box for each of its conjunctions."""
         found = [box for conjunction in filter.normal if (box := self._box(conjunction, slots, widen)) is not None]
         if not found:
             raise SealInvalid("no event of this schema matches the filter", hint=str(filter)[:200])
@@ -94,16 +94,16 @@ class Schema:
         return tuple(found)
 
     def to_json(self) -> str:
-        """The same text for equal schemas."""
+        """Return the JSON text. Equal schemas have equal texts."""
         rows = [{"name": name, "type": tree.type_name, **tree.fields()} for name, tree in self.trees.items()]
         whole = {"attributes": rows, "epochs": dict(self.epochs.fields())}
         return json.dumps(whole, separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
-        """The schema that `to_json` wrote, or SealInvalid."""
+        """Parse the output of `to_json`; raise SealInvalid if it is invalid."""
         if len(text) > SCHEMA_TEXT_MAX or _depth(text) > _DEPTH_MAX:
-            raise SealInvalid("no schema of sealed events", hint="what Schema.to_json wrote")
+            raise SealInvalid("no schema of sealed events", hint="the output of Schema.to_json")
         try:
             given = json.loads(text)
             rows = given["attributes"]
@@ -112,7 +112,7 @@ class Schema:
                 raise SealInvalid("a schema that names an attribute twice")
             return cls(trees, Epochs(**given["epochs"]))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, SpaceInvalid):
-            raise SealInvalid("no schema of sealed events", hint="what Schema.to_json wrote") from None
+            raise SealInvalid("no schema of sealed events", hint="the output of Schema.to_json") from None
 
     def _box(self, conjunction: Mapping[str, Constraint], slots: tuple[int, int] | None, widen: bool) -> Box | None:
         if not widen and (unknown := [name for name in conjunction if name not in self.trees]):
@@ -136,7 +136,7 @@ class Schema:
 
 
 def _depth(text: str) -> int:
-    """How deep brackets nest outside strings: a parser that recurses must not be the one to find out."""
+    """Return the nesting depth of brackets outside strings, to keep deep texts from the recursive JSON parser."""
     steps = (1 if char in "[{" else -1 for char in _STRING.sub("", text) if char in "[{]}")
     return max(accumulate(steps), default=0)
 

@@ -2,7 +2,7 @@
 
     place 0 the whole attribute; 1 present or absent; then a prefix of each length, a suffix of each length, the text
 
-A prefix or suffix of a length that the trie does not reach, an infix or a pattern is no credential.
+Infixes, patterns, and prefixes or suffixes longer than the trie have no credential.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .credentials import ABSENT, WHOLE, Credential, absent_path, filler, too_wid
 
 _PRESENT: Final = Credential(1, b"present")
 _FIXED: Final = 3
-"""Places that are always there: the whole attribute, presence, the text itself."""
+"""Places that every tree has: the whole attribute, presence, the text itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Any text, of which the first `prefix_chars` and the last `suffix_chars` characters can be told by credentials."""
+    """Any text; its first `prefix_chars` and last `suffix_chars` characters have credentials."""
 
     prefix_chars: int = 8
     suffix_chars: int = 0
@@ -96,7 +96,7 @@ class Texts:
 
     def _text(self, value: object) -> str:
         if type(value) is not str or len(value) > VALUE_BYTES_MAX:
-            raise SealInvalid(f"{value!r:.80} is no text", hint="the schema says that this attribute is one")
+            raise SealInvalid(f"{value!r:.80} is not a text", hint="the schema requires a text for this attribute")
         return value
 
 

@@ -1,7 +1,8 @@
 """Time inside an epoch (thesis 5.5.7): an epoch is halved into slots, and the slot of an event is one more attribute.
 
 So a key may be issued for an hour of a month's epoch, at the price of a few credentials. Epochs overlap: for a while
-after one begins, events of the one before are still taken, and for a while before it ends, keys of the next are issued.
+after one begins, events of the previous one are still accepted, and for a while before it ends, keys of the next are
+issued.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _EPOCH_MAX = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """When keys begin and end, on the calendar, in microseconds. With 0 slot bits an epoch is one slot."""
+    """Start and length of epochs, on the calendar, in microseconds. With 0 slot bits an epoch is one slot."""
 
     start_us: int
     length_us: int
@@ -31,7 +32,7 @@ class Epochs:
 
     def __post_init__(self) -> None:
         if any(type(each) is not int for each in (self.start_us, self.length_us, self.overlap_us, self.slot_bits)):
-            raise SealInvalid("epochs in something else than whole microseconds")
+            raise SealInvalid("the times of epochs are whole numbers of microseconds")
         if not 0 <= self.slot_bits <= SLOT_BITS_MAX or self.length_us < 1 << self.slot_bits:
             raise SealInvalid(
                 f"an epoch cut into 2**{self.slot_bits} slots", hint=f"0 to {SLOT_BITS_MAX} (SLOT_BITS_MAX)"
@@ -45,28 +46,28 @@ class Epochs:
         return self.slot_bits + 1
 
     def epoch_at(self, now_us: int) -> int:
-        """The epoch that it is."""
+        """Return the epoch of a time."""
         epoch = (now_us - self.start_us) // self.length_us
         if not 0 <= epoch <= _EPOCH_MAX:
             raise SealInvalid("a time before the first epoch, or after the last")
         return epoch
 
     def slot_at(self, now_us: int) -> int:
-        """The slot of its epoch that it is."""
+        """Return the slot of a time in its epoch."""
         return (((now_us - self.start_us) % self.length_us) << self.slot_bits) // self.length_us
 
     def slot_end_us(self, epoch: int, slot: int) -> int:
-        """When a slot ends."""
+        """Return the end of a slot."""
         return self.start_us + epoch * self.length_us - (-(slot + 1) * self.length_us >> self.slot_bits)
 
     def issued_at(self, now_us: int) -> tuple[int, ...]:
-        """The epochs that keys are issued for: this one, and the next when this one is about to end."""
+        """Return the epochs that keys are issued for: the present one, and near its end the next."""
         epoch = self.epoch_at(now_us)
         soon = self.start_us + (epoch + 1) * self.length_us - now_us <= self.overlap_us
         return (epoch, epoch + 1) if soon else (epoch,)
 
     def taken_at(self, now_us: int) -> tuple[int, ...]:
-        """The epochs whose events are taken: this one, the last for a while, the next a moment before it begins."""
+        """Return the epochs whose events are accepted: the present one, and near its start and end its neighbours."""
         epoch = self.epoch_at(now_us)
         since = now_us - self.start_us - epoch * self.length_us
         before = (epoch - 1,) if epoch and since < self.overlap_us else ()
@@ -74,13 +75,13 @@ class Epochs:
         return (*before, epoch, *after)
 
     def path(self, slot: int) -> tuple[bytes, ...]:
-        """The labels of a slot, one for each place."""
+        """Return the labels of a slot, one for each place."""
         if not 0 <= slot < 1 << self.slot_bits:
             raise SealInvalid(f"slot {slot} of 2**{self.slot_bits}")
         return prefixes(bits_text(slot, self.slot_bits))
 
     def cover(self, slots: tuple[int, int] | None) -> tuple[Credential, ...]:
-        """The credentials of the slots from the first up to, not including, the second; of all for None."""
+        """Return the credentials of the slots from the first up to, not including, the second; for None, of all."""
         first, end = slots or (0, 1 << self.slot_bits)
         if not 0 <= first < end <= 1 << self.slot_bits:
             raise SealInvalid(
@@ -89,7 +90,7 @@ class Epochs:
         return tuple(dz_credential(piece) for piece in Side(((first, end),)).pieces(self.slot_bits))
 
     def fields(self) -> Mapping[str, object]:
-        """The arguments that make it."""
+        """Return the constructor's arguments."""
         return {
             "start_us": self.start_us,
             "length_us": self.length_us,

@@ -1,7 +1,7 @@
-"""The dangerous floor: groups, pairings and the scheme's equations (thesis 5.5, corrected in type-3 groups).
+"""The cryptographic core: groups, pairings and the scheme's equations (thesis 5.5, corrected in type-3 groups).
 
-Nothing here decides who may do what, checks an epoch or remembers a sequence number; used alone it is easy to use
-wrongly. Use `plait_crypto` instead. Whoever changes a line here changes the frozen vectors knowingly, or has a bug.
+This package makes no access decisions, checks no epochs and stores no sequence numbers, so its direct use is dangerous.
+Use `plait_crypto` instead. A change of the frozen test vectors is either deliberate or a bug.
 """
 
 from .arkworks import ArkworksGroups

@@ -1,7 +1,7 @@
 """The fast backend: arkworks' BLS12-381 through its Python binding, which releases the GIL in pairings.
 
-What the binding leaves open is closed here: it takes some non-canonical encodings of infinity, so whatever is decoded
-must encode to the same bytes again. The binding's GT is the whole field, where `*` is the group operation.
+The binding accepts some non-canonical encodings of infinity, so decoding checks that a point encodes to the same bytes
+again. The binding's GT is the whole field, where `*` is the group operation.
 """
 
 from __future__ import annotations

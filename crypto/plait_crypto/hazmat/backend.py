@@ -1,7 +1,7 @@
-"""What the scheme needs of a pairing library: three groups of prime order, written multiplicatively, and the pairing.
+"""The interface of a pairing library: three groups of prime order, written multiplicatively, and the pairing.
 
-BLS12-381, e: G1 x G2 -> GT. Two backends answer to it: `arkworks` (native, the default) and `reference` (readable). A
-decoded point is canonical, on its curve, in the subgroup of prime order and not the identity, or there is no point.
+BLS12-381, e: G1 x G2 -> GT. It has two implementations: `arkworks` (native, the default) and `reference` (readable). A
+decoded point is canonical, on its curve, in the subgroup of prime order and not the identity; other bytes are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ P = TypeVar("P")
 
 
 class PointInvalid(ValueError):
-    """Bytes that are no point which anybody honest would send."""
+    """Bytes that are not a valid point. No honest sender produces them."""
 
 
 class Group(Protocol[P]):
@@ -32,31 +32,31 @@ class Group(Protocol[P]):
     generator: P
 
     def multiply(self, a: P, b: P) -> P:
-        """The group operation."""
+        """Return the product of two elements."""
         ...
 
     def inverse(self, a: P) -> P:
-        """What gives the identity with `a`."""
+        """Return the inverse of `a`."""
         ...
 
     def power(self, a: P, exponent: int) -> P:
-        """`a ** exponent`."""
+        """Return `a ** exponent`."""
         ...
 
     def product(self, bases: Sequence[P], exponents: Sequence[int]) -> P:
-        """The product of `base ** exponent`, at once."""
+        """Return the product of `base ** exponent`, computed at once."""
         ...
 
     def equal(self, a: P, b: P) -> bool:
-        """Whether two points are one."""
+        """Return whether two points are equal."""
         ...
 
     def encode(self, a: P) -> bytes:
-        """The compressed form, `size` bytes."""
+        """Return the compressed form, `size` bytes."""
         ...
 
     def decode(self, encoded: bytes) -> P:
-        """The point, checked in every way, or PointInvalid."""
+        """Decode a point with all checks; raise PointInvalid if one fails."""
         ...
 
 
@@ -64,11 +64,11 @@ class TargetGroup(Protocol):
     """GT, where elements are only multiplied and hashed."""
 
     def multiply(self, a: GT, b: GT) -> GT:
-        """The group operation."""
+        """Return the product of two elements."""
         ...
 
     def encode(self, a: GT) -> bytes:
-        """The twelve coefficients, little-endian, 48 bytes each, in the order of the tower's basis."""
+        """Return the twelve coefficients, little-endian, 48 bytes each, in the order of the tower's basis."""
         ...
 
 
@@ -81,9 +81,9 @@ class Groups(Protocol):
     gt: TargetGroup
 
     def pair(self, pairs: Sequence[tuple[G1, G2]]) -> GT:
-        """The product of the pairings, with one final exponentiation."""
+        """Return the product of the pairings, with one final exponentiation."""
         ...
 
     def hash_to_g2(self, message: bytes, tag: bytes) -> G2:
-        """RFC 9380, BLS12381G2_XMD:SHA-256_SSWU_RO_, under a domain separation tag."""
+        """Hash to G2 by RFC 9380, BLS12381G2_XMD:SHA-256_SSWU_RO_, under a domain separation tag."""
         ...

@@ -1,9 +1,9 @@
-"""The encapsulated key on the wire (thesis 5.5.4.1): group elements in a fixed order, sizes given by a shape.
+"""The encapsulated key on the wire (thesis 5.5.4.1): group elements in a fixed order, with sizes given by a shape.
 
     capsule = CT2, masked seed, row...        row = CT_i, CT_ij for each place, tag_ij for each place but the first
 
-The first place of a row is the credential of the whole attribute, which every subscriber has: it needs no tag. What is
-cut out here is bytes; whoever computes with a part decodes it, with all checks.
+The first place of a row is the credential of the whole attribute, which every subscriber has: it needs no tag. The
+accessors return bytes; code that computes with a part decodes it, with all checks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .backend import G1_BYTES, PointInvalid
 
 SEED_BYTES: Final = 32
 TAG_BYTES: Final = 16
-"""Of H4: a wrong match has a chance of 2**-128; and what matches by chance opens no further."""
+"""Bytes of H4: a false match has a probability of 2**-128, and does not open the event."""
 
 Shape: TypeAlias = tuple[int, ...]
 """Places of each row."""
@@ -24,7 +24,7 @@ _ROWS_AT: Final = G1_BYTES + SEED_BYTES
 
 
 def capsule_bytes(shape: Shape) -> int:
-    """Size of a capsule of this shape."""
+    """Return the size of a capsule of this shape."""
     return _ROWS_AT + sum(map(_row_bytes, shape))
 
 
@@ -61,7 +61,7 @@ class Capsule:
         return self.encoded[at : at + G1_BYTES]
 
     def tag(self, row: int, place: int) -> bytes:
-        """tag_ij; the first place has none."""
+        """Return tag_ij; the first place has none."""
         assert 0 < place < self.shape[row]
         at = self._row_at(row) + G1_BYTES * (1 + self.shape[row]) + TAG_BYTES * (place - 1)
         return self.encoded[at : at + TAG_BYTES]

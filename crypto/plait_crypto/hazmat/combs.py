@@ -1,7 +1,7 @@
-"""Powers of one base many times over: a comb (Lim and Lee, 1994), for points and for elements of GT. And Waters' hash.
+"""Many powers of one base: a comb (Lim and Lee, 1994), for points and for elements of GT. And Waters' hash.
 
-An exponent is eight rows of 32 bits; a column of it, one byte, picks an entry of a table. With `tables` tables for as
-many blocks of columns, a power takes 32 multiplications and 32 / tables squarings in place of some 380 of both.
+An exponent is eight rows of 32 bits; a column of it, one byte, selects an entry of a table. With `tables` tables for as
+many blocks of columns, a power takes 32 multiplications and 32 / tables squarings instead of some 380 of both.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ P = TypeVar("P")
 _COLUMNS: Final = 32
 _ROWS: Final = 8
 _SPREAD: Final = [sum((byte >> k & 1) << 8 * k for k in range(8)) for byte in range(256)]
-"""The bits of a byte, each the lowest bit of a byte of its own."""
+"""The bits of a byte, each moved to the lowest bit of a byte of its own."""
 
 
 def columns(exponent: int) -> bytes:
-    """The 32 columns of an exponent, lowest first: bit r of column k is its bit 32 r + k."""
+    """Return the 32 columns of an exponent, lowest first: bit r of column k is its bit 32 r + k."""
     rows = exponent.to_bytes(_COLUMNS, "little")
     found = []
     for place in range(4):
@@ -46,7 +46,7 @@ class Comb(Generic[P]):
             self._tables.append(self._table(teeth))
 
     def power(self, digits: bytes) -> P:
-        """The base to the power of the exponent with these `columns`, which is not zero."""
+        """Return the base to the power of the exponent with these `columns`. The exponent is not zero."""
         width = _COLUMNS // len(self._tables)
         multiply, found = self._multiply, None
         for column in range(width - 1, -1, -1):
@@ -56,7 +56,7 @@ class Comb(Generic[P]):
                 entry = table[digits[block * width + column]]
                 if entry is not None:
                     found = entry if found is None else multiply(found, entry)
-        assert found is not None, "no power of zero is asked for"
+        assert found is not None, "the exponent is not zero"
         return found
 
     def _squared(self, base: P, times: int) -> P:
@@ -72,9 +72,9 @@ class Comb(Generic[P]):
 
 
 class ByteTables(Generic[P]):
-    """Waters' hash over one vector, a byte of the digest at a time: 32 multiplications in place of some 128.
+    """Waters' hash over one vector, a byte of the digest at a time: 32 multiplications instead of some 128.
 
-    The tables, 255 products for each byte, are made byte by byte when they are first needed; some 2.5 MB in G2.
+    The tables, 255 products for each byte, are filled when entries are first needed; some 2.5 MB in G2.
     """
 
     __slots__ = ("_first", "_multiply", "_rest", "_tables")
@@ -86,7 +86,7 @@ class ByteTables(Generic[P]):
         self._tables: list[dict[int, P]] = [{} for _ in range(len(self._rest) // 8)]
 
     def product(self, found: bytes) -> P:
-        """The constant element times those of the bits that are set in a digest, its last byte being the lowest."""
+        """Return the constant element times those of the digest's set bits. The digest's last byte is the lowest."""
         assert len(found) == len(self._tables)
         point = self._first
         for place, byte in enumerate(reversed(found)):

@@ -1,6 +1,6 @@
-"""Hashes of the scheme, each under a label of its own: no output of one use can stand for that of another.
+"""Hashes of the scheme, each under a label of its own: no output of one use is valid in another.
 
-Every part is preceded by its length, so different parts never make one input.
+Every part is preceded by its length, so different parts never give the same input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from .backend import ORDER
 
 SUITE: Final = b"PLAIT-SEAL-V1-BLS12381"
-"""Version 1 of everything here: part of every label, so that a later version shares no hash with it."""
+"""Version 1 of everything here. It is part of every label, so that a later version shares no hash with it."""
 
 TO_G2: Final = b"PLAIT-SEAL-V1-BLS12381G2_XMD:SHA-256_SSWU_RO_CREDENTIAL_"
 """The domain separation tag of H3 (RFC 9380, 3.1)."""
@@ -24,23 +24,23 @@ DIGEST_BYTES: Final = 32
 
 
 def digest(label: bytes, *parts: bytes) -> bytes:
-    """SHA-256 over a label and parts."""
+    """Return SHA-256 over a label and parts."""
     return hashlib.sha256(_framed(label, parts)).digest()
 
 
 def exponent(label: bytes, *parts: bytes) -> int:
-    """An exponent that is not zero. 512 bits before the reduction, so none is likelier than another by 2**-256."""
+    """Return an exponent that is not zero. It reduces 512 bits, so the bias is below 2**-256."""
     found = int.from_bytes(hashlib.sha512(_framed(label, parts)).digest(), "big")
     return found % (ORDER - 1) + 1
 
 
 def derive(secret: bytes, label: bytes, context: bytes, size: int) -> bytes:
-    """A key from a secret (HKDF, RFC 5869)."""
+    """Derive a key from a secret (HKDF, RFC 5869)."""
     return HKDF(hashes.SHA256(), size, salt=context, info=_framed(label, ())).derive(secret)
 
 
 def bit_places(found: bytes) -> list[int]:
-    """Which bits of a digest are set: what the Waters hash multiplies."""
+    """Return the positions of a digest's set bits, which the Waters hash multiplies."""
     number = int.from_bytes(found, "big")
     return [k for k in range(8 * len(found)) if number >> k & 1]
 

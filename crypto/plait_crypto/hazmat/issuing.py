@@ -1,9 +1,9 @@
-"""Private keys (thesis 5.5.2, 5.5.3): made by the key server from its master secret, for identities of credentials.
+"""Private keys (thesis 5.5.2, 5.5.3): the key server computes them from its master secret and credentials' identities.
 
     publisher    P1 = g2**alpha * F2(c)**y,  P2 = G**y                                   y fresh
     subscriber   S1 = g2**s * F2(c)**y,  S2 = G**y,  S3 = H3(c)**phi,  S4 = g2**((s + alpha) / phi)
 
-s is drawn once for all credentials of a set, which binds them: those of different sets never open anything together.
+One random s for all credentials of a set binds them: credentials of different sets never open anything together.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SubscriberPart:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SubscriberSet:
-    """Keys of one conjunction: parts bound to one another by `s4`."""
+    """Keys of one conjunction: parts bound together by `s4`."""
 
     s4: G2
     parts: tuple[SubscriberPart, ...]
@@ -46,7 +46,7 @@ class SubscriberSet:
 def issue_publisher_pair(
     parameters: Parameters, master: MasterSecret, identity: bytes, randomness: Randomness
 ) -> PublisherPair:
-    """The publisher key for one credential."""
+    """Issue the publisher key for one credential."""
     group, y = parameters.groups.g2, draw(randomness)
     p1 = group.multiply(master.g2_alpha, group.power(parameters.in_g2(identity), y))
     return PublisherPair(p1, group.power(group.generator, y))
@@ -55,7 +55,7 @@ def issue_publisher_pair(
 def issue_subscriber_set(
     parameters: Parameters, master: MasterSecret, identities: Sequence[bytes], randomness: Randomness
 ) -> SubscriberSet:
-    """The keys of one conjunction, in the order of the identities of its credentials."""
+    """Issue the keys of one conjunction, in the order of its credentials' identities."""
     group, s = parameters.groups.g2, draw(randomness)
     binding = group.power(parameters.g2, s)
     s4 = group.power(group.multiply(binding, master.g2_alpha), pow(master.phi, -1, ORDER))

@@ -1,10 +1,10 @@
-"""Set-up (thesis 5.5.1 in type-3 groups): what everybody knows, and what only the key server does.
+"""Set-up (thesis 5.5.1 in type-3 groups): the public parameters, and the key server's master secret.
 
     g, G generators of G1, G2;  g1 = g**alpha,  h = g**phi,  g2 random in G2
     F(c) = u' * prod u_k over the bits of H1(c) in G1;  F2(c) likewise in G2, with the same exponents
     M2(m) likewise over the bits of H2(m), in G2, with a vector of its own
 
-The exponents are drawn and forgotten. Secret are phi and g2**alpha.
+The random exponents are discarded. Secret are phi and g2**alpha.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ P = TypeVar("P")
 
 VERSION: Final = 1
 VECTOR: Final = 8 * DIGEST_BYTES + 1
-"""Elements of a Waters vector: one for each bit of a digest, after the constant one."""
+"""Elements of a Waters vector: the constant one, then one for each bit of a digest."""
 
 PARAMETERS_BYTES: Final = 1 + 2 * G1_BYTES + G2_BYTES + VECTOR * (G1_BYTES + 2 * G2_BYTES)
 MASTER_BYTES: Final = 1 + 32 + G2_BYTES
@@ -32,7 +32,7 @@ MASTER_BYTES: Final = 1 + 32 + G2_BYTES
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """What everybody knows."""
+    """The public parameters."""
 
     groups: Groups
     g1: G1
@@ -43,31 +43,34 @@ class Parameters:
     m2: Sequence[G2]
 
     def in_g1(self, identity: bytes) -> G1:
-        """F(c)."""
+        """Return F(c)."""
         return _waters(self.groups.g1, self.u, digest(b"H1", identity))
 
     def in_g2(self, identity: bytes) -> G2:
-        """F2(c), of the same discrete logarithm."""
+        """Return F2(c), which has the same discrete logarithm."""
         return _waters(self.groups.g2, self.u2, digest(b"H1", identity))
 
     def message(self, message: bytes) -> G2:
-        """M2(m)."""
+        """Return M2(m)."""
         return _waters(self.groups.g2, self.m2, message_digest(message))
 
     @cached_property
     def digest(self) -> bytes:
-        """Names these parameters."""
+        """The digest that identifies these parameters."""
         return digest(b"parameters", self.encode())
 
     def encode(self) -> bytes:
-        """The form that travels."""
+        """Return the encoded parameters."""
         one, two = self.groups.g1.encode, self.groups.g2.encode
         parts = [bytes((VERSION,)), one(self.g1), one(self.h), two(self.g2)]
         return b"".join([*parts, *map(one, self.u), *map(two, self.u2), *map(two, self.m2)])
 
     @classmethod
     def decode(cls, groups: Groups, encoded: bytes) -> Parameters:
-        """What `encode` wrote, or PointInvalid. Trust in it must come from elsewhere: it names no authority."""
+        """Parse the output of `encode`; raise PointInvalid if it is invalid.
+
+        This does not authenticate the parameters.
+        """
         if len(encoded) != PARAMETERS_BYTES or encoded[0] != VERSION:
             raise PointInvalid("no public parameters of this version")
         ones = _points(groups.g1, encoded, 1, 2)
@@ -84,18 +87,18 @@ class Parameters:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MasterSecret:
-    """What only the key server knows: who has it can open and sign everything."""
+    """The key server's secret, with which everything can be opened and signed."""
 
     phi: int
     g2_alpha: G2
 
     def encode(self, groups: Groups) -> bytes:
-        """The form that is kept, encrypted, at rest."""
+        """Return the encoded secret, to be stored encrypted."""
         return bytes((VERSION,)) + self.phi.to_bytes(32, "big") + groups.g2.encode(self.g2_alpha)
 
     @classmethod
     def decode(cls, groups: Groups, encoded: bytes) -> MasterSecret:
-        """What `encode` wrote, or PointInvalid."""
+        """Parse the output of `encode`; raise PointInvalid if it is invalid."""
         if len(encoded) != MASTER_BYTES or encoded[0] != VERSION:
             raise PointInvalid("no master secret of this version")
         phi = int.from_bytes(encoded[1:33], "big")
@@ -105,7 +108,7 @@ class MasterSecret:
 
 
 def set_up(groups: Groups, randomness: Randomness) -> tuple[Parameters, MasterSecret]:
-    """New parameters and their secret."""
+    """Return new parameters and their secret."""
     alpha, phi, gamma = (draw(randomness) for _ in range(3))
     one = Comb(groups.g1.generator, groups.g1.multiply)
     two = Comb(groups.g2.generator, groups.g2.multiply)
@@ -125,12 +128,12 @@ def set_up(groups: Groups, randomness: Randomness) -> tuple[Parameters, MasterSe
 
 
 def message_digest(message: bytes) -> bytes:
-    """H2(m), whose bits M2(m) multiplies."""
+    """Return H2(m), whose bits M2(m) multiplies."""
     return digest(b"H2", message)
 
 
 def draw(randomness: Randomness) -> int:
-    """An exponent that is not zero."""
+    """Return a random exponent that is not zero."""
     return randomness.getrandbits(512) % (ORDER - 1) + 1
 
 

@@ -1,7 +1,7 @@
-"""What is computed once for a credential and used by many events: F(c), H3(c), e(h, H3(c)), and combs of them.
+"""Per-credential values that many events share: F(c), H3(c), e(h, H3(c)), and combs of them.
 
-Bounded: the least recently used are forgotten. A credential's combs are made when it comes a second time, since making
-them costs as much as a few powers without.
+Bounded: the least recently used are evicted. A credential's combs are built at its second use, because building them
+costs as much as a few powers without.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from .hashing import TO_G2
 from .parameters import Parameters
 
 CREDENTIALS_KEPT: Final = 256
-"""Credentials with their combs: some 0.4 MB each, of which the elements of GT are most."""
+"""Credentials with their combs: some 0.4 MB each, most of it for elements of GT."""
 
 POINTS_KEPT: Final = 8192
-"""Credentials of which only the point F(c) is kept: some 300 bytes each."""
+"""Credentials whose point F(c) alone is cached: some 300 bytes each."""
 
 
 class PreparedCredential:
@@ -35,7 +35,7 @@ class PreparedCredential:
         self.used = 0
 
     def part(self, exponent: int, digits: bytes) -> G1:
-        """F(c)**b"""
+        """Return F(c)**b."""
         group = self._parameters.groups.g1
         if self._part_comb is None:
             if self.used < 2:
@@ -44,7 +44,7 @@ class PreparedCredential:
         return self._part_comb.power(digits)
 
     def tag_base(self, h_power: G1, digits: bytes) -> GT:
-        """e(h, H3(c))**b, where `h_power` is h**b."""
+        """Return e(h, H3(c))**b, where `h_power` is h**b."""
         groups = self._parameters.groups
         if self._tag_comb is None:
             h3 = groups.hash_to_g2(self._identity, TO_G2)
@@ -55,7 +55,7 @@ class PreparedCredential:
 
 
 class PreparedCredentials:
-    """The credentials that were used last."""
+    """The most recently used credentials."""
 
     def __init__(self, parameters: Parameters, kept: int = CREDENTIALS_KEPT) -> None:
         assert kept > 0
@@ -68,7 +68,7 @@ class PreparedCredentials:
         return len(self._prepared)
 
     def use(self, identity: bytes) -> PreparedCredential:
-        """The credential, counted as used once more."""
+        """Return the credential, and count the use."""
         found = self._prepared.get(identity)
         if found is None:
             found = PreparedCredential(self._parameters, identity, self.point(identity))
@@ -81,7 +81,7 @@ class PreparedCredentials:
         return found
 
     def point(self, identity: bytes) -> G1:
-        """F(c)."""
+        """Return F(c)."""
         point = self._points.get(identity)
         if point is None:
             point = self._points[identity] = self._parameters.in_g1(identity)

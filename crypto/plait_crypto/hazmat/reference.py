@@ -1,7 +1,7 @@
-"""The readable backend: py_ecc's BLS12-381 in plain Python, what the fast one is tested against.
+"""The readable backend: py_ecc's BLS12-381 in plain Python. Tests compare the fast one with it.
 
-A pairing takes a third of a second, so nothing but tests and benchmarks uses it. It is not constant in time either.
-Pairings are fixed up to a power: arkworks' is this library's to the power of -3, and the backends must agree on keys.
+A pairing takes a third of a second, so only tests and benchmarks use it. It is not constant in time either. Pairings
+are unique up to a power: arkworks' is this library's to the power of -3, and the backends must agree on keys.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from py_ecc.bls.g2_primitives import subgroup_check  # noqa: E402
 from py_ecc.bls.hash_to_curve import hash_to_G2  # noqa: E402
 from py_ecc.bls.point_compression import compress_G1, compress_G2, decompress_G1, decompress_G2  # noqa: E402
 
-sys.setrecursionlimit(_depth)  # which it raises so far that a deeply nested text would end the process, not raise
+# py_ecc raises the limit so far that a deeply nested text would end the process instead of raising
+sys.setrecursionlimit(_depth)
 
 from .backend import G1, G1_BYTES, G2, G2_BYTES, GT, Group, PointInvalid, TargetGroup  # noqa: E402
 
 P = TypeVar("P")
 
 curve: Any = optimized_bls12_381
-"""The library re-exports without saying so."""
+"""Untyped, because the library re-exports without declaring it."""
 
 _HALF = 48
 
@@ -116,7 +117,7 @@ def _unpack_g2(encoded: bytes) -> Any:
 
 
 def _tower(flat: Sequence[Any]) -> list[int]:
-    """From powers of w, where w**6 = 1 + u, to the tower Fp2(u), Fp6(v), Fp12(w): coefficient by coefficient."""
+    """Convert powers of w, where w**6 = 1 + u, to the tower Fp2(u), Fp6(v), Fp12(w), coefficient by coefficient."""
     number = [int(each) for each in flat]
     order: list[int] = []
     for w in (0, 1):

@@ -1,15 +1,16 @@
-"""The equations (thesis 5.5.4, 5.5.5, in type-3 groups): a key for whoever matches, tags to route by, and signatures.
+"""The equations (thesis 5.5.4, 5.5.5, in type-3 groups): encapsulated keys, tags for routing, and signatures.
 
     seal     seed random;  b_i = H(seed, context, i);  b = sum b_i;  CT2 = h**b;  CT_i = g**b_i;  CT_ij = F(c_ij)**b_i
              tag_ij = H4(e(h**b_i, H3(c_ij)));  masked = seed xor H(e(g1, g2)**b);  secret = KDF(seed, all of that)
-    open     e(CT2, S4) / prod [ e(CT_i, S1_i) / e(CT_ici, S2_i) ] = e(g1, g2)**b;  then all parts used are made again
+    open     e(CT2, S4) / prod [ e(CT_i, S1_i) / e(CT_ici, S2_i) ] = e(g1, g2)**b;  then all used parts are recomputed
     sign     T = G1's g**t;  A_i = P1_i * M2(m)**t,  B_i = P2_i                       t fresh
     verify   e(g, A_i) = e(g1, g2) * e(F(c_i), B_i) * e(T, M2(m)), all i at once with random weights
 
-The seed makes sealing secure against chosen ciphertexts (Fujisaki and Okamoto, 1999): what does not come out again when
-it is made again opens to a secret that nobody used. It also tells every reader the b_i, which is why signatures have an
-exponent of their own: under b_i, as the thesis has it, A_i / M2(m)**b_i is the publisher's private key. One t serves
-all A_i of a message; each equation is then an identity-based signature of Paterson and Schuldt (2006) on one message.
+The seed makes sealing secure against chosen ciphertexts (Fujisaki and Okamoto, 1999): a capsule that does not
+re-encrypt to the same parts opens to an unused secret. The seed also reveals the b_i to every reader. So signatures
+have an exponent of their own: under b_i, as in the thesis, A_i / M2(m)**b_i is the publisher's private key. One t
+serves all A_i of a message; each equation is then an identity-based signature of Paterson and Schuldt (2006) on one
+message.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ from .parameters import Parameters, message_digest
 from .prepared import CREDENTIALS_KEPT, PreparedCredentials
 
 WEIGHT_BITS: Final = 128
-"""Of the random weights: a false equation passes with a chance of 2**-128."""
+"""Bits of the random weights: a false equation passes with a probability of 2**-128."""
 
 POINTS_KEPT: Final = 1024
-"""Decoded publisher keys B_i: the same in all events of a publisher."""
+"""Decoded publisher keys B_i in the cache: all events of a publisher have the same."""
 
 SECRET_BYTES: Final = 32
 
 
 class SignatureInvalid(ValueError):
-    """A signature that is not one of these credentials on this message."""
+    """A signature that these credentials did not make on this message."""
 
 
 class Rejected(ValueError):
-    """A part of a capsule that is no point."""
+    """A part of a capsule that is not a point."""
 
 
 def signature_bytes(rows: int) -> int:
-    """Size of a signature by so many credentials."""
+    """Return the size of a signature by this many credentials."""
     return G1_BYTES + 2 * G2_BYTES * rows
 
 
 class Scheme:
-    """The equations under one set of parameters, with what they keep between events. For one thread at a time."""
+    """The equations under one set of parameters, with caches shared by events. Not thread-safe."""
 
     def __init__(self, parameters: Parameters, credentials_kept: int = CREDENTIALS_KEPT) -> None:
         self.parameters = parameters
@@ -68,7 +69,7 @@ class Scheme:
     def encapsulate(
         self, rows: Sequence[Sequence[bytes]], header: bytes, randomness: Randomness
     ) -> tuple[Capsule, bytes]:
-        """A capsule that opens for whoever holds, in one set of keys, a credential of each row; and the secret in it.
+        """Return a new capsule and the secret in it. One set of keys with a credential of each row opens it.
 
         `rows` are identities of credentials, the whole attribute's first.
         """
@@ -92,10 +93,11 @@ class Scheme:
         s4: G2,
         chosen: Sequence[tuple[int, bytes, SubscriberPart]],
     ) -> bytes:
-        """The secret in a capsule, by keys of one set: for each row a place, its credential's identity and its key.
+        """Return the secret in a capsule, by keys of one set: for each row a place, its credential's identity and its
+        key.
 
-        Keys that do not fit, and a capsule that nobody made by `encapsulate`, give a secret that nobody knows. Bytes
-        that are no points are Rejected.
+        Keys that do not fit, and capsules that `encapsulate` did not make, give a secret that nobody knows. Bytes that
+        are not points raise Rejected.
         """
         assert len(chosen) == len(capsule.shape), "one key for each row"
         decode, group = self._decode, self.groups.g1
@@ -108,7 +110,7 @@ class Scheme:
             pairs += [(group.inverse(ct), key.s1), (part, key.s2)]
         carried = self.groups.gt.encode(self.groups.pair(pairs))
         seed = _xor(capsule.masked, self._mask(carried, context))
-        again = self._made_again(seed, context, [identity for _, identity, _ in chosen])
+        again = self._reencrypt(seed, context, [identity for _, identity, _ in chosen])
         true = all([group.equal(a, b) for a, b in zip(again, [ct2, *cts, *parts], strict=True)])
         transcript = self._transcript(context, capsule)
         secrets = [
@@ -126,7 +128,7 @@ class Scheme:
         tags = [tag_bytes(self.groups.gt.encode(each.tag_base(h_power, digits))) for each in credentials[1:]]
         return [encode(self._g.power(digits)), *parts, *tags]
 
-    def _made_again(self, seed: bytes, context: bytes, identities: Sequence[bytes]) -> list[G1]:
+    def _reencrypt(self, seed: bytes, context: bytes, identities: Sequence[bytes]) -> list[G1]:
         exponents = self._exponents(seed, context, len(identities))
         digits = list(map(columns, exponents))
         used = zip(identities, exponents, digits, strict=True)
@@ -149,15 +151,15 @@ class Scheme:
     # --- routing ------------------------------------------------------------------------------------------------------
 
     def tag(self, ct: bytes, s3: G2) -> bytes:
-        """The tag that a row with this CT_i has where the credential of `s3` is, or Rejected."""
+        """Return the tag of a row with this CT_i at the credential of `s3`; raise Rejected if CT_i is not a point."""
         return tag_of(self.groups, self._decode(ct), s3)
 
     # --- signatures ---------------------------------------------------------------------------------------------------
 
     def sign(self, message: bytes, pairs: Sequence[PublisherPair], randomness: Randomness) -> bytes:
-        """A signature by all these keys: T, then A_i and B_i of each.
+        """Return a signature by all these keys: T, then A_i and B_i of each.
 
-        t depends on the keys and the message too, so that a generator that repeats itself does not repeat t.
+        t also depends on the keys and the message, so that a repeating random generator does not repeat t.
         """
         group = self.groups.g2
         drawn = randomness.getrandbits(256).to_bytes(32, "big")
@@ -169,7 +171,7 @@ class Scheme:
         return b"".join(signed)
 
     def verify(self, message: bytes, identities: Sequence[bytes], signature: bytes, randomness: Randomness) -> None:
-        """SignatureInvalid unless the signature is one by all these credentials on the message."""
+        """Raise SignatureInvalid unless all these credentials signed the message."""
         if len(signature) != signature_bytes(len(identities)) or not identities:
             raise SignatureInvalid("a signature of another size")
         one, two = self.groups.g1, self.groups.g2
@@ -180,7 +182,7 @@ class Scheme:
             keys = [self._publisher_point(signature[at + G2_BYTES : at + 2 * G2_BYTES]) for at in ends]
         except ValueError:
             raise SignatureInvalid("a signature with a part that is no point") from None
-        # The first weight may be 1: an error there alone shows as it is, and any other has a random weight to meet it.
+        # The first weight may be 1: the random weights of the others prevent that errors cancel out.
         weights = [1, *(randomness.getrandbits(WEIGHT_BITS) | 1 for _ in identities[1:])]
         total = sum(weights)
         product = made[0] if total == 1 else two.product(made, weights)
@@ -195,7 +197,7 @@ class Scheme:
             raise SignatureInvalid("a signature of other credentials, or on another message")
 
     def _message(self, message: bytes) -> G2:
-        """M2(m)."""
+        """Return M2(m)."""
         return self._messages.product(message_digest(message))
 
     def _publisher_point(self, encoded: bytes) -> G2:
@@ -214,12 +216,15 @@ class Scheme:
 
 
 def tag_of(groups: Groups, ct: G1, s3: G2) -> bytes:
-    """The tag that a row with this CT_i has where the credential of `s3` is. Needs no parameters: brokers have none."""
+    """Return the tag of a row with this CT_i at the credential of `s3`.
+
+    Brokers can compute it, as it needs no parameters.
+    """
     return tag_bytes(groups.gt.encode(groups.pair([(ct, s3)])))
 
 
 def tag_bytes(encoded: bytes) -> bytes:
-    """H4."""
+    """Return H4."""
     return digest(b"H4", encoded)[:TAG_BYTES]
 
 

@@ -1,7 +1,7 @@
-"""The key server without I/O: who may hold which keys, what is asked and answered, how its secrets are kept at rest.
+"""The key server without I/O: its policy, its requests and replies, and its secrets at rest.
 
-Read in this order: `policy` (who may), `asking` (the lines that travel), `pace` (how often), `desk` (one request
-answered), `enrolments` (tokens that are good once), `vault` (the master secret under a passphrase).
+Read in this order: `policy` (grants of holders), `messages` (the lines on the wire), `request_handler` (answers one
+request), `enrolments` (one-time tokens), `vault` (the master secret under a passphrase).
 """
 
 from .enrolments import Enrolments

@@ -1,6 +1,7 @@
-"""Enrolment tokens: each is for one holder, good once and for a week. Kept are their digests alone.
+"""Enrolment tokens: each is for one holder, valid once and for a week. Only their digests are stored.
 
-A token has 256 random bits, so a plain digest cannot be turned back, and a look-up by it tells a guesser nothing.
+A token has 256 random bits, so a plain digest cannot be inverted, and the time of a look-up reveals nothing to a
+guesser.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Enrolments:
         return len(self._waiting)
 
     def make(self, holder: str, now_us: int, randomness: Randomness) -> str:
-        """A new token, which is shown this once."""
+        """Return a new token. It cannot be shown again."""
         self._forget(now_us)
         if len(self._waiting) >= TOKENS_MAX:
             raise SealInvalid(f"{TOKENS_MAX} enrolment tokens wait to be used", hint="they are forgotten after a week")
@@ -33,18 +34,18 @@ class Enrolments:
         return token
 
     def redeem(self, token: str, now_us: int) -> str | None:
-        """The holder that it was made for, once."""
+        """Use up a token and return its holder, or None if it is invalid."""
         self._forget(now_us)
         found = self._waiting.pop(_digest(token), None)
         return None if found is None else found[0]
 
     def to_json(self) -> str:
-        """What is kept."""
+        """Return the stored form."""
         return json.dumps({"v": 1, "waiting": self._waiting})
 
     @classmethod
     def from_json(cls, text: str) -> Enrolments:
-        """What `to_json` wrote, or SealError."""
+        """Parse the output of `to_json`; raise SealError if it is invalid."""
         found = cls()
         try:
             given = json.loads(text)

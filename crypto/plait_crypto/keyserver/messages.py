@@ -1,8 +1,8 @@
-"""What is asked of a key server and answered: one JSON object a line, inside TLS.
+"""Requests to a key server and its replies: one JSON object a line, inside TLS.
 
 {"v": 1, "ask": "realm"}                                              parameters, schema, epochs that are issued
 {"v": 1, "ask": "keys", "role": R, "filter": F, "epoch": N, ...}      keys; publishers give their "instance"
-{"v": 1, "ask": "enrol", "token": T, "request": PEM}                  a certificate for who was given a token
+{"v": 1, "ask": "enrol", "token": T, "request": PEM}                  a certificate for the holder of a token
 {"ok": true, ...}   or   {"ok": false, "error": CODE, "message": M, "hint": H}
 """
 
@@ -26,11 +26,11 @@ _TOKEN_CHARS_MAX: Final = 128
 
 
 class RequestInvalid(SealError):
-    """Theirs: a line that asks for nothing."""
+    """A line that is not a valid request or reply."""
 
 
 class Refusal(SealError):
-    """A request that is understood and not granted. `code`: `denied`, `too_often`, `invalid`, `busy` or `epoch`."""
+    """A valid request that is not granted. `code`: `denied`, `too_often`, `invalid`, `busy` or `epoch`."""
 
     def __init__(self, code: str, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -40,12 +40,12 @@ class Refusal(SealError):
 
 @dataclass(frozen=True)
 class ShowRealm:
-    """The public parameters."""
+    """Request the public parameters."""
 
 
 @dataclass(frozen=True)
 class IssueKeys:
-    """Keys for a filter in one epoch."""
+    """Request keys for a filter in one epoch."""
 
     role: Role
     filter: Filter
@@ -53,12 +53,12 @@ class IssueKeys:
     instance: int = 0
     """Of a publisher: the low half of its id."""
     slots: tuple[int, int] | None = None
-    """Part of the epoch, where the schema cuts epochs up."""
+    """A part of the epoch, if the schema divides epochs into slots."""
 
 
 @dataclass(frozen=True, repr=False)
 class Enrol:
-    """A certificate for the holder that a token was made for."""
+    """Request a certificate for the holder of a token."""
 
     token: str
     request: str
@@ -69,13 +69,13 @@ KeyRequest: TypeAlias = ShowRealm | IssueKeys | Enrol
 
 
 def read_request(line: bytes) -> KeyRequest:
-    """What a line asks for, or AskInvalid."""
+    """Parse a request; raise RequestInvalid if it is invalid."""
     if len(line) > REQUEST_BYTES_MAX:
-        raise RequestInvalid("a request that is too long", hint="ASK_BYTES_MAX says how long it may be")
+        raise RequestInvalid("a request that is too long", hint=f"{REQUEST_BYTES_MAX} bytes (REQUEST_BYTES_MAX)")
     try:
         given = json.loads(line)
     except (ValueError, RecursionError):
-        raise RequestInvalid("a request that is no JSON") from None
+        raise RequestInvalid("a request that is not JSON") from None
     if not isinstance(given, dict) or given.get("v") != VERSION:
         raise RequestInvalid("a request of another version", hint=f"this is version {VERSION}")
     match given.get("ask"):
@@ -85,26 +85,26 @@ def read_request(line: bytes) -> KeyRequest:
             return _keys(given)
         case "enrol":
             return Enrol(_text(given, "token", _TOKEN_CHARS_MAX), _text(given, "request", REQUEST_BYTES_MAX))
-    raise RequestInvalid("a request for nothing that is known", hint="realm, keys or enrol")
+    raise RequestInvalid("an unknown request", hint="realm, keys or enrol")
 
 
-def request_line(ask: KeyRequest) -> bytes:
-    """The line that asks."""
-    said: dict[str, Any] = {"v": VERSION}
-    match ask:
+def request_line(request: KeyRequest) -> bytes:
+    """Encode a request."""
+    fields: dict[str, Any] = {"v": VERSION}
+    match request:
         case ShowRealm():
-            said["ask"] = "realm"
-        case Enrol(token, request):
-            said |= {"ask": "enrol", "token": token, "request": request}
+            fields["ask"] = "realm"
+        case Enrol(token, certificate_request):
+            fields |= {"ask": "enrol", "token": token, "request": certificate_request}
         case IssueKeys(role, filter, epoch, instance, slots):
-            said |= {"ask": "keys", "role": role, "filter": filter.text, "epoch": epoch}
-            said |= {"instance": instance} if instance else {}
-            said |= {"slots": list(slots)} if slots is not None else {}
-    return _line(said)
+            fields |= {"ask": "keys", "role": role, "filter": filter.text, "epoch": epoch}
+            fields |= {"instance": instance} if instance else {}
+            fields |= {"slots": list(slots)} if slots is not None else {}
+    return _line(fields)
 
 
 def reply_line(reply: Mapping[str, Any] | Refusal | RequestInvalid) -> bytes:
-    """The line that answers."""
+    """Encode a reply."""
     if isinstance(reply, SealError):
         code = reply.code if isinstance(reply, Refusal) else "invalid"
         return _line({"ok": False, "error": code, "message": reply.message, "hint": reply.hint})
@@ -112,13 +112,13 @@ def reply_line(reply: Mapping[str, Any] | Refusal | RequestInvalid) -> bytes:
 
 
 def read_reply(line: bytes) -> dict[str, Any]:
-    """What an answer says; Refusal if that is no, AskInvalid if it is no answer."""
+    """Parse a reply. Raise Refusal if the request was refused, RequestInvalid if the reply is invalid."""
     try:
         given = json.loads(line)
     except (ValueError, RecursionError):
-        raise RequestInvalid("an answer that is no JSON", hint="is it a key server?") from None
+        raise RequestInvalid("a reply that is not JSON", hint="is it a key server?") from None
     if not isinstance(given, dict) or type(given.get("ok")) is not bool:
-        raise RequestInvalid("an answer of another shape", hint="is it a key server?")
+        raise RequestInvalid("a reply of another shape", hint="is it a key server?")
     if not given["ok"]:
         code, message, hint = (str(given.get(key, ""))[:500] for key in ("error", "message", "hint"))
         raise Refusal(code, message, hint=hint)
@@ -128,11 +128,11 @@ def read_reply(line: bytes) -> dict[str, Any]:
 def _keys(given: Mapping[str, Any]) -> IssueKeys:
     role = given.get("role")
     if role not in ("publisher", "subscriber"):
-        raise RequestInvalid("keys for no role", hint="publisher or subscriber")
+        raise RequestInvalid("a request for keys without a role", hint="publisher or subscriber")
     epoch, instance = _number(given, "epoch", _EPOCH_MAX), _number(given, "instance", (1 << INSTANCE_BITS) - 1)
     if (role == "publisher") != bool(instance):
         raise RequestInvalid(
-            "publishers, and nobody else, give an instance", hint="1 to 2**32 - 1, drawn for each process"
+            "publishers give an instance, subscribers do not", hint="1 to 2**32 - 1, drawn for each process"
         )
     try:
         filter = parse(_text(given, "filter", REQUEST_BYTES_MAX))
@@ -166,5 +166,5 @@ def _whole(found: object, most: int) -> bool:
     return type(found) is int and 0 <= found <= most
 
 
-def _line(said: Mapping[str, Any]) -> bytes:
-    return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+def _line(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"

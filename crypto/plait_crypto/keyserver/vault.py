@@ -1,6 +1,6 @@
-"""The vault: secrets at rest under a passphrase. scrypt makes guesses dear, ChaCha20-Poly1305 keeps it whole.
+"""The vault: secrets at rest under a passphrase. scrypt makes guesses expensive, ChaCha20-Poly1305 detects changes.
 
-The costs travel with it, bound to what is inside, and bounded for who reads them.
+The cost parameters are stored with it, authenticated, and bounded for the reader.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ _R, _P, _KEY_BYTES, _SALT_BYTES, _NONCE_BYTES = 8, 1, 32, 16, 12
 
 
 class VaultClosed(SealError):
-    """Yours: a wrong passphrase, or a file that is no vault, or was changed. Which of them cannot be told."""
+    """The vault does not open: a wrong passphrase, a file that is not a vault, or a changed file.
+
+    These cases cannot be distinguished.
+    """
 
     def __init__(self) -> None:
         super().__init__("the vault does not open", hint="is it the right passphrase, and the right file?")
 
 
 def close_vault(secrets: bytes, passphrase: str, randomness: Randomness, *, cost_n: int = COST_N) -> str:
-    """The text that is kept at rest."""
+    """Encrypt secrets, and return the text to be stored."""
     salt, nonce = _draw(randomness, _SALT_BYTES), _draw(randomness, _NONCE_BYTES)
     box = ChaCha20Poly1305(_key(passphrase, salt, cost_n)).encrypt(nonce, secrets, _head(cost_n, salt))
     parts = {"salt": salt, "nonce": nonce, "box": box}
@@ -40,7 +43,7 @@ def close_vault(secrets: bytes, passphrase: str, randomness: Randomness, *, cost
 
 
 def open_vault(text: str, passphrase: str) -> bytes:
-    """What is inside, or VaultClosed."""
+    """Return the secrets; raise VaultClosed if the vault does not open."""
     try:
         given = json.loads(text)
         cost_n = given["n"]

@@ -280,7 +280,7 @@ def _steady(router: Router, routing: bytes, sealer: Sealer, rng: Random) -> floa
     tags: TagMatcher[int] = TagMatcher(Counter())
     draft, rounds = Draft({f"a{row}": 3 for row in range(4)}, b"x" * 100, 1), 1000
     _, payload = PayloadSealer(SessionSealer(sealer)).seal(draft, now_us=NOW_US, randomness=rng)
-    event = Event({SEALED: sealer.realm.mark.hex()}, payload, publisher=1, sequence=1)
+    event = Event({SEALED: sealer.realm.short_name.hex()}, payload, publisher=1, sequence=1)
     frames = [Publish(Confirm.NONE, encode_block(event)) for _ in range(rounds + 1)]
     tags.hold(("client", 1), frames[0], 0, lambda _: [routing], 0.0)
     (probe,) = tags.take_probes()

@@ -88,21 +88,21 @@ def test_no_event_that_matches_is_routed_away(spelled: tuple[Any, str], seed: in
         hidden = {name for name in attributes if chance.random() < 0.5}
         clear = {name: value for name, value in attributes.items() if name not in hidden}
         if filter.matches(attributes):
-            assert outer.matches({**clear, SEALED: realm.mark.hex()})
+            assert outer.matches({**clear, SEALED: realm.short_name.hex()})
         assert not outer.matches(clear), "events that are not sealed are not for it"
 
 
 def test_what_is_in_the_clear_is_routed_by() -> None:
     realm = World.of(areas()).realm
     outer = routed(parse("area < 16 and not (location == 'Paris' or area == 3)"), realm)
-    mark = {SEALED: realm.mark.hex()}
+    mark = {SEALED: realm.short_name.hex()}
     assert outer.matches(mark)
     assert outer.matches({**mark, "area": 5})
     assert not outer.matches({**mark, "area": 3})
     assert not outer.matches({**mark, "area": 16})
     assert not outer.matches({**mark, "location": "Paris"})
     many = " and ".join(f"a{each} < 5" for each in range(40))
-    assert routed(parse(many), realm).text == f"{SEALED} == '{realm.mark.hex()}'", "too many alternatives"
+    assert routed(parse(many), realm).text == f"{SEALED} == '{realm.short_name.hex()}'", "too many alternatives"
 
 
 # --- from end to end --------------------------------------------------------------------------------------------------
@@ -258,14 +258,14 @@ async def test_steady_traffic_costs_no_pairings(realm: Realm) -> None:
     from plait_crypto import Draft
 
     parcels = [(await publishing.seal(Draft(each, b"p")))[1] for each in (LONDON, LONDON, PARIS, PARIS)]
-    assert not reading._parcels.cheap(parcels[0])
+    assert not reading._payloads.cheap(parcels[0])
     await reading.open({}, parcels[0])
-    assert reading._parcels.cheap(parcels[1])
+    assert reading._payloads.cheap(parcels[1])
     with pytest.raises(Unopenable):
         await reading.open({}, parcels[2])
-    assert reading._parcels.cheap(parcels[3]), "that it does not open is remembered"
+    assert reading._payloads.cheap(parcels[3]), "that it does not open is remembered"
     await realm.read_in(reading, 0, "area > 64")
-    assert not reading._parcels.cheap(parcels[3]), "until there are other keys"
+    assert not reading._payloads.cheap(parcels[3]), "until there are other keys"
     await reading.open({}, parcels[3])
 
 

@@ -262,7 +262,7 @@ def _secret_without_remaking(scene: Scene, capsule: Capsule) -> bytes:
     """What a reader would come to that trusts the seed."""
 
     class Trusting(Scheme):
-        def _made_again(self, seed: bytes, context: bytes, identities: object) -> list[object]:  # type: ignore[override]
+        def _reencrypt(self, seed: bytes, context: bytes, identities: object) -> list[object]:  # type: ignore[override]
             decode = self.groups.g1.decode
             rows = range(len(capsule.shape))
             return [decode(each) for each in [capsule.ct2, *map(capsule.ct, rows), *(capsule.part(r, 1) for r in rows)]]
