@@ -11,61 +11,67 @@ _Buffer: TypeAlias = bytes | bytearray | memoryview
 _Refusal: TypeAlias = tuple[str, str]
 
 class Splitter:
-    """Cuts buffers into the frames of one protocol version, past the handshake. `splitter_for` makes one."""
+    """Split buffers into the frames of one protocol version, after the handshake. `splitter_for` makes one."""
 
     def __new__(cls, limits: WireLimits, version: int, controls: list[tuple[int, bool, bool]]) -> Splitter: ...
     def split(self, buffer: _Buffer) -> tuple[list[tuple[int, int, int, int]], int, _Refusal | None]:
-        """The frames at the start of a buffer as (type, start, body, end), the bytes that they take up, and why the
-        next is none: (fault, message), which `frame_error` makes a FrameError of."""
+        """Split the frames at the start of a buffer.
+
+        Return the frames as (type, start, body, end), the bytes that they take up, and the refusal of the next frame as
+        (fault, message), or None. `frame_error` converts a refusal to a FrameError.
+        """
 
 class Index:
-    """Filters under ids (0 to 2**63 - 1). Answers are exact, free of duplicates, and in ascending order."""
+    """Filters under ids (0 to 2**63 - 1). Results are exact, without duplicates, and in ascending order."""
 
     def __new__(cls) -> Index: ...
     def add(self, id: int, filter: Filter) -> None:
-        """Keep `filter` under `id`; IndexMisuse when the id is taken, FilterTooComplex as the filter says."""
+        """Store `filter` under `id`. Raise IndexMisuse if the id is taken, FilterTooComplex if the filter is."""
 
     def remove(self, id: int) -> None:
-        """Forget `id`; IndexMisuse when it is not here."""
+        """Remove `id`; raise IndexMisuse if it is unknown."""
 
     def match(self, attributes: Attributes) -> list[int]:
-        """The ids whose filters are true of plain attributes."""
+        """Return the ids whose filters are true of plain attributes."""
 
     def match_many(
         self, buffer: _Buffer, splitter: Splitter
     ) -> tuple[list[tuple[int, int, int, int, list[int] | None]], int, _Refusal | None]:
-        """As `Splitter.split`, with the ids that the event of each publish or forward frame matches; None in others."""
+        """Split as `Splitter.split` does, and add the matches of each publish or forward frame; None for others."""
 
     def covering(self, filter: Filter) -> list[int]:
-        """The ids whose filters cover `filter` (as `Filter.covers` decides)."""
+        """Return the ids whose filters cover `filter` (as `Filter.covers` decides)."""
 
     def covered(self, filter: Filter) -> list[int]:
-        """The ids whose filters `filter` covers."""
+        """Return the ids whose filters `filter` covers."""
 
     def intersecting(self, filter: Filter) -> list[int]:
-        """The ids whose filters intersect `filter` (as `Filter.intersects` decides)."""
+        """Return the ids whose filters intersect `filter` (as `Filter.intersects` decides)."""
 
     def settle(self) -> None:
-        """Wait until everything that was added is laid out for good. Answers do not depend on it."""
+        """Wait until all added filters are merged into segments. Results do not depend on it."""
 
     def stats(self) -> dict[str, int]:
-        """How it is doing: filters, classes of equal ones, segments, conjunctions in and outside them, merges, and
-        candidates that the last match looked at."""
+        """Return statistics of the index.
+
+        These are filters, classes of equal filters, segments, conjunctions in and outside them, merges, and
+        candidates that the last match tested.
+        """
 
     def __len__(self) -> int: ...
     def __contains__(self, id: object) -> bool: ...
 
 def measure_match(index: Index, events: Sequence[Attributes]) -> list[tuple[int, int]]:
-    """For benchmarks: nanoseconds in the kernel for each event, and ids found."""
+    """Return nanoseconds in the kernel for each event, and the number of ids found. For benchmarks."""
 
 def measure_covering(index: Index, filters: Sequence[Filter]) -> list[tuple[int, int]]:
-    """For benchmarks: nanoseconds in the kernel for each filter, and ids found."""
+    """Return nanoseconds in the kernel for each filter, and the number of ids found. For benchmarks."""
 
 def measure_add(index: Index, ids: Sequence[int], filters: Sequence[Filter]) -> list[int]:
-    """For benchmarks: nanoseconds in the kernel for each addition."""
+    """Return nanoseconds in the kernel for each addition. For benchmarks."""
 
 def measure_remove(index: Index, ids: Sequence[int]) -> list[int]:
-    """For benchmarks: nanoseconds in the kernel for each removal."""
+    """Return nanoseconds in the kernel for each removal. For benchmarks."""
 
 def measure_match_many(index: Index, buffer: _Buffer, splitter: Splitter) -> tuple[int, int]:
-    """For benchmarks: nanoseconds in the kernel to split and match a buffer, and its frames."""
+    """Return nanoseconds in the kernel to split and match a buffer, and the number of its frames. For benchmarks."""

@@ -1,4 +1,4 @@
-//! What goes out over one connection: events for a client or for the next broker, written behind each other.
+//! Buffers the outgoing event frames of one connection: events for a client or for the next broker.
 
 use std::sync::Mutex;
 
@@ -10,10 +10,10 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::event_frames::EventFrame;
 
-/// Room for the routes that are common.
+/// Capacity for the usual routes.
 const ROUTE_BYTES: usize = 64;
 
-/// Bytes for one connection.
+/// The outgoing bytes of one connection.
 #[pyclass(frozen, module = "plait_kernel")]
 pub(crate) struct DeliveryWriter {
     out: Mutex<Vec<u8>>,
@@ -26,7 +26,7 @@ impl DeliveryWriter {
         Self { out: Mutex::default() }
     }
 
-    /// Write a deliver frame: an event for these (subscription, flags, position); how many bytes wait now.
+    /// Write a deliver frame for these (subscription, flags, position). Return the number of bytes buffered.
     fn deliver(
         &self,
         frame: &Bound<'_, PyAny>,
@@ -46,7 +46,7 @@ impl DeliveryWriter {
         self.write(DELIVER, version, &route, block_of(frame)?.as_bytes())
     }
 
-    /// Write a forward frame: an event on its way to these (broker, position, proof); how many bytes wait now.
+    /// Write a forward frame for these (broker, position, proof). Return the number of bytes buffered.
     #[expect(clippy::too_many_arguments, reason = "what a forward frame says")]
     fn forward(
         &self,
@@ -70,14 +70,14 @@ impl DeliveryWriter {
         self.write(FORWARD, version, &route, block_of(frame)?.as_bytes())
     }
 
-    /// Write bytes as they are; how many wait now.
+    /// Write bytes unchanged. Return the number of bytes buffered.
     fn append(&self, data: &[u8]) -> usize {
         let mut out = self.out.lock().expect("no call has panicked");
         out.extend(data);
         out.len()
     }
 
-    /// Everything that waits, which does so no more.
+    /// Return all buffered bytes and empty the buffer.
     fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let taken = std::mem::take(&mut *self.out.lock().expect("no call has panicked"));
         PyBytes::new(py, &taken)
@@ -91,7 +91,7 @@ fn block_of<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     Ok(frame.getattr(intern!(frame.py(), "block"))?.cast_into::<PyBytes>()?)
 }
 
-/// How many brokers a path has, flags, room for the count of who is named, and the path.
+/// Adds the length of the path, flags, space for the count of destinations or deliveries, and the path.
 fn add_path(route: &mut Vec<u8>, path: &Bound<'_, PyTuple>, flags: u8) -> PyResult<()> {
     let brokers = u8::try_from(path.len()).map_err(|_| too_many())?;
     route.extend([brokers, flags, 0, 0]);
@@ -101,7 +101,7 @@ fn add_path(route: &mut Vec<u8>, path: &Bound<'_, PyTuple>, flags: u8) -> PyResu
     Ok(())
 }
 
-/// Whom a route names, and at `count_at` how many they are.
+/// Adds the destinations or deliveries of a route, and writes their count at `count_at`.
 fn add_named<'py, T>(
     route: &mut Vec<u8>,
     count_at: usize,

@@ -1,9 +1,9 @@
-//! The hot frames as Python has them, without one Python object a field: an event block, and the route ahead of it.
+//! The hot frames as Python sees them, without one Python object per field: an event block, and the route before it.
 //!
-//! They are what `plait_core.wire.event_frames` says in Python, under the same names: identity at once, attributes when
-//! someone asks. What is wrong with bytes is left to the Python reader, so that it is said in one place.
+//! They implement `plait_core.wire.event_frames` under the same names: identity is decoded at once, attributes at their
+//! first use. Faulty bytes are left to the Python reader, so that one place has the error messages.
 
-// The documentation of the methods is Python's: its names stand there as Python's readers know them.
+// These doc comments are docstrings of Python, in its notation.
 #![expect(clippy::doc_markdown, reason = "docstrings")]
 
 use std::sync::{Arc, Mutex};
@@ -19,10 +19,10 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple, PyType};
 use crate::plain::{self, Names};
 use crate::splitter::{limits_of, told};
 
-/// An event block, and who reads its attributes.
+/// An event block, and the reader of its attributes.
 #[pyclass(frozen, subclass, module = "plait_kernel")]
 pub(crate) struct EventFrame {
-    /// The event in bytes, as it was published.
+    /// The bytes of the event, as they were published.
     #[pyo3(get)]
     block: Py<PyBytes>,
     #[pyo3(get)]
@@ -35,7 +35,7 @@ pub(crate) struct EventFrame {
     pub(crate) lifetime_us: i64,
     #[pyo3(get)]
     priority: u8,
-    /// Of the block.
+    /// Bytes of the block.
     pub(crate) bytes: usize,
     attributes_end: usize,
     payload_start: usize,
@@ -46,7 +46,7 @@ pub(crate) struct EventFrame {
 }
 
 impl EventFrame {
-    /// A frame of a block that was checked.
+    /// Makes a frame of a block that was checked.
     fn of(py: Python<'_>, block: &[u8], reader: Py<PyAny>, limits: Arc<Limits>) -> Self {
         let number = |at: usize| u64::from_be_bytes(block[at..at + 8].try_into().expect("eight bytes"));
         let headers_bytes = usize::from(u16::from_be_bytes([block[34], block[35]]));
@@ -68,7 +68,7 @@ impl EventFrame {
         }
     }
 
-    /// A frame of a block from Python.
+    /// Makes a frame of a block from Python.
     fn checked(block: &Bound<'_, PyBytes>, reader: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let py = block.py();
         let reader = match reader {
@@ -88,7 +88,7 @@ impl EventFrame {
         self.block.bind(py).clone()
     }
 
-    /// Where the attributes are in the block.
+    /// The encoded attributes in the block.
     pub(crate) fn packed<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
         &self.block.bind(py).as_bytes()[BLOCK_BYTES..self.attributes_end]
     }
@@ -119,14 +119,14 @@ impl EventFrame {
         Self::checked(block, reader)
     }
 
-    /// Its name for ever.
+    /// The event's permanent name.
     #[getter]
     fn id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         static ID: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         ID.import(py, "plait_core.events", "EventId")?.call1((self.publisher, self.sequence))
     }
 
-    /// The attributes, or FrameError. Unpacked once; all callers get the same dict and must not change it.
+    /// Return the attributes, or raise FrameError. Decoded once; all callers get the same dict and must not change it.
     pub(crate) fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = self.unpacked.get_or_try_init(py, || {
             let packed = PyBytes::new(py, self.packed(py));
@@ -136,19 +136,19 @@ impl EventFrame {
         Ok(found.bind(py).clone())
     }
 
-    /// The headers, or FrameError.
+    /// Return the headers, or raise FrameError.
     fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let packed = &self.block.bind(py).as_bytes()[self.attributes_end..self.payload_start];
         self.reader.bind(py).call_method1(intern!(py, "headers"), (PyBytes::new(py, packed),))
     }
 
-    /// What rides along.
+    /// The payload.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.block.bind(py).as_bytes()[self.payload_start..])
     }
 
-    /// The whole event, or FrameError.
+    /// Return the whole event, or raise FrameError.
     fn event<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         static EVENT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         let (py, frame) = (slf.py(), slf.get());
@@ -165,7 +165,7 @@ impl EventFrame {
         ))
     }
 
-    /// What the frame says beside its event.
+    /// Return the fields of the frame's route.
     #[expect(clippy::unused_self, reason = "overridden")]
     fn _route<'py>(&self, py: Python<'py>) -> Bound<'py, PyTuple> {
         PyTuple::empty(py)
@@ -194,7 +194,7 @@ impl EventFrame {
     }
 }
 
-/// An event from the client that says it.
+/// An event from its publisher.
 #[pyclass(frozen, extends = EventFrame, module = "plait_kernel")]
 pub(crate) struct Publish {
     confirm: u8,
@@ -212,7 +212,7 @@ impl Publish {
         Ok(PyClassInitializer::from(EventFrame::checked(block, reader)?).add_subclass(Self { confirm }))
     }
 
-    /// Whom its publisher waits for.
+    /// The confirmation that its publisher waits for.
     #[getter]
     fn confirm<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         static LEVELS: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
@@ -308,7 +308,7 @@ impl Deliver {
     }
 }
 
-/// Unpacks plain attributes within limits; None for others.
+/// Decode plain attributes within limits. Return None for others.
 #[pyclass(frozen, module = "plait_kernel")]
 pub(crate) struct AttributeReader {
     limits: Arc<Limits>,
@@ -323,22 +323,23 @@ impl AttributeReader {
         Ok(Self { limits: Arc::new(limits_of(limits)?), names: Mutex::default() })
     }
 
-    /// The attributes, or None when they are not plain.
+    /// Decode the attributes. Return None if they are not plain.
     fn attributes<'py>(&self, packed: &Bound<'py, PyBytes>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        // Making objects may collect garbage, whose finalisers may come back here: they get the answer from Python.
+        // Making objects may collect garbage, whose finalisers may call this again: those calls leave the work to
+        // Python.
         let Ok(mut names) = self.names.try_lock() else { return Ok(None) };
         plain::unpack(packed.py(), packed.as_bytes(), &self.limits, &mut names)
     }
 }
 
-/// Takes the hot frames out of the reads of one connection.
+/// Decode the hot frames in the reads of one connection.
 #[pyclass(frozen, module = "plait_kernel")]
 pub(crate) struct EventFrameReader {
     frames: Frames,
     version: u8,
     reader: Py<PyAny>,
     limits: Arc<Limits>,
-    /// The path that came last, and its bytes: nearly always it comes again.
+    /// The last path and its bytes, because nearly always the next is the same.
     path: Mutex<Option<(Vec<u8>, Py<PyTuple>)>>,
 }
 
@@ -353,8 +354,8 @@ impl EventFrameReader {
         Ok(Self { frames, version, reader: reader.clone().unbind(), limits, path: Mutex::default() })
     }
 
-    /// Appends the whole and faultless hot frames that follow each other from `at` on; where they end. What comes then
-    /// is the Python decoder's: a control frame, a part of a frame, or a fault to name.
+    /// Append the complete and valid hot frames that follow each other from `at` on. Return where they end. The Python
+    /// decoder handles what follows: a control frame, an incomplete frame, or a fault.
     fn read(&self, read: &Bound<'_, PyBytes>, at: usize, found: &Bound<'_, PyList>) -> PyResult<usize> {
         let py = read.py();
         let bytes = read.as_bytes();
@@ -413,7 +414,7 @@ impl EventFrameReader {
         let path = numbers(py, bytes)?.unbind();
         let last = Some((bytes.to_vec(), path.clone_ref(py)));
         let before = std::mem::replace(&mut *self.path.lock().expect("no call has panicked"), last);
-        drop(before); // after the lock is let go of
+        drop(before); // only after the lock is released
         Ok(path)
     }
 }
@@ -423,7 +424,7 @@ fn numbers<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTuple>> 
     PyTuple::new(py, numbers.iter().map(|number| u64::from_be_bytes(*number)))
 }
 
-/// `>QQQ` each: broker, position, proof.
+/// Decodes `>QQQ` each: broker, position, proof.
 fn destinations<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTuple>> {
     static DESTINATION: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let (named, _) = bytes.as_chunks::<8>();
@@ -435,7 +436,7 @@ fn destinations<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTup
     PyTuple::new(py, made.collect::<PyResult<Vec<_>>>()?)
 }
 
-/// `>IIQ` each: subscription, flags, position.
+/// Decodes `>IIQ` each: subscription, flags, position.
 fn deliveries<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTuple>> {
     static DELIVERY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let (named, _) = bytes.as_chunks::<16>();
@@ -448,7 +449,8 @@ fn deliveries<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTuple
     PyTuple::new(py, made.collect::<PyResult<Vec<_>>>()?)
 }
 
-/// An instance of a named tuple's class by `tuple.__new__`: the class's own is Python code, and costs twice as much.
+/// Makes an instance of a named tuple's class by `tuple.__new__`: the class's own is Python code, and costs twice as
+/// much.
 fn named_tuple<'py, T>(class: &Bound<'py, PyType>, fields: T) -> PyResult<Bound<'py, PyAny>>
 where
     T: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
@@ -459,8 +461,8 @@ where
     new.bind(py).call1((class, fields.into_pyobject(py)?))
 }
 
-/// The frame that publishes a plain event, as `plait_core.wire.encode_publish` writes it. None when it is not plain: then
-/// someone has to look at it, and nothing was checked.
+/// Encode a publish frame of a plain event, as `plait_core.wire.encode_publish` does. Return None if the event is not
+/// plain; Python then has to check it.
 #[pyfunction]
 pub(crate) fn encode_publish<'py>(
     reader: &Bound<'py, AttributeReader>,

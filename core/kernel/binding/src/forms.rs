@@ -1,4 +1,4 @@
-//! Filters from Python: `filter.normal`, read object by object.
+//! Filters from Python: reads `filter.normal` object by object.
 
 use plait_matching::Form;
 use plait_matching::constraint::Constraint;
@@ -14,7 +14,7 @@ use crate::values::number_of_int;
 
 type Conjunction = Vec<(Box<str>, Constraint)>;
 
-/// The normal form of a filter, or what Python raises when it has none.
+/// Reads the normal form of a filter, or returns the error that Python raises if it has none.
 pub(crate) fn form_of(filter: &Bound<'_, PyAny>) -> PyResult<Form> {
     let normal = filter.getattr(intern!(filter.py(), "normal"))?;
     let alternatives = normal.cast::<PyTuple>()?.iter().map(|alternative| conjunction_of(&alternative));

@@ -1,7 +1,9 @@
-//! The index, behind a lock. Nobody waits for it while holding up Python, and nothing of Python is made or called while it
-//! is held: making an object may collect garbage, whose finalisers may ask this very index.
+//! The index, behind a lock.
+//!
+//! A thread never waits for the lock while it has the interpreter. While it has the lock, it makes and calls no Python
+//! objects: making an object may collect garbage, whose finalisers may query this very index.
 
-// The documentation of the methods is Python's: its names stand there as Python's readers know them.
+// These doc comments are docstrings of Python, in its notation.
 #![expect(clippy::doc_markdown, reason = "docstrings")]
 
 use std::fmt::Display;
@@ -23,13 +25,13 @@ use crate::values::value_of;
 
 pyo3::import_exception!(plait_core.errors, IndexMisuse);
 
-/// Filters under ids (0 to 2**63 - 1). Answers are exact, free of duplicates, and in ascending order.
+/// Filters under ids (0 to 2**63 - 1). Results are exact, without duplicates, and in ascending order.
 #[pyclass(frozen, module = "plait_kernel")]
 pub(crate) struct Index {
     matching: Mutex<Matching>,
 }
 
-/// An event of Python's: names and values, which are kept alive here.
+/// An event from Python: names and values, which are kept alive here.
 pub(crate) type Attributes<'py> = Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)>;
 
 #[pymethods]
@@ -39,7 +41,7 @@ impl Index {
         Self { matching: Mutex::default() }
     }
 
-    /// Keep `filter` under `id`; IndexMisuse when the id is taken, FilterTooComplex as the filter says.
+    /// Store `filter` under `id`. Raise IndexMisuse if the id is taken, FilterTooComplex if the filter is.
     fn add(&self, id: &Bound<'_, PyInt>, filter: &Bound<'_, PyAny>) -> PyResult<()> {
         let number = id.extract::<u64>().unwrap_or(IDS_MAX);
         if self.lock(id.py()).contains(number) {
@@ -50,14 +52,14 @@ impl Index {
         done.map_err(|what| misuse(what, id))
     }
 
-    /// Forget `id`; IndexMisuse when it is not here.
+    /// Remove `id`; raise IndexMisuse if it is unknown.
     fn remove(&self, id: &Bound<'_, PyInt>) -> PyResult<()> {
         let number = id.extract::<u64>().unwrap_or(IDS_MAX);
         let done = self.lock(id.py()).remove(number);
         done.map_err(|what| misuse(what, id))
     }
 
-    /// The ids whose filters are true of plain attributes.
+    /// Return the ids whose filters are true of plain attributes.
     #[pyo3(name = "match")]
     fn matches<'py>(&self, py: Python<'py>, attributes: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyList>> {
         let attributes = attributes_of(attributes)?;
@@ -71,7 +73,7 @@ impl Index {
         PyList::new(py, found)
     }
 
-    /// As `match`, for the attributes of a frame, without unpacking them for Python; FrameError when they are none.
+    /// Match the attributes of a frame without decoding them for Python. Raise FrameError if they are invalid.
     fn match_frame<'py>(&self, frame: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let py = frame.py();
         let Ok(event_frame) = frame.cast::<EventFrame>().map(Bound::get) else {
@@ -94,26 +96,27 @@ impl Index {
         }
     }
 
-    /// The ids whose filters cover `filter` (as `Filter.covers` decides).
+    /// Return the ids whose filters cover `filter` (as `Filter.covers` decides).
     fn covering<'py>(&self, filter: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let form = form_of(filter)?;
         self.ask(filter.py(), |matching, found| matching.covering(&form, found))
     }
 
-    /// The ids whose filters `filter` covers.
+    /// Return the ids whose filters `filter` covers.
     fn covered<'py>(&self, filter: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let form = form_of(filter)?;
         self.ask(filter.py(), |matching, found| matching.covered(&form, found))
     }
 
-    /// The ids whose filters intersect `filter` (as `Filter.intersects` decides).
+    /// Return the ids whose filters intersect `filter` (as `Filter.intersects` decides).
     fn intersecting<'py>(&self, filter: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let form = form_of(filter)?;
         self.ask(filter.py(), |matching, found| matching.intersecting(&form, found))
     }
 
-    /// The frames at the start of a buffer as (type, start, body, end, ids), where ids are those that a publish or forward
-    /// frame matches, and None in others; the bytes that they take up; and why the next is none: (fault, message), or None.
+    /// Split and match the frames at the start of a buffer. Return three values: the frames as (type, start, body, end,
+    /// ids), where ids are the matches of a publish or forward frame, and None in others; the number of bytes that the
+    /// frames take up; and the refusal of the next frame as (fault, message), or None.
     fn match_many<'py>(
         &self,
         py: Python<'py>,
@@ -134,13 +137,13 @@ impl Index {
         Ok((rows, taken, refusal.map(told)))
     }
 
-    /// Wait until everything that was added is laid out for good. Answers do not depend on it.
+    /// Wait until all added filters are merged into segments. Results do not depend on it.
     fn settle(&self, py: Python<'_>) {
         py.detach(|| self.lock_detached().settle());
     }
 
-    /// How the index is doing: filters, classes of equal ones, segments, conjunctions in and outside them, merges, and
-    /// candidates that the last match looked at.
+    /// Return statistics of the index: filters, classes of equal filters, segments, conjunctions in and outside them,
+    /// merges, and candidates that the last match tested.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.lock(py).stats();
         let told = PyDict::new(py);
@@ -199,7 +202,7 @@ pub(crate) fn values_of<'a>(attributes: &'a Attributes<'_>) -> PyResult<Vec<(&'a
     attributes.iter().map(|(name, value)| Ok((name.to_str()?, value_of(value)?))).collect()
 }
 
-/// What of an event filters speak of.
+/// Keeps the attributes of an event that filters constrain.
 pub(crate) fn event_of<'a>(matching: &Matching, values: Vec<(&str, Value<'a>)>) -> Vec<(u32, Value<'a>)> {
     values.into_iter().filter_map(|(name, value)| Some((matching.attribute(name)?, value))).collect()
 }

@@ -1,4 +1,4 @@
-//! Plait's native kernel, bound to Python: conversions and locks, and nothing else.
+//! Python bindings of Plait's native kernel: only conversions and locks.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! How long the kernel takes by itself: for benchmarks, which measure it from Python too.
+//! Measures the kernel's own time, for benchmarks, which also measure it from Python.
 
 #![expect(clippy::needless_pass_by_value, reason = "PyO3 gives lists as vectors")]
 
@@ -12,7 +12,7 @@ use crate::forms::form_of;
 use crate::index::{Attributes, Index, attributes_of, event_of, misuse, values_of};
 use crate::splitter::{Splitter, with_bytes};
 
-/// Nanoseconds that matching each event takes, Python and its objects left out, and how many ids are found.
+/// Return nanoseconds of matching each event, without Python and its objects, and the number of ids found.
 #[pyfunction]
 pub(crate) fn measure_match(index: &Bound<'_, Index>, events: Vec<Bound<'_, PyDict>>) -> PyResult<Vec<(u64, usize)>> {
     let attributes: Vec<Attributes<'_>> = events.iter().map(attributes_of).collect::<PyResult<_>>()?;
@@ -28,7 +28,7 @@ pub(crate) fn measure_match(index: &Bound<'_, Index>, events: Vec<Bound<'_, PyDi
     Ok(measured.collect())
 }
 
-/// Nanoseconds that finding the filters that cover each of these takes, and how many there are.
+/// Return nanoseconds of finding the filters that cover each of these, and the number of ids found.
 #[pyfunction]
 pub(crate) fn measure_covering(
     index: &Bound<'_, Index>,
@@ -45,7 +45,7 @@ pub(crate) fn measure_covering(
     Ok(measured.collect())
 }
 
-/// Adds filters, and gives back the nanoseconds that each took.
+/// Add filters, and return the nanoseconds that each took.
 #[pyfunction]
 pub(crate) fn measure_add(
     index: &Bound<'_, Index>,
@@ -61,7 +61,7 @@ pub(crate) fn measure_add(
     measured.collect()
 }
 
-/// Removes ids, and gives back the nanoseconds that each took.
+/// Remove ids, and return the nanoseconds that each took.
 #[pyfunction]
 pub(crate) fn measure_remove(index: &Bound<'_, Index>, ids: Vec<u64>) -> PyResult<Vec<u64>> {
     let mut matching = index.get().lock(index.py());
@@ -72,7 +72,7 @@ pub(crate) fn measure_remove(index: &Bound<'_, Index>, ids: Vec<u64>) -> PyResul
     measured.collect()
 }
 
-/// Nanoseconds that splitting and matching a buffer takes, and how many frames there are.
+/// Return nanoseconds of splitting and matching a buffer, and the number of frames.
 #[pyfunction]
 pub(crate) fn measure_match_many(
     index: &Bound<'_, Index>,

@@ -1,5 +1,5 @@
-//! Plain attributes between Python and msgpack: the common ones, whole and fast. What is not plain (lists, integers
-//! beyond 64 bits, anything that is wrong) is left to `plait_core`, which knows what to say about it: the answer is None.
+//! Converts plain attributes between Python and msgpack: the common case, whole and fast. For others (lists, integers
+//! beyond 64 bits, faults) the result is None, and `plait_core` handles them and raises the errors.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use plait_matching::wire::Limits;
 use plait_matching::wire::attributes::is_name;
 
-/// Names that are remembered as Python's own strings.
+/// Names in the cache of Python strings.
 const NAMES_KEPT: usize = 8192;
 
-/// Names that have come before, checked and interned.
+/// Names that occurred before, checked and interned.
 #[derive(Default)]
 pub(crate) struct Names {
     known: HashMap<Box<[u8]>, Py<PyString>>,
@@ -36,7 +36,7 @@ impl Names {
     }
 }
 
-/// The dict that packed attributes are.
+/// Decodes packed attributes to a dict.
 pub(crate) fn unpack<'py>(
     py: Python<'py>,
     packed: &[u8],
@@ -132,8 +132,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Packs a dict of plain attributes behind what is in `out`, as msgpack's packer does; false when it is not plain, and
-/// then `out` is void.
+/// Encodes a dict of plain attributes after the content of `out`, as msgpack's packer does. Returns false if it is not
+/// plain; `out` is then invalid.
 pub(crate) fn pack(attributes: &Bound<'_, PyDict>, limits: &Limits, out: &mut Vec<u8>) -> bool {
     let count = attributes.len();
     if count.max(limits.value_bytes).max(limits.name_bytes) > usize::from(u16::MAX)
@@ -186,7 +186,7 @@ fn pack_value(value: &Bound<'_, PyAny>, limits: &Limits, out: &mut Vec<u8>) -> b
     true
 }
 
-/// A text of less than 64 KiB.
+/// Encodes a text of less than 64 KiB.
 fn pack_text(text: &str, out: &mut Vec<u8>) {
     let size = text.len();
     if size < 32 {
@@ -200,7 +200,7 @@ fn pack_text(text: &str, out: &mut Vec<u8>) {
     out.extend(text.as_bytes());
 }
 
-/// The shortest form, as msgpack's packer has it.
+/// Encodes an integer in the shortest form, as msgpack's packer does.
 fn pack_int(int: i64, out: &mut Vec<u8>) {
     match int {
         0..=0x7F => out.push(int as u8),

@@ -1,21 +1,21 @@
-//! Proofs of events between two brokers: a keyed digest that both of them can make.
+//! MACs of events between two brokers: a keyed digest that only these two can compute.
 
 use blake2b_simd::{Params, State};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// What tells these digests from all others under the same key.
+/// The BLAKE2 personalisation that separates these digests from all others under the same key.
 const PERSON: &[u8] = b"plait event";
 
-/// A proof is a number of so many bytes.
+/// Bytes of a MAC.
 const PROOF_BYTES: usize = 8;
 
-/// Blocks up to here are part of what is proved; of longer ones a digest is.
+/// Longest block that is hashed under the key directly. Longer blocks are hashed without the key first.
 const SHORT_BYTES: usize = 1024;
 const DIGEST_BYTES: usize = 32;
 
-/// Proves events under the key of one pair of brokers.
+/// Compute the MACs of events under the key of one pair of brokers.
 #[pyclass(frozen, module = "plait_kernel")]
 pub(crate) struct EventProver {
     keyed: State,
@@ -31,7 +31,7 @@ impl EventProver {
         Ok(Self { keyed: Params::new().hash_length(PROOF_BYTES).key(key).personal(PERSON).to_state() })
     }
 
-    /// The proof of an event block with this place in the stream of `root`.
+    /// Return the MAC of an event block at this position in the stream of `root`.
     fn prove(&self, root: u64, position: u64, flags: u8, block: &Bound<'_, PyBytes>) -> u64 {
         let mut place = [0; 17];
         place[..8].copy_from_slice(&root.to_be_bytes());

@@ -1,6 +1,6 @@
-//! Records of telemetry, made where events pass: what `plait_telemetry.recorder` says in Python, to the same bytes.
+//! Records of telemetry, written in the path of events: the same interface and bytes as `plait_telemetry.recorder`.
 //!
-//! One thread records and one takes what was recorded. Each has a count that only it moves, so neither waits.
+//! One thread records and one thread takes records out. Each has a counter that it alone advances, so neither waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ const RECORD_BYTES: usize = WORDS * 8;
 /// Records that are copied out at once: two megabytes. Python goes on meanwhile.
 const TAKEN_MAX: u64 = 1 << 15;
 
-/// The numbers of kinds, as `plait_core.telemetry.schema` has them.
+/// The numbers of kinds, as in `plait_core.telemetry.schema`.
 const PUBLISH: u64 = 1;
 const ARRIVAL: u64 = 2;
 const FORWARD: u64 = 3;
@@ -27,25 +27,25 @@ const DELIVERY: u64 = 4;
 #[pyclass(frozen, module = "plait_kernel")]
 pub(crate) struct Recorder {
     words: Box<[AtomicU64]>,
-    /// Records that there is room for, less one.
+    /// Capacity in records, less one.
     mask: u64,
     wall_offset_us: i64,
     written: AtomicU64,
     taken: AtomicU64,
     lost: AtomicU64,
     weight: AtomicU64,
-    /// The time of the last record, as it was given and by the calendar.
+    /// The time of the last record, by the caller's clock and by the calendar.
     now: AtomicU64,
     now_us: AtomicU64,
-    /// Where the event lies that is published next.
+    /// The cell of the next published event.
     cell: AtomicU64,
-    /// The event matched last, and how many subscriptions it did.
+    /// The event matched last, and the number of its matches.
     publisher: AtomicU64,
     sequence: AtomicU64,
     expected: AtomicU64,
 }
 
-/// What a record says of an event.
+/// The fields of a record that are taken from its event.
 struct Seen {
     publisher: u64,
     sequence: u64,
@@ -55,7 +55,7 @@ struct Seen {
     hops: usize,
 }
 
-/// What a record says beside its event.
+/// The fields of a record beside those of its event.
 struct Said {
     kind: u64,
     subject: u64,
@@ -69,7 +69,7 @@ struct Said {
 
 #[pymethods]
 impl Recorder {
-    /// Room for so many records, a power of two.
+    /// Make a ring with this capacity in records, a power of two.
     #[new]
     fn new(records: usize, wall_offset_us: i64) -> PyResult<Self> {
         if !records.is_power_of_two() {
@@ -93,25 +93,25 @@ impl Recorder {
         })
     }
 
-    /// Records put in, ever.
+    /// Records put in since the start.
     #[getter]
     fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Records taken out, ever.
+    /// Records taken out since the start.
     #[getter]
     fn taken(&self) -> u64 {
         self.taken.load(Ordering::Acquire)
     }
 
-    /// Records that found no place.
+    /// Records dropped because the ring was full.
     #[getter]
     fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// From now on record one event in so many, a power of two, and say so in the records.
+    /// Record one event in `weight`, a power of two, from now on, and write that weight into the records.
     fn weigh(&self, weight: u16) -> PyResult<()> {
         if !weight.is_power_of_two() {
             return Err(PyValueError::new_err("not a power of two"));
@@ -120,28 +120,28 @@ impl Recorder {
         Ok(())
     }
 
-    /// The event that is published next lies in this cell.
+    /// Set the cell of the next published event.
     #[pyo3(signature = (cell, /))]
     fn locate(&self, cell: u64) {
         self.cell.store(cell, Ordering::Relaxed);
     }
 
-    /// An event of a publisher of this process was admitted, and matched these.
-    #[pyo3(signature = (frame, subscriptions, durables, homes, delay_us, now, /))]
+    /// Record that an event of a publisher of this process was admitted, with its matches.
+    #[pyo3(signature = (frame, subscriptions, durables, destinations, delay_us, now, /))]
     fn published(
         &self,
         frame: &Bound<'_, EventFrame>,
         subscriptions: &Bound<'_, PyAny>,
         durables: &Bound<'_, PyAny>,
-        homes: &Bound<'_, PyAny>,
+        destinations: &Bound<'_, PyAny>,
         delay_us: i64,
         now: f64,
     ) -> PyResult<()> {
         let matched = subscriptions.len()? + durables.len()?;
-        self.event(frame, (PUBLISH, self.take_cell(), matched, homes.len()?), delay_us, now)
+        self.event(frame, (PUBLISH, self.take_cell(), matched, destinations.len()?), delay_us, now)
     }
 
-    /// An event of another process' publisher matched these.
+    /// Record that an event of another process' publisher arrived, with its matches.
     #[pyo3(signature = (frame, root, subscriptions, durables, delay_us, now, /))]
     fn arrived(
         &self,
@@ -156,7 +156,7 @@ impl Recorder {
         self.event(frame, (ARRIVAL, root, matched, 0), delay_us, now)
     }
 
-    /// A copy was written to a neighbour.
+    /// Record that a copy was written to a neighbour.
     #[pyo3(signature = (frame, neighbour, delay_us, hops, destinations, now, /))]
     fn forwarded(
         &self,
@@ -175,7 +175,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// One delivery was written, to the subscription of this number and bound.
+    /// Record that one delivery was written, to the subscription with this number and bound.
     #[pyo3(signature = (number, within_us, frame, delay_us, flags, now, /))]
     fn delivered(
         &self,
@@ -203,7 +203,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// An event of a publisher of this process was admitted, and written to its one subscription at once.
+    /// Record that an event of a publisher of this process was admitted and written to its one subscription at once.
     #[pyo3(signature = (frame, number, within_us, delay_us, flags, now, /))]
     fn passed(
         &self,
@@ -226,7 +226,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// A record of the same kind, and reason times 256, of each of these events; without a bound that is its lifetime.
+    /// Record each of these events under one kind (plus reason times 256). Without a bound the event's lifetime is
+    /// recorded.
     #[expect(clippy::too_many_arguments, reason = "as many as a record says that its event does not")]
     #[pyo3(signature = (kind, frames, subject, bound_us, added_us, count, expected, hops, flags, now, /))]
     fn each(
@@ -262,7 +263,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Any other record, as `plait_core.telemetry.pack_into` takes it.
+    /// Write any other record, with the arguments of `plait_core.telemetry.pack_into`.
     #[pyo3(signature = (*fields))]
     fn put(&self, fields: &Bound<'_, PyTuple>) -> PyResult<()> {
         type First = (i64, i64, u64, u64, u64, u32, u32, u32, u32);
@@ -288,7 +289,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// What is there, in order, perhaps not all of it; `release` gives the place back.
+    /// Return records that wait, in order, perhaps not all of them; `release` frees their slots.
     fn filled<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let (taken, written) = (self.taken(), self.written());
         let found = PyList::empty(py);
@@ -304,7 +305,7 @@ impl Recorder {
         Ok(found)
     }
 
-    /// Records by their number, taken out or not: for the producer alone, which knows that they are still there.
+    /// Return records by number, taken out or not. Only the producer may call this, as only it knows they still exist.
     #[pyo3(signature = (start, end, /))]
     fn copy<'py>(&self, py: Python<'py>, start: u64, end: u64) -> PyResult<Bound<'py, PyBytes>> {
         let written = self.written();
@@ -317,7 +318,7 @@ impl Recorder {
         })
     }
 
-    /// So many have been written out.
+    /// Free the slots of this many records, which were written out.
     fn release(&self, records: u64) -> PyResult<()> {
         let taken = self.taken();
         if records > self.written() - taken {
@@ -329,7 +330,7 @@ impl Recorder {
 }
 
 impl Recorder {
-    /// Records by their number, as bytes.
+    /// Copies records by their number to `bytes`.
     fn write_out(&self, start: u64, end: u64, bytes: &mut [u8]) {
         let (places, _) = bytes.as_chunks_mut::<8>();
         let words = (start..end).flat_map(|at| self.place(at));
@@ -338,7 +339,7 @@ impl Recorder {
         }
     }
 
-    /// An event was matched; what it is, whose, and how many it is for.
+    /// Records an event that was matched, and remembers the number of its matches for its deliveries.
     fn event(
         &self,
         frame: &Bound<'_, EventFrame>,
@@ -356,7 +357,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Where the event lies that is published now.
+    /// Takes the cell of the event that is published now.
     #[inline]
     fn take_cell(&self) -> u64 {
         let cell = self.cell.load(Ordering::Relaxed);
@@ -366,7 +367,7 @@ impl Recorder {
         cell
     }
 
-    /// What deliveries of an event are told of it.
+    /// Returns the number of matches of an event, for the records of its deliveries.
     #[inline]
     fn expect(&self, seen: &Seen, expected: u64) {
         self.publisher.store(seen.publisher, Ordering::Relaxed);
@@ -374,7 +375,7 @@ impl Recorder {
         self.expected.store(expected, Ordering::Relaxed);
     }
 
-    /// Puts in a record, unless its event is one that is left out.
+    /// Writes a record, unless sampling leaves its event out.
     #[inline]
     fn record(&self, seen: &Seen, said: &Said, now: f64) {
         let weight = self.weight.load(Ordering::Relaxed);
@@ -393,7 +394,7 @@ impl Recorder {
         ]);
     }
 
-    /// The time by the calendar; within one read it is always the same.
+    /// Returns calendar time. It is computed once per read.
     #[inline]
     fn calendar_us(&self, now: f64) -> u64 {
         if self.now.load(Ordering::Relaxed) == now.to_bits() {
@@ -425,7 +426,7 @@ impl Recorder {
     }
 }
 
-/// What is to be recorded of an event.
+/// Reads the recorded fields of an event.
 #[inline]
 fn seen(frame: &Bound<'_, EventFrame>) -> Seen {
     let forward = frame.as_any().cast_exact::<Forward>();
@@ -441,7 +442,7 @@ fn seen(frame: &Bound<'_, EventFrame>) -> Seen {
     }
 }
 
-/// A number that is recorded as far as 32 bits go.
+/// Clips a number to 32 bits.
 #[inline]
 fn clipped(number: i64) -> PyResult<u64> {
     u64::try_from(number).map(|number| number.min(u64::from(u32::MAX))).map_err(|_| negative())

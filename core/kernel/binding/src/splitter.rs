@@ -6,7 +6,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-/// Cuts buffers into the frames of one protocol version, past the handshake.
+/// Split buffers into the frames of one protocol version, after the handshake.
 #[pyclass(frozen, module = "plait_kernel")]
 pub(crate) struct Splitter {
     pub(crate) frames: Frames,
@@ -14,22 +14,22 @@ pub(crate) struct Splitter {
 
 #[pymethods]
 impl Splitter {
-    /// `controls` has for each control frame its number, and whether it is of the handshake or a farewell.
+    /// `controls` has the number of each control frame, whether it belongs to the handshake, and whether it is a Close.
     #[new]
     fn new(limits: &Bound<'_, PyAny>, version: u8, controls: Vec<(u8, bool, bool)>) -> PyResult<Self> {
         let controls: Vec<(u8, Number)> = controls
             .into_iter()
-            .map(|(number, opening, farewell)| match (opening, farewell) {
+            .map(|(number, opening, close)| match (opening, close) {
                 (true, _) => (number, Number::Opening),
-                (_, true) => (number, Number::Farewell),
+                (_, true) => (number, Number::Close),
                 _ => (number, Number::Control),
             })
             .collect();
         Ok(Self { frames: Frames::new(limits_of(limits)?, version, &controls) })
     }
 
-    /// The frames at the start of a buffer as (type, start, body, end), the bytes that they take up, and why the next is
-    /// none: (fault, message), or None.
+    /// Split the frames at the start of a buffer. Return the frames as (type, start, body, end), the number of bytes
+    /// that they take up, and the refusal of the next frame as (fault, message), or None.
     fn split<'py>(&self, py: Python<'py>, buffer: &Bound<'py, PyAny>) -> PyResult<Split<'py>> {
         let mut found = Vec::new();
         let mut taken = 0;
@@ -51,7 +51,7 @@ impl Splitter {
     }
 }
 
-/// Frames, the bytes that they take up, and a refusal.
+/// Frames, the number of bytes that they take up, and a refusal.
 pub(crate) type Split<'py> = (Bound<'py, PyList>, usize, Option<(&'static str, String)>);
 
 fn frame_tuple<'py>(py: Python<'py>, frame: &Frame) -> PyResult<Bound<'py, PyTuple>> {
@@ -62,7 +62,7 @@ pub(crate) fn told(refusal: Refusal) -> (&'static str, String) {
     (refusal.fault.name(), refusal.message)
 }
 
-/// Calls `work` with the bytes of a buffer: those themselves where nobody can change them meanwhile, else a copy.
+/// Calls `work` with the bytes of a buffer: without a copy if the buffer is immutable, else with a copy.
 pub(crate) fn with_bytes<R>(buffer: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
     if let Ok(bytes) = buffer.cast::<PyBytes>() {
         return Ok(work(bytes.as_bytes()));

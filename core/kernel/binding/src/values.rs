@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 
-/// The value of an attribute, as filters see it: by its exact type.
+/// Converts an attribute's value by its exact type, as filters do.
 #[inline]
 pub(crate) fn value_of<'a>(given: &'a Bound<'_, PyAny>) -> PyResult<Value<'a>> {
     if let Ok(float) = given.cast_exact::<PyFloat>() {
@@ -25,7 +25,7 @@ pub(crate) fn value_of<'a>(given: &'a Bound<'_, PyAny>) -> PyResult<Value<'a>> {
     Ok(if given.is_none() { Value::Absent } else { Value::Other })
 }
 
-/// The number that an int is, of whatever size.
+/// Converts an int of any size.
 #[inline]
 pub(crate) fn number_of_int(int: &Bound<'_, PyInt>) -> PyResult<Number> {
     match int.extract::<i64>() {

@@ -1,6 +1,6 @@
-//! The kernel alone on the three workloads of the benchmarks, without Python: `workloads W1 100000 [seed [turns]]`.
+//! Runs the kernel on the three workloads of the benchmarks, without Python: `workloads W1 100000 [seed [turns]]`.
 //!
-//! `plait_lab.benchmarks.kernel_bench` prints the figures that count; this is for profiling and for trying things out.
+//! The official figures come from `plait_lab.benchmarks.kernel_bench`; this is for profiling and for experiments.
 
 use std::time::Instant;
 
@@ -65,7 +65,7 @@ trait Workload {
     fn event(&self, random: &mut Random) -> Event;
 }
 
-/// 20 attributes, five ranges of a tenth of them a filter.
+/// 20 attributes; each filter has five ranges of a tenth of a domain.
 struct W1;
 
 impl Workload for W1 {
@@ -82,7 +82,7 @@ impl Workload for W1 {
     }
 }
 
-/// 100 attributes of 100 values, of which an event has 30; five predicates a filter, a fifth equalities.
+/// 100 attributes of 100 values, of which an event has 30; five predicates a filter, a fifth of them equalities.
 struct W2;
 
 impl Workload for W2 {
@@ -216,14 +216,14 @@ fn main() {
     let start = Instant::now();
     index.settle();
     let took = start.elapsed().as_secs_f64();
-    std::thread::sleep(std::time::Duration::from_millis(500)); // what was merged is let go of in another thread
+    std::thread::sleep(std::time::Duration::from_millis(500)); // merged parts are freed in another thread
     println!("  {loaded:.0} MB loaded, {:.0} MB settled in {took:.2} s (before: {before:.0} MB)", resident_mb());
     let (mut found, mut ids, mut candidates) = (Vec::new(), 0, 0);
     let known = |(name, value): (String, _)| Some((index.attribute(&name)?, value));
     let events: Vec<Vec<(u32, Value<'_>)>> =
         (0..10_000).map(|_| workload.event(&mut random).into_iter().filter_map(known).collect()).collect();
-    // The least of several turns: what else the machine does is left out, what the events between push out of its caches
-    // is not.
+    // The least of several turns excludes the load of other processes, but not the cache misses that the events cause
+    // each other.
     let turns: u64 = arguments.get(4).map_or(5, |turns| turns.parse().expect("a number of turns"));
     let mut times = vec![u64::MAX; events.len()];
     for _ in 0..turns {

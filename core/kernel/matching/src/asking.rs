@@ -1,5 +1,5 @@
-//! Questions about filters: which cover one, which it covers, which it meets. Candidates come from the same rows and runs
-//! that events are held against; `relation` decides.
+//! Queries about filters: those that cover one, those that it covers, and those that it intersects. Candidates come
+//! from the same rows and runs as for events; `relation` decides.
 
 use crate::class::{Class, Holders, hash_tests};
 use crate::index::{Index, Scratch, put_in_order};
@@ -8,7 +8,7 @@ use crate::relation::{Form, Question};
 use crate::slab::Slab;
 use crate::slots::{Hull, Slots, Slotter};
 
-/// A filter of more alternatives is held against every class: each alternative is a walk of its own.
+/// A filter with more alternatives is compared with every class, because each alternative needs a scan of its own.
 const ALTERNATIVES_MAX: usize = 16;
 
 impl Index {
@@ -54,7 +54,7 @@ impl Index {
         self.maintain();
         let question = Question::new(form, &self.names, &self.texts);
         let from = found.len();
-        // Whatever it covers it meets, but for the filter that nothing satisfies.
+        // It intersects all filters that it covers, except those that no event satisfies.
         let classes = &self.classes;
         let empty = self.class_of.find(hash_tests(&[]), |&class| classes.get(class).tests().is_empty());
         if let Some(&class) = empty {
@@ -73,22 +73,22 @@ impl Index {
         put_in_order(found, from, true);
     }
 
-    /// Appends the holders of the classes that are wanted, of those that meet a filter; with `within`, of those that also
-    /// constrain whatever it constrains. Some may come several times.
+    /// Appends the holders of the classes that pass `accepts`, among those that a filter intersects. With `within`, only
+    /// classes that constrain every attribute that the filter does. Some may be appended several times.
     fn among_meeting(
         &mut self,
         question: &Question,
         within: bool,
         found: &mut Vec<u64>,
-        wanted: impl Fn(&Class, &Pool) -> bool,
+        accepts: impl Fn(&Class, &Pool) -> bool,
     ) {
         if question.alternatives() > ALTERNATIVES_MAX {
-            return self.among_all(found, wanted);
+            return self.among_all(found, accepts);
         }
         let Self { texts, shared, scratch: Scratch { slots, finer, found: scanned, .. }, delta, parts, .. } = self;
         scanned.certain = std::mem::take(found);
         let mut decide = |class: &Class, _: u32, found: &mut Vec<u64>| {
-            if !class.is_dead() && wanted(class, texts) {
+            if !class.is_dead() && accepts(class, texts) {
                 push_holders(class, shared, found);
             }
         };
@@ -113,9 +113,9 @@ impl Index {
         slots.clear(Hull::ABSENT, 0);
     }
 
-    fn among_all(&self, found: &mut Vec<u64>, wanted: impl Fn(&Class, &Pool) -> bool) {
+    fn among_all(&self, found: &mut Vec<u64>, accepts: impl Fn(&Class, &Pool) -> bool) {
         let from = found.len();
-        for class in self.classes.values().filter(|class| wanted(class, &self.texts)) {
+        for class in self.classes.values().filter(|class| accepts(class, &self.texts)) {
             push_holders(class, &self.shared, found);
         }
         put_in_order(found, from, false);

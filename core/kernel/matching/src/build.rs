@@ -1,5 +1,5 @@
-//! Building a segment: choose cuts, then each conjunction's way of being reached, then an order that keeps together
-//! what the same events rule out.
+//! Builds a segment: choose cuts, then the access path of each conjunction, then an order that groups conjunctions
+//! which the same events exclude.
 
 use std::sync::Arc;
 
@@ -17,45 +17,45 @@ use crate::slots::{CUTS_FINER, CUTS_MAX, Cuts, Hull, Slotter};
 use crate::test::{Kind, NO_HIGH, NO_LOW, Rich, Test};
 use crate::worker::Members;
 
-/// Bounds that are looked at to cut one attribute.
+/// Bounds that are sampled to cut one attribute.
 const SAMPLE: u32 = 4096;
 
-/// Below this many conjunctions one matrix serves best.
+/// Below this many conjunctions one matrix is fastest.
 const SMALL: usize = 1024;
 
-/// An equality leads to a cluster when at most one in so many conjunctions asks for its values.
+/// An equality leads to a cluster if at most one conjunction in this many requires its values.
 const SELECTIVE: usize = 4;
 
-/// Looking whether there is a cluster, and walking it, costs as much as so many members that are walked past.
+/// Cost of looking for a cluster and scanning it, in members scanned.
 const LOOKUP: usize = 500;
-/// So many attributes at most are spared that.
+/// At most this many attributes are exempted from the lookup.
 const SPARED_MAX: usize = 4;
 
 /// A set of more values than this leads to no clusters.
 const SET_MAX: usize = 16;
 
-/// Clusters up to this never become matrices.
+/// Clusters up to this size never become matrices.
 const RUN_MIN: usize = 48;
-/// Candidates of a run that are judged in the time that one line of a matrix takes to come.
+/// Candidates of a run that are tested in the time of loading one line of a matrix.
 const CANDIDATES_A_LINE: usize = 8;
-/// Clusters from this on have slots of their own.
+/// Clusters from this size on have slots of their own.
 const FINER: usize = BLOCK / 2;
-/// Rows that the matrix of a cluster may have for each block, for each of its members.
+/// Rows of a cluster's matrix for each block, per member.
 const ROWS_A_MEMBER: usize = 4;
 
-/// An attribute that fewer than one in so many conjunctions constrain is rare.
+/// An attribute that fewer than one conjunction in this many constrain is rare.
 const RARE: usize = 1024;
 
-/// Rows that a segment may have for each conjunction bit: eight of them are a byte of memory for each conjunction.
+/// Rows of a segment for each conjunction bit: eight rows are a byte of memory per conjunction.
 const ROWS: usize = 720;
-/// The same for segments that stay in the cache.
+/// As `ROWS`, for segments that stay in the cache.
 const ROWS_SMALL: usize = 1440;
 /// Conjunctions of a segment that stays in the cache.
 const CACHED: usize = 1 << 17;
 
 type Hulls = [(u16, Hull)];
 
-/// The segment of some classes. Until it is told of changes, nothing in it is certain.
+/// Builds the segment of some classes. Until its changes are installed, no match in it is certain.
 pub(crate) fn build(members: Members) -> Segment {
     let Members { mut classes, mut numbers } = members;
     let all: Vec<Conjunction> = classes
@@ -83,8 +83,8 @@ pub(crate) fn build(members: Members) -> Segment {
     Segment { slotter, classes, numbers, changes, matrix, clusters, runs, accesses, conjunctions }
 }
 
-/// Where classes go to stand in the order in which scanning comes across them; conjunctions refer to them there from now
-/// on. Those that it never comes across go nowhere.
+/// Renumbers the conjunctions' classes in the order in which a scan reaches them. Returns the new number of each class;
+/// classes that no scan reaches keep `u32::MAX`.
 fn in_order_of_use(
     classes: usize,
     matrix: &mut Matrix,
@@ -121,7 +121,7 @@ fn put_in_order(classes: &mut Vec<Arc<Class>>, numbers: &mut Vec<u32>, mut new_o
     let kept = new_of.iter().filter(|new| **new != u32::MAX).count();
     let mut used = kept as u32;
     for new in new_of.iter_mut().filter(|new| **new == u32::MAX) {
-        (*new, used) = (used, used + 1); // a class without conjunctions comes last, and goes
+        (*new, used) = (used, used + 1); // a class without conjunctions comes last, and is dropped
     }
     for at in 0..classes.len() {
         while new_of[at] as usize != at {
@@ -135,7 +135,7 @@ fn put_in_order(classes: &mut Vec<Arc<Class>>, numbers: &mut Vec<u32>, mut new_o
     numbers.truncate(kept);
 }
 
-/// Cuts for all attributes, at most so many each, at quantiles of the bounds that conjunctions name.
+/// Cuts all attributes, with at most this many cuts each, at quantiles of the conjunctions' bounds.
 fn cut(classes: &[Arc<Class>], all: &[Conjunction], most: usize) -> Slotter {
     #[derive(Default)]
     struct Bounds {
@@ -145,7 +145,7 @@ fn cut(classes: &[Arc<Class>], all: &[Conjunction], most: usize) -> Slotter {
         named: Vec<(u64, u32)>,
     }
     let mut bounds: HashMap<u32, Bounds, foldhash::fast::FixedState> = HashMap::default();
-    // Steps through all conjunctions in an order that has nothing to do with when they came.
+    // Step through all conjunctions in an order that is independent of their order of arrival.
     let step = coprime_step(all.len());
     let mut at = 0;
     for _ in 0..all.len() {
@@ -180,11 +180,11 @@ fn coprime_step(count: usize) -> usize {
         a
     };
     let near_golden = (count as f64 * 0.618) as usize;
-    // One more than a multiple of the count is coprime to it, so one is found.
+    // A multiple of the count plus one is coprime to it, so one is found.
     (near_golden.max(1)..=count + 1).find(|&step| gcd(step, count) <= 1).unwrap_or(1)
 }
 
-/// The keys that a test's run of values starts at, and those right after it.
+/// Appends the keys at which a test's run of values starts, and the keys right after it.
 fn named_bounds(test: &Test, rich: &[Rich], texts: &mut Vec<u64>, numbers: &mut Vec<u64>) {
     let both = |keys: &mut Vec<u64>, low: u64, high: u64| keys.extend([low, high.saturating_add(1)]);
     match test.kind {
@@ -211,10 +211,10 @@ fn named_bounds(test: &Test, rich: &[Rich], texts: &mut Vec<u64>, numbers: &mut 
     }
 }
 
-/// How many conjunctions ask for each value.
+/// Number of conjunctions that require each value.
 type Asked = HashMap<Access, u32, foldhash::fast::FixedState>;
 
-/// How conjunctions are reached: through accesses, or in the matrix.
+/// The access paths of conjunctions: through accesses, or in the matrix.
 #[derive(Default)]
 struct Routes {
     clusters: HashMap<Access, Vec<u32>, foldhash::fast::FixedState>,
@@ -300,13 +300,14 @@ impl<'a> Builder<'a> {
         routes
     }
 
-    /// Attributes whose values lead nowhere, though a few conjunctions would be reached best by them: others lead there
-    /// nearly as well, and events are spared a lookup. In segments beyond the cache that is little beside a longer walk.
+    /// Returns attributes that get no accesses, although they are the best access path of a few conjunctions. Other
+    /// attributes serve those nearly as well, and events save a lookup. In segments larger than the cache a lookup
+    /// costs little beside a longer scan.
     fn spared(&self, asked: &Asked) -> Vec<bool> {
         let mut spared = vec![false; self.slotter.len()];
         let mut points = Vec::new();
         for _ in 0..SPARED_MAX * usize::from(self.all.len() <= CACHED) {
-            // How much longer walks become without an attribute; more than anything where something else leads nowhere.
+            // The additional scan length without an attribute; infinite if a conjunction has no other access path.
             let mut longer = vec![None; self.slotter.len()];
             for at in 0..self.all.len() as u32 {
                 let (mut best, mut second) = ((u64::MAX, 0), u64::MAX);
@@ -334,7 +335,8 @@ impl<'a> Builder<'a> {
         spared
     }
 
-    /// Calls `each` with each test's values that may lead to a conjunction, and how many conjunctions ask for them.
+    /// Calls `each` with the values of each test that may lead to a conjunction, and the number of conjunctions
+    /// requiring them.
     fn each_way(&self, at: u32, asked: &Asked, points: &mut Vec<Access>, mut each: impl FnMut(u32, &[Access])) {
         let most = (self.all.len() / SELECTIVE) as u32;
         self.each_point_set(at, points, |points| {
@@ -345,7 +347,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// Calls `each` with the values that a test allows, for each test that allows few and nothing else.
+    /// Calls `each` with the allowed values of each test that allows only a few.
     fn each_point_set(&self, at: u32, points: &mut Vec<Access>, mut each: impl FnMut(&[Access])) {
         let Conjunction { class, start } = self.all[at as usize];
         let class = &self.classes[class as usize];
@@ -393,7 +395,7 @@ impl<'a> Builder<'a> {
         (matrix, clusters, runs)
     }
 
-    /// Whether walking the matrix of a cluster costs less than judging its members one by one.
+    /// Whether scanning the matrix of a cluster costs less than testing its members one by one.
     fn is_better_as_matrix(&self, members: &[u32]) -> bool {
         if members.len() <= RUN_MIN {
             return false;
@@ -404,7 +406,7 @@ impl<'a> Builder<'a> {
         members.len() > CANDIDATES_A_LINE * locals.len() * members.len().div_ceil(BLOCK)
     }
 
-    /// The matrix of some conjunctions, which are reached by an access of an attribute if any.
+    /// Builds the matrix of some conjunctions, which are reached by this access of an attribute, if any.
     fn matrix(&self, members: &[u32], rows_max: usize, access: Option<(u32, Access)>) -> Matrix {
         let order = in_order(members, |at| self.hulls(at), self.slotter);
         let conjunctions = order.iter().map(|&at| self.all[at as usize]).collect();
@@ -417,7 +419,7 @@ impl<'a> Builder<'a> {
         self.slotter.cuts[usize::from(access.local())].attr
     }
 
-    /// By what the conjunctions of a matrix are certain; None where they speak of too many attributes for that.
+    /// Returns the inner hulls of a matrix's conjunctions, or None if they constrain too many attributes.
     fn inner(&self, order: &[u32], matrix: &Matrix, access: Option<(u32, Access)>) -> Option<Inner> {
         let implied = access.map_or(0, |(attr, _)| self.slotter.local(attr));
         let mut columns = [0; COLUMNS];
@@ -427,7 +429,7 @@ impl<'a> Builder<'a> {
         Some(Inner { columns, rows: order.iter().map(|&at| self.row(at, &columns, access)).collect() })
     }
 
-    /// By what a conjunction is certain, in these columns, when it is reached by this access of an attribute.
+    /// Returns a conjunction's inner hulls in these columns, for events that reach it by this access of an attribute.
     fn row(&self, at: u32, columns: &[u16; COLUMNS], access: Option<(u32, Access)>) -> Row {
         let Conjunction { class, start } = self.all[at as usize];
         let (class, number) = (&self.classes[class as usize], self.numbers[class as usize]);
@@ -457,7 +459,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The values that a rich constraint allows, when they are few and it allows nothing else.
+/// Appends the values that a rich constraint allows, if they are few and it allows no others.
 fn accesses_of(rich: &Rich, local: u16, points: &mut Vec<Access>) {
     let constraint = &rich.constraint;
     if constraint.absent || constraint.others || constraint.bools != [false; 2] {

@@ -1,29 +1,29 @@
-//! Which classes changed hands since a segment began to be built. A segment copies who holds a class, so that what is
-//! certain to match costs no look at the class itself; where a bit is set here, the copy is out of date.
+//! The classes whose holders changed since the building of a segment began. A segment copies the holders of each class,
+//! so that a certain match needs no access to the class itself. Where a bit is set here, the copy is out of date.
 //!
-//! Classes go by their numbers in the index. A number is used again only once its class is dead, and then its bit is set:
-//! what a segment holds under that number is asked, and says that nobody holds it.
+//! Classes are identified by their numbers in the index. A number is used again only after its class is dead, and then
+//! its bit is set: a segment then reads the class stored under that number, which has no holders.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A bit for each class that a segment may hold.
+/// A bit for each class that a segment may contain.
 #[derive(Debug, Default)]
 pub(crate) struct Changes(Box<[AtomicU64]>);
 
 impl Changes {
-    /// None, of classes with numbers below `numbers`.
+    /// No changes, for classes with numbers below `numbers`.
     pub(crate) fn none(numbers: usize) -> Self {
         Self(std::iter::repeat_with(AtomicU64::default).take(numbers.div_ceil(64)).collect())
     }
 
-    /// A class changed hands. The index alone writes, and none of its calls overlap.
+    /// Marks a class as changed. Only the index writes, and its calls do not overlap.
     pub(crate) fn mark(&self, number: u32) {
         if let Some(word) = self.0.get(number as usize / 64) {
             word.store(word.load(Ordering::Relaxed) | 1 << (number % 64), Ordering::Relaxed);
         }
     }
 
-    /// Whether a class did; one that nothing is known of may have.
+    /// Whether a class changed. Unknown classes count as changed.
     #[inline]
     pub(crate) fn has(&self, number: u32) -> bool {
         self.0.get(number as usize / 64).is_none_or(|word| word.load(Ordering::Relaxed) >> (number % 64) & 1 != 0)

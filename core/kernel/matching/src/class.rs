@@ -1,7 +1,8 @@
-//! A class: all filters that ask the same, as one block of tests, shared by every part of the index that speaks of it.
+//! A class: all filters with the same conditions, as one block of tests that all parts of the index share.
 //!
-//! Who holds a class is one atomic word in it, so removing a filter touches nothing else: segments, also those being
-//! merged in another thread, find the word when a candidate survives that far, and merging leaves dead classes out.
+//! The holders of a class are one atomic word in it, so removing a filter writes nothing else. Segments, including
+//! those being merged in another thread, read the word when a candidate passes all other tests; merging drops dead
+//! classes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,16 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::hash::hash;
 use crate::test::{Event, LAST, Probe, Rich, Test};
 
-/// Several ids hold the class; the low bits say where they are listed.
+/// Several ids hold the class; the low bits are the number of their list.
 const SHARED: u64 = 1 << 63;
-/// No id holds it, and none ever will again.
+/// No id holds the class, and none ever will again.
 const DEAD: u64 = u64::MAX;
 
-/// Classes that are read ahead of being decided: what memory has under way at once, and more.
+/// Classes that are prefetched before they are tested: at least as many as memory can load at once.
 const AHEAD: usize = 32;
 
-/// Calls `decide` with each of these conjunctions. Each lies somewhere else in memory, and waiting for one after the
-/// other would cost more than everything else: so a first round touches them, and a second decides.
+/// Calls `decide` with each of these conjunctions. Each is at a different place in memory, and consecutive cache misses
+/// would cost more than everything else. So a first pass touches the conjunctions, and a second decides.
 #[inline]
 pub(crate) fn decide_all(classes: &[Arc<Class>], conjunctions: &[Conjunction], mut decide: impl FnMut(&Class, u32)) {
     for some in conjunctions.chunks(AHEAD) {
@@ -39,18 +40,18 @@ pub(crate) fn decide_all(classes: &[Arc<Class>], conjunctions: &[Conjunction], m
     }
 }
 
-/// Who holds a class.
+/// The holders of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holders {
     /// This id alone.
     One(u64),
     /// The ids in this list.
     Shared(u32),
-    /// Nobody.
+    /// No ids.
     Dead,
 }
 
-/// A filter's tests, conjunction after conjunction; the last of each is marked.
+/// A filter's tests, conjunction after conjunction; the last test of each is marked.
 pub(crate) struct Class<T: ?Sized = [Test]> {
     holders: AtomicU64,
     more: Option<Box<More>>,
@@ -58,10 +59,10 @@ pub(crate) struct Class<T: ?Sized = [Test]> {
     tests: T,
 }
 
-/// What few filters have.
+/// Data that few filters have.
 struct More {
     rich: Vec<Rich>,
-    /// All tests, when they are many.
+    /// All tests, if there are many.
     tests: Vec<Test>,
 }
 
@@ -75,7 +76,7 @@ pub(crate) struct Conjunction {
 impl Class {
     /// The class of these tests, held by one id.
     pub(crate) fn new(tests: &[Test], rich: Vec<Rich>, id: u64) -> Arc<Self> {
-        // One allocation a class: blocks of the usual sizes are built whole and shared as slices.
+        // One allocation per class: blocks of the usual sizes are built whole and shared as slices.
         macro_rules! sized {
             ($($size:literal)*) => {
                 match tests.len() {
@@ -87,7 +88,7 @@ impl Class {
         sized!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
     }
 
-    /// Who holds it.
+    /// Returns its holders.
     #[inline]
     pub(crate) fn holders(&self) -> Holders {
         match self.holders.load(Ordering::Relaxed) {
@@ -97,7 +98,7 @@ impl Class {
         }
     }
 
-    /// Says who holds it from now on.
+    /// Sets its holders.
     pub(crate) fn set_holders(&self, holders: Holders) {
         let word = match holders {
             Holders::One(id) => id,
@@ -107,7 +108,7 @@ impl Class {
         self.holders.store(word, Ordering::Relaxed);
     }
 
-    /// Whether nobody holds it.
+    /// Whether it has no holders.
     pub(crate) fn is_dead(&self) -> bool {
         self.holders() == Holders::Dead
     }
@@ -133,7 +134,7 @@ impl Class {
         last.map_or(&[], |last| &from[..=last])
     }
 
-    /// Where its conjunctions start.
+    /// The starts of its conjunctions.
     pub(crate) fn starts(&self) -> impl Iterator<Item = u32> {
         let mut start = 0;
         let lasts = self.tests().iter().enumerate().filter(|(_, test)| test.flags & LAST != 0);
@@ -154,15 +155,15 @@ impl Class {
         false
     }
 
-    /// Reads a little of all that deciding reads, so that the reads of many classes overlap.
+    /// Touches the data that `decide` needs, so that the cache misses of many classes overlap.
     #[inline]
     pub(crate) fn touch(&self, start: u32) -> u64 {
-        // Every second test: that is one in each cache line at least.
+        // Every second test, so at least one in each cache line.
         let tests = self.tests.iter().skip(start as usize).step_by(2).take(4);
         tests.fold(self.holders.load(Ordering::Relaxed), |all, test| all ^ test.low)
     }
 
-    /// Whether it asks exactly this.
+    /// Whether it has exactly these tests.
     pub(crate) fn asks(&self, tests: &[Test], rich: &[Rich]) -> bool {
         self.tests() == tests && self.rich() == rich
     }
@@ -177,7 +178,7 @@ fn build<const N: usize>(tests: &[Test], rich: Vec<Rich>, many: Vec<Test>, id: u
     }
 }
 
-/// The hash that classes are looked up by.
+/// The hash by which classes are looked up.
 pub(crate) fn hash_tests(tests: &[Test]) -> u64 {
     hash(tests)
 }

@@ -1,4 +1,4 @@
-//! What a conjunction asks of one attribute: the set of its states that satisfy, kept as a span per kind of value.
+//! The constraint of a conjunction on one attribute: the set of satisfying states, kept as a span per kind of value.
 
 use crate::number::Number;
 use crate::span::Span;
@@ -8,13 +8,13 @@ use crate::span::Span;
 pub enum Value<'a> {
     /// Missing, or null.
     Absent,
-    /// A boolean, which is no number.
+    /// A boolean, which is not a number.
     Bool(bool),
     /// An int or a float that is not NaN.
     Number(Number),
     /// A text.
     Text(&'a str),
-    /// What no filter compares: NaN, a list.
+    /// A value that no filter compares: NaN, a list.
     Other,
 }
 
@@ -27,14 +27,14 @@ pub struct Constraint {
     pub texts: Option<Span<Box<str>>>,
     /// Whether `false` and whether `true` satisfies.
     pub bools: [bool; 2],
-    /// Whether values satisfy that no filter compares.
+    /// Whether values that no filter compares satisfy.
     pub others: bool,
     /// Whether absence satisfies.
     pub absent: bool,
 }
 
 impl Constraint {
-    /// The constraint that any value satisfies, but not absence.
+    /// The constraint that every value satisfies, but not absence.
     #[must_use]
     pub fn present() -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Constraint {
         }
     }
 
-    /// Whether some state may satisfy both; true where that cannot be told cheaply.
+    /// Whether some state may satisfy both. True if that cannot be decided cheaply.
     #[must_use]
     pub fn meets(&self, other: &Self) -> bool {
         let bools = self.bools.iter().zip(other.bools).any(|(&a, b)| a && b);
@@ -67,7 +67,7 @@ impl Constraint {
         bools || (self.others && other.others) || (self.absent && other.absent) || numbers() || texts()
     }
 
-    /// Whether every state in `other` is here; false where that cannot be told cheaply.
+    /// Whether this contains every state of `other`. False if that cannot be decided cheaply.
     #[must_use]
     pub fn includes(&self, other: &Self) -> bool {
         let states = (self.absent || !other.absent)

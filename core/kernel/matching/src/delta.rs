@@ -1,4 +1,4 @@
-//! The delta: what was added since the last merge began. It only grows, until it is frozen and merged.
+//! The delta: the classes added since the last merge began. It only grows, until it is frozen and merged.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use crate::matrix::{BLOCK, Matrix};
 use crate::segment::{Found, Segment};
 use crate::slots::{Cuts, Hull, Slots, Slotter};
 
-/// Conjunctions of one delta at most: eight blocks, which a match walks whole.
+/// Conjunctions of one delta at most: eight blocks, all of which a match scans.
 pub(crate) const DELTA_MAX: usize = 8 * BLOCK;
 
-/// Attributes that a delta tells apart; conjunctions are let through on others, and decided by their tests.
+/// Attributes with rows in a delta; conditions on others exclude nothing and are left to the tests.
 const ATTRIBUTES_MAX: usize = 128;
 
 /// Rows of a delta at most, about: three quarters of a megabyte.
 const ROWS_MAX: usize = 1500;
 
-/// What was added lately.
+/// The recently added classes.
 pub(crate) struct Delta {
     pub(crate) slotter: Slotter,
     pub(crate) classes: Vec<Arc<Class>>,
@@ -30,7 +30,7 @@ pub(crate) struct Delta {
 }
 
 impl Delta {
-    /// An empty delta that cuts attributes as a segment does.
+    /// An empty delta with the cuts of a segment.
     pub(crate) fn new(like: Option<&Segment>) -> Self {
         let mut slotter = Slotter::new();
         for cuts in like.iter().flat_map(|segment| segment.slotter.cuts.iter().skip(1).take(ATTRIBUTES_MAX)) {
@@ -41,12 +41,12 @@ impl Delta {
         Self { slotter, classes, numbers, matrix, unchanged, column_of: Vec::new(), hulls: Vec::new() }
     }
 
-    /// How many conjunctions it holds.
+    /// Number of its conjunctions.
     pub(crate) fn len(&self) -> usize {
         self.matrix.conjunctions.len()
     }
 
-    /// Takes up the conjunctions of a class.
+    /// Adds the conjunctions of a class.
     pub(crate) fn push(&mut self, class: &Arc<Class>, number: u32) {
         let at = self.classes.len() as u32;
         self.classes.push(Arc::clone(class));

@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets: plain functions of bytes, which cargo-fuzz calls, and cargo tests too.
+//! The bodies of the fuzz targets: plain functions of bytes, which both cargo-fuzz and cargo's tests call.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::{Form, Index};
 const NAMES: [&str; 4] = ["a", "b", "c.d", "$e"];
 const TEXTS: [&str; 8] = ["", "a", "ab", "abc", "b", "é", "abcdefgh", "\u{10FFFF}"];
 
-/// Any bytes are frames or one refusal, and cut anywhere they are the same frames: then the refusal, if there is one.
+/// Splits any bytes into frames, and at most one refusal, which must not depend on how the bytes are cut.
 ///
 /// # Panics
-/// They are not: the fuzzer has found something.
+/// If the fuzzer has found a violation.
 pub fn frames(data: &[u8]) {
-    let controls = [(0x10, FrameNumber::Opening), (0x12, FrameNumber::Farewell), (0x13, FrameNumber::Control)];
+    let controls = [(0x10, FrameNumber::Opening), (0x12, FrameNumber::Close), (0x13, FrameNumber::Control)];
     let splitter = Splitter::new(Limits::default(), 1, &controls);
     let mut index = Index::new();
     let present = |name: &str| Form(vec![vec![(name.into(), Constraint::present())]]);
@@ -54,10 +54,10 @@ impl<'a> Sink<'a> for Seen<'a> {
     }
 }
 
-/// Any history of filters and events that bytes write is answered as brute force answers it.
+/// Runs a history of filters and events encoded in any bytes, and compares each result with brute force.
 ///
 /// # Panics
-/// It is not: the fuzzer has found something.
+/// If the fuzzer has found a difference.
 pub fn filters(data: &[u8]) {
     let mut bytes = Bytes(data);
     let mut index = Index::new();
@@ -122,7 +122,7 @@ fn intersects(one: &Form, other: &Form) -> bool {
     one.0.iter().any(|one| other.0.iter().any(|other| meet(one, other)))
 }
 
-/// What bytes write; zeroes where they end.
+/// A reader of the fuzzer's bytes; zeroes after their end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -227,7 +227,7 @@ impl Bytes<'_> {
 
 #[cfg(test)]
 mod tests {
-    /// Bytes that a seed writes: of all lengths, some of them all alike, some with frames' beginnings in them.
+    /// Inputs generated from a seed: of all lengths, some constant, some containing the beginnings of frames.
     fn inputs(count: u64) -> impl Iterator<Item = Vec<u8>> {
         (0..count).map(|seed| {
             let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;

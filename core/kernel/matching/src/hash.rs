@@ -1,4 +1,4 @@
-//! One hash for the whole index, seeded once a process: answers never depend on it.
+//! The hash function of the whole index, seeded once per process: results never depend on the seed.
 
 use std::hash::{BuildHasher, Hash};
 

@@ -1,8 +1,8 @@
 //! The index: a table of classes, and the parts in which their conjunctions are found.
 //!
-//! New conjunctions go into the delta. When it is full it is frozen, and merged with segments of about its size in
-//! another thread; the segment that comes out takes their place between two calls. Removing a filter marks its class
-//! dead, and merging forgets it.
+//! New conjunctions go into the delta. When it is full it is frozen, and merged with segments of similar size in
+//! another thread; the resulting segment replaces them between two calls. Removing a filter marks its class dead, and
+//! merging drops it.
 
 use std::sync::Arc;
 
@@ -21,33 +21,33 @@ use crate::worker::{Parts, Worker};
 /// Ids are below this.
 pub const IDS_MAX: u64 = 1 << 63;
 
-/// What was done wrong with an id.
+/// The misuse of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misuse {
-    /// It was added while it was there.
+    /// It was added twice.
     Taken,
-    /// It was removed without being there.
+    /// It was removed without being in the index.
     Unknown,
     /// It is not below [`IDS_MAX`].
     OutOfRange,
 }
 
-/// How an index is doing.
+/// Statistics of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// Ids.
+    /// Number of ids.
     pub filters: usize,
-    /// Filters that differ.
+    /// Number of different filters.
     pub classes: usize,
     /// Segments.
     pub segments: usize,
-    /// Conjunctions in them.
+    /// Conjunctions in segments.
     pub in_segments: usize,
     /// Conjunctions that wait to be merged.
     pub waiting: usize,
     /// Merges done.
     pub merges: u64,
-    /// Candidates that the last match decided by their tests.
+    /// Candidates that the last match tested.
     pub candidates: usize,
 }
 
@@ -63,16 +63,16 @@ pub struct Index {
     pub(crate) conjunctions: usize,
     pub(crate) delta: Delta,
     pub(crate) parts: Parts,
-    /// What is being merged, and which classes changed hands since it began.
+    /// The parts that are being merged, and the changed classes since the merge began.
     pub(crate) merging: Option<(Parts, Changes)>,
     pub(crate) worker: Option<Worker>,
     pub(crate) merges: u64,
-    /// Something was added, removed or merged since it was last looked at whether a merge is due.
+    /// Set if something was added, removed or merged since the last check whether a merge is due.
     pub(crate) changed: bool,
     pub(crate) scratch: Scratch,
 }
 
-/// What matching writes on. Between calls, all slots are those of absence and so are all probes.
+/// Scratch space of matching. Between calls, all slots and all probes are those of absence.
 #[derive(Default)]
 pub(crate) struct Scratch {
     probes: Vec<Probe>,
@@ -113,31 +113,31 @@ impl Index {
         }
     }
 
-    /// How many ids there are.
+    /// Number of ids.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no ids.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether an id is there.
+    /// Whether an id is in the index.
     #[must_use]
     pub fn contains(&self, id: u64) -> bool {
         self.ids.find(id).is_some()
     }
 
-    /// The number of an attribute in events, or None when no filter speaks of it.
+    /// Returns the number of an attribute in events, or None if no filter constrains it.
     #[must_use]
     pub fn attribute(&self, name: &str) -> Option<u32> {
         Some(self.names.find(name)).filter(|&id| id != NONE)
     }
 
-    /// How it is doing.
+    /// Returns statistics.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
@@ -151,7 +151,7 @@ impl Index {
         }
     }
 
-    /// Keeps a filter under an id.
+    /// Stores a filter under an id.
     ///
     /// # Errors
     /// The id is taken or too large.
@@ -185,10 +185,10 @@ impl Index {
         Ok(())
     }
 
-    /// Forgets an id.
+    /// Removes an id.
     ///
     /// # Errors
-    /// The id is not there.
+    /// The id is unknown.
     pub fn remove(&mut self, id: u64) -> Result<(), Misuse> {
         let Place { class, at, .. } = self.ids.remove(id).ok_or(Misuse::Unknown)?;
         match self.classes.get(class).holders() {
@@ -264,7 +264,7 @@ impl Index {
         put_in_order(found, from, several);
     }
 
-    /// Waits until everything that was added is merged into one segment, and what it was merged from is gone.
+    /// Waits until all conjunctions are merged into one segment, and the merged parts are freed.
     pub fn settle(&mut self) {
         loop {
             self.await_merge();
@@ -280,7 +280,7 @@ impl Index {
 
     // --- classes ----------------------------------------------------------------------------------------------------
 
-    /// The tests of a filter, whose names and texts are held from now on.
+    /// Encodes a filter as tests, and adds references to its names and texts.
     fn encode(&mut self, form: &Form) -> (Vec<Test>, Vec<crate::test::Rich>) {
         let mut tests = Vec::with_capacity(form.0.iter().map(|conjunction| conjunction.len().max(1)).sum());
         let mut rich = Vec::new();
@@ -299,7 +299,7 @@ impl Index {
         (tests, rich)
     }
 
-    /// Lets go of the names and texts of some tests.
+    /// Drops the references to the names and texts of some tests.
     fn release<'a>(&mut self, tests: impl IntoIterator<Item = &'a Test>, rich: &[crate::test::Rich]) {
         for test in tests {
             match test.kind {
@@ -316,7 +316,7 @@ impl Index {
         }
     }
 
-    /// One more id for a class.
+    /// Adds an id to a class.
     fn join(&mut self, id: u64, class: u32) {
         let at = match self.classes.get(class).holders() {
             Holders::One(first) => {
@@ -335,7 +335,7 @@ impl Index {
         self.ids.insert(Place { id, class, at });
     }
 
-    /// Nobody holds a class any more. A filter that asks the same later is a class of its own.
+    /// Removes a class without holders from the table. An equal filter added later gets a new class.
     fn bury(&mut self, at: u32) {
         let class = self.classes.remove(at);
         class.set_holders(Holders::Dead);
@@ -391,7 +391,7 @@ fn find_accesses(event: &Event<'_>, probes: &[Probe], segment: &Segment, accesse
     }
 }
 
-/// Sorts what was found from `from` on; `several` when ids may have been found twice.
+/// Sorts the ids found from `from` on; `several` if ids may have been found twice.
 #[inline]
 pub(crate) fn put_in_order(found: &mut Vec<u64>, from: usize, several: bool) {
     sort_ids(&mut found[from..]);

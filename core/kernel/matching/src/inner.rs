@@ -1,40 +1,43 @@
-//! Inner hulls: the slots of which a test accepts every value. An event whose values stand in the inner hulls of a
-//! conjunction satisfies it for certain, and one with a value further off than the next slot does not. Whom it is for
-//! stands beside them: 32 bytes, next to those of its neighbours, in place of a walk through a class somewhere in memory.
+//! Inner hulls: the slots of which a test accepts every value.
+//!
+//! An event with all values in the inner hulls of a conjunction certainly satisfies it. An event with a value more than
+//! one slot outside certainly does not. The holder is stored with the hulls: 32 bytes, next to those of neighbours, so
+//! that a scan does not touch classes elsewhere in memory.
 
 use crate::changes::Changes;
 use crate::class::Holders;
 use crate::slots::Hull;
 
-/// Attributes that conjunctions of one matrix or run are certain by.
+/// Attributes with inner hulls in one matrix or run.
 pub(crate) const COLUMNS: usize = 8;
 
-/// In place of the number of a class: no event is certain to match, whatever the slots say.
+/// Replaces the number of a class: no match is certain, for any slots.
 const ASK: u32 = u32::MAX;
 
-/// What is known of a conjunction without looking at its tests.
+/// The result for a conjunction without its tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It matches, and this id alone holds it.
+    /// It matches, and only this id holds it.
     Certain(u64),
-    /// Its tests decide.
+    /// The tests must decide.
     Open,
     /// It does not match.
     Out,
 }
 
-/// What is needed to tell that an event is for a conjunction's holder. Two of them are a cache line.
+/// The inner hulls and holder of a conjunction. Two of them are a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(crate) struct Row {
-    /// Low ends, then the complements of high ends: so one subtraction tells how far outside each of both a point is.
+    /// Low ends, then the complements of high ends: one subtraction gives the distance of a point from all ends.
     ends: [u8; 2 * COLUMNS],
     id: u64,
     number: u32,
 }
 
 impl Row {
-    /// The row of a conjunction with these inner hulls, by column; None for what has none. `number` is its class's.
+    /// Builds the row of a conjunction with these inner hulls, by column; None for tests without one. `number` is its
+    /// class's.
     pub(crate) fn new(hulls: [Option<Hull>; COLUMNS], whole: bool, holders: Holders, number: u32) -> Self {
         let (id, number) = match holders {
             Holders::One(id) if whole && hulls.iter().all(Option::is_some) => (id, number),
@@ -44,8 +47,8 @@ impl Row {
         Self { ends: ends(hulls.map(|hull| hull.low), hulls.map(|hull| hull.high)), id, number }
     }
 
-    /// What is known when values are at these points. A test accepts nothing further than one slot from its inner hull:
-    /// there its bounds are.
+    /// Returns the result for values at these points. A test accepts no slot more than one beyond its inner hull,
+    /// because its bounds are in the next slot.
     #[inline]
     pub(crate) fn verdict(&self, Points(points): &Points, changes: &Changes) -> Verdict {
         let far = self.ends.iter().zip(points).map(|(end, point)| end.saturating_sub(*point));
@@ -57,7 +60,7 @@ impl Row {
     }
 }
 
-/// Points of an event's values, as rows are held against them.
+/// Points of an event's values, arranged like rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Points([u8; 2 * COLUMNS]);
 
@@ -103,6 +106,7 @@ mod tests {
             (self.0 >> 33) % bound
         }
 
+        // Integers, floats between them, and integers that no float equals.
         /// Integers, floats between them, and integers that no float equals.
         fn number(&mut self) -> Number {
             match self.below(8) {
@@ -144,7 +148,7 @@ mod tests {
         }
     }
 
-    /// Cuts where these tests have their bounds: at all of them, or at a few.
+    /// Cuts at all bounds of these tests, or at a few.
     fn cuts(all: &[Test], most: usize) -> Cuts {
         let (mut texts, mut numbers, mut named) = (Vec::new(), Vec::new(), Vec::new());
         for test in all {

@@ -1,8 +1,8 @@
 //! The matching index and frame splitter of Plait, without Python.
 //!
-//! Follow one event: `wire` (from bytes to values) -> `index` -> `slots` (from values to rows) -> `segment` and `matrix`
-//! (candidates) -> `test` (the decision). Follow one filter: `relation::Form` -> `test` -> `class` -> `delta` -> `worker`
-//! and `build` -> `segment`.
+//! An event passes through `wire` (from bytes to values) -> `index` -> `slots` (from values to rows) -> `segment` and
+//! `matrix` (candidates) -> `test` (the decision). A filter passes through `relation::Form` -> `test` -> `class` ->
+//! `delta` -> `worker` and `build` -> `segment`.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Large arrays of cache lines, straight from the operating system.
+//! Large arrays of cache lines, mapped directly from the operating system.
 //!
-//! The general allocator keeps what is given back to it, and merging gives back a lot: an index of a million filters
-//! would hold half as much again. Pages of their own also may be huge ones, which spares most of the address
-//! translation that walking rows far apart costs.
+//! The general allocator does not return freed memory to the system, and merging frees a lot: an index of a million
+//! filters would use half as much again. Mappings of their own may also use huge pages, which saves most address
+//! translation when scanning distant rows.
 
 use memmap2::MmapMut;
 
@@ -12,7 +12,7 @@ pub(crate) const WORDS: usize = 8;
 /// A cache line.
 pub(crate) type Line = [u64; WORDS];
 
-/// Below this many lines the general allocator serves.
+/// Below this many lines the general allocator is used.
 const SMALL: usize = 4096;
 
 /// A zeroed array of cache lines.
@@ -23,14 +23,14 @@ pub(crate) enum Lines {
 }
 
 impl Lines {
-    /// So many lines of zeroes; those never written take no memory.
+    /// Allocates lines of zeroes. Lines that are never written take no memory.
     pub(crate) fn zeroed(count: usize) -> Self {
         let mapped = (count >= SMALL).then(|| MmapMut::map_anon(count * size_of::<Line>())).and_then(Result::ok);
         match mapped {
             Some(map) => {
                 #[cfg(target_os = "linux")]
                 if count >= HUGE {
-                    // Advice: where it is not taken, pages are small.
+                    // Only advice: without it, pages are small.
                     let _ = map.advise(memmap2::Advice::HugePage);
                 }
                 Self::Mapped(map)
@@ -39,7 +39,7 @@ impl Lines {
         }
     }
 
-    /// Makes room for so many lines.
+    /// Grows to this many lines.
     pub(crate) fn grow(&mut self, count: usize) {
         let old = self.as_ref().len();
         if old < count {
@@ -66,6 +66,6 @@ impl Lines {
     }
 }
 
-/// From this many lines on, huge pages are asked for: two of them are filled.
+/// From this many lines on, huge pages are requested: two of them are filled.
 #[cfg(target_os = "linux")]
 const HUGE: usize = 2 * 2 * 1024 * 1024 / size_of::<Line>();

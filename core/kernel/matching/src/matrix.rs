@@ -1,8 +1,9 @@
-//! Slotted fail bits: for each slot of each attribute one row with a bit for every conjunction that it rules out.
+//! Slotted fail bits: for each slot of each attribute one row, with a bit for every conjunction that the slot excludes.
 //!
-//! An event picks one row an attribute; what none of them marks may match, and is decided by its tests. Rows are walked
-//! in blocks of 512 conjunctions (a cache line of each row); a summary with one bit a block says which blocks a row
-//! rules out whole, so the order of the conjunctions, which is the builder's choice, decides how few blocks are touched.
+//! An event selects one row per attribute; conjunctions that none of them marks may match, and are tested. Rows are
+//! scanned in blocks of 512 conjunctions (a cache line of each row). A summary with one bit per block marks blocks that
+//! a row excludes whole. So the order of the conjunctions, which the builder chooses, determines how few blocks are
+//! read.
 
 use std::ops::RangeInclusive;
 
@@ -16,10 +17,10 @@ use crate::slots::{Hull, Slots, Slotter};
 /// Conjunctions of a block: the bits of a cache line.
 pub(crate) const BLOCK: usize = WORDS * 64;
 
-/// Rows between two looks at whether anything is left of a block.
+/// Rows between two checks whether any conjunction of a block is left.
 const ROWS_AT_ONCE: usize = 4;
 
-/// In matrices of more blocks than this, sorting the rows to read saves more than it costs.
+/// In matrices of more blocks than this, sorting the rows saves more than it costs.
 const SORTED: usize = 64;
 
 /// The rows of one attribute.
@@ -35,24 +36,24 @@ struct Column {
 pub(crate) struct Matrix {
     pub(crate) conjunctions: Vec<Conjunction>,
     columns: Vec<Column>,
-    /// Slots are put together 2^shift at a time.
+    /// 2^shift slots share a row.
     shift: u32,
-    /// Blocks that there is room for.
+    /// Capacity in blocks.
     room: usize,
     /// Row after row, `room` blocks each.
     words: Lines,
     /// Row after row, `summary_words` words each; empty in a matrix that grows.
     summary: Vec<u64>,
     summary_words: usize,
-    /// How many conjunctions a row rules out.
+    /// Number of conjunctions that a row excludes.
     weight: Vec<u32>,
-    /// By which conjunctions are certain, where the matrix has few columns.
+    /// The inner hulls, if the matrix has few columns.
     pub(crate) inner: Option<Inner>,
 }
 
 impl Matrix {
-    /// The matrix of some conjunctions in their final order, with about `rows_max` rows at most; `hulls` gives those of
-    /// the tests of each, by its place.
+    /// Builds the matrix of some conjunctions in their final order, with about `rows_max` rows at most; `hulls` returns
+    /// the hulls of a conjunction's tests.
     pub(crate) fn build<'a>(
         conjunctions: Vec<Conjunction>,
         hulls: impl Fn(usize) -> &'a [(u16, Hull)],
@@ -81,7 +82,7 @@ impl Matrix {
         matrix
     }
 
-    /// A matrix that conjunctions are pushed to, with room for so many blocks.
+    /// Makes a matrix for adding conjunctions, with a capacity in blocks.
     pub(crate) fn growing(room: usize, slotter: &Slotter, rows_max: usize) -> Self {
         let locals: Vec<u16> = (1..slotter.len() as u16).collect();
         Self {
@@ -97,12 +98,12 @@ impl Matrix {
         }
     }
 
-    /// The local numbers of its columns, those first that most conjunctions speak of.
+    /// Returns the local numbers of its columns, those first that most conjunctions constrain.
     pub(crate) fn locals(&self) -> impl Iterator<Item = u16> {
         self.columns.iter().map(|column| column.local)
     }
 
-    /// One more conjunction, in a growing matrix with room. `column_of` tells columns by local number.
+    /// Adds a conjunction to a growing matrix with capacity left. `column_of` maps local numbers to columns.
     pub(crate) fn push(
         &mut self,
         conjunction: Conjunction,
@@ -169,7 +170,7 @@ impl Matrix {
         }
     }
 
-    /// The bits of the last block that stand for no conjunction.
+    /// The bits of the last block without a conjunction.
     fn tail(&self) -> [u64; WORDS] {
         let used = self.conjunctions.len() - self.blocks().saturating_sub(1) * BLOCK;
         std::array::from_fn(|word| match used.saturating_sub(word * 64) {
@@ -179,7 +180,7 @@ impl Matrix {
         })
     }
 
-    /// The rows to read when attributes are in these slots, those that rule most out first.
+    /// Selects the rows for attributes in these slots, those first that exclude most.
     fn pick(&self, slots: &Slots, picked: &mut Vec<u32>) {
         picked.clear();
         for column in &self.columns {
@@ -200,7 +201,7 @@ impl Matrix {
         }
     }
 
-    /// Finds each conjunction that no row rules out when attributes are in these slots.
+    /// Finds each conjunction that no row excludes for attributes in these slots.
     pub(crate) fn scan(&self, slots: &Slots, changes: &Changes, picked: &mut Vec<u32>, found: &mut Found) {
         self.pick(slots, picked);
         let lines = self.words.as_ref();
@@ -240,7 +241,7 @@ impl Matrix {
         !ruled_out
     }
 
-    /// The conjunctions of a block that some row rules out; None when all are.
+    /// Returns the excluded conjunctions of a block; None if all are.
     #[inline]
     fn failed(&self, lines: &[Line], block: usize, picked: &[u32]) -> Option<Line> {
         let mut failed = if block + 1 == self.blocks() { self.tail() } else { [0; WORDS] };
@@ -258,8 +259,8 @@ impl Matrix {
         Some(failed)
     }
 
-    /// Finds each conjunction that some values satisfy of those in the hulls that are asked about, which are given turned;
-    /// with `within`, only those that constrain whatever is asked about.
+    /// Finds each conjunction that a query's hulls, which are given turned, may intersect. With `within`, only those
+    /// that constrain every attribute of the query.
     pub(crate) fn meet(&self, slots: &Slots, within: bool, found: &mut Found) {
         let asked: Vec<Asked> = self.columns.iter().filter_map(|column| self.asked(column, slots)).collect();
         let lines = self.words.as_ref();
@@ -295,13 +296,13 @@ impl Matrix {
     }
 }
 
-/// The rows of the slots that are asked about, and the row of the conjunctions that constrain the attribute at all.
+/// The rows of a query's slots, and the row of the conjunctions that constrain the attribute at all.
 struct Asked {
     rows: RangeInclusive<u32>,
     constrained: u32,
 }
 
-/// Calls `each` with the place of each bit that is not set.
+/// Calls `each` with the position of each clear bit.
 #[inline]
 fn each_clear(line: &Line, mut each: impl FnMut(usize)) {
     for (at, word) in line.iter().enumerate() {
@@ -313,24 +314,25 @@ fn each_clear(line: &Line, mut each: impl FnMut(usize)) {
     }
 }
 
-/// The row of a slot when slots are put together 2^shift at a time; absence keeps a row of its own.
+/// Returns the row of a slot if 2^shift slots share one; absence keeps a row of its own.
 #[inline]
 fn coarse(slot: u8, shift: u32) -> u32 {
     if slot == 0 { 0 } else { 1 + (u32::from(slot - 1) >> shift) }
 }
 
-/// Rows of an attribute: those of its slots, and that of the conjunctions that constrain it at all.
+/// Number of rows of an attribute: those of its slots, and that of the conjunctions that constrain it at all.
 fn rows_of(slotter: &Slotter, local: u16, shift: u32) -> u32 {
     coarse((slotter.cuts[usize::from(local)].slots() - 1) as u8, shift) + 2
 }
 
-/// How coarse slots must be for these attributes to have so many rows at most, if that can be.
+/// Returns how coarse slots must be to give these attributes at most this many rows, if that is possible.
 fn shift_for(slotter: &Slotter, locals: &[u16], rows_max: usize) -> u32 {
     let total = |shift: u32| locals.iter().map(|&local| rows_of(slotter, local, shift) as usize).sum::<usize>();
     (0..6).find(|&shift| total(shift) <= rows_max).unwrap_or(6)
 }
 
-/// The columns that fit into so many rows: those that most conjunctions speak of; how coarse; and how many rows.
+/// Selects the columns that fit into this many rows, those first that most conjunctions constrain. Also returns the
+/// coarseness and the number of rows.
 fn columns<'a>(
     hulls: impl Iterator<Item = &'a [(u16, Hull)]>,
     slotter: &Slotter,

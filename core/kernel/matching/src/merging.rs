@@ -1,4 +1,4 @@
-//! When what is merged: deltas as they fill, segments with them by their size, everything when much of it is dead.
+//! The schedule of merges: deltas as they fill, segments with them by size, everything if much of it is dead.
 
 use std::sync::Arc;
 
@@ -13,30 +13,31 @@ use crate::worker::{Members, Parts, Worker};
 /// A delta is frozen at this size at least.
 const DELTA_MIN: usize = 256;
 
-/// Merges of so few conjunctions are done on the spot: they take less than handing them over.
+/// Smaller merges run immediately: they take less time than the handover to the thread.
 const ON_THE_SPOT: usize = 512;
 
-/// Segments up to so many times what is being merged are merged along, so that there are few and each is merged rarely.
+/// Segments up to this many times the merged size are included, so that there are few segments and each is merged
+/// rarely.
 const ALONG: usize = 2;
 
-/// When one conjunction in so many is dead, everything is merged.
+/// If one conjunction in this many is dead, everything is merged.
 const DEAD: usize = 4;
 
-/// When nothing waits and one conjunction in so many is outside the largest segment, everything is merged.
+/// If nothing waits and one conjunction in this many is outside the largest segment, everything is merged.
 const SCATTERED: usize = 8;
 
 impl Index {
-    /// Conjunctions in segments, those that died since included.
+    /// Conjunctions in segments, including dead ones.
     pub(crate) fn in_segments(&self) -> usize {
         self.parts.segments.iter().map(|segment| segment.conjunctions).sum()
     }
 
-    /// Conjunctions outside them.
+    /// Conjunctions outside segments.
     pub(crate) fn waiting(&self) -> usize {
         self.delta.len() + self.parts.deltas.iter().map(|delta| delta.len()).sum::<usize>()
     }
 
-    /// Takes up a new class of so many conjunctions.
+    /// Adds a new class with this many conjunctions.
     pub(crate) fn place(&mut self, class: &Arc<Class>, number: u32, conjunctions: usize) {
         if conjunctions > DELTA_MAX {
             let alone = Members { classes: vec![Arc::clone(class)], numbers: vec![number] };
@@ -50,10 +51,10 @@ impl Index {
         self.delta.push(class, number);
     }
 
-    /// The delta as one of the parts, and a new one instead.
+    /// Turns the delta into one of the parts, and begins a new one.
     pub(crate) fn freeze(&mut self) {
         if self.worker.as_ref().is_some_and(|worker| !worker.is_here()) {
-            self.finish_merge(None); // this is a fork: what the thread of its parent merges never comes here
+            self.finish_merge(None); // this is a forked child: the merge of the parent's thread never arrives here
         }
         let largest = self.parts.segments.iter().max_by_key(|segment| segment.conjunctions);
         let delta = std::mem::replace(&mut self.delta, Delta::new(largest.map(|segment| &**segment)));
@@ -62,7 +63,7 @@ impl Index {
         }
     }
 
-    /// Puts in place what was merged, and starts to merge what is due.
+    /// Installs a finished merge, and starts the merge that is due.
     #[inline]
     pub(crate) fn maintain(&mut self) {
         if self.merging.is_some() {
@@ -117,7 +118,7 @@ impl Index {
         if self.worker.as_ref().is_some_and(|worker| worker.merge(due.clone())) {
             self.merging = Some((due, self.no_changes()));
         } else {
-            // No thread is to be had: the merge is done here, however long it takes.
+            // No thread is available, so the merge runs here, however long it takes.
             self.merge_here(due);
         }
     }
@@ -131,7 +132,7 @@ impl Index {
         Changes::none(self.classes.ids())
     }
 
-    /// Notes that a class changed hands: what was copied of it before no longer holds.
+    /// Records that a class changed, so that copies of its holders are out of date.
     pub(crate) fn note_change(&self, class: u32) {
         let laid_out = self.parts.segments.iter().map(|segment| &segment.changes);
         laid_out.chain(self.merging.iter().map(|(_, changes)| changes)).for_each(|changes| changes.mark(class));
@@ -156,7 +157,7 @@ impl Index {
     #[cold]
     fn finish_merge(&mut self, merged: Option<Segment>) {
         if merged.is_none() {
-            self.worker = None; // its thread is gone, but what it was given is still here
+            self.worker = None; // its thread is gone, but the parts are still here
         }
         if let Some((due, changes)) = self.merging.take() {
             match merged {
@@ -166,7 +167,7 @@ impl Index {
         }
     }
 
-    /// Puts a segment in the place of the parts that it was built of; `changes` tells of those since it began to be.
+    /// Replaces the parts that a segment was built of by the segment; `changes` are those since the building began.
     fn install(&mut self, old: Parts, mut merged: Segment, changes: Changes) {
         merged.changes = changes;
         self.parts.segments.retain(|segment| !old.segments.iter().any(|gone| Arc::ptr_eq(gone, segment)));

@@ -1,11 +1,11 @@
 //! Numbers as filters compare them: ints of any size and floats in one exact order.
 //!
-//! Every value has one representation, so equality is structural: an integer that fits is an `Int` whether it came as
-//! an int or a float, one beyond that fits a float exactly is a `Float`, and only the rest is `Big`.
+//! Every value has one representation, so equality is structural. An integer of 64 bits is an `Int`, even if it came as
+//! a float; one beyond that equals a float is a `Float`; all others are `Big`.
 //!
 //! The index works on *keys*: the bits of a float, arranged so that they sort as unsigned integers. A number that no
-//! float equals lies strictly between two neighbouring keys. Filters hold closed intervals of keys; for a number with
-//! one key they are exact, and for one in between they are a superset that [`Number::cmp`] decides.
+//! float equals lies strictly between two neighbouring keys. Filters hold closed intervals of keys: exact for a number
+//! with one key, and for one in between a superset, for which [`Number::cmp`] decides.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 pub enum Number {
     /// An integer of 64 bits.
     Int(i64),
-    /// A float that is no integer of 64 bits: fractions, large floats, infinities.
+    /// A float that is not an integer of 64 bits: fractions, large floats, infinities.
     Float(f64),
     /// An integer that neither of the others can hold.
     Big(Box<Big>),
@@ -50,7 +50,7 @@ pub fn float_of_key(key: u64) -> f64 {
 }
 
 impl Number {
-    /// The number that a float is, or None for NaN.
+    /// Converts a float; None for NaN.
     #[must_use]
     pub fn from_float(value: f64) -> Option<Self> {
         if value.is_nan() {
@@ -61,13 +61,13 @@ impl Number {
         Some(if fits { Self::Int(value as i64) } else { Self::Float(value) })
     }
 
-    /// The number that an unsigned integer is.
+    /// Converts an unsigned integer.
     #[must_use]
     pub fn from_u64(value: u64) -> Self {
         i64::try_from(value).map_or_else(|_| Self::from_magnitude(false, vec![value]), Self::Int)
     }
 
-    /// The number that big-endian two's complement bytes write.
+    /// Decodes big-endian two's complement.
     #[must_use]
     pub fn from_signed_bytes(bytes: &[u8]) -> Self {
         let negative = bytes.first().is_some_and(|byte| byte & 0x80 != 0);
@@ -108,7 +108,7 @@ impl Number {
         if exact { Self::Float(if negative { -toward_zero } else { toward_zero }) } else { Self::Big(Box::new(big)) }
     }
 
-    /// The neighbouring keys that this number lies between: the same key twice when a float equals it.
+    /// The neighbouring keys around this number: the same key twice if a float equals it.
     #[must_use]
     #[inline]
     pub fn keys(&self) -> (u64, u64) {
@@ -134,7 +134,7 @@ impl Number {
         }
     }
 
-    /// The key of this number when a float equals it.
+    /// The key of this number if a float equals it.
     #[must_use]
     pub fn key(&self) -> Option<u64> {
         let (low, high) = self.keys();
@@ -195,7 +195,7 @@ impl Ord for Number {
                 }
             }
             (Self::Int(_), Self::Big(_)) => other.cmp(self).reverse(),
-            // A float is on one side. Both have one key, or the other lies strictly between two keys.
+            // One side is a float. Either both have one key, or the other lies strictly between two keys.
             _ => {
                 let ((a_low, a_high), (b_low, b_high)) = (self.keys(), other.keys());
                 a_low.cmp(&b_low).then(a_high.cmp(&b_high))

@@ -1,20 +1,20 @@
-//! The order of conjunctions in a matrix: those that share their commonest attribute together, by its low end, cut into
-//! cells; within a cell, the same by the next attribute. So a block holds what lies near in two or three attributes, and
-//! an event rules most blocks out whole.
+//! The order of conjunctions in a matrix: grouped by their commonest attribute and its low end, cut into cells; within
+//! a cell likewise by the next attribute. So a block contains conjunctions that are close in two or three attributes,
+//! and an event excludes most blocks whole.
 
 use crate::matrix::BLOCK;
 use crate::slots::{Cuts, Hull, Slotter};
 
-/// Attributes that conjunctions are ordered by, one within the other.
+/// Attributes that conjunctions are ordered by, nested.
 const DEPTH: usize = 3;
-/// How narrow the narrowest hull is; the widest are hardly more than 0.
+/// The weight of the narrowest hull; the widest have hardly more than 0.
 const SCALE: u32 = 64;
-/// Up to so many blocks are ordered by one attribute.
+/// Up to this many blocks are ordered by one attribute.
 const ONE_LEVEL: usize = 128;
 /// Blocks of a cell that is ordered by a further attribute.
 const BLOCKS_LEFT: usize = 5;
 
-/// These conjunctions in the order of their places in a matrix; `hulls` gives those of each.
+/// Sorts conjunctions into their order in a matrix; `hulls` returns the hulls of each.
 pub(crate) fn in_order<'a>(members: &[u32], hulls: impl Fn(u32) -> &'a [(u16, Hull)], slotter: &Slotter) -> Vec<u32> {
     let slots = slotter.cuts.iter().map(Cuts::slots).max().map_or(SCALE, |slots| SCALE.max(slots as u32));
     let (count, order) = (vec![(0, 0); slotter.len()], Vec::with_capacity(members.len()));
@@ -25,9 +25,10 @@ pub(crate) fn in_order<'a>(members: &[u32], hulls: impl Fn(u32) -> &'a [(u16, Hu
 
 struct Clustering<F> {
     hulls: F,
-    /// How many constrain an attribute, and how narrowly all in all, by local number; zeroes between calls.
+    /// Number of conjunctions that constrain an attribute, and their total narrowness, by local number; zeroes between
+    /// calls.
     count: Vec<(u32, u32)>,
-    /// How many slots an attribute has at most.
+    /// Most slots of an attribute.
     slots: u32,
     order: Vec<u32>,
 }
@@ -56,7 +57,7 @@ impl<'a, F: Fn(u32) -> &'a [(u16, Hull)]> Clustering<F> {
         self.order.append(&mut members);
     }
 
-    /// The attribute that rules most out: constrained by most of `members`, narrowly.
+    /// Returns the attribute that excludes most: constrained by most of `members`, narrowly.
     fn commonest(&mut self, members: &[u32], used: &[u16]) -> Option<u16> {
         let mut seen: Vec<u16> = Vec::new();
         for &at in members {
@@ -78,8 +79,8 @@ impl<'a, F: Fn(u32) -> &'a [(u16, Hull)]> Clustering<F> {
     }
 }
 
-/// Into how many cells to cut so many conjunctions along one attribute. Cells of a block each rule most out by this
-/// attribute alone; with many blocks, larger cells leave the next attribute something to order.
+/// Returns the number of cells for this many conjunctions along one attribute. Cells of one block exclude most by this
+/// attribute alone; with many blocks, larger cells leave room for ordering by the next attribute.
 fn cells(count: usize, depth: usize) -> usize {
     let blocks = count.div_ceil(BLOCK);
     if depth + 1 < DEPTH && blocks > ONE_LEVEL { blocks / BLOCKS_LEFT } else { blocks }

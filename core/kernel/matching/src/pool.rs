@@ -1,7 +1,7 @@
-//! Texts under small ids, counted: attribute names, and the texts that filters compare with for equality.
+//! Texts under small ids, with reference counts: attribute names, and the texts that filters compare for equality.
 //!
-//! Equal texts have one id, so an exact comparison of two texts is one of two integers. An id is used again when the
-//! last filter that spoke of its text is gone; whatever still mentions it in the index is dead by then.
+//! Equal texts have one id, so comparing two texts is comparing two integers. An id is used again when the last filter
+//! with its text is gone; every remaining mention of it in the index is dead by then.
 
 use crate::hash::hash_text;
 use crate::slab::{Sharded, Slab};
@@ -9,7 +9,7 @@ use crate::slab::{Sharded, Slab};
 /// No text has this id.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A set of counted texts.
+/// A set of texts with reference counts.
 #[derive(Default)]
 pub(crate) struct Pool {
     table: Sharded<u32>,
@@ -23,18 +23,18 @@ struct Held {
 }
 
 impl Pool {
-    /// The id of a text, or [`NONE`].
+    /// Returns the id of a text, or [`NONE`].
     pub(crate) fn find(&self, text: &str) -> u32 {
         self.find_hashed(text, hash_text(text))
     }
 
-    /// The id of a text whose hash is known.
+    /// Returns the id of a text whose hash is known.
     pub(crate) fn find_hashed(&self, text: &str, hash: u64) -> u32 {
         let same = |&id: &u32| *self.texts.get(id).text == *text;
         self.table.find(hash, same).copied().unwrap_or(NONE)
     }
 
-    /// The id of a text, with one more holder.
+    /// Returns the id of a text, and adds a reference.
     pub(crate) fn hold(&mut self, text: &str) -> u32 {
         let hash = hash_text(text);
         let found = self.find_hashed(text, hash);
@@ -48,7 +48,7 @@ impl Pool {
         id
     }
 
-    /// One holder less.
+    /// Drops a reference.
     pub(crate) fn release(&mut self, id: u32) {
         let held = self.texts.get_mut(id);
         held.holders -= 1;
@@ -64,7 +64,7 @@ impl Pool {
         &self.texts.get(id).text
     }
 
-    /// One more than the greatest id ever given.
+    /// The greatest id ever given, plus one.
     pub(crate) fn ids(&self) -> usize {
         self.texts.ids()
     }

@@ -1,5 +1,6 @@
-//! How a filter that is asked about stands to the filters in the index: covering and intersection, as
-//! `plait_core.filters.covering` decides them. Covering errs towards no, intersection towards yes.
+//! Relations of a queried filter to the filters in the index: covering and intersection, as
+//! `plait_core.filters.covering` decides them. Where they cannot decide, covering answers no and intersection answers
+//! yes.
 
 use crate::class::Class;
 use crate::constraint::Constraint;
@@ -12,15 +13,15 @@ use crate::test::{Kind, Looking, NO_HIGH, NO_LOW, OPEN_HIGH, OPEN_LOW, Rich, Tes
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Form(pub Vec<Vec<(Box<str>, Constraint)>>);
 
-/// A constraint of a filter that is asked about.
+/// A constraint of a queried filter.
 struct Asked {
-    /// [`NONE`] when no filter in the index speaks of the attribute.
+    /// [`NONE`] if no filter in the index constrains the attribute.
     attr: u32,
     test: Test,
     constraint: Constraint,
 }
 
-/// A filter that is asked about.
+/// A queried filter.
 pub(crate) struct Question {
     conjunctions: Vec<Vec<Asked>>,
     rich: Vec<Rich>,
@@ -38,12 +39,12 @@ impl Question {
         Self { conjunctions, rich }
     }
 
-    /// How many alternatives it has; nothing satisfies one without.
+    /// Number of its alternatives. A filter without any is never satisfied.
     pub(crate) fn alternatives(&self) -> usize {
         self.conjunctions.len()
     }
 
-    /// Calls `each` with the hull of whatever an alternative constrains of what is cut here, by local number.
+    /// Calls `each` with the hull of each constraint of an alternative on an attribute with cuts, by local number.
     pub(crate) fn ends(&self, alternative: usize, slotter: &Slotter, mut each: impl FnMut(usize, Hull)) {
         for asked in &self.conjunctions[alternative] {
             let local = usize::from(slotter.local(asked.attr));
@@ -53,7 +54,7 @@ impl Question {
         }
     }
 
-    /// Whether conjunctions that are reached by an access may meet an alternative.
+    /// Whether conjunctions behind an access may intersect an alternative.
     pub(crate) fn leads_to(&self, alternative: usize, slotter: &Slotter, access: Access) -> bool {
         let attr = slotter.cuts[usize::from(access.local())].attr;
         let Some(Asked { test, .. }) = self.conjunctions[alternative].iter().find(|asked| asked.attr == attr) else {
@@ -73,7 +74,7 @@ impl Question {
         }
     }
 
-    /// The accesses behind which filters stand that cover the first alternative.
+    /// Appends the accesses that may lead to filters covering the first alternative.
     pub(crate) fn accesses(&self, slotter: &Slotter, accesses: &mut Vec<Access>) {
         for Asked { attr, test, .. } in &self.conjunctions[0] {
             let local = slotter.local(*attr);
@@ -149,7 +150,7 @@ fn real(tests: &[Test]) -> impl Iterator<Item = &Test> {
     tests.iter().filter(|test| test.kind != Kind::Always)
 }
 
-/// Whether one test includes another, when both are simple enough to tell without their constraints.
+/// Whether one test includes another, if both are simple enough to decide without their constraints.
 fn simply_includes(outer: &Test, inner: &Test) -> Option<bool> {
     Some(match (outer.kind, inner.kind) {
         (Kind::Interval | Kind::Number, Kind::Number) => outer.low <= inner.low && inner.low <= outer.high,
@@ -158,7 +159,7 @@ fn simply_includes(outer: &Test, inner: &Test) -> Option<bool> {
             let high = outer.flags & NO_HIGH != 0 || (inner.flags & NO_HIGH == 0 && high_end(inner) <= high_end(outer));
             low && high
         }
-        // A text that the index does not know has no id, and equals none in it.
+        // A text that is not in the index has no id, and equals none in it.
         (Kind::Text, Kind::Text) => outer.high == inner.high,
         (Kind::Present, Kind::Interval | Kind::Number | Kind::Text | Kind::Bool | Kind::Present) => true,
         (Kind::Number, Kind::Interval)
@@ -168,7 +169,7 @@ fn simply_includes(outer: &Test, inner: &Test) -> Option<bool> {
     })
 }
 
-/// Whether two tests meet, when both are simple enough to tell without their constraints.
+/// Whether two tests intersect, if both are simple enough to decide without their constraints.
 fn simply_meets(one: &Test, other: &Test) -> Option<bool> {
     Some(match (one.kind, other.kind) {
         (Kind::Number, Kind::Interval | Kind::Number) | (Kind::Interval, Kind::Number) => {
@@ -184,13 +185,13 @@ fn simply_meets(one: &Test, other: &Test) -> Option<bool> {
     })
 }
 
-/// The bound of an interval's low end, and 1 when it is left out: greater is narrower.
+/// The bound of an interval's low end, and 1 if it is open: greater is narrower.
 fn low_end(test: &Test) -> (u64, u8) {
     let open = u8::from(test.flags & OPEN_LOW != 0);
     (test.low - u64::from(open), open)
 }
 
-/// The bound of an interval's high end, and 0 when it is left out: less is narrower.
+/// The bound of an interval's high end, and 0 if it is open: less is narrower.
 fn high_end(test: &Test) -> (u64, u8) {
     let open = u8::from(test.flags & OPEN_HIGH != 0);
     (test.high + u64::from(open), 1 - open)

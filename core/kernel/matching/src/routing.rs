@@ -1,4 +1,4 @@
-//! From a read of the network to whom each event in it is for, in one call.
+//! Routes one read of the network: from bytes to the matches of each event, in one call.
 
 use crate::constraint::Value;
 use crate::index::Index;
@@ -7,20 +7,20 @@ use crate::wire::attributes::{self, Sink};
 use crate::wire::frames::{FORWARD, Frame, PUBLISH, Splitter};
 use crate::wire::{Limits, Refusal};
 
-/// The frames of a buffer, and whom those that carry an event are for.
+/// The frames of a buffer, and the matches of those that carry an event.
 #[derive(Debug, Default)]
 pub struct Matches {
     /// The frames, each with the end of its ids.
     pub frames: Vec<(Frame, usize)>,
     /// The ids of all frames.
     pub ids: Vec<u64>,
-    /// Bytes that the frames take up.
+    /// Number of bytes that the frames take up.
     pub taken: usize,
-    /// Why the next frame is none, if so.
+    /// The reason for refusing the next frame, if it is refused.
     pub refusal: Option<Refusal>,
 }
 
-/// Keeps the attributes that filters speak of.
+/// Keeps the attributes that filters constrain.
 struct Known<'e, 'a> {
     names: &'e Pool,
     event: &'e mut Vec<(u32, Value<'a>)>,
@@ -54,7 +54,7 @@ impl Index {
         }
     }
 
-    /// Takes one frame; false when the rest of the buffer is none.
+    /// Processes one frame. Returns false if the rest of the buffer has no complete and valid one.
     fn match_next<'a>(
         &mut self,
         buffer: &'a [u8],
@@ -73,7 +73,7 @@ impl Index {
         Ok(true)
     }
 
-    /// Reads the attributes that filters speak of out of msgpack.
+    /// Decodes the attributes that filters constrain from msgpack.
     ///
     /// # Errors
     /// The bytes are not the attributes of an event.

@@ -1,6 +1,6 @@
-//! Runs: clusters too small for a matrix. Where members speak of the same few attributes, their hulls stand attribute by
-//! attribute, a byte for each low end and one for each high end, so that an event is held against sixteen members at once.
-//! Where each speaks of others, the narrowest hulls of each stand together.
+//! Runs: clusters too small for a matrix. If the members constrain the same few attributes, their hulls are stored
+//! attribute by attribute, a byte for each low end and one for each high end, so that an event is compared with sixteen
+//! members at once. If the members differ, the narrowest hulls of each member are stored together.
 
 use crate::changes::Changes;
 use crate::class::Conjunction;
@@ -8,39 +8,39 @@ use crate::inner::{COLUMNS, Row, Verdict};
 use crate::segment::Found;
 use crate::slots::{Hull, Slots};
 
-/// Attributes that a member is judged by where each speaks of others.
+/// Hulls stored per member if members differ in their attributes.
 const OWN: usize = 4;
 
-/// Bytes that these take: local number, low end, high end.
+/// Bytes of these hulls: local number, low end, high end.
 const OWN_BYTES: usize = OWN * 4;
 
-/// In place of the number of columns: the hulls of each member stand together.
+/// Replaces the number of columns: hulls are stored per member.
 const MIXED: u8 = u8::MAX;
 
-/// Columns must rule out this much, of ten parts of what all hulls do, to be worth their while.
+/// Columns must exclude this many tenths of what all hulls exclude.
 const ENOUGH: u32 = 7;
 
-/// Members that are judged at once.
+/// Members that are compared at once.
 const LANES: usize = 16;
 
-/// The ends of a hull that rules nothing out.
+/// The ends of a hull that excludes nothing.
 const OPEN: Hull = Hull { low: 0, high: 255 };
 
 /// The runs of a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     members: Vec<Conjunction>,
-    /// For each run: how many columns it has; their local numbers, two bytes each, least first; and column by column all
-    /// low ends, then all high ends. Or [`MIXED`], and for each member local number and ends of its hulls.
+    /// For each run: the number of its columns; their local numbers, two bytes each, least first; and column by column
+    /// all low ends, then all high ends. Or [`MIXED`], and for each member local number and ends of its hulls.
     hulls: Vec<u8>,
-    /// By which members are certain, of those runs whose columns are all that their members speak of.
+    /// The inner hulls of members, for runs whose columns are all attributes of their members.
     rows: Vec<Row>,
 }
 
-/// In place of where its rows are: a run without.
+/// Replaces the start of a run's rows: the run has none.
 const WITHOUT: u32 = u32::MAX;
 
-/// One of them.
+/// One run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     from: u32,
@@ -49,12 +49,12 @@ pub(crate) struct Run {
     rows: u32,
 }
 
-/// The hulls of a column, and the slots that they are held against.
+/// The hulls of a column, and the slots that they are compared with.
 type Column<'a> = (Hull, &'a [u8], &'a [u8]);
 
 impl Runs {
-    /// One more run, of these conjunctions with these hulls, of which that of `access` does not count; `row` gives by
-    /// which a member is certain in some columns.
+    /// Adds a run of these conjunctions with these hulls, without that of `access`; `row` returns the inner hulls of a
+    /// member in some columns.
     pub(crate) fn push<'a>(
         &mut self,
         members: impl ExactSizeIterator<Item = Conjunction>,
@@ -99,7 +99,7 @@ impl Runs {
         }
     }
 
-    /// Gives back memory that was held in reserve.
+    /// Returns reserved memory.
     pub(crate) fn shrink(&mut self) {
         self.members.shrink_to_fit();
         self.hulls.shrink_to_fit();
@@ -139,7 +139,7 @@ impl Runs {
         columns
     }
 
-    /// Calls `passed` with the place of each member whose hulls contain these.
+    /// Calls `passed` with the position of each member whose hulls contain these slots.
     #[inline]
     fn judge(&self, run: Run, slots: &[Hull], mut passed: impl FnMut(usize)) {
         let members = &self.members[run.from as usize..run.to as usize];
@@ -160,7 +160,7 @@ impl Runs {
             return;
         }
         for at in (0..members.len()).step_by(LANES) {
-            // The last look goes back to where it is a whole one, and past those that were judged already.
+            // The last step moves back to have full width, and skips the members that were compared before.
             let start = at.min(members.len() - LANES);
             let mut fit = judge(start, columns.clone()) >> (8 * (at - start)) << (8 * (at - start));
             while fit != 0 {
@@ -182,7 +182,7 @@ fn judge_own(own: &[u8], slots: &[Hull]) -> bool {
     hulls.iter().all(|&[local, more, low, high]| fits(slots[usize::from(u16::from_le_bytes([local, more]))], low, high))
 }
 
-/// Ones in the bytes of those of the members from `start` on whose hulls contain all slots.
+/// Returns ones in the bytes of the members from `start` on whose hulls contain all slots.
 #[inline]
 fn judge<'a>(start: usize, columns: impl Iterator<Item = Column<'a>>) -> u128 {
     let mut failed = [0_u8; LANES];
@@ -195,8 +195,8 @@ fn judge<'a>(start: usize, columns: impl Iterator<Item = Column<'a>>) -> u128 {
     !u128::from_le_bytes(failed) & (u128::MAX / 255)
 }
 
-/// The attributes that rule most out, by how many members constrain them how narrowly, and whether there are no others;
-/// None where they are too many.
+/// Returns the attributes that exclude most, weighted by members and narrowness, and whether there are no others; None
+/// if they are too many.
 fn columns<'a>(count: usize, hulls: &impl Fn(usize) -> &'a [(u16, Hull)], access: u16) -> Option<(Vec<u16>, bool)> {
     let mut narrow: Vec<(u16, u32)> = (0..count)
         .flat_map(hulls)

@@ -1,8 +1,9 @@
 //! A segment: an immutable part of the index, laid out for the conjunctions that it was built from.
 //!
-//! A conjunction with a selective equality is reached through it: (attribute, value) leads to a cluster, a run whose
-//! members are judged by the hulls of their other tests, or a matrix of its own where there are many. One whose
-//! attributes are all rare is reached through the presence of its rarest. All others stand in one matrix.
+//! A conjunction with a selective equality is reached through it: (attribute, value) leads to a cluster. A cluster is a
+//! run, whose members are compared by the hulls of their other tests, or a matrix of its own if it is large. A
+//! conjunction whose attributes are all rare is reached through the presence of its rarest. All others are in one
+//! matrix.
 
 use std::sync::Arc;
 
@@ -16,14 +17,14 @@ use crate::runs::{Run, Runs};
 use crate::slots::{Slots, Slotter};
 use crate::test::{Kind, Test};
 
-/// What leads to a cluster: a value of an attribute, by local number.
+/// The access path to a cluster: a value of an attribute, by local number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Access {
     /// The number with this key.
     Number(u16, u64),
     /// The text with this id.
     Text(u16, u32),
-    /// Any value at all.
+    /// Any value.
     Any(u16),
 }
 
@@ -34,7 +35,7 @@ impl Access {
         }
     }
 
-    /// Whether every event that leads here satisfies a test of this attribute.
+    /// Whether every event with this access satisfies a test of this attribute.
     pub(crate) fn implies(self, test: &Test) -> bool {
         match self {
             Self::Number(_, key) => test.kind == Kind::Number && test.low == key,
@@ -44,17 +45,17 @@ impl Access {
     }
 }
 
-/// What a scan comes upon.
+/// The results of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Who holds what is certain to match.
+    /// The holders of certain matches.
     pub(crate) certain: Vec<u64>,
-    /// What is to be decided by its tests.
+    /// Conjunctions to be tested.
     pub(crate) maybe: Vec<Conjunction>,
 }
 
 impl Found {
-    /// Calls `decide` with each conjunction that is to be decided, and with the ids to add to; none is left then.
+    /// Calls `decide` with each conjunction to be tested, and with the ids to append to; then none is left.
     #[inline]
     pub(crate) fn decide_all(&mut self, classes: &[Arc<Class>], mut decide: impl FnMut(&Class, u32, &mut Vec<u64>)) {
         let Self { certain, maybe } = self;
@@ -66,12 +67,12 @@ impl Found {
 /// The members behind one access.
 #[derive(Debug)]
 pub(crate) enum Cluster {
-    /// Few, or such as one look at each tells apart well.
+    /// Few members, or members that a run distinguishes well.
     Run(Run),
     /// Many.
     Matrix(Box<Matrix>),
-    /// So many that they are worth slots of their own: those of the segment are cut for all conjunctions, and the members
-    /// of one cluster may crowd in a few of them.
+    /// So many members that they have slots of their own: the segment's slots are cut for all conjunctions, and the
+    /// members of one cluster may lie in a few of them.
     Finer(Box<Finer>),
 }
 
@@ -82,11 +83,11 @@ pub(crate) struct Finer {
     pub(crate) matrix: Matrix,
 }
 
-/// Which accesses an attribute has.
+/// The accesses of an attribute: clusters by number.
 pub(crate) const BY_NUMBER: u8 = 1;
-/// It has clusters by text.
+/// Clusters by text.
 pub(crate) const BY_TEXT: u8 = 2;
-/// It has a cluster for any value.
+/// A cluster for any value.
 pub(crate) const BY_ANY: u8 = 4;
 
 /// An immutable part of the index.
@@ -95,20 +96,20 @@ pub(crate) struct Segment {
     pub(crate) classes: Vec<Arc<Class>>,
     /// The numbers of the classes in the index.
     pub(crate) numbers: Vec<u32>,
-    /// Which of them changed hands since.
+    /// The classes that changed since.
     pub(crate) changes: Changes,
     pub(crate) matrix: Matrix,
     pub(crate) clusters: HashTable<(Access, Cluster)>,
     pub(crate) runs: Runs,
-    /// Which accesses each attribute has, by local number.
+    /// The accesses of each attribute, by local number.
     pub(crate) accesses: Vec<u8>,
-    /// How many conjunctions it was built from.
+    /// Number of conjunctions that it was built from.
     pub(crate) conjunctions: usize,
 }
 
 impl Segment {
-    /// Finds each conjunction that may match: where values stand in `slots`, `accesses` of the event, and `fill` to put
-    /// values where other cuts have them.
+    /// Finds each conjunction that may match, for values in `slots` and the event's `accesses`; `fill` computes slots
+    /// for other cuts.
     #[inline]
     pub(crate) fn scan(
         &self,
@@ -134,7 +135,8 @@ impl Segment {
         }
     }
 
-    /// Finds each conjunction that may meet what is asked: turned hulls in `slots`, and which accesses may lead to them.
+    /// Finds each conjunction that may intersect a query: its turned hulls in `slots`, and the accesses that may lead
+    /// to results.
     pub(crate) fn meet(
         &self,
         slots: &Slots,

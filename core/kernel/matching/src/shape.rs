@@ -1,8 +1,8 @@
-//! Text shapes that are no interval: suffix, infix, `like`, and the negation of each (and of a prefix).
+//! Text tests that are not intervals: suffix, infix, `like`, and the negation of each (and of a prefix).
 
 use memchr::memmem;
 
-/// How a text is looked for in another.
+/// The place where a text must occur in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operator {
     /// At its start.
@@ -11,7 +11,7 @@ pub enum Operator {
     EndsWith,
     /// Anywhere.
     Contains,
-    /// As a pattern of the whole: % is any text, _ any character, a backslash makes either plain.
+    /// As a pattern for the whole text: % is any text, _ any character, a backslash makes either plain.
     Like,
 }
 
@@ -20,9 +20,9 @@ pub enum Operator {
 pub struct Shape {
     /// The operator.
     pub operator: Operator,
-    /// What it looks for.
+    /// The text to find.
     pub text: Box<str>,
-    /// Whether texts that lack it are meant.
+    /// Whether texts must lack it.
     pub negated: bool,
 }
 
@@ -39,21 +39,22 @@ impl Shape {
         found != self.negated
     }
 
-    /// Whether having this shape certainly contradicts having the other.
+    /// Whether this shape certainly contradicts the other.
     pub(crate) fn negates(&self, other: &Self) -> bool {
         self.operator == other.operator && self.negated != other.negated && self.text == other.text
     }
 
-    /// The text of a suffix that is asked for.
+    /// The text of a required suffix.
     pub(crate) fn suffix(&self) -> Option<&str> {
         (self.operator == Operator::EndsWith && !self.negated).then_some(&*self.text)
     }
 }
 
-/// Whether `text` as a whole is like `pattern`. The latest % alone is ever reconsidered: pattern times text at worst.
+/// Whether `text` as a whole matches `pattern`. Only the latest % is ever reconsidered: pattern times text steps at
+/// worst.
 fn like(pattern: &str, text: &str) -> bool {
     let (mut pattern, mut text) = (pattern, text);
-    let mut retry: Option<(&str, &str)> = None; // the pattern after the latest %, and the text that it begins at
+    let mut retry: Option<(&str, &str)> = None; // the pattern after the latest %, and the text where its match begins
     loop {
         let (piece, rest) = next_piece(pattern);
         let mut chars = text.chars();

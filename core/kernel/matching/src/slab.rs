@@ -1,4 +1,4 @@
-//! Tables that grow without ever moving what they hold: no addition costs more than a few microseconds.
+//! Tables that grow without moving their entries: no addition takes more than a few microseconds.
 
 use hashbrown::HashTable;
 
@@ -6,7 +6,7 @@ use crate::hash::hash;
 
 const CHUNK: usize = 4096;
 
-/// Values under small ids that are used again.
+/// Values under small ids, which are used again.
 pub(crate) struct Slab<T> {
     chunks: Vec<Vec<Option<T>>>,
     free: Vec<u32>,
@@ -47,7 +47,7 @@ impl<T> Slab<T> {
         self.chunks[id as usize / CHUNK][id as usize % CHUNK].take().expect("an id in use")
     }
 
-    /// One more than the greatest id ever given.
+    /// The greatest id ever given, plus one.
     pub(crate) fn ids(&self) -> usize {
         self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
     }
@@ -57,8 +57,8 @@ impl<T> Slab<T> {
     }
 }
 
-/// So many that growing one of them, with a million entries in all, takes a tenth of a millisecond; and no power of two,
-/// since tables grow by doubling: a round number of entries then finds none of them just grown.
+/// Number of shards. Growing one of them, with a million entries in all, takes a tenth of a millisecond. Not a power of
+/// two: tables grow by doubling, and so a round number of entries finds none of them just grown.
 const SHARDS: usize = 1280;
 
 /// A hash table in shards, each of which grows on its own.
@@ -98,17 +98,17 @@ impl<T> Sharded<T> {
     }
 }
 
-/// Not the bits that the tables themselves use, which are the lowest and the highest.
+/// Uses other bits than the tables themselves, which use the lowest and the highest.
 fn shard(hash: u64) -> usize {
     (hash >> 40) as usize % SHARDS
 }
 
-/// Where an id is held.
+/// The class that holds an id.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) id: u64,
     pub(crate) class: u32,
-    /// Where it stands in the list of a shared class.
+    /// Position in the list of a shared class.
     pub(crate) at: u32,
 }
 

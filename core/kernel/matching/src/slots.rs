@@ -1,8 +1,8 @@
 //! Slots: each attribute's states cut into at most 64 runs, so that a set of states is a run of slots.
 //!
-//! Slot 0 is absence; then false, true, texts by key, numbers by key, and what no filter compares. The cuts are
-//! quantiles of the bounds that filters name, so nobody declares a domain. What a test accepts lies within its *hull*,
-//! from its first slot to its last: hulls rule candidates out, tests decide.
+//! Slot 0 is absence; then false, true, texts by key, numbers by key, and values that no filter compares. The cuts are
+//! quantiles of the filters' bounds, so applications never declare a domain. The values that a test accepts lie within
+//! its *hull*, from the first of their slots to the last: hulls exclude candidates, tests decide.
 
 use crate::class::Class;
 use crate::inner::{COLUMNS, Points};
@@ -12,16 +12,16 @@ use crate::test::{Kind, NO_HIGH, NO_LOW, OPEN_HIGH, OPEN_LOW, Probe, Rich, State
 
 /// Cuts of the texts and the numbers of one attribute, together: with the other states they make 64 slots.
 pub(crate) const CUTS_MAX: usize = 58;
-/// The same where conjunctions are to be decided by slots alone. All slots stay below the points that are none.
+/// As `CUTS_MAX`, where slots alone may decide. All slots are below the special points.
 pub(crate) const CUTS_FINER: usize = 230;
 
 const FALSE: u8 = 1;
 const TRUE: u8 = 2;
 const TEXTS: u8 = 3;
 
-/// The point of a text that equals none of those that have slots to themselves.
+/// The point of a text that equals none of the texts with a slot of their own.
 const ELSE: u8 = 255;
-/// The point of a number between two keys, of which slots tell nothing.
+/// The point of a number between two keys, which slots cannot classify.
 const VAGUE: u8 = 254;
 
 /// A run of slots, both ends included.
@@ -34,14 +34,14 @@ pub(crate) struct Hull {
 impl Hull {
     /// The hull that overlaps every hull and lies within every hull.
     pub(crate) const ANY: Self = Self { low: 255, high: 0 };
-    /// The hull that lies within none but the greatest.
+    /// The hull that lies only within the greatest.
     pub(crate) const UNKNOWN: Self = Self { low: 0, high: 255 };
     /// The hull of absence.
     pub(crate) const ABSENT: Self = Self { low: 0, high: 0 };
-    /// The inner hull of what accepts every state.
+    /// The inner hull of a test that accepts every state.
     pub(crate) const OPEN: Self = Self { low: 0, high: ELSE };
 
-    /// What lies within the hulls that overlap this one; every hull does when this is none.
+    /// Returns the hull that contains exactly those overlapping this one; if this is empty, the hull that contains all.
     pub(crate) fn turned(self) -> Self {
         if self.low <= self.high { Self { low: self.high, high: self.low } } else { Self::ANY }
     }
@@ -59,12 +59,12 @@ pub(crate) struct Cuts {
     pub(crate) attr: u32,
     texts: Vec<u64>,
     numbers: Vec<u64>,
-    /// For each slot of texts the id of one text that has it to itself, so far as keys tell, or [`NONE`].
+    /// For each slot of texts, the id of the one text in it, as far as keys distinguish texts, or [`NONE`].
     only: Vec<u32>,
 }
 
 impl Cuts {
-    /// At most so many cuts, at quantiles of these keys, which are those that filters name. They need not be in order.
+    /// Makes at most this many cuts, at quantiles of these keys, which are bounds of filters in any order.
     pub(crate) fn new(attr: u32, mut texts: Vec<u64>, mut numbers: Vec<u64>, most: usize) -> Self {
         let all = texts.len() + numbers.len();
         let share = (most * texts.len()).checked_div(all).unwrap_or(0);
@@ -74,7 +74,7 @@ impl Cuts {
         Self { attr, only: vec![NONE; texts.len() + 1], texts, numbers }
     }
 
-    /// Notes which of these texts, given by key and id, have slots to themselves.
+    /// Records which of these texts, given by key and id, have a slot of their own.
     pub(crate) fn name_texts(&mut self, texts: &[(u64, u32)]) {
         for &(key, id) in texts {
             let slot = usize::from(rank(&self.texts, key));
@@ -85,7 +85,7 @@ impl Cuts {
         }
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     pub(crate) fn slots(&self) -> usize {
         usize::from(self.other()) + 1
     }
@@ -106,7 +106,7 @@ impl Cuts {
         self.numbers_from() + rank(&self.numbers, key)
     }
 
-    /// The slot of a value. A number between two keys that are cut apart has none: any hull may contain it.
+    /// Returns the slot of a value. A number between two keys that a cut separates has none: any hull may contain it.
     #[inline]
     pub(crate) fn of_probe(&self, probe: &Probe) -> Hull {
         let slot = match probe.state {
@@ -126,8 +126,8 @@ impl Cuts {
         Hull { low: slot, high: slot }
     }
 
-    /// The slot of a value, and its point: the slot again, where any value of that slot satisfies what has it in its inner
-    /// hull.
+    /// Returns the slot of a value, and its point: the slot again, if all values of that slot satisfy every test with
+    /// the slot in its inner hull.
     #[inline]
     pub(crate) fn place(&self, probe: &Probe) -> (Hull, u8) {
         let hull = self.of_probe(probe);
@@ -143,8 +143,8 @@ impl Cuts {
         }
     }
 
-    /// The slots of which a test accepts every value; when there are none, ends so crossed that no slot further than one
-    /// from either holds anything that it accepts. None when slots do not tell.
+    /// Returns the slots of which a test accepts every value. If there are none, returns crossed ends such that the
+    /// test accepts nothing more than one slot from either. None if slots do not decide.
     pub(crate) fn inner_of_test(&self, test: &Test) -> Option<Hull> {
         Some(match test.kind {
             Kind::Always => Hull::OPEN,
@@ -172,7 +172,8 @@ impl Cuts {
         })
     }
 
-    /// The hull of what a test accepts. Open ends count as closed, so that hulls contain one another as tests do.
+    /// Returns the hull of the accepted values. Open ends count as closed, so that hulls contain one another as tests
+    /// do.
     pub(crate) fn of_test(&self, test: &Test, rich: &[Rich]) -> Hull {
         let (low, high) = match test.kind {
             Kind::Always => (0, self.other()),
@@ -228,16 +229,16 @@ impl Cuts {
     }
 }
 
-/// Where the values of an event stand, or what is asked of hulls, by local number.
+/// The slots of an event's values, or the hulls of a query, by local number.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     pub(crate) hulls: Vec<Hull>,
-    /// The points of an event's values; empty when something else is asked, of which nothing is certain.
+    /// The points of an event's values; empty for a query, which has no certain matches.
     points: Vec<u8>,
 }
 
 impl Slots {
-    /// The slots of absence, for local numbers below `locals`.
+    /// Sets the slots of absence, for local numbers below `locals`.
     #[inline]
     pub(crate) fn make_room(&mut self, locals: usize) {
         if self.points.len() < locals {
@@ -246,14 +247,14 @@ impl Slots {
         }
     }
 
-    /// The same hull everywhere, and nothing certain.
+    /// Sets the same hull everywhere, without certain matches.
     pub(crate) fn clear(&mut self, hull: Hull, locals: usize) {
         self.points.clear();
         self.hulls.clear();
         self.hulls.resize(locals, hull);
     }
 
-    /// Puts a value at its place.
+    /// Sets the slot of a value.
     #[inline]
     pub(crate) fn put(&mut self, local: usize, (hull, point): (Hull, u8)) {
         self.hulls[local] = hull;
@@ -262,7 +263,7 @@ impl Slots {
         }
     }
 
-    /// The points in some columns, unless nothing is certain.
+    /// Returns the points in some columns, unless no match is certain.
     #[inline]
     pub(crate) fn points(&self, columns: &[u16; COLUMNS]) -> Option<Points> {
         let points = (!self.points.is_empty()).then(|| columns.map(|local| self.points[usize::from(local)]));
@@ -270,13 +271,13 @@ impl Slots {
     }
 }
 
-/// How many of some sorted cuts are at or below a key.
+/// Number of sorted cuts at or below a key.
 #[inline]
 fn rank(cuts: &[u64], key: u64) -> u8 {
     cuts.partition_point(|&cut| cut <= key) as u8
 }
 
-/// At most `room` of these keys, as evenly apart in rank as their repetitions allow.
+/// Selects at most `room` of these keys, as evenly spaced in rank as repetitions allow.
 fn quantiles(keys: &mut [u64], room: usize) -> Vec<u64> {
     keys.sort_unstable();
     let count = keys.len();
@@ -290,7 +291,7 @@ fn quantiles(keys: &mut [u64], room: usize) -> Vec<u64> {
     cuts
 }
 
-/// The cuts of many attributes, under small local numbers from 1; 0 is no attribute.
+/// The cuts of many attributes, under small local numbers from 1; 0 means none.
 #[derive(Clone, Debug)]
 pub(crate) struct Slotter {
     local_of: Vec<u16>,
@@ -298,23 +299,23 @@ pub(crate) struct Slotter {
 }
 
 impl Slotter {
-    /// The slotter that knows no attribute.
+    /// A slotter without attributes.
     pub(crate) fn new() -> Self {
         Self { local_of: Vec::new(), cuts: vec![Cuts::new(u32::MAX, Vec::new(), Vec::new(), 0)] }
     }
 
-    /// The local number of an attribute, or 0.
+    /// Returns the local number of an attribute, or 0.
     #[inline]
     pub(crate) fn local(&self, attr: u32) -> u16 {
         self.local_of.get(attr as usize).copied().unwrap_or(0)
     }
 
-    /// How many local numbers there are, that of no attribute included.
+    /// Number of local numbers, including 0.
     pub(crate) fn len(&self) -> usize {
         self.cuts.len()
     }
 
-    /// Numbers an attribute that has no number, unless there are too many.
+    /// Gives a number to an attribute that has none, unless there are too many.
     pub(crate) fn add(&mut self, cuts: Cuts) -> u16 {
         if self.cuts.len() >= usize::from(u16::MAX) {
             return 0;
@@ -329,14 +330,14 @@ impl Slotter {
         local
     }
 
-    /// The hulls of a conjunction's tests, by local number; attributes without one are left out.
+    /// Returns the hulls of a conjunction's tests, by local number, without attributes that have no number.
     pub(crate) fn hulls(&self, class: &Class, start: u32, into: &mut Vec<(u16, Hull)>) {
         into.clear();
         for test in class.conjunction(start) {
             let local = self.local(test.attr);
             if local != 0 && test.kind != Kind::Always {
                 let hull = self.cuts[usize::from(local)].of_test(test, class.rich());
-                // What nothing satisfies may stand anywhere.
+                // A test that no value satisfies may be anywhere.
                 into.push((local, if hull.low <= hull.high { hull } else { Hull::ABSENT }));
             }
         }

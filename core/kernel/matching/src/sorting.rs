@@ -1,13 +1,13 @@
-//! Sorting ids: what an event that thousands want would otherwise spend most of its time on.
+//! Sorting ids. Otherwise an event with thousands of matches would spend most of its time on this.
 
 /// Below this many ids the general sort is faster.
 const FEW: usize = 256;
 
-/// Ids of a bucket, if they lie evenly.
+/// Ids of a bucket, if they are evenly distributed.
 const BUCKET: usize = 4;
 
-/// Sorts ids. They are dealt into buckets by their leading bits first, which nearly sorts ids that lie evenly, be they
-/// counted up or drawn at random; others are left to the general sort, within their buckets.
+/// Sorts ids. They are first distributed to buckets by their leading bits, which nearly sorts evenly distributed ids,
+/// both counted and random ones. Within buckets the general sort does the rest.
 pub(crate) fn sort_ids(ids: &mut [u64]) {
     if ids.len() < FEW {
         return ids.sort_unstable();

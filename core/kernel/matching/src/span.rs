@@ -1,7 +1,7 @@
 //! Sets of comparable values of one kind: an interval with holes and shapes, or a finite set of points.
 //!
-//! The same logic, in the same words, as `plait_core.filters.value_sets`: the two must agree on every question, also where
-//! the answer errs on the safe side. Numbers and texts are both treated as dense orders.
+//! The same logic as `plait_core.filters.value_sets`: both must agree on every result, including those that err on the
+//! safe side. Numbers and texts are both treated as dense orders.
 
 use std::cmp::Ordering;
 
@@ -10,16 +10,16 @@ use crate::shape::{Operator, Shape};
 
 /// A kind of value that spans are made of.
 pub trait Point: Ord + Clone {
-    /// How a value is looked at without owning it.
+    /// The borrowed form of a value.
     type View: ?Sized;
 
-    /// How this point stands to a value.
+    /// Compares this point with a value.
     fn order(&self, value: &Self::View) -> Ordering;
     /// This point as a value.
     fn view(&self) -> &Self::View;
-    /// The value as text, when its kind is that.
+    /// The value as text, if its kind is text.
     fn text(value: &Self::View) -> Option<&str>;
-    /// The span of exactly the texts that start with `prefix`, when this kind is text.
+    /// The span of exactly the texts that start with `prefix`, if this kind is text.
     fn prefix_span(prefix: &str) -> Option<Span<Self>>;
 }
 
@@ -69,22 +69,22 @@ impl Point for Box<str> {
 pub struct Bound<T> {
     /// The value at the end.
     pub at: T,
-    /// Whether it is left out.
+    /// Whether it is excluded.
     pub open: bool,
 }
 
-/// Values between the bounds (None is no bound), without holes, of all shapes; with `points`, exactly those.
+/// Values between the bounds (None is no bound), without holes, of all shapes. With `points`, exactly those.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span<T> {
     /// The low end.
     pub low: Option<Bound<T>>,
     /// The high end.
     pub high: Option<Bound<T>>,
-    /// The only values, sorted, each once; bounds, holes and shapes are then spent.
+    /// The only values, sorted, each once; bounds, holes and shapes are then unused.
     pub points: Option<Vec<T>>,
-    /// Values left out, sorted, each once.
+    /// Excluded values, sorted, each once.
     pub holes: Vec<T>,
-    /// Shapes asked for, sorted, each once.
+    /// Required shapes, sorted, each once.
     pub shapes: Vec<Shape>,
 }
 
@@ -102,7 +102,7 @@ impl<T: Point> Span<T> {
         Self { points: Some(points), ..Self::default() }
     }
 
-    /// The same span with its sets in order, as every other function expects them.
+    /// Sorts the sets of this span, as every other function expects them.
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.points.iter_mut().for_each(sort);
@@ -126,7 +126,7 @@ impl<T: Point> Span<T> {
         self.shapes.iter().all(|shape| T::text(value).is_some_and(|text| shape.fits(text)))
     }
 
-    /// Whether some value may lie in both spans; true where that cannot be told cheaply.
+    /// Whether some value may lie in both spans. True if that cannot be decided cheaply.
     #[must_use]
     pub fn meets(&self, other: &Self) -> bool {
         if let Some(points) = &self.points {
@@ -155,7 +155,7 @@ impl<T: Point> Span<T> {
         !contradict(shapes)
     }
 
-    /// Whether every value in `other` lies here; false where that cannot be told cheaply.
+    /// Whether this contains every value of `other`. False if that cannot be decided cheaply.
     #[must_use]
     pub fn includes(&self, other: &Self) -> bool {
         if let Some(points) = &other.points {
@@ -216,11 +216,11 @@ impl<T: Point> Span<T> {
     }
 }
 
-/// The least text above all that start with `prefix`; None when nothing is.
+/// The least text above all that start with `prefix`; None if there is none.
 fn after_prefix(prefix: &str) -> Option<String> {
     let stem = prefix.trim_end_matches(char::MAX);
     let last = stem.chars().next_back()?;
-    let next = char::from_u32(last as u32 + 1).unwrap_or('\u{E000}'); // surrogates are no characters
+    let next = char::from_u32(last as u32 + 1).unwrap_or('\u{E000}'); // surrogates are not characters
     let mut after = stem[..stem.len() - last.len_utf8()].to_owned();
     after.push(next);
     Some(after)
@@ -272,7 +272,8 @@ fn stricter<'a, T: Ord>(a: Option<&'a Bound<T>>, b: Option<&'a Bound<T>>, wins: 
     }
 }
 
-/// Whether the inner span's end lies inside ours; `inward` is how a value inside stands to the bound.
+/// Whether the inner span's end lies inside the outer bound; `inward` is the order of a value inside relative to the
+/// bound.
 fn bounded<T: Ord>(outer: &Bound<T>, inner: Option<&Bound<T>>, inward: Ordering) -> bool {
     inner.is_some_and(|inner| match inner.at.cmp(&outer.at) {
         Ordering::Equal => inner.open || !outer.open,
@@ -280,7 +281,7 @@ fn bounded<T: Ord>(outer: &Bound<T>, inner: Option<&Bound<T>>, inward: Ordering)
     })
 }
 
-/// Two suffixes of which neither ends the other, or a shape and its own negation.
+/// Whether some shapes contradict: two suffixes of which neither ends the other, or a shape and its negation.
 fn contradict<'a, I: Iterator<Item = &'a Shape>>(shapes: impl Fn() -> I) -> bool {
     let mut suffixes: Vec<&str> = shapes().filter_map(Shape::suffix).collect();
     suffixes.sort_unstable_by_key(|text| text.len());
@@ -288,7 +289,7 @@ fn contradict<'a, I: Iterator<Item = &'a Shape>>(shapes: impl Fn() -> I) -> bool
         || shapes().any(|one| shapes().any(|other| one.negates(other)))
 }
 
-/// Whether lacking `shorter` means lacking `longer`.
+/// Whether a text without `shorter` is certainly without `longer`.
 fn inside(operator: Operator, shorter: &str, longer: &str) -> bool {
     match operator {
         Operator::StartsWith => longer.starts_with(shorter),

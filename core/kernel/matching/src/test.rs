@@ -1,8 +1,8 @@
-//! Tests: constraints in the 24 bytes that most of them fit in.
+//! Tests: constraints in 24 bytes, which is enough for most of them.
 //!
-//! An interval or a point of numbers that floats equal, a point of text, a boolean and presence are tests of their own.
-//! Everything else is *rich*: the constraint in full stands beside, and the test holds what bounds it, so that most
-//! values are told apart without looking there.
+//! An interval or a point of numbers that floats equal, a point of text, a boolean and presence are kinds of tests.
+//! Every other constraint is *rich*: it is stored in full beside, and the test has its bounds, so that most values are
+//! decided without reading it.
 
 use crate::constraint::{Constraint, Value};
 use crate::hash::hash_text;
@@ -10,7 +10,7 @@ use crate::number::{KEY_MAX, KEY_MIN, Number, float_of_key};
 use crate::pool::{NONE, Pool};
 use crate::span::{Bound, Span};
 
-/// What a test tests.
+/// The kind of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Present,
     /// No value.
     Absent,
-    /// What the constraint at `low` of the filter's rich constraints says.
+    /// The constraint at `low` among the filter's rich constraints.
     Rich,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Test {
     pub(crate) high: u64,
 }
 
-/// The key that texts are told apart by: the first four bytes in order, then a hash of the whole.
+/// The key that distinguishes texts: the first four bytes in order, then a hash of the whole.
 pub(crate) fn text_key(text: &str, hash: u64) -> u64 {
     u64::from(text_stem(text)) << 32 | hash >> 32
 }
@@ -69,12 +69,12 @@ fn text_stem(text: &str) -> u32 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe {
     pub(crate) state: State,
-    /// The keys that a number lies between; the key of a text, twice.
+    /// The keys around a number; the key of a text, twice.
     pub(crate) low: u64,
     pub(crate) high: u64,
     /// The id of a text.
     pub(crate) text: u32,
-    /// Where the value stands in the event.
+    /// Position of the value in the event.
     pub(crate) at: u32,
 }
 
@@ -94,7 +94,7 @@ pub(crate) enum State {
 pub(crate) const ABSENT: Probe = Probe { state: State::Absent, low: 0, high: 0, text: NONE, at: 0 };
 
 impl Probe {
-    /// The probe of the value that stands at `at` in an event.
+    /// Makes the probe of the value at position `at` of an event.
     pub(crate) fn new(value: &Value<'_>, at: usize, texts: &Pool) -> Self {
         let at = at as u32;
         match value {
@@ -114,11 +114,11 @@ impl Probe {
     }
 }
 
-/// The attributes of one event that the index knows, and their values.
+/// The attributes of one event that the index constrains, and their values.
 pub(crate) type Event<'a> = [(u32, Value<'a>)];
 
 impl Test {
-    /// Whether the value behind a probe satisfies; `rich` are the filter's rich constraints.
+    /// Whether the value of a probe satisfies; `rich` are the filter's rich constraints.
     #[inline]
     pub(crate) fn accepts(&self, probe: &Probe, event: &Event<'_>, rich: &[Rich]) -> bool {
         match self.kind {
@@ -152,7 +152,7 @@ impl Test {
         }
     }
 
-    /// The span of numbers that an interval or a number is.
+    /// The span of numbers of an interval or number.
     pub(crate) fn numbers(&self) -> Option<Span<Number>> {
         let float = |key| Number::from_float(float_of_key(key)).expect("keys are of floats that are not NaN");
         match self.kind {
@@ -171,7 +171,7 @@ impl Test {
         }
     }
 
-    /// The constraint that this test stands for.
+    /// The constraint that this test represents.
     pub(crate) fn constraint(&self, rich: &[Rich], texts: &Pool) -> Constraint {
         let none = Constraint::default();
         match self.kind {
@@ -188,25 +188,25 @@ impl Test {
     }
 }
 
-/// A constraint in full, with what the index needs to know of it in keys.
+/// A constraint in full, with the index's data about it in keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rich {
     pub(crate) constraint: Constraint,
-    /// The least and greatest key of its numbers, and of its texts; None when it has none.
+    /// The least and greatest key of its numbers, and of its texts; None if it has none.
     pub(crate) numbers: Option<(u64, u64)>,
     pub(crate) texts: Option<(u64, u64)>,
-    /// The keys and ids of the texts that are its only ones, when they are finitely many.
+    /// The keys and ids of the allowed texts, if these are finitely many.
     pub(crate) points: Vec<(u64, u32)>,
 }
 
-/// A way to get ids for texts: holding them (filters that stay) or only looking (queries).
+/// A way to get ids for texts: with a reference (stored filters) or without (queries).
 pub(crate) trait TextIds {
     fn id(&mut self, text: &str) -> u32;
 }
 
-/// Holds each text that it is asked for.
+/// Adds a reference to each text.
 pub(crate) struct Holding<'a>(pub(crate) &'a mut Pool);
-/// Finds texts, or [`NONE`].
+/// Looks up texts, or returns [`NONE`].
 pub(crate) struct Looking<'a>(pub(crate) &'a Pool);
 
 impl TextIds for Holding<'_> {
@@ -221,7 +221,7 @@ impl TextIds for Looking<'_> {
     }
 }
 
-/// The test that a constraint on `attr` is; a rich one is appended to `rich`.
+/// Converts a constraint on `attr` to a test; a rich one is appended to `rich`.
 pub(crate) fn test_of(attr: u32, constraint: &Constraint, rich: &mut Vec<Rich>, texts: &mut impl TextIds) -> Test {
     simple_test(attr, constraint, texts).unwrap_or_else(|| {
         rich.push(rich_of(constraint, texts));

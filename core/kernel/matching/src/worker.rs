@@ -1,4 +1,4 @@
-//! Merging in another thread: parts of the index go in, one segment comes out, and nobody waits.
+//! Merges in another thread: parts of the index go in, one segment comes out, and no call waits.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -16,7 +16,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// One segment of all that lives in these parts.
+    /// Merges these parts to one segment, without dead classes.
     pub(crate) fn merged(&self) -> Segment {
         let of_segments = self.segments.iter().map(|segment| (&segment.classes, &segment.numbers));
         let of_deltas = self.deltas.iter().map(|delta| (&delta.classes, &delta.numbers));
@@ -40,9 +40,9 @@ pub(crate) struct Members {
 
 enum Job {
     Merge(Parts),
-    /// Letting go of a million classes takes a while too.
+    /// Free parts: even freeing a million classes takes a while.
     Drop(#[expect(dead_code, reason = "held to be dropped over there")] Parts),
-    /// Everything before is done: this goes, and whoever waits for it hears.
+    /// Drop the sender, which ends the wait of `rest`, after all earlier jobs.
     Rest(#[expect(dead_code, reason = "its end is the message")] Sender<()>),
 }
 
@@ -50,12 +50,12 @@ enum Job {
 pub(crate) struct Worker {
     jobs: Sender<Job>,
     done: Receiver<Segment>,
-    /// A fork has the memory of its parent, but not its threads.
+    /// The process of the thread. A forked child has the memory of its parent, but not its threads.
     process: u32,
 }
 
 impl Worker {
-    /// A thread, or None where no more can be had.
+    /// Starts a thread; None if the system has none left.
     pub(crate) fn start() -> Option<Self> {
         let (jobs, todo) = channel();
         let (out, done) = channel();
@@ -74,32 +74,32 @@ impl Worker {
         Some(Self { jobs, done, process: std::process::id() })
     }
 
-    /// Whether its thread is of this process.
+    /// Whether its thread belongs to this process.
     pub(crate) fn is_here(&self) -> bool {
         self.process == std::process::id()
     }
 
-    /// Starts a merge; false when the thread is gone.
+    /// Starts a merge. Returns false if the thread is gone.
     pub(crate) fn merge(&self, parts: Parts) -> bool {
         self.jobs.send(Job::Merge(parts)).is_ok()
     }
 
-    /// Lets go of parts over there.
+    /// Frees parts in the thread.
     pub(crate) fn discard(&self, parts: Parts) {
-        // When the thread is gone the parts come back in the error and go here.
+        // If the thread is gone, the error contains the parts, and they are freed here.
         drop(self.jobs.send(Job::Drop(parts)));
     }
 
-    /// Waits until everything that it was given to let go of is gone.
+    /// Waits until all discarded parts are freed.
     pub(crate) fn rest(&self) {
         let (end, ended) = channel();
         if self.is_here() && self.jobs.send(Job::Rest(end)).is_ok() {
-            // An error, since nothing is ever sent.
+            // Always an error, since nothing is ever sent.
             let _ = ended.recv();
         }
     }
 
-    /// The segment that came out, if one did; an error when none ever will.
+    /// Returns the finished segment, if there is one; an error if none will come.
     pub(crate) fn poll(&self) -> Result<Option<Segment>, Gone> {
         match self.done.try_recv() {
             Ok(segment) => Ok(Some(segment)),
@@ -108,7 +108,7 @@ impl Worker {
         }
     }
 
-    /// Waits for the segment that comes out.
+    /// Waits for the segment.
     pub(crate) fn wait(&self) -> Result<Segment, Gone> {
         if self.is_here() { self.done.recv().map_err(|_| Gone) } else { Err(Gone) }
     }

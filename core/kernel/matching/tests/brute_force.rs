@@ -1,4 +1,4 @@
-//! The index against brute force, through random histories: same answers, no ghost, no loss, whatever is being merged.
+//! Compares the index with brute force over random histories: the same results during all merges.
 
 use std::collections::BTreeMap;
 
@@ -195,7 +195,7 @@ impl Checked {
     }
 }
 
-/// One history: additions and removals whose balance changes, matches and questions in between.
+/// One history: additions and removals of varying balance, with matches and queries in between.
 fn history(seed: u64, steps: usize, most: usize, check_every: usize) {
     let mut random = Random(seed);
     let mut checked = Checked { index: Index::new(), known: BTreeMap::new() };

@@ -1,8 +1,7 @@
-//! Attributes out of msgpack: a map from names to scalars and lists of scalars.
+//! Decodes attributes from msgpack: a map from names to scalars and lists of scalars.
 //!
-//! Integers beyond 64 bits are ext type 1: two's complement, big-endian, of the least length. The faults are found in
-//! the order in which `plait_core` finds them: first what the bytes are, then names that come twice, then names, then
-//! values.
+//! Integers beyond 64 bits are ext type 1: two's complement, big-endian, of the least length. Faults are found in the
+//! order of `plait_core`: first the bytes, then repeated names, then names, then values.
 
 use super::nesting;
 use super::{Fault, Limits, Refusal};
@@ -12,32 +11,32 @@ use crate::number::Number;
 const BIG_INT: i8 = 1;
 const TIMESTAMP: i8 = -1;
 const LONG_LISTS_UNSCANNED: usize = 4;
-/// Containers within containers, before the reference gives up. Beyond one list in the map all are refused anyway.
+/// Nested containers that the reference decoder accepts. Beyond one list in the map all are refused anyway.
 const DEPTH_MAX: usize = 1023;
 
-/// How a reader learns of attributes.
+/// A receiver of attributes.
 pub trait Sink<'a> {
-    /// An attribute, in the order of the bytes; true when the name is known to be one. What was taken before an error
-    /// is void.
+    /// Takes an attribute, in the order of the bytes. Returns true if the name is known to be valid. After an error,
+    /// everything taken is invalid.
     fn take(&mut self, name: &'a str, value: Value<'a>) -> bool;
 }
 
-/// An object of msgpack, as far as attributes go.
+/// A msgpack object, as far as attributes need it.
 enum Object<'a> {
     Scalar(Value<'a>),
-    /// An integer, by its bits without sign.
+    /// An integer, with the number of its bits without sign.
     Int(Number, u32),
     Text(&'a str),
     List {
         fault: Option<Refusal>,
     },
-    /// What no attribute may be.
+    /// A type that no attribute may have.
     Foreign(&'static str),
     EmptyBytes,
     Map,
 }
 
-/// Reads the attributes of one event into a sink.
+/// Decodes the attributes of one event into a sink.
 ///
 /// # Errors
 /// The bytes are not the attributes of an event.
@@ -58,7 +57,7 @@ pub fn read<'a>(packed: &'a [u8], limits: &Limits, sink: &mut impl Sink<'a>) -> 
 struct Reader<'a, 'l> {
     rest: &'a [u8],
     limits: &'l Limits,
-    /// The first value that is no attribute's: told when the bytes and the names have turned out well.
+    /// The first invalid value. It is reported only if the bytes and the names are valid.
     late: Option<Refusal>,
 }
 
@@ -136,7 +135,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// The count of the map that comes next, if a map does.
+    /// Reads the count of the map that comes next, if there is one.
     fn map_header(&mut self) -> Result<Option<usize>, Refusal> {
         let Some(&tag) = self.rest.first() else { return incomplete() };
         let count = match tag {
@@ -151,7 +150,7 @@ impl<'a> Reader<'a, '_> {
         Ok(Some(count))
     }
 
-    /// The next object, within so many containers.
+    /// Reads the next object, nested in this many containers.
     #[inline]
     fn object(&mut self, depth: usize) -> Result<Object<'a>, Refusal> {
         let Some(&tag) = self.rest.first() else { return incomplete() };
@@ -289,7 +288,7 @@ impl<'a> Reader<'a, '_> {
         Ok(taken)
     }
 
-    /// The number in the next bytes.
+    /// Reads a number from the next bytes.
     #[inline]
     fn number<const WIDTH: usize>(&mut self) -> Result<u64, Refusal> {
         let Some((bytes, rest)) = self.rest.split_first_chunk::<WIDTH>() else { return incomplete() };
@@ -297,7 +296,7 @@ impl<'a> Reader<'a, '_> {
         Ok(bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    /// The number in the bytes after a tag.
+    /// Reads a number from the bytes after a tag.
     #[inline]
     fn tagged<const WIDTH: usize>(&mut self) -> Result<u64, Refusal> {
         self.rest = &self.rest[1..];
@@ -325,7 +324,7 @@ fn big_int(data: &[u8], limits: &Limits) -> Result<Object<'static>, Refusal> {
     let negative = data.first().is_some_and(|&first| first & 0x80 != 0);
     let fill = if negative { 0xFF } else { 0 };
     let least = data.len() > 1 && (data[0] != fill || (data[1] ^ fill) & 0x80 != 0);
-    // Eight bytes hold what msgpack's own forms hold, and so do nine that start with a zero.
+    // msgpack's own forms hold every value of eight bytes, and of nine that start with a zero.
     if !least || data.len() < 9 || (data.len() == 9 && data[0] == 0) {
         return refuse(Fault::Field, "a big integer that is not in its least form");
     }
@@ -376,7 +375,7 @@ fn refuse<T>(fault: Fault, message: impl std::fmt::Display) -> Result<T, Refusal
 #[derive(Default)]
 struct Names<'a> {
     seen: Vec<&'a str>,
-    /// A bit for each first and last byte and length that were seen: most names differ in them.
+    /// A bit for each first and last byte and length that occurred: most names differ in them.
     marks: [u64; 4],
     bytes: bool,
     twice: bool,

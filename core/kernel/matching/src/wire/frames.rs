@@ -1,11 +1,12 @@
-//! Frames out of a buffer. A frame starts with `>IBBH`: bytes after these eight, version, type, bytes of the route.
+//! Splits a buffer into frames. A frame starts with `>IBBH`: bytes after these eight, version, type, bytes of the
+//! route.
 //!
 //! Hot frames (publish, forward, deliver) are checked up to their attributes; control frames up to their body, which is
-//! left to whoever reads it.
+//! left to their receiver.
 
 use super::{Fault, Limits, Refusal};
 
-/// Bytes that every frame starts with.
+/// Bytes of the prefix of every frame.
 pub const PREFIX_BYTES: usize = 8;
 /// Bytes of the fixed part of an event block.
 pub const BLOCK_BYTES: usize = 40;
@@ -13,7 +14,7 @@ pub const BLOCK_BYTES: usize = 40;
 /// The version of frames before one is agreed on.
 pub const HANDSHAKE_VERSION: u8 = 0;
 
-/// An event from the client that says it.
+/// An event from its publisher.
 pub const PUBLISH: u8 = 1;
 /// A copy of an event on its way between brokers.
 pub const FORWARD: u8 = 2;
@@ -23,17 +24,17 @@ pub const DELIVER: u8 = 3;
 const CONFIRM_MAX: u8 = 2;
 const PRIORITY_MAX: u8 = 9;
 
-/// What a frame number stands for, after the handshake.
+/// The meaning of a frame number after the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// Nothing.
+    /// No frame.
     Unknown,
     /// A frame that carries an event.
     Event,
     /// A control frame.
     Control,
-    /// The control frame that also one who is still in the handshake may send.
-    Farewell,
+    /// The control frame that a side which is still in the handshake may send, too: Close.
+    Close,
     /// A frame of the handshake, which is over.
     Opening,
 }
@@ -43,13 +44,13 @@ pub enum Number {
 pub struct Frame {
     /// Its type.
     pub number: u8,
-    /// Where its prefix starts.
+    /// Start of its prefix.
     pub start: usize,
-    /// Where its block (of a hot frame) or body starts.
+    /// Start of its block (of a hot frame) or body.
     pub body: usize,
-    /// Where it ends.
+    /// Its end.
     pub end: usize,
-    /// Where the attributes of a hot frame end; they start [`BLOCK_BYTES`] after its block.
+    /// End of a hot frame's attributes; they start [`BLOCK_BYTES`] after the start of its block.
     pub attributes_end: usize,
 }
 
@@ -61,17 +62,17 @@ impl Frame {
     }
 }
 
-/// Cuts buffers into the frames of one protocol version.
+/// Splits buffers into the frames of one protocol version.
 #[derive(Clone, Debug)]
 pub struct Splitter {
-    /// What peers may send.
+    /// Limits of received frames.
     pub limits: Limits,
     version: u8,
     numbers: [Number; 256],
 }
 
 impl Splitter {
-    /// A splitter for one version, in which these control frames exist.
+    /// Makes a splitter for one version with these control frames.
     #[must_use]
     pub fn new(limits: Limits, version: u8, controls: &[(u8, Number)]) -> Self {
         let mut numbers = [Number::Unknown; 256];
@@ -84,7 +85,7 @@ impl Splitter {
         Self { limits, version, numbers }
     }
 
-    /// The frame that starts at `at`; None when the buffer holds only part of it.
+    /// Returns the frame that starts at `at`; None if the buffer has only part of it.
     ///
     /// # Errors
     /// It breaks the protocol.
@@ -125,9 +126,12 @@ impl Splitter {
         if kind == Number::Opening {
             return refuse(Fault::Order, format!("a frame of type {number:#x} after the handshake is done"));
         }
-        let farewell = kind == Number::Farewell && version == HANDSHAKE_VERSION;
-        if version != self.version && !farewell {
-            return refuse(Fault::Version, format!("a frame in version {version}, and {} is spoken", self.version));
+        let early_close = kind == Number::Close && version == HANDSHAKE_VERSION;
+        if version != self.version && !early_close {
+            return refuse(
+                Fault::Version,
+                format!("a frame in version {version}; this connection uses {}", self.version),
+            );
         }
         if kind == Number::Unknown {
             return refuse(Fault::Type, format!("frame type {number:#x} does not exist"));
@@ -135,7 +139,7 @@ impl Splitter {
         Ok(())
     }
 
-    /// Checks the route at the start of what follows a hot frame's prefix.
+    /// Checks the route at the start of the bytes after a hot frame's prefix.
     fn check_route(&self, number: u8, rest: &[u8], route_bytes: usize) -> Result<(), Refusal> {
         let holds = |fixed: usize| {
             if route_bytes > rest.len() || route_bytes < fixed {
@@ -173,7 +177,7 @@ impl Splitter {
         }
     }
 
-    /// Checks an event block up to its attributes, and tells how many bytes those are.
+    /// Checks an event block up to its attributes, and returns the number of their bytes.
     ///
     /// # Errors
     /// It breaks the protocol.
@@ -214,17 +218,20 @@ impl Splitter {
 
 fn check_counts(path: usize, path_max: usize, named: usize, named_max: usize) -> Result<(), Refusal> {
     if path > path_max || named > named_max {
-        return refuse(Fault::Oversize, format!("a path of {path} and {named} parties named"));
+        return refuse(Fault::Oversize, format!("a path of {path} and {named} destinations or deliveries"));
     }
     Ok(())
 }
 
-fn check_route_length(is_bytes: usize, says_bytes: usize) -> Result<(), Refusal> {
-    if is_bytes < says_bytes {
-        return refuse(Fault::Truncated, format!("a route of {is_bytes} bytes whose counts promise {says_bytes}"));
+fn check_route_length(route_bytes: usize, declared_bytes: usize) -> Result<(), Refusal> {
+    if route_bytes < declared_bytes {
+        return refuse(
+            Fault::Truncated,
+            format!("a route of {route_bytes} bytes whose counts promise {declared_bytes}"),
+        );
     }
-    if is_bytes > says_bytes {
-        return refuse(Fault::Field, format!("a route of {is_bytes} bytes whose counts need only {says_bytes}"));
+    if route_bytes > declared_bytes {
+        return refuse(Fault::Field, format!("a route of {route_bytes} bytes whose counts need only {declared_bytes}"));
     }
     Ok(())
 }

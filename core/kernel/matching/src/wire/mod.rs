@@ -1,6 +1,6 @@
-//! The wire format, as far as routing needs it: frames out of a buffer, and attributes out of a frame.
+//! The wire format, as far as routing needs it: frames of a buffer, and attributes of a frame.
 //!
-//! `plait_core.wire` is the reference: the same bytes are accepted, and what is refused is refused for the same fault.
+//! `plait_core.wire` is the reference: the same bytes are accepted, and others are refused for the same fault.
 
 pub mod attributes;
 pub mod frames;
@@ -8,22 +8,22 @@ mod nesting;
 
 use std::fmt;
 
-/// Why a frame was refused.
+/// The reason for refusing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Its length, or a length inside it, exceeds a limit.
     Oversize,
-    /// It ends before what its lengths promise.
+    /// It ends before the end that its lengths announce.
     Truncated,
     /// A protocol version that was not negotiated.
     Version,
     /// A frame type that does not exist in this version.
     Type,
-    /// A frame that may not come now.
+    /// A frame out of order.
     Order,
-    /// A body that is not the msgpack that this frame carries.
+    /// A body that is not msgpack of this frame's shape.
     Body,
-    /// A field with a value that it may not have.
+    /// A field with a value that is not allowed.
     Field,
 }
 
@@ -48,7 +48,7 @@ impl Fault {
 pub struct Refusal {
     /// The fault.
     pub fault: Fault,
-    /// What is wrong, for people.
+    /// The description, for people.
     pub message: String,
 }
 
@@ -58,7 +58,7 @@ impl Refusal {
     }
 }
 
-/// What one peer may send; `plait_core.limits` gives the reasons.
+/// Limits of received frames; `plait_core.limits` gives the reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a frame.

@@ -1,14 +1,14 @@
-//! A look at msgpack's structure alone: depth, claimed items, and lengths that lie.
+//! Checks msgpack's structure alone: depth, claimed items, and false lengths.
 
 use super::{Fault, Refusal};
 
-/// What follows a tag.
+/// The size of an object, by its tag.
 enum Size {
-    /// Nothing that needs a look: the whole object is of this size.
+    /// The whole object has this size.
     Whole(usize),
-    /// A length of so many bytes, then so many bytes of an ext code, then what the length counts.
+    /// A length of this many bytes, then this many bytes of an ext code, then as many bytes as the length says.
     Bytes(usize, usize),
-    /// A count of so many bytes, and objects for each one counted.
+    /// A count of this many bytes, and this many objects per counted item.
     Items(usize, usize),
 }
 
@@ -31,7 +31,7 @@ fn size(tag: u8) -> Size {
     }
 }
 
-/// Refuses a body that is not one object of bounded depth and items, to its last byte.
+/// Refuses a body that is not exactly one object of bounded depth and items.
 pub(super) fn check(body: &[u8], depth_max: usize, items_max: usize) -> Result<(), Refusal> {
     let (mut at, mut left, mut items) = (0_usize, 1_usize, 0_usize);
     let mut outer: Vec<usize> = Vec::new();
