@@ -249,7 +249,7 @@ def test_readers_are_remembered_and_few(tmp_path: Path) -> None:
     assert not again.read_by_all(name(5))
     assert again.read_by_all(name(4))
     now += AWAY_S_MAX + 1
-    assert again.positions() == {}, "who does not come back is waited for no more"
+    assert again.positions() == {}, "no segment waits for an absent reader"
     assert again.read_by_all(name(9))
     with pytest.raises(ReaderError):
         again.commit("x", "../../etc/passwd", 0)

@@ -1,4 +1,4 @@
-"""Sealed events by algebra and by brute force: groups are bilinear, and what opens is what the filter matches."""
+"""Sealed events compared with algebra and brute force: groups are bilinear, and keys open exactly what matches."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _filter(rng: Random) -> str:
 
 @settings(max_examples=200)
 @given(st.randoms(use_true_random=False))
-def test_credentials_say_exactly_what_the_filter_says(rng: Random) -> None:
+def test_credentials_match_exactly_what_the_filter_matches(rng: Random) -> None:
     filter = parse(_filter(rng))
     try:
         boxes = SCHEMA.boxes(filter)
@@ -132,7 +132,7 @@ def test_slots_are_covered_exactly_and_briefly(bits: int, data: st.DataObject) -
 @few
 @given(st.randoms(use_true_random=False))
 def test_what_opens_is_what_matches(rng: Random) -> None:
-    """Through the whole of it: issued, encoded, sealed, routed and opened."""
+    """Run all steps: issue, encode, seal, route and open."""
     world = World.of(SCHEMA)
     text = _filter(rng)
     event = {name: value for name, values in _VALUES.items() if (value := rng.choice(values)) is not None}
@@ -154,7 +154,7 @@ def _publisher(world: World) -> Any:
 _KEPT: dict[str, Any] = {}
 
 
-# --- bytes from anywhere (SCORECARD D6) -------------------------------------------------------------------------------
+# --- arbitrary bytes (SCORECARD D6) -----------------------------------------------------------------------------------
 
 
 @settings(max_examples=500)

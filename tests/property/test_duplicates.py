@@ -1,4 +1,4 @@
-"""The window of sequence numbers against a set of all that was ever seen."""
+"""The window of sequence numbers compared with a set of all numbers seen."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ WINDOW = 8
 steps = st.lists(
     st.sampled_from([1, 1, 1, 1, 1, 1, 2, 3, WINDOW, 2 * WINDOW, 0, -1, -2, 1 - WINDOW, -WINDOW]), max_size=60
 )
-"""From the highest number so far; mostly the next, so that windows fill up."""
+"""Offsets from the highest number so far; mostly the next, so that windows fill up."""
 
 
 @given(steps, st.lists(st.integers(0, 59), max_size=3))
-def test_a_window_tells_what_a_set_would(steps: list[int], taken_back: list[int]) -> None:
+def test_a_window_classifies_like_a_set(steps: list[int], taken_back: list[int]) -> None:
     window, seen, highest = DuplicateWindow(WINDOW, 4), set[int](), 100
     assert window.see(1, highest) is Sighting.NEW
     seen.add(highest)

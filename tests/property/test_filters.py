@@ -1,7 +1,7 @@
-"""The filter language against brute force, and what holds for every filter and for every text.
+"""The filter language compared with brute force, and invariants of every filter and text.
 
 The long comparisons are plain loops over seeded generators: 20,000 pairs of filter and event in `make test`, a million
-when PLAIT_NIGHTLY is set. A failure names the seed that makes its example again.
+with PLAIT_NIGHTLY. A failure names the seed that reproduces its example.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FILTERS = PAIRS // EVENTS_A_FILTER
 
 
 def seeds(what: str, count: int) -> Iterator[tuple[str, Random]]:
-    """`count` seeds, each with its generator."""
+    """Yield `count` seeds, each with its generator."""
     for i in range(count):
         yield f"{what}:{i}", Random(f"{what}:{i}")
 
@@ -60,7 +60,7 @@ def test_filters_agree_with_brute_force() -> None:
             assert found.evaluate(attributes) is expected, where
             assert found.matches(attributes) is (expected is True), where
             results[expected] += 1
-    assert min(results.values()) > PAIRS / 10, f"the sample leans to one side: {results}"
+    assert min(results.values()) > PAIRS / 10, f"the sample is not balanced: {results}"
 
 
 def test_explanations_agree_with_brute_force() -> None:
@@ -75,7 +75,9 @@ def test_explanations_agree_with_brute_force() -> None:
             where = f"seed {seed!r}: {text!r} on {attributes!r}"
             assert explained.result is expected, where
             seen = {reason.attr: attributes[reason.attr] for reason in explained.reasons if reason.present}
-            assert expected is None or found.evaluate(seen) is expected, f"{where}: the reasons alone do not decide"
+            assert expected is None or found.evaluate(seen) is expected, (
+                f"{where}: the reasons alone do not give the result"
+            )
             for reason in explained.reasons:
                 assert parse(reason.atom).evaluate(attributes) is reason.result, where
 
@@ -103,7 +105,7 @@ def test_the_operators_of_filters_are_those_of_their_texts() -> None:
 
 
 def assert_printable(found: Filter, where: str) -> None:
-    """The canonical text is read as the same filter, and is its own canonical text."""
+    """Check that the canonical text parses to the same filter, and is its own canonical text."""
     again = parse(found.text)
     assert again == found, where
     assert again.expr == found.expr, where
@@ -127,7 +129,7 @@ def test_two_spellings_of_a_tree_are_equal() -> None:
 
 
 def built(tree: Tree) -> Filter:
-    """The tree made with F."""
+    """Build the tree with F."""
     what, *parts = tree
     match what:
         case "true" | "false":
@@ -236,7 +238,7 @@ SHORT_TEXTS = ["".join(chars) for length in range(6) for chars in product("ab", 
 
 
 def text_atom(rng: Random) -> Tree:
-    """An atom on the text x over the alphabet of SHORT_TEXTS."""
+    """Draw an atom on the text x over the alphabet of SHORT_TEXTS."""
     text = rng.choice(SHORT_TEXTS[:15])
     if rng.random() < 0.3:
         return ("chain", [("attr", "x"), ("literal", text)], [rng.choice(strategies.COMPARISONS)])
@@ -271,7 +273,7 @@ EXACT_TEXTS = ["", "a", "ab", "abc", "b", "ba", "é", "\ud7ff", "\U00010000", "\
 
 
 def exact_atom(rng: Random) -> Tree:
-    """An atom of those that covering decides exactly: range, equality, set, prefix or presence, on x or y."""
+    """Draw an atom that covering decides exactly: range, equality, set, prefix or presence, on x or y."""
     attr = rng.choice("xy")
     numbers = rng.random() < 0.6
     pool: list[Any] = EXACT_NUMBERS if numbers else EXACT_TEXTS
@@ -290,7 +292,7 @@ def exact_atom(rng: Random) -> Tree:
 
 
 def boundary_points() -> list[Any]:
-    """A value at every literal, one strictly between any two neighbours, and the states that are no such value."""
+    """Return a value at every literal, one strictly between any two neighbours, and the other states."""
     ordered = sorted(EXACT_NUMBERS)
     numbers: list[Any] = [-math.inf, *ordered, math.inf]
     for low, high in pairwise(ordered):
@@ -305,7 +307,7 @@ def boundary_points() -> list[Any]:
 
 
 def test_covering_is_exact_for_conjunctions_of_what_can_be_decided() -> None:
-    """And so is intersection. A conjunction is a product: it is enough to try the points of one attribute at a time."""
+    """Covering and intersection are exact. A conjunction is a product, so one attribute's points at a time suffice."""
     points = boundary_points()
     yes = no = 0
 
@@ -345,7 +347,7 @@ def test_covering_is_an_order_among_conjunctions(a: Tree, b: Tree, c: Tree) -> N
         assert not other.normal or one.intersects(other)
 
 
-# --- any text ---------------------------------------------------------------------------------------------------------
+# --- arbitrary text ---------------------------------------------------------------------------------------------------
 
 
 def assert_read_or_refused(text: str) -> None:
@@ -383,7 +385,7 @@ def test_any_text_is_read_or_refused_with_a_column(text: str) -> None:
 
 
 def test_mutated_filters_are_read_or_refused_with_a_column() -> None:
-    """Bytes of text lost, doubled, swapped or replaced: close to the grammar, where parsers break."""
+    """Texts with bytes lost, doubled, swapped or replaced are close to the grammar, where parsers break."""
     for _, rng in seeds("mutate", FILTERS * 2):
         text = strategies.render(strategies.random_tree(rng, 4), rng)
         for _ in range(rng.randint(1, 4)):
@@ -410,7 +412,7 @@ def least_time(work: Callable[[], object], repeats: int) -> float:
 
 
 def assert_linear(make: Callable[[int], Callable[[], object]], size: int) -> None:
-    """Twice the size takes at most 2.5 times as long; the least of several runs, and noise gets a second chance."""
+    """Check that twice the size takes at most 2.5 times as long. The least of several runs counts, with one retry."""
     once, twice = make(size), make(2 * size)
     once(), twice()
     ratio = math.inf
@@ -425,7 +427,7 @@ def joined(word: str, write: Callable[[int], str]) -> Callable[[int], str]:
     return lambda n: f" {word} ".join(map(write, range(n)))
 
 
-NESTED = "parentheses and connectives"  # n alternatives of up to n constraints each: its normal form is larger
+NESTED = "parentheses and connectives"  # n alternatives of up to n constraints each, so its normal form is larger
 SHAPES: dict[str, tuple[Callable[[int], str], int]] = {
     "or of equalities": (joined("or", lambda i: f"x == {i}"), 500),
     "or of texts": (joined("or", lambda i: f"x == 's{i}'"), 500),
@@ -527,7 +529,7 @@ def test_like_takes_linear_time_in_the_text(pattern: str) -> None:
 
 
 def disjoint(n: int, *, odd: bool) -> Filter:
-    """n alternatives, none of which covers or meets one of the other parity."""
+    """Return n alternatives, none of which covers or intersects one of the other parity."""
     return parse(" or ".join(f"x{i} == {i * 2 + odd} and y > {i}" for i in range(n)))
 
 
@@ -557,7 +559,7 @@ def test_covering_sets_takes_linear_time() -> None:
 
 
 def test_a_thousand_random_texts_of_the_largest_size_are_quick() -> None:
-    """No text that fits the limits takes more than a moment: the slowest of many is near the usual one."""
+    """No text within the limits takes much longer than usual: the slowest of many is near the median."""
     rng = Random("largest")
     writers: list[Callable[[], str]] = [lambda: rng.choice(WORDS) + " ", lambda: rng.choice("()[]'\"\\%_ax1!& ")]
     times = []

@@ -1,4 +1,4 @@
-"""The index against brute force: through random additions, removals and questions, for every implementation."""
+"""The index compared with brute force: random additions, removals and queries, for every implementation."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ for _kind in indexes.KINDS:
 @pytest.mark.parametrize("kind", indexes.KINDS)
 @pytest.mark.timeout(3600)
 def test_a_long_life(kind: str) -> None:
-    """Thousands of steps in one index: growth, refitting, reuse of places, and no ghosts after removal."""
+    """Thousands of steps in one index: growth, refitting, reuse of positions, and no matches of removed filters."""
     seed = random.randrange(2**32)
     rng = random.Random(seed)
     index, filters = indexes.make(kind), dict[int, Filter]()
@@ -121,4 +121,4 @@ def test_a_long_life(kind: str) -> None:
     for id in list(filters):
         index.remove(id)
     assert len(index) == 0
-    assert index.match(random_attributes(rng)) == [], f"seed {seed}: ghosts"
+    assert index.match(random_attributes(rng)) == [], f"seed {seed}: matches of removed filters"

@@ -1,6 +1,6 @@
-"""The native kernel against the reference: filters and relations, histories with merges, and frames cut and mutated.
+"""The native kernel compared with the reference: filters and relations, histories with merges, and mutated frames.
 
-The shared suite of the index (test_index.py) runs on the kernel too; here is what only a kernel can get wrong: its own
+The shared suite of the index (test_index.py) runs on the kernel, too. This suite covers the kernel's own risks: its
 reading of normal forms, parts that are being merged, and bytes that never become Python objects.
 """
 
@@ -93,7 +93,7 @@ def test_relations_are_those_of_the_reference() -> None:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("shape", ["ranges", "equalities", "sparse", "any"])
 def test_histories_while_merging(shape: str) -> None:
-    """Additions and removals in bulk, so that merges are always under way, and questions in between."""
+    """Add and remove in bulk, so that merges are always in progress, with queries in between."""
     rng = random.Random(shape)
     index, filters, next_id = kernel.Index(), {}, 0
     for step in range(STEPS):
@@ -183,7 +183,7 @@ def random_frame(rng: random.Random) -> bytes:
 
 
 def mutated(rng: random.Random, data: bytes) -> bytes:
-    """The bytes with some changed, cut out, repeated, or put elsewhere; often none."""
+    """Return the bytes with some changed, removed, repeated or moved; often none."""
     out = bytearray(data)
     for _ in range(rng.choice([0, 1, 1, 1, 2, 5])):
         at = rng.randrange(len(out))
@@ -225,7 +225,7 @@ def reference_attributes(frame: EventFrame) -> tuple[str | None, dict[str, Any]]
 
 
 def is_fault_of_a_control_body(error: FrameError | None, data: bytes, at: int) -> bool:
-    """What the splitter leaves to whoever reads the body."""
+    """Return whether the splitter leaves this fault to the receiver of the body."""
     return error is not None and len(data) > at + 5 and data[at + 5] >= 0x10
 
 
@@ -249,7 +249,7 @@ def test_frames_are_those_of_the_reference(wrap: Any) -> None:
 
 @pytest.mark.timeout(7200)
 def test_attributes_are_read_as_the_reference_reads_them() -> None:
-    """Accepted alike, refused for the same fault, and matched alike, whatever was done to the bytes."""
+    """Mutated bytes are accepted alike, refused for the same fault, and matched alike."""
     rng = random.Random(0x9A20)
     filters = [random_filter(rng) for _ in range(200)]
     index = kernel.Index()

@@ -1,4 +1,4 @@
-"""The event log next to a plain list: whatever is stored, read, given up, closed and reopened, they agree."""
+"""The event log compared with a plain list: they agree after storing, reading, releasing, closing and reopening."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ words = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
 
 class LogAndList(RuleBasedStateMachine):
-    """Answers are taken at once, so that the list is always what the log must hold."""
+    """Take results at once, so that the list always equals the log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class LogAndList(RuleBasedStateMachine):
     @rule(crash=st.booleans(), recent=st.integers(1, 20))
     def reopen(self, crash: bool, recent: int) -> None:
         assert self.log is not None
-        if crash:  # as a killed broker leaves its files
+        if crash:  # leave the files as a killed broker does
             left = Path(tempfile.mkdtemp(prefix="plait-log-"))
             for path in self.directory.glob("log*"):
                 shutil.copy(path, left)

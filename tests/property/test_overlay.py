@@ -1,4 +1,4 @@
-"""The overlay's parts against brute force, and pairs of them over a network that loses, reorders and repeats."""
+"""The overlay's parts compared with brute force, and pairs of them over a network that loses, reorders and repeats."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUp
 
 SEEDS = st.integers(0, 2**32 - 1)
 
-# --- the map ----------------------------------------------------------------------------------------------------------
+# --- link state -------------------------------------------------------------------------------------------------------
 
 INFINITE = 1 << 60
 
 
 @st.composite
 def sheets(draw: st.DrawFn) -> list[LinkState]:
-    """What up to nine brokers say of links to each other, to one that says nothing, and not always at both ends."""
+    """Draw the link states of up to nine brokers. One has none, and links are not always listed at both ends."""
     rng = draw(st.randoms(use_true_random=False))
     count = rng.randint(1, 9)
     said: dict[int, dict[int, int]] = {broker: {} for broker in range(1, count + 1)}
@@ -131,11 +131,11 @@ def test_what_was_put_and_taken_away_leaves_no_trace(said: list[LinkState], data
         assert map.distances(broker) == fresh.distances(broker)
 
 
-# --- exports ----------------------------------------------------------------------------------------------------------
+# --- the covering set -------------------------------------------------------------------------------------------------
 
 
 def interval(rng: random.Random) -> Filter:
-    """Filters that cover each other often, and at times only together."""
+    """Return an interval. Such filters often cover each other, and at times only together."""
     low = rng.randrange(20)
     text = f"{low} <= x < {low + rng.choice((1, 3, 10, 30))}"
     if rng.random() < 0.3:
@@ -172,7 +172,7 @@ class ExportsAgainstBruteForce(RuleBasedStateMachine):
     def _replay(self, added: list[int], removed: list[int]) -> None:
         assert len(set(added)) == len(added)
         assert len(set(removed)) == len(removed)
-        assert not set(added) & set(removed), "nothing comes and goes at once"
+        assert not set(added) & set(removed), "no filter is both added and removed"
         assert not set(added) & self.replayed
         assert set(removed) <= self.replayed
         self.replayed = self.replayed - set(removed) | set(added)
@@ -213,7 +213,7 @@ HOME, ROOT, OTHER = 7, 1, 2
 
 
 class Interest(RuleBasedStateMachine):
-    """One broker with subscribers, two with publishers, and a network in between that does what it likes."""
+    """One broker with subscribers, two with publishers, and an unreliable network in between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,28 +222,28 @@ class Interest(RuleBasedStateMachine):
         self.wants: list[tuple[int, InterestUpdate]] = []
         self.answers: list[tuple[int, int, int, int]] = []
         self.own = {ROOT: AdvertisementTable(ROOT), OTHER: AdvertisementTable(OTHER)}
-        """What the publishers' brokers offer, by themselves."""
+        """The advertisements at the publishers' brokers."""
         self.known = AdvertisementTable(HOME)
         self.news: list[Advertisement] = []
-        """Offers that flood and are not here yet."""
+        """Advertisements that are still being flooded."""
         self.versions = 0
         self.unsettled: dict[tuple[int, int], int] = {}
-        """Offers of which their brokers do not know yet what we want of them, with their revision."""
+        """Advertisements whose brokers do not have this broker's interest yet, with their revision."""
         self.filters: dict[int, Filter] = {}
         self.offers: dict[tuple[int, int], Filter] = {}
         self.reachable = {ROOT: True, OTHER: True}
         self.latest: dict[tuple[int, int], int] = {}
         self.texts: dict[tuple[int, int], Advertisement] = {}
-        """As they are known here, withdrawn ones too."""
+        """Advertisements as this broker knows them, including withdrawn ones."""
         self.number = 0
         self.now = 100.0
         self.installed: set[int] = set()
         for root in (ROOT, OTHER):
             self.wanting.meet(root)
         self.forgetful: set[int] = set()
-        """Brokers that forgot what they had said that they know."""
+        """Brokers that lost the interest which they had acknowledged."""
 
-    # --- what happens at both ends
+    # --- events at both ends
 
     @rule(seed=SEEDS)
     def subscribe(self, seed: int) -> None:
@@ -284,7 +284,7 @@ class Interest(RuleBasedStateMachine):
         self.settle()
 
     def settle(self) -> None:
-        """A publisher's broker waits for us as long as it can reach us, and then goes on without."""
+        """A publisher's broker waits for this one as long as it can reach it, and then goes on without."""
         for (root, number), revision in list(self.unsettled.items()):
             home = self.wanted[root].homes.get(HOME)
             knows = home is not None and self.own[root].revision_of(home.offers) >= revision
@@ -299,7 +299,7 @@ class Interest(RuleBasedStateMachine):
         self.tell()
 
     def _learn(self, offer: Advertisement) -> None:
-        """Floods may come in any order; an older version than the one that is known is none."""
+        """Floods arrive in any order; a version older than the known one is ignored."""
         key = (offer.origin, offer.number)
         if offer.version < self.latest.get(key, 0):
             return
@@ -323,7 +323,7 @@ class Interest(RuleBasedStateMachine):
 
     @rule(root=st.sampled_from((ROOT, OTHER)))
     def the_publishers_broker_forgets(self, root: int) -> None:
-        """It did not see us for long; then it does."""
+        """It could not reach this broker for long; then it can."""
         self.wanted[root].gone(HOME)
         self.forgetful.add(root)
         self.reachable[root] = False
@@ -334,7 +334,7 @@ class Interest(RuleBasedStateMachine):
 
     @rule(root=st.sampled_from((ROOT, OTHER)))
     def we_forget_the_publishers_broker(self, root: int) -> None:
-        """And learn its offers anew."""
+        """This broker then learns the advertisements again."""
         self.wanting.gone(root)
         self.known.forget(root)
         self.reachable[root] = False
@@ -388,7 +388,7 @@ class Interest(RuleBasedStateMachine):
             self.installed.add(number)
             for root in (ROOT, OTHER):
                 if self.reachable[root] and root not in self.forgetful:
-                    assert self._is_known(root, number), "installed only when it is known"
+                    assert self._is_known(root, number), "installed only once the publishers' brokers have it"
         self.wanting.installed.clear()
 
     def _is_known(self, root: int, number: int) -> bool:
@@ -403,7 +403,7 @@ class Interest(RuleBasedStateMachine):
         return self.wanted[root].match(frame) == [HOME]
 
     def teardown(self) -> None:
-        """After quiet, each publisher's broker knows all that it should, and no more."""
+        """Once the network is quiet, each publisher's broker has exactly the interest that it should have."""
         self.reachable = {ROOT: True, OTHER: True}
         while self.news:
             self._learn(self.news.pop(0))
@@ -421,19 +421,19 @@ class Interest(RuleBasedStateMachine):
                 self.tell()
                 if not self.wants:
                     break
-            assert not self.wants, "it comes to rest"
+            assert not self.wants, "no update is pending"
         for root in (ROOT, OTHER):
             if root not in self.wanting.told:
-                continue  # it offers nothing: what it may remember of us does no harm
+                continue  # it has no advertisements, so leftover interest is harmless
             home = self.wanted[root].homes.get(HOME)
             known = dict(home.filters) if home is not None else {}
-            assert sorted(known) == self.wanting.told[root], "what it was told is what it knows"
+            assert sorted(known) == self.wanting.told[root], "it has the interest that was announced"
             offered = [filter for (at, _), filter in self.offers.items() if at == root]
             for number in known:
                 assert known[number] == self.filters[number]
                 assert any(offer.intersects(known[number]) for offer in offered)
             assert all(self._is_known(root, number) for number in self.filters)
-        assert self.installed >= set(self.filters), "all of it is installed"
+        assert self.installed >= set(self.filters), "all filters are installed"
 
 
 TestInterest = Interest.TestCase
@@ -443,7 +443,7 @@ TestInterest = Interest.TestCase
 
 
 class Stream(RuleBasedStateMachine):
-    """A sender and a receiver; copies, reports and skips are lost, repeated and overtake each other."""
+    """A sender and a receiver. Copies, reports and skips are lost, repeated and reordered."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -454,7 +454,7 @@ class Stream(RuleBasedStateMachine):
         self.skips: list[int] = [self.outgoing.floor]
         self.reports: list[tuple[int, tuple[int, ...]]] = []
         self.published: dict[int, int] = {}
-        """By position, the sequence of its event."""
+        """Sequence numbers of events by position."""
         self.given_up: set[int] = set()
         self.handed: list[int] = []
         self.open: list[int] = []
@@ -525,7 +525,7 @@ class Stream(RuleBasedStateMachine):
         self.now += seconds
         self._tick()
 
-    # --- what `Dissemination` does around them
+    # --- what `Dissemination` adds
 
     def _hear(self, position: int) -> None:
         frame = Publish(Confirm.NONE, encode_block(Event({}, b"", publisher=1, sequence=self.published[position])))
@@ -539,8 +539,8 @@ class Stream(RuleBasedStateMachine):
 
     def _took(self, up_to: int, missing: tuple[int, ...]) -> None:
         news = [position for position, _ in self.outgoing.took(up_to, self.now)]
-        assert set(news) <= self.charge, "only what is taken is said to be"
-        assert not set(news) & self.known_taken, "news comes once"
+        assert set(news) <= self.charge, "only accepted events are acknowledged"
+        assert not set(news) & self.known_taken, "each event is acknowledged as new once"
         self.known_taken.update(news)
         if missing or up_to < self.outgoing.first - 1:
             self.skips.append(self.outgoing.floor)
@@ -576,7 +576,7 @@ class Stream(RuleBasedStateMachine):
         assert len(self.incoming._taken) <= len(self.incoming._open)
 
     def teardown(self) -> None:
-        """Once the network works, all that was not given up arrives, and the sender keeps nothing."""
+        """Once the network works, all events that were not given up arrive, and the sender keeps nothing."""
         for _ in range(40):
             self.now += 10.0
             self._tick()

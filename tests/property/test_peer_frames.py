@@ -1,4 +1,4 @@
-"""Every frame between peers comes back from its bytes as it was; the simulator passes the objects themselves."""
+"""Every frame between peers survives encoding and decoding. (The simulator passes the objects themselves.)"""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ ONE = Profile(1, 1, ("0",), 3.0)
         Connect(ONE, ()),
         Connect(ONE, ("2",)),
         Gossip(False, (ONE,), ()),
-        Gossip(False, (), (), (ONE,), (1,)),  # no publisher
+        Gossip(False, (), (), (ONE,), (1,)),  # not a publisher
         Beat(1, (1,), ()),
         DetectCycle(1, "0", 3.0, 65),
         Happening(1, 1, "x", 1.0, 1),
@@ -136,7 +136,7 @@ json_like = st.recursive(
     st.sampled_from(range(0x60, 0x6E)),
     st.dictionaries(st.sampled_from(["profile", "dz", "profiles", "ages"]), json_like),
 )
-def test_whatever_comes_is_a_frame_or_a_frame_error(number: int, fields: dict[str, Any]) -> None:
+def test_all_input_is_frames_or_a_frame_error(number: int, fields: dict[str, Any]) -> None:
     body = bytes(pack({"number": 1, "reply": False, **fields}))
     decoder = FrameDecoder(version=VERSION_MAX)
     decoder.feed(PREFIX.pack(len(body), VERSION_MAX, number, 0) + body)

@@ -1,4 +1,4 @@
-"""Whatever a link is like and however often that changes, a stream comes out as it went in, or is known to be torn."""
+"""A stream leaves the relay as it entered, or is known to be torn, under all changing link conditions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ shapes = st.builds(
     flow=st.sampled_from([FlowShape.OPEN, FlowShape.OPEN, FlowShape.OPEN, FlowShape.FROZEN]),
 )
 steps = st.lists(st.tuples(st.floats(0, 0.3), st.none() | shapes | st.integers(0, 20_000)), max_size=60)
-"""After some time: another shape, bytes, or only a look."""
+"""After a delay: another link condition, bytes, or only a poll."""
 
 
 def drained(lane: ShapedLane, now: float) -> tuple[bytes, float]:
-    """What comes out at the lane's own deadlines until nothing more is to come; and when that was."""
+    """Collect the output at the lane's own deadlines until it is drained, with the time."""
     out = b""
     while (due := lane.next_deadline()) is not None:
         now = max(now, due)
@@ -60,7 +60,7 @@ open_shapes = shapes.filter(lambda shape: shape.flow is FlowShape.OPEN)
 
 @given(open_shapes, st.lists(st.integers(1, 50_000), max_size=10), st.integers(), st.floats(0.001, 0.1))
 def test_when_it_is_looked_at_changes_nothing(shape: Shape, sizes: list[int], seed: int, step_s: float) -> None:
-    """One that is driven by its deadlines and one that is looked at in between arrive at the same times."""
+    """Polling between deadlines does not change arrival times."""
     arrivals: list[list[float]] = []
     for looks in (False, True):
         lane, now, times = ShapedLane(shape, random.Random(seed).random), 0.0, []
@@ -107,7 +107,7 @@ def test_losses_are_stalls_and_as_many_as_they_should_be() -> None:
     for number in range(2000):
         lane.offer(bytes(100), number * 100.0)
         drained(lane, number * 100.0)
-    assert 170 < lane.stalls < 280, "one in nine: what is lost may be lost again"
+    assert 170 < lane.stalls < 280, "one in nine: a retransmission may be lost, too"
 
 
 def test_what_waits_goes_by_the_new_bandwidth() -> None:

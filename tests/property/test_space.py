@@ -1,4 +1,4 @@
-"""The event space against brute force: every point of small spaces, every cell, every sub-space."""
+"""The event space compared with brute force: every point of small spaces, every cell, every sub-space."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PLACES = 5
 
 
 def points(domain: Domain) -> list[Literal]:
-    """All values of a domain, or enough of them to meet every break line and every end."""
+    """Return all values of a domain, or enough of them to include every boundary and every end."""
     if isinstance(domain, IntRange):
         return list(range(domain.lo, domain.hi + 1))
     if isinstance(domain, Enumeration):
@@ -99,7 +99,7 @@ def kind(value: object) -> str:
 
 
 def admits(constraint: ValueRange, value: Literal) -> bool:
-    """The meaning of a constraint, said once more."""
+    """Evaluate a range independently of the implementation."""
     if isinstance(constraint, AnyOf):
         return any(admits(each, value) for each in constraint.ranges)
     if isinstance(constraint, AllOf):
@@ -127,7 +127,7 @@ def events(schema: Schema) -> list[dict[str, Literal]]:
 
 
 def places(dz_expressions: Iterable[Dz]) -> set[int]:
-    """The points of a space of PLACES bits, by number."""
+    """Return the points of a space of PLACES bits, by number."""
     return {
         number
         for dz in dz_expressions
@@ -203,7 +203,7 @@ def test_no_event_is_lost_and_where_faithful_none_is_added(data: st.DataObject) 
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_a_mapping_is_exact_cell_by_cell(data: st.DataObject) -> None:
-    """A cell that holds values is in the mapping iff one of them is matched; integer domains of 2**k have no others."""
+    """A cell with values is in the mapping iff one of them matches. Integer domains of 2**k have no other cells."""
     sizes = data.draw(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=3))
     schema = Schema.of({f"a{i}": IntRange(0, size - 1) for i, size in enumerate(sizes)})
     boxes = data.draw(filters(schema))
@@ -250,7 +250,7 @@ def test_finer_and_coarser_lose_nothing(data: st.DataObject) -> None:
 @given(st.lists(plain, min_size=1, max_size=20), st.integers(1, 8))
 @settings(deadline=None)
 def test_ours_is_the_best_that_theta_can_do(given_dz: list[Dz], theta: int) -> None:
-    """As long as it explores all: the least volume over every set of sub-spaces, by trying every division."""
+    """While it explores everything: the least volume over all sets of sub-spaces, found by trying every division."""
     held = DzSet.of(given_dz)
     if len(held) > 4 * theta:
         return
@@ -305,7 +305,7 @@ def test_a_set_is_minimal_and_in_order(some: list[Dz]) -> None:
 @given(st.data())
 @settings(max_examples=100, deadline=None)
 def test_wildcards_are_what_the_recursion_of_2_6_makes(data: st.DataObject) -> None:
-    """Thesis 2.6 by the letter: as in 2.3.1, but `*` where the subscription fills the dimension to be divided."""
+    """Follow thesis 2.6 literally: as in 2.3.1, but `*` where the subscription fills the dimension to be divided."""
     schema = data.draw(schemas())
     region = Region.of(schema, data.draw(filters(schema, most=1)))
     turns = region.grid.turns

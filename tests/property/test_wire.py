@@ -1,5 +1,8 @@
-"""Wire frames under arbitrary input: what is written is read back, however the bytes are cut and whatever is done to
-them, and what cannot be read is exactly one FrameError at bounded cost."""
+"""Wire frames under arbitrary input.
+
+Encoded frames are decoded alike for every way of cutting the bytes. Mutated bytes give frames, or exactly one
+FrameError at bounded cost.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ from plait_core.wire import (
 from plait_core.wire.attributes import pack_attributes, reader_for
 from plait_core.wire.msgpack_depth import check_nesting
 
-# --- what there is to say ---------------------------------------------------------------------------------------------
+# --- frames to send ---------------------------------------------------------------------------------------------------
 
 u32 = st.integers(0, 2**32 - 1)
 u64 = st.integers(0, U64_MAX)
@@ -92,11 +95,11 @@ control_frames: st.SearchStrategy[Frame] = (
 frames = event_frames | control_frames
 
 
-# --- what a decoder makes of bytes ------------------------------------------------------------------------------------
+# --- the results of a decoder -----------------------------------------------------------------------------------------
 
 
 def contents(frame: Frame) -> list[str]:
-    """All that can be read from a frame; parts that cannot, by their fault. As text: NaN is not equal to itself."""
+    """Return all readable parts of a frame, and the faults of others. As text, because NaN is not equal to itself."""
     if isinstance(frame, ControlFrame):
         return [repr(frame)]
     read: list[Callable[[], object]] = [frame.attributes, frame.headers, lambda: frame.payload, frame.event]
@@ -111,7 +114,7 @@ def attempt(read: Callable[[], object]) -> str:
 
 
 def outcome(pieces: Iterable[bytes], limits: WireLimits = WIRE_LIMITS, *, opening: bool = False) -> tuple[Any, ...]:
-    """What comes out, fed piece by piece; a decoder that is opening is established once it has a frame."""
+    """Return the result of feeding bytes piece by piece. An opening decoder is established once it has a frame."""
     decoder = FrameDecoder(limits, version=None if opening else VERSION_MAX)
     seen: list[list[str]] = []
     try:
@@ -129,7 +132,7 @@ def outcome(pieces: Iterable[bytes], limits: WireLimits = WIRE_LIMITS, *, openin
 
 
 def outcome_ahead(pieces: list[bytes]) -> tuple[Any, ...]:
-    """The same when everything is fed before anything is taken."""
+    """Return the result of feeding everything before taking anything."""
     decoder = FrameDecoder(version=VERSION_MAX)
     for piece in pieces:
         decoder.feed(piece)
@@ -155,7 +158,7 @@ cuts = st.lists(st.integers(0, 5000), max_size=6)
 changes_of_bytes = st.lists(st.tuples(st.integers(0, 1000), bytes_), min_size=1, max_size=4)
 
 
-# --- there and back ---------------------------------------------------------------------------------------------------
+# --- encoding and decoding --------------------------------------------------------------------------------------------
 
 
 @given(frames)
@@ -191,7 +194,7 @@ def test_attributes_keep_value_type_and_order(given_attributes: dict[str, Any]) 
     assert repr(again) == repr(given_attributes)
 
 
-# --- however the bytes are cut ----------------------------------------------------------------------------------------
+# --- any way of cutting the bytes -------------------------------------------------------------------------------------
 
 
 @given(st.lists(frames, max_size=5), st.binary(max_size=12), cuts)
@@ -231,7 +234,7 @@ def test_one_by_one_is_the_same_as_all_at_once(said: list[Frame], rubbish: bytes
     assert attempt(at_once.take).startswith("refused" if end.startswith("refused") else "[]")
 
 
-# --- whatever is done to them -----------------------------------------------------------------------------------------
+# --- any mutation of the bytes ----------------------------------------------------------------------------------------
 
 
 @given(st.lists(frames, min_size=1, max_size=3), changes_of_bytes, cuts)
@@ -369,11 +372,11 @@ def test_text_is_utf8(data: bytes) -> None:
         assert refused(b"\x81\xa1a\xd9" + bytes([len(data)]) + data) is None
 
 
-# --- what it costs ----------------------------------------------------------------------------------------------------
+# --- cost -------------------------------------------------------------------------------------------------------------
 
 
 def lines_run(work: Callable[[], object]) -> int:
-    """Lines of Python that `work` runs: a clock that other people on the machine cannot disturb."""
+    """Count the lines of Python that `work` runs: a measure that does not depend on the machine's load."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
@@ -391,7 +394,7 @@ def lines_run(work: Callable[[], object]) -> int:
 
 
 class CountingDecoder(FrameDecoder):
-    """Counts the bytes that it joins and sets aside: what it copies."""
+    """Count the bytes that the decoder copies: joined and partial ones."""
 
     __slots__ = ("copied",)
     copied: int

@@ -75,8 +75,8 @@ class RequestHandler:
         self._registry = registry
         self._policy = policy
         self._revoked: set[str] = set()
-        self._holders = TokenBuckets(ISSUES_PER_S / 1_000_000, ISSUES_BURST, CALLERS_KEPT)
-        self._strangers = TokenBuckets(STRANGER_REQUESTS_PER_S / 1_000_000, STRANGER_REQUESTS_BURST, CALLERS_KEPT)
+        self._holders = TokenBuckets[str](ISSUES_PER_S / 1_000_000, ISSUES_BURST, CALLERS_KEPT)
+        self._strangers = TokenBuckets[str](STRANGER_REQUESTS_PER_S / 1_000_000, STRANGER_REQUESTS_BURST, CALLERS_KEPT)
         self.use(policy, revoked)
 
     def use(self, policy: Policy, revoked: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""The exception tree: what is shown, what survives pickling, and where the caret points."""
+"""The exception tree: messages, pickling, and the position of the caret."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def test_hints_and_columns_are_shown() -> None:
     [
         ("a b", 3, "a b\n  ^"),
         ("a b", 1, "a b\n^"),
-        ("a b", 4, "a b\n   ^"),  # just behind the end
+        ("a b", 4, "a b\n   ^"),  # just after the end
         ("a b", 0, "a b\n^"),  # no column
         ("", 1, "\n^"),
         ("a\nb", 3, "a b\n  ^"),  # a line of text stays a line
-        ("\x1b[31m\u202e", 2, " [31m \n ^"),  # and does nothing to a terminal
+        ("\x1b[31m\u202e", 2, " [31m \n ^"),  # and controls no terminal
         ("\ud800x", 2, " x\n ^"),
         ("😀 x", 3, "😀 x\n  ^"),
     ],
 )
-def test_the_caret_stands_under_the_column(text: str, column: int, caret: str) -> None:
+def test_the_caret_is_under_the_column(text: str, column: int, caret: str) -> None:
     assert FilterSyntax("odd", text=text, column=column).caret() == caret
 
 

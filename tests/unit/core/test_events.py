@@ -1,4 +1,4 @@
-"""The event: what its parts may be, and how it is named."""
+"""The event: the limits of its parts, and its id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What attributes may be, and the kinds that filters compare."""
+"""Valid attributes, and the kinds that filters compare."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Sealed events end to end, without a network: what opens, and everything that does not (SCORECARD S2, S5, S10, D6).
+"""Sealed events end to end, without a network: events that open, and all that do not (SCORECARD S2, S5, S10, D6).
 
-Whatever is wrong, the answer is `Unopenable`, with the same words and no cause.
+Every failure is `Unopenable`, with the same message and no cause.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def world() -> World:
 
 
 def refused(world: World, ring: Keyring, sealed: Sealed, bound: bytes = b"") -> None:
-    """Opening it is the one error, which says nothing."""
+    """Check that opening raises the one error, which reveals nothing."""
     with pytest.raises(Unopenable) as caught:
         world.open(ring, sealed, bound)
     assert str(caught.value) == "a sealed event that does not open here"
@@ -31,7 +31,7 @@ def refused(world: World, ring: Keyring, sealed: Sealed, bound: bytes = b"") -> 
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-# --- what opens -------------------------------------------------------------------------------------------------------
+# --- events that open -------------------------------------------------------------------------------------------------
 
 
 def test_a_reader_with_matching_keys_opens(world: World) -> None:
@@ -93,7 +93,7 @@ def test_the_example_of_5_4_3() -> None:
 def test_four_parties_that_pool_their_keys_open_nothing_more() -> None:
     """Collusion: every key set lacks one credential of the event, and together they have them all.
 
-    A box is put together from the best parts of the four, with the S4 of each in turn.
+    A box is assembled from the best parts of the four, with the S4 of each in turn.
     """
     from plait_crypto.keys import SubscriberBox, SubscriberKeys
 
@@ -124,7 +124,7 @@ def test_publishers_do_not_mix_grants_either() -> None:
 
 
 def test_a_flipped_bit_of_any_byte_is_refused() -> None:
-    """Every bit of the head and the shape, then one of each byte: points, tags, signature and body."""
+    """Flip every bit of the head and the shape, then one of each byte: points, tags, signature and body."""
     world = World.of(sides())
     sealed = world.seal(world.publisher(), {"side": "buy"}, payload=b"payload")
     ring = world.reader("side == 'buy'")
@@ -139,7 +139,7 @@ def test_a_flipped_bit_of_any_byte_is_refused() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("part", range(10))
 def test_every_flipped_bit_of_a_hundred_envelopes_is_refused(part: int) -> None:
-    """S5, with nine hundred more in sessions. The smallest: each bit that is no point costs pairings."""
+    """S5, with nine hundred more in sessions. The smallest envelopes: each bit outside the points costs pairings."""
     world = World.of(sides(), part)
     ring, publisher = world.reader("side == 'buy'"), world.publisher()
     for sequence in range(1, 11):
@@ -183,7 +183,7 @@ def test_what_is_in_the_clear_is_bound(world: World) -> None:
 
 
 def test_parts_of_two_events_do_not_fit_together(world: World) -> None:
-    """Signatures, bodies and capsules moved between events of the same publisher and the same attributes."""
+    """Move signatures, bodies and capsules between events of the same publisher and the same attributes."""
     publisher, ring = world.publisher(), world.reader("price < 128")
     one, two = (Envelope.decode(world.seal(publisher, QUOTE, sequence).envelope) for sequence in (1, 2))
     mixtures = [
@@ -210,13 +210,13 @@ def test_rows_and_places_in_another_order_are_refused() -> None:
 
 
 def test_a_reader_cannot_write(world: World) -> None:
-    """Readers have the event's secrets, not the publisher's keys: what they seal anew is not authentic.
+    """Readers have the event's secrets, not the publisher's keys, so events that they seal are not authentic.
 
-    A publisher of another id, and one with a narrower grant that lies about where its credential lies, are refused.
+    Refused, too, are a publisher under another id, and one with a narrower grant and a false place of its credential.
     """
     ring = world.reader("true")
     honest, other = world.publisher("price < 64"), world.publisher("true", publisher=8)
-    other._keys = dict(honest._keys)  # another's keys under its own id
+    other._keys = dict(honest._keys)  # another publisher's keys under its own id
     refused(world, ring, world.seal(other, {**QUOTE, "price": 1}))
     with pytest.raises(KeyMissing):
         world.seal(honest, QUOTE)
@@ -231,8 +231,8 @@ def test_a_reader_cannot_write(world: World) -> None:
     refused(world, ring, world.seal(liar, {**QUOTE, "price": 200}))
 
 
-def test_a_publisher_cannot_say_one_thing_and_seal_another(world: World) -> None:
-    """The attributes inside must lie on the paths that the event was sealed under."""
+def test_a_publisher_cannot_seal_attributes_on_other_paths(world: World) -> None:
+    """The attributes inside must lie on the paths that the event was sealed for."""
     from plait_crypto.envelope import EVENT
     from plait_crypto.plaintext import Plaintext, bound_digest
 
@@ -277,7 +277,7 @@ def test_keys_of_one_epoch_open_nothing_of_the_next() -> None:
 
 
 def test_keys_for_a_slot_open_that_slot_alone() -> None:
-    """5.5.7: an epoch of a day in eight slots; the fifth is noon to three."""
+    """Check 5.5.7: an epoch of a day in eight slots; the fifth is noon to three."""
     world = World.of(quotes(slot_bits=3))
     ring = Keyring(world.realm)
     ring.add(world.keys("true", slots=(4, 5)))
@@ -292,7 +292,7 @@ def test_realms_have_nothing_in_common() -> None:
     refused(two, two.reader("true"), one.seal(one.publisher(), QUOTE))
 
 
-# --- size and refusals of our own -------------------------------------------------------------------------------------
+# --- size and refusals by the sealer ----------------------------------------------------------------------------------
 
 
 def test_an_envelope_is_as_small_as_promised(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Keys: issued for an epoch to who is not revoked, encoded, decoded with all checks; and routed by."""
+"""Keys: issued for an epoch to holders that are not revoked, encoded, decoded with all checks, and used for routing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_keys_are_issued_for_this_epoch_and_near_its_end_for_the_next(world: Wor
 def test_who_is_revoked_gets_no_key_of_the_next_epoch(world: World) -> None:
     ring, publisher = world.reader("true"), world.publisher()
     assert world.authority.revoke("reader", world.now_us) == 0
-    world.open(ring, world.seal(publisher, {"area": 1, "location": "Paris"}, 1))  # what it has works until then
+    world.open(ring, world.seal(publisher, {"area": 1, "location": "Paris"}, 1))  # its present keys work until then
     ring.add(world.keys("area < 16"))
     world.now_us = 24 * HOUR_US
     with pytest.raises(KeyRefused, match="revoked"):
@@ -68,7 +68,7 @@ def test_revoking_twice_does_not_extend(world: World) -> None:
 
 
 def test_revoking_near_the_end_counts_what_may_have_been_issued(world: World) -> None:
-    """Keys of the next epoch may be out already, so it is the last."""
+    """Keys of the next epoch may have been issued already, so that is the last epoch."""
     assert world.authority.revoke("reader", 23 * HOUR_US) == 1
 
 
@@ -109,7 +109,7 @@ def test_keys_survive_their_encoding_and_still_work(world: World) -> None:
     assert world.open(ring, sealed).grant == 1
 
 
-def test_keys_say_nothing_about_themselves(world: World) -> None:
+def test_keys_are_not_printed(world: World) -> None:
     keys = world.keys(FILTER)
     for secret in (keys, keys.boxes[0], keys.boxes[0].rows[0][0][1], keys.routing(), world.publisher()._keys[0]):
         assert "G2" not in repr(secret)
@@ -118,7 +118,7 @@ def test_keys_say_nothing_about_themselves(world: World) -> None:
 
 
 def test_every_broken_encoding_is_one_error(world: World) -> None:
-    """Cut anywhere, lengthened, or with any byte changed: KeyInvalid, or keys that are other keys (a label)."""
+    """Encodings are cut, lengthened, or changed in any byte: KeyInvalid, or other keys (a label)."""
     groups, keys = world.groups, world.keys("area == 3")
     decoders = [
         (SubscriberKeys.decode, keys.encode(groups)),

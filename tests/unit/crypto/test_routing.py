@@ -1,4 +1,4 @@
-"""Routing by tags: deposits fit the sessions that their keys open, in any realm, and nothing else comes of them."""
+"""Routing by tags: deposits match exactly the sessions that their keys open, in any realm."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def test_subscriptions_with_a_credential_in_common_share_its_test(world: World) 
     router.test(opening(world, area=3, location="Paris"), mine[:1])
     assert router.pairings == 1
     router.test(opening(world, area=3, location="Paris"), mine)
-    assert router.pairings == 3, "another opening: one for the place, one for the area"
+    assert router.pairings == 3, "another opening needs two tests: the place and the area"
 
 
-def test_keys_of_another_epoch_realm_or_shape_say_nothing(world: World) -> None:
+def test_keys_of_another_epoch_realm_or_shape_decide_nothing(world: World) -> None:
     router, now = Router(world.groups), opening(world, area=3, location="Paris")
     other = World.of(quotes())
     assert router.test(now, deposits(other, "side == 'buy'")) == [UNDECIDED]
@@ -96,7 +96,7 @@ def test_keys_of_another_epoch_realm_or_shape_say_nothing(world: World) -> None:
     assert router.test(now, [both]) == [OTHER]
 
 
-def test_a_deposit_that_cannot_be_read_says_nothing(world: World) -> None:
+def test_a_deposit_that_cannot_be_read_decides_nothing(world: World) -> None:
     router, now = Router(world.groups), opening(world, area=3, location="Paris")
     (whole,) = deposits(world, "area == 5")
     rng = Random(3)
@@ -129,7 +129,9 @@ def test_a_router_and_a_deposit_are_bounded(world: World, monkeypatch: pytest.Mo
     assert (len(router._tags), len(router._deposits)) == (2, 2)
     keys = world.keys("area == 5").routing()
     assert deposit(world.groups, [keys])
-    assert not deposit(world.groups, [keys] * (DEPOSIT_BYTES_MAX // 100)), "brokers go by what is in the clear then"
+    assert not deposit(world.groups, [keys] * (DEPOSIT_BYTES_MAX // 100)), (
+        "brokers then match the clear attributes alone"
+    )
 
 
 def test_a_parcel_shows_its_opening(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Sessions of sealing: one encapsulated key for many events, each signed by its batch, and bounds on all of it."""
+"""Sealing sessions: one encapsulated key for many events, a signature per batch, and bounds on all of it."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_flipped_bit_of_any_byte_is_refused() -> None:
         flipped[bit // 8] ^= 1 << bit % 8
         scene.refused(Sealed(members[3].clear, bytes(flipped)))
     assert scene.open(members[3]) == 4
-    for bit in range(0, 8 * len(envelope), 5):  # and when its root is known
+    for bit in range(0, 8 * len(envelope), 5):  # also when its root is known
         flipped = bytearray(members[4].envelope)
         flipped[bit // 8] ^= 1 << bit % 8
         scene.refused(Sealed(members[4].clear, bytes(flipped)))
@@ -206,7 +206,7 @@ def test_a_replay_is_refused_also_from_one_kind_to_another() -> None:
 
 
 def test_a_reader_of_a_session_cannot_write_in_it() -> None:
-    """It has the session's key. It has neither the publisher's keys nor the session's signing key."""
+    """The reader has the session's key, but neither the publisher's keys nor the session's signing key."""
     scene = Scene()
     first, second = scene.seal(2)
     scene.begin(first.opening)
@@ -226,7 +226,7 @@ def test_a_reader_of_a_session_cannot_write_in_it() -> None:
 
 
 def test_a_publisher_cannot_smuggle_other_attributes_into_a_session() -> None:
-    """An event whose values lie on other paths than the session's opening is refused, well signed as it is."""
+    """An event whose values lie on other paths than the session's opening is refused, though its signature is valid."""
     scene = Scene()
     (first,) = scene.seal(1)
     scene.begin(first.opening)

@@ -1,4 +1,4 @@
-"""Filters made in Python: F, its operators, what it refuses, and EventBridge patterns."""
+"""Filters made in Python: F, its operators, its errors, and EventBridge patterns."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ REFUSED: list[Callable[[], object]] = [
 
 
 @pytest.mark.parametrize("build", REFUSED)
-def test_what_no_text_could_say_is_refused(build: Callable[[], object]) -> None:
+def test_filters_that_no_text_can_express_are_refused(build: Callable[[], object]) -> None:
     with pytest.raises(FilterSyntax) as caught:
         build()
     assert caught.value.column == 0

@@ -6,7 +6,7 @@ import pytest
 
 from plait_core.filters import EVERYTHING, parse
 
-COVERS = [  # wide, narrow: and not the other way round
+COVERS = [  # wide, narrow: and not vice versa
     ("true", "x == 1"),
     ("true", "x is null"),
     ("x == 1", "x == 1 and y == 2"),
@@ -79,7 +79,7 @@ COVERS = [  # wide, narrow: and not the other way round
     ("x > 5 or y > 5", "x > 5 and y > 5"),
     ("(a == 1 or b == 1) and c == 1", "a == 1 and c == 1"),
     ("has(x)", "x == 1 or x == 'a' or not x"),
-    # what nothing satisfies
+    # unsatisfiable filters
     ("x == 1", "false"),
     ("x == 1", "y > 2 and y < 2"),
     ("x == 1", "x < ''"),
@@ -161,7 +161,7 @@ OVERLAP = [  # neither covers the other, and something matches both
     ("x contains 'a'", "x between 'a' and 'b'"),
     ("x > 1", "x < 2"),
     ("x >= 1", "x <= 1"),
-    ("x == 1", "y == 1"),  # an attribute that one side does not speak of is free
+    ("x == 1", "y == 1"),  # an attribute that one side does not constrain is free
     ("x in [1, 2]", "x in [2, 3]"),
     ("x in [1, 'a']", "x in ['a', true]"),
     ("x not in [1, 'a']", "x != 2"),
@@ -185,7 +185,7 @@ def test_overlap(one: str, other: str) -> None:
 
 
 def test_what_cannot_be_decided_cheaply_errs_on_the_safe_side() -> None:
-    """Covering says no, intersection says yes: that costs a forwarded subscription, never a lost event."""
+    """Covering answers no, intersection answers yes. That costs a forwarded subscription, never a lost event."""
     assert not parse("x <= 5 or x >= 5").covers(parse("has(y) and 0 < x < 9"))  # needs two alternatives at once
     assert not parse("x like 'a%'  or x like 'b_'").covers(parse("x like 'b_' and x like '_c' or x == 1"))
     assert not parse("x like '%a_%'").covers(parse("x startswith 'ab'"))

@@ -1,4 +1,4 @@
-"""Explanations: the result, and just the atoms that decided it, with what they saw."""
+"""Explanations: the result, and exactly the deciding atoms with their values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXPLAINED: list[tuple[str, str]] = [
         "false\n  halted is false: halted is False\n  price < 1 is false: price is 121.5",
     ),
     ("halted or volume > 3", "unknown\n  volume > 3 is unknown: volume is missing"),
-    # negations are explained by the atoms as they stand in the normal form
+    # negations are explained by the atoms of the normal form
     ("not (symbol == 'IBM' and halted)", "true\n  not halted is true: halted is False"),
     (
         "not (price between 1 and 200)",
@@ -63,6 +63,6 @@ def test_a_long_value_is_cut() -> None:
 
 
 @pytest.mark.parametrize("attributes", [{"x y": 1}, {"x": object()}, {"x": b"bytes"}])
-def test_what_no_event_may_say_is_refused(attributes: dict[str, Any]) -> None:
+def test_invalid_attributes_are_refused(attributes: dict[str, Any]) -> None:
     with pytest.raises(EventInvalid):
         parse("x == 1").explain(attributes)

@@ -1,4 +1,4 @@
-"""The normal form: alternatives in the order they are written, contradictions gone, at most 256, the culprit named."""
+"""The normal form: alternatives in text order, no contradictions, at most 256, and the offending part named."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_the_cap_itself_is_allowed() -> None:
     ],
 )
 def test_beyond_the_cap_the_part_to_blame_is_named(text: str, blamed: str) -> None:
-    found = parse(text)  # reading, printing and matching it is no problem
+    found = parse(text)  # parsing, printing and matching it works
     assert parse(found.text) == found
     assert found.matches({}) is False
     with pytest.raises(FilterTooComplex, match="comes to over 256 alternatives") as caught:

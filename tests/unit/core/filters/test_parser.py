@@ -1,4 +1,4 @@
-"""Text to shape: every spelling of the grammar has one canonical text; every mistake has one error with a column."""
+"""From text to syntax tree: every spelling has one canonical text; every mistake has one error with a column."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_deep_filters_can_be_printed_compiled_and_normalised() -> None:
 
 
 def test_a_filter_whose_canonical_text_is_over_the_limits_is_refused_at_once() -> None:
-    """What is sent is the canonical text: a broker must be able to read every filter that a client could make."""
+    """The canonical text is sent, so a broker must be able to parse every filter that a client can make."""
     deep = "a not between 1 and 2"  # its canonical text has one parenthesis more
     for _ in range(FILTER_DEPTH_MAX):
         deep = f"b and (c or {deep})"

@@ -1,4 +1,4 @@
-"""What a filter says of attributes: true, false or unknown. One table for each rule of DESIGN.md's filter language."""
+"""The results of filters: true, false or unknown. One table for each rule of DESIGN.md's filter language."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_everything_matches_everything() -> None:
 
 
 def test_a_pattern_never_makes_a_text_slow() -> None:
-    """Found at a broker's price: these took seconds each when runs with _ were tried place by place."""
+    """These patterns took seconds each when runs with _ were tried position by position."""
     for pattern in ["%_" + "a" * 8000 + "b%", "%" + "a_" * 4000 + "b%", "%a" * 4000 + "b", "%_a" * 4000 + "b"]:
         assert parse(f"x like '{pattern}'").matches({"x": "a" * 16_000}) is False
 

@@ -1,4 +1,4 @@
-"""What the native kernel promises beside the answers that test_index.py checks: its errors, its order, its extras."""
+"""Guarantees of the native kernel beyond the results that test_index.py checks: errors, order, extras."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_ids() -> None:
     assert len(index) == 1
 
 
-def test_misuse_says_which_id() -> None:
+def test_misuse_names_the_id() -> None:
     index = index_of("a == 1")
     with pytest.raises(IndexMisuse, match="id 0 is in the index already"):
         index.add(0, parse("b == 1"))
@@ -68,7 +68,7 @@ def test_a_filter_that_is_too_complex_changes_nothing() -> None:
     assert len(index) == 1
 
 
-def test_answers_ascend_whatever_the_history() -> None:
+def test_results_ascend_after_every_history() -> None:
     index = kernel.Index()
     for id in (9, 3, 7, 2**62, 1):
         index.add(id, parse("a > 0"))
@@ -97,7 +97,7 @@ def test_integers_are_exact(number: int) -> None:
     assert index.match(near) == [id for id, text in enumerate(texts) if parse(text).matches(near)]
 
 
-def test_kinds_are_told_apart() -> None:
+def test_kinds_are_distinguished() -> None:
     index = index_of("a == 1", "a", "a == '1'", "has(a)", "a is null", "a != 1", "a < 2")
     assert index.match({"a": 1}) == [0, 3, 6]
     assert index.match({"a": True}) == [1, 3]
@@ -125,7 +125,7 @@ def test_what_nothing_satisfies_is_kept_all_the_same() -> None:
 
 
 def test_names_and_texts_come_and_go() -> None:
-    """Ids of names and texts are used again; what is left of the old ones must not show."""
+    """Ids of names and texts are reused; nothing of their previous owners may remain."""
     index = kernel.Index()
     for turn in range(3_000):
         index.add(turn, parse(f"n{turn} == 't{turn}' and shared > {turn}"))
@@ -176,7 +176,7 @@ def test_frames_before_an_error_come_first() -> None:
 
 @pytest.fixture
 def eager_threads() -> Iterator[None]:
-    """Threads that give way to one another all the time."""
+    """Make threads switch all the time."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -208,8 +208,8 @@ def test_threads_take_turns() -> None:
     assert len(index) == sum(1 for first in (0, 1_000, 2_000) for id in range(first, first + 300) if id % 3 == 0)
 
 
-def test_a_finaliser_may_ask_the_index_that_is_being_asked() -> None:
-    """Making an answer may collect garbage: an index that held its lock meanwhile would wait for itself."""
+def test_a_finaliser_may_query_the_index_during_a_query() -> None:
+    """Making a result may collect garbage: an index that kept its lock meanwhile would deadlock."""
     index, asked = index_of("a > 1", "b > 1"), []
 
     class Garbage:
@@ -232,6 +232,6 @@ def test_a_finaliser_may_ask_the_index_that_is_being_asked() -> None:
     thread.start()
     thread.join(60)
     gc.set_threshold(*usual)
-    assert not thread.is_alive(), "it waits for itself"
+    assert not thread.is_alive(), "it deadlocks"
     gc.collect()
     assert asked == [[0], 2] * 200

@@ -1,4 +1,4 @@
-"""The matching index, whichever implementation: the contract of `Index`, in small stories."""
+"""The contract of `Index` in small stories, for every implementation."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_bool_is_no_number_and_nan_matches_nothing(index: Index) -> None:
 
 
 def test_an_attribute_may_become_common_and_rare_again(index: Index) -> None:
-    """Crossing the number of filters from which an attribute has a column, both ways."""
+    """The number of filters on an attribute crosses the limit for a column in both directions."""
     for id in range(100):
         index.add(id, parse(f"{id} <= x <= {id + 10}"))
     assert sorted(index.match({"x": 50})) == list(range(40, 51))
@@ -103,7 +103,7 @@ def test_relations(index: Index) -> None:
 
 
 def test_same_calls_same_order(index: Index) -> None:
-    """Law 3: nothing depends on hashes of addresses or on earlier runs."""
+    """Law 3: results do not depend on hashes of addresses or on earlier runs."""
 
     def history(kind: str) -> list[list[int]]:
         rng, other = random.Random(5), indexes.make(kind)
@@ -115,6 +115,6 @@ def test_same_calls_same_order(index: Index) -> None:
     assert history(kind) == history(kind)
 
 
-def test_the_choice_is_told() -> None:
+def test_the_choice_is_reported() -> None:
     assert isinstance(new_index(native=False), PythonIndex)
     assert index_name() == ("native" if "native" in indexes.KINDS else "python")

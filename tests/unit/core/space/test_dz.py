@@ -88,7 +88,7 @@ def test_an_event_is_in_a_set() -> None:
     held = DzSet.of(["001", "011"])
     assert held.covers(Dz("0011010"))
     assert not held.covers(Dz("000"))
-    assert not held.covers(Dz("00")), "only part of it"
+    assert not held.covers(Dz("00")), "it covers only a part"
     assert held.overlaps(Dz("00"))
     assert held.covers(Dz("0*1"))
     assert not held.covers(Dz("**1"))
@@ -126,7 +126,9 @@ def test_coarsening_a_set(strategy: Strategy) -> None:
 
 
 def test_ours_adds_less_false_volume_than_the_oldest_first() -> None:
-    """Breadth first spends its third on the half that is nearly full, because that comes first."""
+    """Breadth-first exploration spends its third dz-expression on the half that is nearly full, because that comes
+    first.
+    """
     held = DzSet.of(["00", "0100", "0101", "0110", "100000", "111111"])
     by_the_book, ours = (held.at_most(3, strategy) for strategy in Strategy)
     assert ours == DzSet.of(["0", "100000", "111111"])
@@ -134,7 +136,7 @@ def test_ours_adds_less_false_volume_than_the_oldest_first() -> None:
 
 
 def test_a_chain_as_deep_as_a_dz_can_be() -> None:
-    """One point taken out of the deepest tree: recursion would end here."""
+    """One point is removed from the deepest tree, where recursion would fail."""
     held = DzSet.of([""]).difference(DzSet.of(["0" * DZ_BITS_MAX]))
     assert len(held) == DZ_BITS_MAX
     for strategy in Strategy:

@@ -1,4 +1,4 @@
-"""Filters into the event space: no event is ever missed, and what is let in beside is told."""
+"""Filters in the event space: no event is ever missed, and mappings that include others are marked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEMA = Schema.of({"x": IntRange(0, 15), "y": IntRange(0, 15)})
         ("false", True),
     ],
 )
-def test_exactness_is_told(text: str, exact: bool) -> None:
+def test_exactness_is_reported(text: str, exact: bool) -> None:
     assert boxes_of(parse(text))[1] is exact
 
 

@@ -53,7 +53,7 @@ def test_attributes_that_the_schema_lacks_widen_the_region() -> None:
     assert region.exact() == DzSet.of(["0"])
     assert not region.faithful
     assert Region.of(GRID, [{"x": Interval(0, 7)}]).faithful
-    assert not Region.of(GRID, [{"x": Interval(0, 6)}], depth=2).faithful, "it ends within a cell"
+    assert not Region.of(GRID, [{"x": Interval(0, 6)}], depth=2).faithful, "the interval ends within a cell"
 
 
 def test_boxes_that_touch_merge() -> None:
@@ -138,7 +138,7 @@ def test_one_step_finer_ends_at_the_finest() -> None:
     finest = Dz("00011011")
     assert region.exact().covers(finest)
     assert region.finer(finest) == DzSet.of([finest])
-    assert region.finer(Dz("1")) == DzSet(), "the region does not reach into it"
+    assert region.finer(Dz("1")) == DzSet(), "the region does not intersect it"
     assert region.coarser(finest) == Dz("000110")
     assert region.coarser(Dz("0")) == region.coarser(Dz("")) == Dz("")
     for foreign in (Dz("0*"), Dz("0" * 9)):
@@ -160,7 +160,7 @@ def test_one_box_that_fills_a_sub_space_ends_its_division() -> None:
 
 
 def test_ours_lets_in_clearly_less_than_breadth_first() -> None:
-    """On random boxes of a space too large to be explored to its end."""
+    """On random boxes of a space too large to explore completely."""
     rng = random.Random(7)
     schema = Schema.of({"x": IntRange(0, 1023), "y": IntRange(0, 1023)})
     totals = dict.fromkeys(Strategy, Fraction(0))

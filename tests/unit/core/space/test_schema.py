@@ -1,4 +1,4 @@
-"""Schemas and domains: which cell a value is in, which cells an interval is, and how a schema travels."""
+"""Schemas and domains: the cells of values and intervals, and the encoding of schemas."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def runs(domain: Domain, constraint: ValueRange) -> list[tuple[int, int]]:
     return list(side_of(domain, constraint).runs)
 
 
-def test_integers_are_told_apart_to_the_last() -> None:
+def test_all_integers_are_distinguished() -> None:
     assert [IntRange(-3, 4).cell(value) for value in range(-3, 5)] == list(range(8))
     assert IntRange(5, 5).bits == 0
     cells = [IntRange(1, 5).cell(value) for value in range(1, 6)]
@@ -102,7 +102,7 @@ def test_intervals_of_numbers(interval: Interval, expected: list[tuple[int, int]
 
 
 def test_floats_are_not_rounded() -> None:
-    """0.1 + 0.2 > 0.3: in floats the cell of a number next to a break line depends on how one divides."""
+    """0.1 + 0.2 > 0.3: with floats, the cell of a number next to a boundary would depend on the order of divisions."""
     domain = FloatRange(0.3, 0.1 + 0.2, bits=0)
     assert domain.cell(0.3) == 0
     with pytest.raises(SpaceInvalid):
@@ -122,7 +122,7 @@ def test_enumerations_go_by_value_and_not_by_position() -> None:
     assert Enumeration((True,)) != Enumeration((1,)) == Enumeration((1.0,))
 
 
-def test_texts_are_told_apart_by_their_first_bytes() -> None:
+def test_texts_are_distinguished_by_their_first_bytes() -> None:
     domain = TextPrefix(2)
     ordered = ["", "A", "AA", "AB", "B", "z", "é", "€", "\U0001f600"]
     cells = [domain.cell(text) for text in ordered]

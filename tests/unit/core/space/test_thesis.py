@@ -1,4 +1,4 @@
-"""The event space by the book: every example of the thesis on dz-expressions, in its order, with its place."""
+"""The event space by the thesis: every example on dz-expressions, in its order, with its place."""
 
 from __future__ import annotations
 
@@ -26,12 +26,18 @@ from plait_core.space import (
 PLANE = Schema.of({"pressure": FloatRange(0, 100, bits=8), "area": FloatRange(0, 100, bits=8)})
 
 F2: list[Box] = [{"pressure": Interval(25, 50, hi_open=True), "area": Interval(0, 100)}]
-"""Figure 2.2's f2, Pressure = [25, 50] and Area = [0, 100]. The figure is lost: f2 -> {001, 011} places Pressure first,
-in the second quarter of its domain, so that the domain is [0, 100], and leaves Area, the whole of its own, free."""
+"""Figure 2.2's f2, Pressure = [25, 50] and Area = [0, 100].
+
+The figure is lost. f2 -> {001, 011} puts Pressure first, in the second quarter of its domain, so the domain is [0,
+100]. Area fills its whole domain and so is unbounded.
+"""
 
 FIGURE_2_6: list[Box] = [{"area": Interval(0, 25, hi_open=True)}]
-"""Figure 2.6's subscription. The figure is lost: {0000, 0010, 1000, 1010} says that the first dimension is free and the
-second is in its lowest quarter."""
+"""Figure 2.6's subscription.
+
+The figure is lost. {0000, 0010, 1000, 1010} means that the first dimension is unbounded and the second is in its lowest
+quarter.
+"""
 
 BOTH = pytest.mark.parametrize("strategy", list(Strategy))
 
@@ -43,7 +49,7 @@ def dz_set(*texts: str) -> DzSet:
 def test_introduction_stock_example() -> None:
     """Chapter 1: an event of four attributes and the filter stock = "NASDAQ" and price < 400 that it matches.
 
-    The volume is printed as 10,0000; read as 100,000, which changes nothing.
+    The volume is printed as 10,0000. It is read as 100,000, which makes no difference.
     """
     schema = Schema.of(
         {
@@ -61,7 +67,7 @@ def test_introduction_stock_example() -> None:
 
 
 def test_2_3_1_the_domains_are_halved_in_turn() -> None:
-    """The first bit halves the first dimension at (L + U) / 2, the second the second, and then again from the first."""
+    """The first bit halves the first dimension at (L + U) / 2, the second bit the second, and so on in turn."""
     assert PLANE.locate({"pressure": 49.99, "area": 50}, depth=2) == Dz("01")
     assert PLANE.locate({"pressure": 50, "area": 49.99}, depth=2) == Dz("10")
     assert PLANE.locate({"pressure": 25, "area": 99}, depth=3) == Dz("011")
@@ -98,17 +104,17 @@ def test_figure_2_2_maps_f2_exactly() -> None:
     region = Region.of(PLANE, F2, depth=3)
     assert region.exact() == dz_set("001", "011")
     assert region.faithful
-    assert Region.of(PLANE, F2).exact() == region.exact(), "more depth finds nothing finer"
+    assert Region.of(PLANE, F2).exact() == region.exact(), "more depth changes nothing"
 
 
 def test_figure_2_2_in_integers() -> None:
-    """Break lines of the thesis belong to the lower half, [L, X] and (X, U]: over integers, f2 is 26..50 of 1..100."""
+    """Boundaries of the thesis belong to the lower half, [L, X] and (X, U]: over integers, f2 is 26..50 of 1..100."""
     schema = Schema.of({"pressure": IntRange(1, 100), "area": IntRange(1, 100)})
     assert Region.of(schema, [{"pressure": Interval(25, 50, lo_open=True)}], depth=3).exact() == dz_set("001", "011")
 
 
 def test_figure_2_2_with_both_ends_as_printed_loses_no_event() -> None:
-    """An event at 50 exactly is in [25, 50], though not in {001, 011}: we map the touching sub-spaces, too."""
+    """An event at 50 exactly is in [25, 50], though not in {001, 011}: Plait also maps the touching sub-spaces."""
     box: Box = {"pressure": Interval(25, 50), "area": Interval(0, 100)}
     at_the_end = {"pressure": 50, "area": 7}
     assert not dz_set("001", "011").covers(PLANE.locate(at_the_end))
@@ -118,7 +124,7 @@ def test_figure_2_2_with_both_ends_as_printed_loses_no_event() -> None:
 
 @BOTH
 def test_figure_2_2_coarsens_f2_to_one_half(strategy: Strategy) -> None:
-    """f2 can be coarsened to {0}: half of the space, twice what it needs."""
+    """f2 can be coarsened to {0}: half of the space, twice its volume."""
     region = Region.of(PLANE, F2)
     assert region.at_most(1, strategy) == dz_set("0")
     assert region.at_most(2, strategy) == dz_set("001", "011")
@@ -130,7 +136,7 @@ def test_figure_2_2_coarsens_f2_to_one_half(strategy: Strategy) -> None:
     ("theta", "mapped"), [(1, {""}), (2, {"00", "10"}), (4, {"0000", "0010", "1000", "1010"}), (5, None)]
 )
 def test_figure_2_6_mappings(strategy: Strategy, theta: int, mapped: set[str] | None) -> None:
-    """The figure's coarser, current and finer mapping are what Algorithm 4 gives for theta = 1, 2 and 4."""
+    """Algorithm 4 gives the figure's coarser, current and finer mapping for theta = 1, 2 and 4."""
     region = Region.of(PLANE, FIGURE_2_6)
     assert region.at_most(theta, strategy) == (DzSet.of(mapped) if mapped else region.exact())
 
@@ -138,7 +144,8 @@ def test_figure_2_6_mappings(strategy: Strategy, theta: int, mapped: set[str] | 
 def test_figure_2_6_one_step_coarser_and_finer() -> None:
     """From {00, 10}: DZ-1 = {ε} and DZ+1 = {0000, 0010, 1000, 1010}.
 
-    "Divided once" is thus once in each dimension, that is, two bits here; of the finer ones, those that f reaches into.
+    So "divided once" means once in each dimension, that is, two bits here. Of the finer ones, only those that f
+    intersects remain.
     """
     region = Region.of(PLANE, FIGURE_2_6)
     current = dz_set("00", "10")
@@ -154,10 +161,10 @@ def test_2_5_1_a_member_is_exchanged_for_its_finer_sub_spaces() -> None:
 
 
 def algorithm_4(low: list[int], high: list[int], top: int, theta: int, *, printed: bool) -> list[str]:
-    """The thesis' lines 1-19 over [0, top] in each dimension.
+    """Run the thesis' lines 1-19 over [0, top] in each dimension.
 
-    Where the print cannot be meant, the code reads: line 11 tests f.L_i < x < f.U_i, not subSpace's; lines 14 and 16
-    compare in dimension i, with <= at the midpoint. `printed` keeps line 11's count as it stands.
+    Two misprints are corrected: line 11 tests f.L_i < x < f.U_i, not subSpace's; lines 14 and 16 compare in dimension
+    i, with <= at the midpoint. `printed` keeps line 11's count as printed.
     """
     done: list[str] = []
     queue = deque([("", [0] * len(low), [top] * len(low))])
@@ -181,7 +188,7 @@ def algorithm_4(low: list[int], high: list[int], top: int, theta: int, *, printe
 
 
 def test_algorithm_4_as_printed_breaks_its_first_property() -> None:
-    """With theta = 1 line 11 splits while none but the sub-space in hand is held, and two come out for f2."""
+    """With theta = 1, line 11 splits the only sub-space, which it does not count, and gives two for f2."""
     assert algorithm_4([25, 0], [50, 100], 100, 1, printed=True) == ["001", "011"]
     assert algorithm_4([25, 0], [50, 100], 100, 1, printed=False) == ["0"]
 
@@ -211,7 +218,7 @@ def test_2_6_two_that_differ_in_one_place_combine() -> None:
         assert Dz(a).merged(Dz(b)) == Dz(both)
     assert Dz("00").merged(Dz("11")) is None
     assert Dz("0").merged(Dz("01")) is None
-    assert Dz("0*").merged(Dz("01")) is None, "one covers the other: nothing to combine"
+    assert Dz("0*").merged(Dz("01")) is None, "one covers the other, so they cannot be merged"
 
 
 def test_2_6_wildcards_map_figure_2_6_to_one() -> None:
@@ -222,7 +229,7 @@ def test_2_6_wildcards_map_figure_2_6_to_one() -> None:
 
 
 def test_2_6_wildcards_allow_constraints_on_few_of_many_attributes() -> None:
-    """The exact mapping of one narrow interval among ten attributes is out of reach; with wildcards it is short."""
+    """The exact mapping of one narrow interval among ten attributes is too large; with wildcards it is short."""
     schema = Schema.of({f"a{i}": IntRange(1, 128) for i in range(10)})
     region = Region.of(schema, [{"a9": Interval(33, 48)}])
     assert region.count() == 2**27
@@ -244,7 +251,7 @@ def test_5_4_1_an_event_of_depth_n_matches_n_plus_1_credentials() -> None:
 def test_5_4_1_repeats_f2_with_another_mapping() -> None:
     """There f2 is "originally mapped to {000, 010}", not {001, 011} as in 2.3.1: Pressure in its first quarter.
 
-    We take 2.3.1's. Both coarsen to 0, which is all that 5.4.1 uses it for.
+    Plait follows 2.3.1. Both coarsen to 0, the only property that 5.4.1 uses.
     """
     lower = Region.of(PLANE, [{"pressure": Interval(0, 25, hi_open=True)}])
     assert lower.exact() == dz_set("000", "010")
@@ -252,7 +259,7 @@ def test_5_4_1_repeats_f2_with_another_mapping() -> None:
 
 
 def test_5_4_1_granularity_bounds_what_can_be_said() -> None:
-    """With values of 8 at the finest, a range such as [1, 5] is not possible: it becomes [0, 8)."""
+    """With cells of 8 values, a range such as [1, 5] is not possible: it becomes [0, 8)."""
     schema = Schema.of({"area": FloatRange(0, 64, bits=3)})
     region = Region.of(schema, [{"area": Interval(1, 5)}])
     assert region.exact() == dz_set("000")
@@ -260,7 +267,7 @@ def test_5_4_1_granularity_bounds_what_can_be_said() -> None:
 
 
 def test_5_4_1_the_finest_sub_spaces_are_the_product_of_the_granularities() -> None:
-    """Of 8 and 128 values: 2**10 sub-spaces. Equal turns to the end would make 2**14, most of them empty."""
+    """Of 8 and 128 values: 2**10 sub-spaces. Equal turns for all dimensions would give 2**14, most of them empty."""
     schema = Schema.of({"level": IntRange(0, 7), "area": IntRange(1, 128)})
     assert schema.depth == 3 + 7
 
@@ -288,7 +295,7 @@ def test_5_4_2_a_string_prefix_is_one_credential() -> None:
 
 
 def test_5_4_3_credentials_on_separate_trees_also_fit_the_mixed_subscriptions() -> None:
-    """f1 and f2 on their own trees hold all that f3 would need: why the keys of a subscription are bound together."""
+    """f1 and f2 on their own trees have all that f3 needs. So the keys of a subscription are bound together."""
     schema = Schema.of({"area": IntRange(0, 127), "location": TextPrefix(9)})
     stuttgart, london = Interval.point("Stuttgart"), Interval.point("London")
     area, location = schema.only("area"), schema.only("location")
@@ -303,4 +310,4 @@ def test_5_4_3_credentials_on_separate_trees_also_fit_the_mixed_subscriptions() 
         {"area": Interval(40, 80), "location": london},
     ]
     mixed = schema.locate({"area": 15, "location": "London"})
-    assert not Region.of(schema, both).exact().covers(mixed), "the common tree keeps them apart"
+    assert not Region.of(schema, both).exact().covers(mixed), "the common tree separates them"

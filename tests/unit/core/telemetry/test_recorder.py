@@ -1,4 +1,4 @@
-"""The recorder in Python and that of the native kernel: the same ring, and the same bytes for the same events."""
+"""The recorders in Python and in the native kernel: the same ring, and the same bytes for the same events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def made(records: int, *, native: bool) -> Records:
 
 
 def taken(recorder: Records) -> bytes:
-    """All bytes that it holds, which it gives up."""
+    """Take all bytes that it has, and release them."""
     found = b""
     while recorder.taken < recorder.written:
         pieces = recorder.filled()
@@ -58,7 +58,7 @@ def frame_of(chance: Random) -> EventFrame:
 
 
 def step(chance: Random) -> tuple[str, tuple[Any, ...]]:
-    """One thing to record, and how."""
+    """Draw one recording step."""
     frame, now = frame_of(chance), chance.choice([0.0, 1.5, 17.0000005, chance.random() * 1e6])
     delay_us, many = chance.choice([0, 1234, 2**32 - 1, 2**32, 2**40]), chance.choice([0, 3, 2**16 - 1, 2**16, 10**6])
     broker = chance.choice([1, 2**63, 2**64 - 1])
@@ -104,14 +104,14 @@ def test_both_write_the_same_bytes() -> None:
             what, arguments = step(chance)
             for recorder in (python, native):
                 getattr(recorder, what)(*arguments)
-            if chance.random() < 0.1 and what in ("published", "arrived"):  # deliveries of the very event
+            if chance.random() < 0.1 and what in ("published", "arrived"):  # deliveries of the same event
                 for recorder in (python, native):
                     recorder.delivered(8, 50_000, arguments[0], 77, 0, 2.5)
         assert (python.written, python.lost, python.taken) == (native.written, native.lost, native.taken)
         found = taken(python)
         assert found == taken(native)
         lengths.append(len(found))
-    assert python.lost > 0, "the ring was full at times"
+    assert python.lost > 0, "the ring must have been full at times"
     assert len(set(lengths)) > 20
 
 
@@ -135,7 +135,7 @@ def test_order_is_kept_around_the_end_and_losses_are_counted(native: bool) -> No
         if chance.random() < 0.7:
             got.extend(read(recorder)["sequence"].tolist())
     got.extend(read(recorder)["sequence"].tolist())
-    assert recorder.lost > 0, "it was full at times"
+    assert recorder.lost > 0, "the ring must have been full at times"
     assert len(got) == sent - recorder.lost == recorder.written
     assert got == sorted(set(got))
 
@@ -145,7 +145,7 @@ def test_what_is_taken_stays_as_it_was(native: bool) -> None:
     recorder = made(4, native=native)
     recorder.put(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, int(RecordKind.PUBLISH), 0, 1, 0)
     (piece,) = recorder.filled()
-    for _ in range(3):  # the ring is not full: nobody writes over what is not released
+    for _ in range(3):  # the ring is not full, so unreleased records are not overwritten
         recorder.put(9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9)
     assert np.frombuffer(piece, record_dtype())["sequence"].tolist() == [4]
 

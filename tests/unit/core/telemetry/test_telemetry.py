@@ -1,4 +1,4 @@
-"""Telemetry records and the segments they lie in: the schema, the ring, what is sampled, what the disk does."""
+"""Telemetry records and their segments: the schema, the ring, sampling, and errors of the disk."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def event(sequence: int, publisher: int = 7) -> EventFrame:
 
 
 def records_of(path: Path) -> np.ndarray:
-    """What a file has, whether it is sealed or not."""
+    """Return the records of a file, sealed or not."""
     data = path.read_bytes()
     SegmentHeader.parse(data)
     whole = len(data) // RECORD_BYTES * RECORD_BYTES
@@ -70,7 +70,7 @@ def held(ring: Ring) -> list[int]:
 # --- the schema -------------------------------------------------------------------------------------------------------
 
 
-def test_a_record_is_what_the_registry_says() -> None:
+def test_a_record_has_the_layout_of_the_registry() -> None:
     values = [-(2**40), 2**50, 2**63 + 1, 2**64 - 1, 5, 6, 7, 8, 9, 10, 11, 4, 13, 14, 15]
     record = np.frombuffer(RECORD.pack(*values), record_dtype())[0]
     assert record.tolist() == tuple(values)
@@ -82,7 +82,7 @@ def test_every_reason_has_a_code_for_good() -> None:
     assert [reason_text(reason_code(reason)) for reason in DropReason] == list(DropReason)
     assert (reason_code("duplicate"), reason_code("expired"), reason_code("retention")) == (1, 3, 16)
     assert reason_text(reason_code("something new")) == "other"
-    assert session_frames.LATE == LATE, "the delivery step hands its flag on"
+    assert session_frames.LATE == LATE, "the delivery step passes its flag on"
 
 
 def test_buckets_are_exact_at_their_bounds() -> None:
@@ -96,7 +96,7 @@ def test_buckets_are_exact_at_their_bounds() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 64, SegmentHeader(1, 2, 3, 1).pack()[:63]])
-def test_what_is_no_segment_says_so(damage: bytes) -> None:
+def test_an_invalid_segment_is_refused(damage: bytes) -> None:
     with pytest.raises(SegmentError):
         SegmentHeader.parse(damage)
 
@@ -122,7 +122,7 @@ def test_the_ring_keeps_order_around_its_end_and_counts_what_it_loses() -> None:
         if chance.random() < 0.7:
             got.extend(held(ring))
     got.extend(held(ring))
-    assert ring.lost > 0, "it was full at times"
+    assert ring.lost > 0, "the ring must have been full at times"
     assert len(got) == sent - ring.lost == ring.written
     assert got == sorted(set(got))
 
@@ -153,7 +153,7 @@ def test_above_the_rate_events_are_recorded_whole_or_not_and_weighted() -> None:
     assert 0.9 < found["weight"].sum() / 16_000 < 1.1
     telemetry.ring.release(len(found))
     telemetry.adapt(1000.0)
-    assert telemetry.weight == 1, "it is quiet again"
+    assert telemetry.weight == 1, "the rate is low again"
 
 
 def test_values_beyond_their_fields_are_clipped() -> None:
@@ -189,7 +189,7 @@ def test_segments_roll_by_size_and_age_and_are_sealed(tmp_path: Path) -> None:
         data = path.read_bytes()
         assert SegmentHeader.parse(data).number == number
         seal = parse_seal(data[-RECORD_BYTES:])
-        assert seal is not None, "sealed, the last one by its age"
+        assert seal is not None, "all are sealed, the last one by its age"
         assert (seal.records, seal.checksum) == (len(data) // RECORD_BYTES - 2, zlib.crc32(data[:-RECORD_BYTES]))
     assert json.loads((tmp_path / "schema-1.json").read_text()) == schema_document()
 
@@ -210,7 +210,7 @@ def test_the_oldest_go_when_there_are_too_many(tmp_path: Path) -> None:
     paths = sorted(tmp_path.glob("*.seg"))
     assert sum(path.stat().st_size for path in paths) <= SMALL.budget_bytes
     assert np.concatenate([records_of(path) for path in paths])["sequence"][-1] == 199
-    assert not list(tmp_path.glob("*.names.jsonl")), "names of which no segment is left go too"
+    assert not list(tmp_path.glob("*.names.jsonl")), "the names of deleted segments are deleted, too"
 
 
 def test_the_thread_writes_everything_before_it_stops(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_the_thread_writes_everything_before_it_stops(tmp_path: Path) -> None:
 
 
 class FullDisk(SegmentWriter):
-    """Takes half a record, then nothing, until there is room."""
+    """A file that accepts half a record, then nothing, until there is room."""
 
     full = False
 
@@ -256,7 +256,7 @@ def test_a_full_disk_loses_records_and_counts_them(tmp_path: Path) -> None:
     turn(5)
     assert (writer.lost, writer.failing) == (5, "No space left on device")
     turn(4)
-    assert writer.lost == 9, "it is not asked again at once"
+    assert writer.lost == 9, "writing is not retried at once"
     segments.full, now[0] = False, 6.0
     turn(2)
     segments.seal()
@@ -275,5 +275,5 @@ def test_a_directory_that_vanishes_is_made_anew(tmp_path: Path) -> None:
     segments.write([memoryview(bytes(3 * RECORD_BYTES))], 0.0)
     segments.seal()
     [path] = place.glob("*.seg")
-    assert path.stat().st_size == 5 * RECORD_BYTES, "header, what came after, and a seal"
+    assert path.stat().st_size == 5 * RECORD_BYTES, "header, later records, and a seal"
     assert {each.suffix for each in place.iterdir()} == {".seg", ".json", ".jsonl"}

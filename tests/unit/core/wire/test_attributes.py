@@ -1,4 +1,4 @@
-"""Attributes and headers: which values travel, in which bytes, and what is refused."""
+"""Attributes and headers: valid values, their bytes, and the refused ones."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def big(length: int, value: int, code: int = 1) -> bytes:
         (b"\x81\xa1a\x91\x90", FrameFault.FIELD),  # a list in a list
         (b"\x81\xa1a\x80", FrameFault.FIELD),
         (b"\x81\xa1a\x91\x80", FrameFault.FIELD),
-        (b"\x81\x01\x01", FrameFault.BODY),  # a key that is no text
+        (b"\x81\x01\x01", FrameFault.BODY),  # a key that is not a text
         (b"\x81\xc4\x01a\x01", FrameFault.OVERSIZE),
         (b"\x81\xc4\x00\x01", FrameFault.FIELD),
         (b"\x81\x90\x01", FrameFault.BODY),

@@ -1,4 +1,4 @@
-"""Control frames: each of them there and back, each way of being wrong and its fault, and how to declare more."""
+"""Control frames: encoding and decoding each of them, the fault of each error, and declaring more."""
 
 from __future__ import annotations
 

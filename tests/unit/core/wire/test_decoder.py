@@ -1,4 +1,4 @@
-"""The decoder: what it refuses on the prefix, how it dies, what it holds, and that it changes phase once."""
+"""The decoder: refusals by the prefix, errors, memory, and the single change of phase."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_largest_frames() -> None:
         decoder.feed(prefix(limit - 8, version, 0x12))
         assert decoder.take() == []
         decoder.feed(b"\x81\xa4code\xda" + pack(">H", limit - 17) + b"x" * (limit - 17))
-        assert fault_of(decoder) is FrameFault.FIELD  # a code that long, but not a frame
+        assert fault_of(decoder) is FrameFault.FIELD  # a code that long is allowed, but not a frame
 
 
 def test_a_control_frame_has_no_route() -> None:
@@ -128,7 +128,7 @@ def test_a_connection_has_one_handshake(version: int) -> None:
         (opened() if version else FrameDecoder()).establish(version)
 
 
-# --- dying ------------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 def test_frames_before_an_error_come_first_and_then_the_error_for_ever() -> None:
@@ -177,7 +177,7 @@ def test_what_is_fed_may_be_reused(kind: type) -> None:
     assert len(decoder.take()) == 3
 
 
-# --- what it holds ----------------------------------------------------------------------------------------------------
+# --- memory -----------------------------------------------------------------------------------------------------------
 
 
 def test_consumed_bytes_are_released() -> None:

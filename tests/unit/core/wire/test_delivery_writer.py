@@ -1,4 +1,4 @@
-"""What goes out over one connection is what a decoder takes in."""
+"""A decoder reads the frames that the writer wrote."""
 
 from __future__ import annotations
 

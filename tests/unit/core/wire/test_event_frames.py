@@ -1,4 +1,4 @@
-"""The hot frames: their bytes, their routes and blocks there and back, and each refusal with its fault."""
+"""The hot frames: their bytes, encoding and decoding of routes and blocks, and each refusal with its fault."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def block(
     return pack(">QQqqBBHI", 1, 2, published, lifetime, flags, priority, headers, attributes) + rest
 
 
-# --- there and back ---------------------------------------------------------------------------------------------------
+# --- encoding and decoding --------------------------------------------------------------------------------------------
 
 
 def test_the_bytes_of_a_publish_frame() -> None:
@@ -164,7 +164,7 @@ def test_a_frame_of_no_known_class_has_no_bytes() -> None:
         (framed(1, b"\x00\x00\x00", BARE), FrameFault.FIELD),  # a longer route
         (framed(1, b"\x00", BARE), FrameFault.TRUNCATED),
         (framed(1, b"", BARE, 0), FrameFault.TRUNCATED),
-        (framed(1, b"\x00\x00", BARE, 65535), FrameFault.TRUNCATED),  # a route that lies
+        (framed(1, b"\x00\x00", BARE, 65535), FrameFault.TRUNCATED),  # a false length of the route
         (framed(1, b"\x00", b"", 2), FrameFault.TRUNCATED),
         (framed(1, b"\x00\x00", b""), FrameFault.TRUNCATED),  # no block
         (framed(1, b"\x00\x00", BARE[:39]), FrameFault.TRUNCATED),
@@ -208,7 +208,7 @@ def test_blocks_that_are_refused_when_the_frame_is_decoded(number: int, bad: byt
     assert fault_of(framed(number, route, bad), FEW) is fault
 
 
-def test_attributes_are_refused_when_someone_asks() -> None:
+def test_attributes_are_refused_at_their_first_use() -> None:
     frame = decode(framed(1, b"\x00\x00", block(attributes=1, rest=b"\xc1")))
     assert isinstance(frame, Publish)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Proofs of events: both implementations make the same, and nothing of an event can change under one."""
+"""MACs of events: both implementations compute the same, and every change of an event changes its MAC."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ LENGTHS = (
     event_mac.SHORT_BYTES + 1,
     70_000,
 )
-"""Around the digest's own blocks of 128 bytes, and around where a digest of the block stands for it."""
+"""Sizes around the digest's own blocks of 128 bytes, and around the limit above which a digest replaces the block."""
 
 
 @pytest.fixture
 def in_python(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module as it is without the kernel."""
+    """Import the module without the kernel."""
     monkeypatch.setattr(native, "kernel", None)
     found = importlib.util.find_spec(event_mac.__name__)
     assert found is not None
@@ -41,7 +41,7 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_both_make_the_same(in_python: ModuleType) -> None:
-    assert in_python.EventProver.__module__ == in_python.__name__, "it is Python's own"
+    assert in_python.EventProver.__module__ == in_python.__name__, "it is the Python implementation"
     rng = Random(5)
     for length in LENGTHS:
         key, block = rng.randbytes(rng.randint(1, 64)), rng.randbytes(length)
@@ -53,7 +53,7 @@ def test_both_make_the_same(in_python: ModuleType) -> None:
 def test_nothing_can_change_under_a_proof(length: int) -> None:
     prover, block = event_mac.EventProver(KEY), bytes(length)
     proof = prover.prove(7, 8, 1, block)
-    assert proof == prover.prove(7, 8, 1, block), "a prover proves any number of events"
+    assert proof == prover.prove(7, 8, 1, block), "a prover computes any number of MACs"
     others = [(6, 8, 1, block), (7, 9, 1, block), (7, 8, 0, block), (7, 8, 1, block + b"\0")]
     if length:
         others += [(7, 8, 1, b"\1" + block[1:]), (7, 8, 1, block[:-1] + b"\1"), (7, 8, 1, block[:-1])]

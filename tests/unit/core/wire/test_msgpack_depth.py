@@ -1,4 +1,4 @@
-"""The walk over msgpack's structure agrees with msgpack on what is one whole object, and bounds what it opens."""
+"""The walk over msgpack's structure accepts exactly what msgpack decodes as one object, within its bounds."""
 
 from __future__ import annotations
 

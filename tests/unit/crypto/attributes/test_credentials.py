@@ -1,4 +1,4 @@
-"""Credentials (thesis 5.4): what a value matches, what a filter needs, and how many of each there are."""
+"""Credentials (thesis 5.4): those that a value matches, those that a filter needs, and their numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRICE, SYMBOL, SIDE = range(3)
 
 
 def needs(filter: str, row: int, **more: bool) -> list[str]:
-    """The labels that a filter of one conjunction needs on one attribute of `quotes`."""
+    """Return the labels that a filter of one conjunction needs on one attribute of `quotes`."""
     (box,) = quotes().boxes(parse(filter), **more)
     return [credential.label.decode() for credential in box[row]]
 
@@ -31,13 +31,13 @@ def test_a_value_of_depth_n_matches_n_plus_one_credentials() -> None:
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8, 16, 32, 64])
 def test_a_range_needs_at_most_two_credentials_a_level(bits: int) -> None:
-    """The worst range of 2**n values leaves out the first and the last: 2n - 2 credentials."""
+    """The worst range of 2**n values excludes the first and the last: 2n - 2 credentials."""
     schema = Schema({"x": Numbers(IntRange(0, 2**bits - 1))}, EPOCHS)
     ((row,),) = schema.boxes(parse(f"x between 1 and {max(2**bits - 2, 1)}"))
     assert len(row) == max(2 * bits - 2, 1)
 
 
-def test_what_is_not_asked_about_is_one_credential() -> None:
+def test_an_unconstrained_attribute_is_one_credential() -> None:
     assert needs("side == 'buy'", PRICE) == [""]
 
 
@@ -85,7 +85,7 @@ def test_a_text_matches_its_prefixes_its_suffixes_and_itself() -> None:
     assert list(path) == words
 
 
-def test_a_path_tells_no_length() -> None:
+def test_a_path_reveals_no_length() -> None:
     tree = Texts(prefix_chars=4)
     assert {len(tree.path(text)) for text in (None, "", "a", "abc", "abcdefghijk")} == {tree.places}
 
@@ -101,7 +101,7 @@ def test_a_path_tells_no_length() -> None:
         ("symbol is null", ["absent"]),
     ],
 )
-def test_what_texts_can_be_told_by(filter: str, expected: list[str]) -> None:
+def test_conditions_on_texts_that_have_credentials(filter: str, expected: list[str]) -> None:
     assert needs(filter, SYMBOL) == expected
 
 
@@ -117,7 +117,7 @@ def test_what_texts_can_be_told_by(filter: str, expected: list[str]) -> None:
         ("symbol startswith 'IB' and symbol != 'IBM'", ["prefix IB"]),
     ],
 )
-def test_what_texts_cannot_be_told_by_is_refused_unless_widened(filter: str, widened: list[str]) -> None:
+def test_conditions_on_texts_without_credentials_are_refused_unless_widened(filter: str, widened: list[str]) -> None:
     with pytest.raises(SealInvalid, match="not exactly"):
         quotes().boxes(parse(filter))
     assert needs(filter, SYMBOL, widen=True) == widened

@@ -1,4 +1,4 @@
-"""The dangerous floor: groups of both backends on every operation, combs, and the scheme's equations (thesis 5.5)."""
+"""The cryptographic core: both backends on every operation, combs, and the scheme's equations (thesis 5.5)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_points_survive_their_encoding(groups: Groups) -> None:
 
 
 def _outside_g1() -> bytes:
-    """On the curve y**2 = x**3 + 4, outside the subgroup."""
+    """Return a point on the curve y**2 = x**3 + 4, outside the subgroup."""
     for x in range(4, 100):
         y = pow(x**3 + 4, (FIELD + 1) // 4, FIELD)
         if y * y % FIELD == (x**3 + 4) % FIELD:
@@ -86,7 +86,7 @@ def _outside_g1() -> bytes:
 
 
 def _outside_g2() -> bytes:
-    """On the twist, outside the subgroup: the first small x that has a y."""
+    """Return a point on the twist, outside the subgroup: for the first small x that has a y."""
     from py_ecc.bls.point_compression import decompress_G2
 
     for x in range(1, 100):
@@ -128,7 +128,7 @@ def test_no_bad_point_is_decoded(groups: Groups, what: str) -> None:
 
 
 def test_the_points_outside_the_subgroup_are_on_their_curves() -> None:
-    """So that it is the subgroup check that refuses them."""
+    """So it is the subgroup check that refuses them."""
     from py_arkworks_bls12381 import G1Point, G2Point
 
     assert not G1Point.from_compressed_bytes_unchecked(_outside_g1()).is_in_subgroup()
@@ -187,7 +187,7 @@ def scene() -> Scene:
 
 
 def test_a_capsule_opens_again_and_again(scene: Scene) -> None:
-    """Three times: without combs, while they are made, and by them."""
+    """Three times: without combs, while they are built, and with them."""
     for _ in range(3):
         capsule, secret = scene.capsule()
         assert scene.open(capsule) == secret
@@ -205,7 +205,7 @@ def test_the_header_is_part_of_the_capsule(scene: Scene) -> None:
 
 
 def test_keys_of_two_sets_open_nothing_together(scene: Scene) -> None:
-    """Thesis 5.5.6: s binds the keys of a set; each set has all that is needed, a mixture of them has not."""
+    """Thesis 5.5.6: s binds the keys of a set. Each set opens the capsule, a mixture of two does not."""
     capsule, secret = scene.capsule()
     other = scene.issue(scene.mine)
     assert scene.open(capsule, keys=other) == secret
@@ -221,7 +221,7 @@ def test_a_key_of_a_wrong_credential_opens_nothing(scene: Scene) -> None:
 
 
 def test_every_changed_part_changes_the_secret(scene: Scene) -> None:
-    """Parts that this reader does not compute with are bound by the transcript; those that it does, by being remade."""
+    """The transcript binds the parts that this reader does not use, and re-encryption binds those that it uses."""
     capsule, secret = scene.capsule()
     other, _ = scene.capsule()
     for at in range(0, len(capsule.encoded), 16):
@@ -232,10 +232,10 @@ def test_every_changed_part_changes_the_secret(scene: Scene) -> None:
             pass
 
 
-def test_whoever_makes_a_capsule_otherwise_makes_none(scene: Scene) -> None:
-    """Fujisaki and Okamoto: a capsule that carries a seed, with exponents that are not the seed's, is refused.
+def test_a_capsule_not_derived_from_its_seed_is_refused(scene: Scene) -> None:
+    """Fujisaki and Okamoto: a capsule whose exponents are not derived from its seed is refused.
 
-    Without remaking, the reader would come to the same seed, and to the secret of this transcript.
+    Without re-encryption, the reader would get the same seed, and the secret of this transcript.
     """
     capsule, _ = scene.capsule()
     group, size = scene.parameters.groups.g1, G1_BYTES
@@ -259,7 +259,7 @@ def test_whoever_makes_a_capsule_otherwise_makes_none(scene: Scene) -> None:
 
 
 def _secret_without_remaking(scene: Scene, capsule: Capsule) -> bytes:
-    """What a reader would come to that trusts the seed."""
+    """Return the secret that a reader without re-encryption would get."""
 
     class Trusting(Scheme):
         def _reencrypt(self, seed: bytes, context: bytes, identities: object) -> list[object]:  # type: ignore[override]
@@ -309,7 +309,7 @@ def test_no_part_of_a_signature_can_be_exchanged(scene: Scene) -> None:
 
 
 def test_errors_in_two_equations_do_not_cancel(scene: Scene) -> None:
-    """What the weights are for: A_0 times x and A_1 over x leave the plain product of the equations true."""
+    """The weights detect this: A_0 times x and A_1 over x satisfy the plain product of the equations."""
     signature = scene.under.sign(b"m", scene.pairs, scene.rng)
     group = scene.parameters.groups.g2
     x = group.power(group.generator, 99)
@@ -323,10 +323,10 @@ def test_errors_in_two_equations_do_not_cancel(scene: Scene) -> None:
 
 
 def test_under_the_exponents_of_the_capsule_a_reader_would_have_the_publishers_key(scene: Scene) -> None:
-    """Why signatures have an exponent of their own.
+    """Signatures need an exponent of their own.
 
-    Thesis 5.5.4.2 signs with b_i, which remaking a capsule tells to all readers. One division then gives P1, which
-    signs anything. Under t, which nobody learns, the same division gives nothing.
+    Thesis 5.5.4.2 signs with b_i, which re-encryption reveals to all readers. One division then gives P1, which signs
+    anything. With the secret t, the same division gives nothing.
     """
     group, pair, b_i = scene.parameters.groups.g2, scene.pairs[0], 777
     blind = group.power(scene.parameters.message(b"m"), b_i)

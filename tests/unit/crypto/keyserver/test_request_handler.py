@@ -1,4 +1,4 @@
-"""The key server without I/O: who gets which keys, and what is told to whom does not."""
+"""The key server without I/O: keys are issued by policy, and denials reveal nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ subscribe = ["location == 'London'"]
 
 
 class Office:
-    """A desk with its registry in memory."""
+    """A request handler with its registry in memory."""
 
     def __init__(self, policy: str = POLICY) -> None:
         self.world = World.of(areas())
@@ -61,7 +61,7 @@ class Office:
             raise SealInvalid("no certificate request")
         return f"certificate of {holder}"
 
-    def say(self, holder: str, line: bytes, now_us: int = NOON_US, address: str = "10.0.0.1") -> dict[str, Any]:
+    def send(self, holder: str, line: bytes, now_us: int = NOON_US, address: str = "10.0.0.1") -> dict[str, Any]:
         reply, self.record = self.desk.answer(Caller(address, holder), line, now_us, self.rng)
         assert reply.endswith(b"\n")
         found: dict[str, Any] = json.loads(reply)
@@ -69,7 +69,7 @@ class Office:
 
     def keys(self, holder: str, filter: str, role: str = "subscriber", now_us: int = NOON_US, **more: Any) -> Any:
         ask = {"v": 1, "ask": "keys", "role": role, "filter": filter, "epoch": 0, **more}
-        return self.say(holder, json.dumps(ask).encode(), now_us)
+        return self.send(holder, json.dumps(ask).encode(), now_us)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def office() -> Office:
     return Office()
 
 
-# --- who may --------------------------------------------------------------------------------------------------------
+# --- policy -----------------------------------------------------------------------------------------------------------
 
 
 def test_keys_that_are_issued_open_what_the_filter_matches_and_nothing_else(office: Office) -> None:
@@ -113,7 +113,7 @@ def test_keys_that_are_issued_open_what_the_filter_matches_and_nothing_else(offi
         ("", "subscriber", "area < 8"),
     ],
 )
-def test_what_the_policy_does_not_say_is_denied_without_a_reason(
+def test_requests_outside_the_policy_are_denied_without_a_reason(
     office: Office, holder: str, role: str, filter: str
 ) -> None:
     reply = office.keys(holder, filter, role, **({"instance": 1} if role == "publisher" else {}))
@@ -137,7 +137,7 @@ def test_publisher_ids_of_different_holders_and_processes_differ() -> None:
     assert ids[0] >> 32 == ids[1] >> 32 != ids[2] >> 32
 
 
-# --- when -----------------------------------------------------------------------------------------------------------
+# --- epochs -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_next_epoch_is_issued_only_near_the_end_of_this_one(office: Office) -> None:
@@ -151,10 +151,10 @@ def test_a_revoked_holder_gets_nothing_more_and_cannot_enrol_again(office: Offic
     office.desk.use(Policy.from_toml(POLICY), {"alice": NOON_US})
     assert office.keys("alice", "area < 8")["error"] == "denied"
     ask = {"v": 1, "ask": "enrol", "token": token, "request": "a request"}
-    assert office.say("", json.dumps(ask).encode())["error"] == "denied"
+    assert office.send("", json.dumps(ask).encode())["error"] == "denied"
     assert office.keys("bob", "location == 'London'")["ok"]
     office.desk.use(Policy.from_toml(POLICY), {})
-    assert office.keys("alice", "area < 8")["error"] == "denied", "revocations are not forgotten"
+    assert office.keys("alice", "area < 8")["error"] == "denied", "revocations are permanent"
 
 
 def test_a_policy_that_grants_less_counts_at_once(office: Office) -> None:
@@ -169,10 +169,10 @@ def test_a_policy_that_grants_less_counts_at_once(office: Office) -> None:
 def test_a_token_is_good_once(office: Office) -> None:
     token = office.enrolments.make("bob", NOON_US, office.rng)
     line = json.dumps({"v": 1, "ask": "enrol", "token": token, "request": "a request"}).encode()
-    assert office.say("", line)["certificate"] == "certificate of bob"
+    assert office.send("", line)["certificate"] == "certificate of bob"
     assert office.record is not None
     assert office.record.holder == "bob"
-    assert office.say("", line)["error"] == "denied"
+    assert office.send("", line)["error"] == "denied"
 
 
 def test_tokens_are_kept_as_digests_and_for_a_week() -> None:
@@ -193,18 +193,18 @@ def test_tokens_are_bounded() -> None:
     assert enrolments.make("bob", 10, chance)
 
 
-# --- how often, and what else ---------------------------------------------------------------------------------------
+# --- rate limits and errors -------------------------------------------------------------------------------------------
 
 
 def test_each_caller_has_its_own_pace(office: Office) -> None:
     line = b'{"v": 1, "ask": "realm"}'
-    assert all(office.say("alice", line)["ok"] for _ in range(ISSUES_BURST))
-    assert office.say("alice", line)["error"] == "too_often"
-    assert office.say("bob", line)["ok"]
-    assert office.say("alice", line, NOON_US + 1_000_000)["ok"]
-    assert all(office.say("", line, address="a")["ok"] for _ in range(STRANGER_REQUESTS_BURST))
-    assert office.say("", line, address="a")["error"] == "too_often"
-    assert office.say("", line, address="b")["ok"]
+    assert all(office.send("alice", line)["ok"] for _ in range(ISSUES_BURST))
+    assert office.send("alice", line)["error"] == "too_often"
+    assert office.send("bob", line)["ok"]
+    assert office.send("alice", line, NOON_US + 1_000_000)["ok"]
+    assert all(office.send("", line, address="a")["ok"] for _ in range(STRANGER_REQUESTS_BURST))
+    assert office.send("", line, address="a")["error"] == "too_often"
+    assert office.send("", line, address="b")["ok"]
 
 
 @pytest.mark.parametrize(
@@ -229,10 +229,10 @@ def test_each_caller_has_its_own_pace(office: Office) -> None:
         b"\xff\xfe",
     ],
 )
-def test_whatever_is_no_request_is_one_error(office: Office, line: bytes) -> None:
+def test_every_invalid_request_is_one_error(office: Office, line: bytes) -> None:
     with pytest.raises(RequestInvalid):
         read_request(line)
-    assert office.say("alice", line)["error"] == "invalid"
+    assert office.send("alice", line)["error"] == "invalid"
 
 
 def test_records_hold_no_keys(office: Office) -> None:
@@ -257,7 +257,7 @@ def test_records_hold_no_keys(office: Office) -> None:
         "[holders.a]\nsubscribe = [1]",
     ],
 )
-def test_a_policy_says_what_it_says_or_nothing(text: str) -> None:
+def test_an_invalid_policy_is_refused(text: str) -> None:
     with pytest.raises(PolicyInvalid):
         Policy.from_toml(text)
 
