@@ -106,7 +106,7 @@ Enough for a hundred thousand subscriptions of two dozen credentials.
 """
 
 MISSING_MAX = 1024
-"""Events that one report names as missing; the receiver requests the others when these have arrived."""
+"""Events that one report names as missing. The receiver requests the others when these have arrived."""
 
 DESTINATIONS_MAX = 1024
 """Destinations that one copy of an event names. With more, brokers match hop by hop."""

@@ -109,7 +109,7 @@ class SegmentWriter:
             self.seal()
 
     def seal(self) -> None:
-        """Seal and close the segment; the next record begins another."""
+        """Seal and close the segment. The next record begins another."""
         file, self._file = self._file, None
         if file is None:
             return

@@ -1,8 +1,9 @@
 """Sealed events: content that routing brokers cannot read, with a signature of its publisher (thesis ch. 5).
 
-Read in this order: `attributes` (credentials and the schema), `hazmat` (the scheme), `realm`, `keys`, `authority`
-(issues keys), `envelope`, `plaintext`, `sealing`, `keyring` (one event), `merkle`, `sessions`, `session_readers`,
-`sealed_payload` (steady traffic), `routing` (tag tests of brokers), `keyserver` (policy and requests). No I/O anywhere.
+Reading order: `attributes` (credentials and the schema), `hazmat` (the scheme), `realm`, `keys`, `authority` (issues
+keys). One event: `envelope`, `plaintext`, `sealing`, `keyring`. Steady traffic: `merkle`, `sessions`,
+`session_readers`, `sealed_payload`. Then `routing` (tag tests of brokers) and `keyserver` (policy and requests). No I/O
+anywhere.
 """
 
 from .attributes.credentials import Credential

@@ -1,7 +1,7 @@
 """Membership in a realm: grants of keys that renew themselves.
 
 Keys of the next epoch are requested in the first half of the time in which they are issued, by each member at a random
-moment, and again until they are issued or refused.
+moment. Requests are repeated until the keys are issued or refused.
 """
 
 from __future__ import annotations

@@ -529,7 +529,7 @@ def test_like_takes_linear_time_in_the_text(pattern: str) -> None:
 
 
 def disjoint(n: int, *, odd: bool) -> Filter:
-    """Return n alternatives, none of which covers or intersects one of the other parity."""
+    """Return n alternatives such that even ones neither cover nor intersect odd ones."""
     return parse(" or ".join(f"x{i} == {i * 2 + odd} and y > {i}" for i in range(n)))
 
 

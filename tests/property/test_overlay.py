@@ -323,7 +323,7 @@ class Interest(RuleBasedStateMachine):
 
     @rule(root=st.sampled_from((ROOT, OTHER)))
     def the_publishers_broker_forgets(self, root: int) -> None:
-        """It could not reach this broker for long; then it can."""
+        """The publisher's broker could not reach this one for long, and then reaches it again."""
         self.wanted[root].gone(HOME)
         self.forgetful.add(root)
         self.reachable[root] = False

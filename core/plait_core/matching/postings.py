@@ -20,7 +20,7 @@ Drawer: TypeAlias = dict[int, None]
 """Positions, in the order of filing."""
 
 Place: TypeAlias = tuple[str, tuple[Hashable, ...] | None]
-"""An attribute with the values to file under; None files under the attribute itself."""
+"""An attribute with the values to file under, or with None to file under the attribute itself."""
 
 
 class Postings:

@@ -1,7 +1,7 @@
 """Telemetry: the fixed records that brokers and peers write of every event, link and decision. No I/O.
 
-`schema.py` is the registry of versions, `records.py` writes single records, `events.py` converts them to attributes,
-`segments.py` defines how files of records begin and end, `buckets.py` counts delays, `cells.py` locates events in the
+`schema.py` is the registry of versions. `records.py` writes single records, `events.py` converts them to attributes.
+`segments.py` defines how files of records begin and end. `buckets.py` counts delays, `cells.py` locates events in the
 event space. `plait_telemetry` writes records, analytics reads them.
 """
 

@@ -32,7 +32,7 @@ TIME_ROW: Final = "$time"
 """The name of the row of slots. No attribute of an application can have it in a schema."""
 
 Box: TypeAlias = tuple[tuple[Credential, ...], ...]
-"""The credentials for one conjunction of a filter: for each row, credentials of which any one suffices."""
+"""The credentials for one conjunction of a filter. Any one credential of each row suffices."""
 
 _DEPTH_MAX: Final = 8
 """Twice the nesting of a schema."""

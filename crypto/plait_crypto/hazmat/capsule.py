@@ -61,7 +61,7 @@ class Capsule:
         return self.encoded[at : at + G1_BYTES]
 
     def tag(self, row: int, place: int) -> bytes:
-        """Return tag_ij; the first place has none."""
+        """Return tag_ij for a place other than the first, which has none."""
         assert 0 < place < self.shape[row]
         at = self._row_at(row) + G1_BYTES * (1 + self.shape[row]) + TAG_BYTES * (place - 1)
         return self.encoded[at : at + TAG_BYTES]

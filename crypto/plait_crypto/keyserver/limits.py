@@ -18,7 +18,7 @@ POLICY_FILTERS_MAX: Final = 64
 """Filters of one holder in one role: each is compared with the requested filter."""
 
 CALLERS_KEPT: Final = 4096
-"""Callers whose request rate is tracked; the least recently active one is evicted."""
+"""Callers whose request rate is tracked. The least recently active one is evicted."""
 
 ISSUES_PER_S: Final = 2.0
 ISSUES_BURST: Final = 32

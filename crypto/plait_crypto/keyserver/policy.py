@@ -23,7 +23,7 @@ from .limits import POLICY_FILTERS_MAX, POLICY_HOLDERS_MAX, POLICY_TEXT_MAX
 Role: TypeAlias = Literal["publisher", "subscriber"]
 
 INSTANCE_BITS: Final = 32
-"""Low bits of a publisher id, which its holder draws for each process; the high ones identify the holder."""
+"""Low bits of a publisher id, which its holder draws for each process. The high ones identify the holder."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
 _PREFIX_BYTES: Final = 4
