@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 from plait_core import PlaitError
 
 Why: TypeAlias = Literal[
-    "not_authentic",  # changed, malformed, or not signed as it says
+    "not_authentic",  # changed, malformed, or not signed by its publisher
     "another_realm",
     "stale_epoch",  # its epoch, or its session, is over or has not begun
     "missing_key",  # the ring has no keys of its epoch

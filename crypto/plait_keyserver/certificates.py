@@ -56,9 +56,9 @@ class CertificateAuthority:
         Raise SealInvalid unless the request proves possession of the key.
         """
         try:
-            asked = x509.load_pem_x509_csr(request.encode())
-            public = asked.public_key()
-            sound = asked.is_signature_valid and isinstance(public, ec.EllipticCurvePublicKey)
+            csr = x509.load_pem_x509_csr(request.encode())
+            public = csr.public_key()
+            sound = csr.is_signature_valid and isinstance(public, ec.EllipticCurvePublicKey)
         except Exception:  # the library has no common base for its errors about foreign bytes
             sound = False
         if not sound:

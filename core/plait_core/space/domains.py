@@ -229,7 +229,9 @@ class TextPrefix:
 
     def __post_init__(self) -> None:
         if type(self.prefix_bytes) is not int or not 1 <= self.prefix_bytes <= DZ_BITS_MAX // 8:
-            raise SpaceInvalid(f"texts told apart by {self.prefix_bytes!r:.80} bytes", hint=f"1 to {DZ_BITS_MAX // 8}")
+            raise SpaceInvalid(
+                f"texts distinguished by {self.prefix_bytes!r:.80} bytes", hint=f"1 to {DZ_BITS_MAX // 8}"
+            )
 
     @property
     def bits(self) -> int:

@@ -37,18 +37,23 @@ def record_attributes(record: Sequence[int], broker: str) -> Attributes:
     _, published_us, publisher, sequence, subject, delay_us, bound_us, size, count, expected, weight, *small = record
     number, reason, hops, flags = small
     kind = RecordKind(number)
-    said: Attributes = {KIND: kind.name.lower(), "$broker": broker}
+    attributes: Attributes = {KIND: kind.name.lower(), "$broker": broker}
     if publisher:
-        said["$publisher"] = id_text(publisher)
+        attributes["$publisher"] = id_text(publisher)
     if sequence:
-        said["$sequence"], said["$published_us"] = sequence, published_us
+        attributes["$sequence"], attributes["$published_us"] = sequence, published_us
     if subject:
         counted = kind in _COUNTED and not flags & TO_BROKER
-        said["$subject"] = subject if counted else id_text(subject)
+        attributes["$subject"] = subject if counted else id_text(subject)
     if reason or kind is RecordKind.EXPIRY:
-        said["$reason"] = reason_text(reason)
-    said["$delay_us"], said["$bound_us"], said["$size"] = delay_us, bound_us, size
-    said["$count"], said["$expected"], said["$weight"], said["$hops"] = count, expected, weight, hops
+        attributes["$reason"] = reason_text(reason)
+    attributes["$delay_us"], attributes["$bound_us"], attributes["$size"] = delay_us, bound_us, size
+    attributes["$count"], attributes["$expected"], attributes["$weight"], attributes["$hops"] = (
+        count,
+        expected,
+        weight,
+        hops,
+    )
     for name, flag in _FLAGS.get(kind, ()):
-        said[name] = bool(flags & flag)
-    return said
+        attributes[name] = bool(flags & flag)
+    return attributes

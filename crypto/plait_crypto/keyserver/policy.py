@@ -41,10 +41,10 @@ class Holder:
     publish: tuple[Filter, ...] = ()
     subscribe: tuple[Filter, ...] = ()
 
-    def may(self, role: Role, asked: Filter) -> bool:
+    def may(self, role: Role, requested: Filter) -> bool:
         """Return whether one of its filters covers the requested one. Return False if that cannot be decided."""
         granted = self.publish if role == "publisher" else self.subscribe
-        return any(each.covers(asked) for each in granted)
+        return any(each.covers(requested) for each in granted)
 
     @cached_property
     def id_prefix(self) -> int:

@@ -47,7 +47,7 @@ impl DeliveryWriter {
     }
 
     /// Write a forward frame for these (broker, position, proof). Return the number of bytes buffered.
-    #[expect(clippy::too_many_arguments, reason = "what a forward frame says")]
+    #[expect(clippy::too_many_arguments, reason = "the fields of a forward frame")]
     fn forward(
         &self,
         frame: &Bound<'_, PyAny>,

@@ -17,7 +17,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple, PyType};
 
 use crate::plain::{self, Names};
-use crate::splitter::{limits_of, told};
+use crate::splitter::{limits_of, refusal_pair};
 
 /// An event block, and the reader of its attributes.
 #[pyclass(frozen, subclass, module = "plait_kernel")]
@@ -80,7 +80,7 @@ impl EventFrame {
         let splitter = Frames::new(*limits, 0, &[]);
         match splitter.check_block(block.as_bytes()) {
             Ok(_) => Ok(Self::of(py, block.as_bytes(), reader.unbind(), limits)),
-            Err(refusal) => Err(frame_error(py, told(refusal))),
+            Err(refusal) => Err(frame_error(py, refusal_pair(refusal))),
         }
     }
 

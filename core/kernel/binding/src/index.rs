@@ -20,7 +20,7 @@ use pyo3::types::{PyDict, PyInt, PyList, PyString};
 
 use crate::event_frames::EventFrame;
 use crate::forms::form_of;
-use crate::splitter::{Split, Splitter, told, with_bytes};
+use crate::splitter::{Split, Splitter, refusal_pair, with_bytes};
 use crate::values::value_of;
 
 pyo3::import_exception!(plait_core.errors, IndexMisuse);
@@ -134,7 +134,7 @@ impl Index {
             (frame.number, frame.start, frame.body, frame.end, of_frame).into_pyobject(py)
         });
         let rows = PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)?;
-        Ok((rows, taken, refusal.map(told)))
+        Ok((rows, taken, refusal.map(refusal_pair)))
     }
 
     /// Wait until all added filters are merged into segments. Results do not depend on it.
@@ -146,15 +146,15 @@ impl Index {
     /// merges, and candidates that the last match tested.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.lock(py).stats();
-        let told = PyDict::new(py);
-        told.set_item("filters", stats.filters)?;
-        told.set_item("classes", stats.classes)?;
-        told.set_item("segments", stats.segments)?;
-        told.set_item("in_segments", stats.in_segments)?;
-        told.set_item("waiting", stats.waiting)?;
-        told.set_item("merges", stats.merges)?;
-        told.set_item("candidates", stats.candidates)?;
-        Ok(told)
+        let found = PyDict::new(py);
+        found.set_item("filters", stats.filters)?;
+        found.set_item("classes", stats.classes)?;
+        found.set_item("segments", stats.segments)?;
+        found.set_item("in_segments", stats.in_segments)?;
+        found.set_item("waiting", stats.waiting)?;
+        found.set_item("merges", stats.merges)?;
+        found.set_item("candidates", stats.candidates)?;
+        Ok(found)
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {

@@ -46,6 +46,6 @@ impl EventProver {
             state.update(Params::new().hash_length(DIGEST_BYTES).hash(block).as_bytes());
         }
         let proof = state.finalize();
-        u64::from_be_bytes(proof.as_bytes().try_into().expect("eight bytes were asked for"))
+        u64::from_be_bytes(proof.as_bytes().try_into().expect("the digest has eight bytes"))
     }
 }

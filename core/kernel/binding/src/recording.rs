@@ -46,7 +46,7 @@ pub(crate) struct Recorder {
 }
 
 /// The fields of a record that are taken from its event.
-struct Seen {
+struct EventFields {
     publisher: u64,
     sequence: u64,
     published_us: i64,
@@ -56,7 +56,7 @@ struct Seen {
 }
 
 /// The fields of a record beside those of its event.
-struct Said {
+struct RecordFields {
     kind: u64,
     subject: u64,
     delay_us: u64,
@@ -171,7 +171,7 @@ impl Recorder {
         let (delay_us, bound_us, count) = (clipped(delay_us)?, clipped(seen.lifetime_us)?, within_u32(destinations)?);
         let hops = clipped(hops)?.min(255);
         let (kind, subject, expected, flags) = (FORWARD, neighbour, 0, 0);
-        self.record(&seen, &Said { kind, subject, delay_us, bound_us, count, expected, hops, flags }, now);
+        self.record(&seen, &RecordFields { kind, subject, delay_us, bound_us, count, expected, hops, flags }, now);
         Ok(())
     }
 
@@ -189,7 +189,7 @@ impl Recorder {
         let seen = seen(frame);
         let same = self.publisher.load(Ordering::Relaxed) == seen.publisher
             && self.sequence.load(Ordering::Relaxed) == seen.sequence;
-        let said = Said {
+        let fields = RecordFields {
             kind: DELIVERY,
             subject: u64::try_from(number).map_err(|_| negative())?,
             delay_us: clipped(delay_us)?,
@@ -199,7 +199,7 @@ impl Recorder {
             hops: hops(&seen)?,
             flags: flags.into(),
         };
-        self.record(&seen, &said, now);
+        self.record(&seen, &fields, now);
         Ok(())
     }
 
@@ -220,15 +220,19 @@ impl Recorder {
         self.expect(&seen, expected);
         let (published, delivered) = (clipped(seen.lifetime_us)?, clipped(within_us)?);
         let (kind, bound_us, cell) = (PUBLISH, published, self.take_cell());
-        self.record(&seen, &Said { kind, subject: cell, delay_us, bound_us, count: 0, expected, hops, flags: 0 }, now);
+        self.record(
+            &seen,
+            &RecordFields { kind, subject: cell, delay_us, bound_us, count: 0, expected, hops, flags: 0 },
+            now,
+        );
         let (kind, bound_us, flags) = (DELIVERY, delivered, flags.into());
-        self.record(&seen, &Said { kind, subject, delay_us, bound_us, count: 1, expected, hops, flags }, now);
+        self.record(&seen, &RecordFields { kind, subject, delay_us, bound_us, count: 1, expected, hops, flags }, now);
         Ok(())
     }
 
     /// Record each of these events under one kind (plus reason times 256). Without a bound the event's lifetime is
     /// recorded.
-    #[expect(clippy::too_many_arguments, reason = "as many as a record says that its event does not")]
+    #[expect(clippy::too_many_arguments, reason = "the fields of a record beside those of its event")]
     #[pyo3(signature = (kind, frames, subject, bound_us, added_us, count, expected, hops, flags, now, /))]
     fn each(
         &self,
@@ -248,7 +252,7 @@ impl Recorder {
             let frame = frame?;
             let come_us = frame.cast_exact::<Forward>().map_or(0, |forward| forward.get().delay_us);
             let seen = seen(frame.cast::<EventFrame>()?);
-            let said = Said {
+            let fields = RecordFields {
                 kind: kind.into(),
                 subject,
                 delay_us: clipped(added_us)?.saturating_add(come_us).min(u64::from(u32::MAX)),
@@ -258,7 +262,7 @@ impl Recorder {
                 hops,
                 flags: flags.into(),
             };
-            self.record(&seen, &said, now);
+            self.record(&seen, &fields, now);
         }
         Ok(())
     }
@@ -353,7 +357,7 @@ impl Recorder {
         let (delay_us, bound_us, count) =
             (clipped(delay_us)?, clipped(seen.lifetime_us)?, (count as u64).min(u64::from(u32::MAX)));
         let (hops, flags) = (hops(&seen)?, 0);
-        self.record(&seen, &Said { kind, subject, delay_us, bound_us, count, expected, hops, flags }, now);
+        self.record(&seen, &RecordFields { kind, subject, delay_us, bound_us, count, expected, hops, flags }, now);
         Ok(())
     }
 
@@ -369,7 +373,7 @@ impl Recorder {
 
     /// Returns the number of matches of an event, for the records of its deliveries.
     #[inline]
-    fn expect(&self, seen: &Seen, expected: u64) {
+    fn expect(&self, seen: &EventFields, expected: u64) {
         self.publisher.store(seen.publisher, Ordering::Relaxed);
         self.sequence.store(seen.sequence, Ordering::Relaxed);
         self.expected.store(expected, Ordering::Relaxed);
@@ -377,7 +381,7 @@ impl Recorder {
 
     /// Writes a record, unless sampling leaves its event out.
     #[inline]
-    fn record(&self, seen: &Seen, said: &Said, now: f64) {
+    fn record(&self, seen: &EventFields, fields: &RecordFields, now: f64) {
         let weight = self.weight.load(Ordering::Relaxed);
         if ((seen.sequence & 0xF_FFFF) * 2_654_435_761) >> 12 & (weight - 1) != 0 {
             return;
@@ -387,10 +391,10 @@ impl Recorder {
             seen.published_us as u64,
             seen.publisher,
             seen.sequence,
-            said.subject,
-            said.delay_us | said.bound_us << 32,
-            seen.bytes as u64 | said.count << 32,
-            said.expected | weight << 16 | said.kind << 32 | said.hops << 48 | said.flags << 56,
+            fields.subject,
+            fields.delay_us | fields.bound_us << 32,
+            seen.bytes as u64 | fields.count << 32,
+            fields.expected | weight << 16 | fields.kind << 32 | fields.hops << 48 | fields.flags << 56,
         ]);
     }
 
@@ -428,11 +432,11 @@ impl Recorder {
 
 /// Reads the recorded fields of an event.
 #[inline]
-fn seen(frame: &Bound<'_, EventFrame>) -> Seen {
+fn seen(frame: &Bound<'_, EventFrame>) -> EventFields {
     let forward = frame.as_any().cast_exact::<Forward>();
     let passed = forward.map_or(0, |forward| forward.get().path.bind(frame.py()).len());
     let frame = frame.get();
-    Seen {
+    EventFields {
         publisher: frame.publisher,
         sequence: frame.sequence,
         published_us: frame.published_us,
@@ -455,7 +459,7 @@ fn within_u32(number: i64) -> PyResult<u64> {
 }
 
 #[inline]
-fn hops(seen: &Seen) -> PyResult<u64> {
+fn hops(seen: &EventFields) -> PyResult<u64> {
     u8::try_from(seen.hops).map(u64::from).map_err(|_| PyValueError::new_err("a path longer than a frame has"))
 }
 

@@ -47,7 +47,7 @@ impl Splitter {
         })?;
         let frames = found.iter().map(|frame| frame_tuple(py, frame));
         let frames = PyList::new(py, frames.collect::<PyResult<Vec<_>>>()?)?;
-        Ok((frames, taken, refusal.map(told)))
+        Ok((frames, taken, refusal.map(refusal_pair)))
     }
 }
 
@@ -58,7 +58,7 @@ fn frame_tuple<'py>(py: Python<'py>, frame: &Frame) -> PyResult<Bound<'py, PyTup
     (frame.number, frame.start, frame.body, frame.end).into_pyobject(py)
 }
 
-pub(crate) fn told(refusal: Refusal) -> (&'static str, String) {
+pub(crate) fn refusal_pair(refusal: Refusal) -> (&'static str, String) {
     (refusal.fault.name(), refusal.message)
 }
 

@@ -212,7 +212,7 @@ fn named_bounds(test: &Test, rich: &[Rich], texts: &mut Vec<u64>, numbers: &mut 
 }
 
 /// Number of conjunctions that require each value.
-type Asked = HashMap<Access, u32, foldhash::fast::FixedState>;
+type Requirements = HashMap<Access, u32, foldhash::fast::FixedState>;
 
 /// The access paths of conjunctions: through accesses, or in the matrix.
 #[derive(Default)]
@@ -258,13 +258,13 @@ impl<'a> Builder<'a> {
         if self.all.len() <= SMALL {
             return Routes { matrix: every.collect(), ..Routes::default() };
         }
-        let mut asked = Asked::default();
+        let mut requirements = Requirements::default();
         let mut constrained = vec![0_u32; self.slotter.len()];
         let mut points = Vec::new();
         for at in every.clone() {
             self.each_point_set(at, &mut points, |points| {
                 for &point in points {
-                    *asked.entry(point).or_default() += 1;
+                    *requirements.entry(point).or_default() += 1;
                 }
             });
             for &(local, _) in self.hulls(at) {
@@ -272,11 +272,11 @@ impl<'a> Builder<'a> {
             }
         }
         let rare = (self.all.len() / RARE) as u32;
-        let spared = self.spared(&asked);
+        let spared = self.spared(&requirements);
         let mut routes = Routes::default();
         for at in every {
             let mut best: (u32, Vec<Access>) = (u32::MAX, Vec::new());
-            self.each_way(at, &asked, &mut points, |sharing, points| {
+            self.each_way(at, &requirements, &mut points, |sharing, points| {
                 if sharing < best.0 && !spared[usize::from(points[0].local())] {
                     best = (sharing, points.to_vec());
                 }
@@ -303,7 +303,7 @@ impl<'a> Builder<'a> {
     /// Returns attributes that get no accesses, although they are the best access path of a few conjunctions. Other
     /// attributes serve those nearly as well, and events save a lookup. In segments larger than the cache a lookup
     /// costs little beside a longer scan.
-    fn spared(&self, asked: &Asked) -> Vec<bool> {
+    fn spared(&self, requirements: &Requirements) -> Vec<bool> {
         let mut spared = vec![false; self.slotter.len()];
         let mut points = Vec::new();
         for _ in 0..SPARED_MAX * usize::from(self.all.len() <= CACHED) {
@@ -311,7 +311,7 @@ impl<'a> Builder<'a> {
             let mut longer = vec![None; self.slotter.len()];
             for at in 0..self.all.len() as u32 {
                 let (mut best, mut second) = ((u64::MAX, 0), u64::MAX);
-                self.each_way(at, asked, &mut points, |sharing, points| {
+                self.each_way(at, requirements, &mut points, |sharing, points| {
                     let (sharing, local) = (u64::from(sharing), usize::from(points[0].local()));
                     if spared[local] {
                     } else if sharing < best.0 {
@@ -337,10 +337,16 @@ impl<'a> Builder<'a> {
 
     /// Calls `each` with the values of each test that may lead to a conjunction, and the number of conjunctions
     /// requiring them.
-    fn each_way(&self, at: u32, asked: &Asked, points: &mut Vec<Access>, mut each: impl FnMut(u32, &[Access])) {
+    fn each_way(
+        &self,
+        at: u32,
+        requirements: &Requirements,
+        points: &mut Vec<Access>,
+        mut each: impl FnMut(u32, &[Access]),
+    ) {
         let most = (self.all.len() / SELECTIVE) as u32;
         self.each_point_set(at, points, |points| {
-            let sharing = points.iter().map(|point| asked[point]).sum();
+            let sharing = points.iter().map(|point| requirements[point]).sum();
             if sharing < most {
                 each(sharing, points);
             }

@@ -164,7 +164,7 @@ impl Class {
     }
 
     /// Whether it has exactly these tests.
-    pub(crate) fn asks(&self, tests: &[Test], rich: &[Rich]) -> bool {
+    pub(crate) fn has_tests(&self, tests: &[Test], rich: &[Rich]) -> bool {
         self.tests() == tests && self.rich() == rich
     }
 }
@@ -196,7 +196,7 @@ mod tests {
             let mut tests: Vec<Test> = (0..size).map(test).collect();
             tests.last_mut().expect("one at least").flags = LAST;
             let class = Class::new(&tests, Vec::new(), 7);
-            assert!(class.asks(&tests, &[]));
+            assert!(class.has_tests(&tests, &[]));
             assert_eq!(hash_tests(class.tests()), hash_tests(&tests));
             let whole: Vec<Test> = class.starts().flat_map(|start| class.conjunction(start).to_vec()).collect();
             assert_eq!(whole, tests);

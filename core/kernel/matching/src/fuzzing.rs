@@ -84,23 +84,23 @@ pub fn filters(data: &[u8]) {
                 assert_eq!(found, ids(&known, accepts), "{event:?}");
             }
             _ => {
-                let asked = bytes.form();
+                let queried = bytes.form();
                 let mut found = Vec::new();
-                index.covering(&asked, &mut found);
-                assert_eq!(found, ids(&known, |form| covers(form, &asked)), "covering {asked:?}");
+                index.covering(&queried, &mut found);
+                assert_eq!(found, ids(&known, |form| covers(form, &queried)), "covering {queried:?}");
                 found.clear();
-                index.covered(&asked, &mut found);
-                assert_eq!(found, ids(&known, |form| covers(&asked, form)), "covered by {asked:?}");
+                index.covered(&queried, &mut found);
+                assert_eq!(found, ids(&known, |form| covers(&queried, form)), "covered by {queried:?}");
                 found.clear();
-                index.intersecting(&asked, &mut found);
-                assert_eq!(found, ids(&known, |form| intersects(form, &asked)), "intersecting {asked:?}");
+                index.intersecting(&queried, &mut found);
+                assert_eq!(found, ids(&known, |form| intersects(form, &queried)), "intersecting {queried:?}");
             }
         }
     }
 }
 
-fn ids(known: &BTreeMap<u64, Form>, wanted: impl Fn(&Form) -> bool) -> Vec<u64> {
-    known.iter().filter(|(_, form)| wanted(form)).map(|(&id, _)| id).collect()
+fn ids(known: &BTreeMap<u64, Form>, accepts: impl Fn(&Form) -> bool) -> Vec<u64> {
+    known.iter().filter(|(_, form)| accepts(form)).map(|(&id, _)| id).collect()
 }
 
 type Conjunction = [(Box<str>, Constraint)];

@@ -165,7 +165,7 @@ impl Index {
         let (tests, rich) = self.encode(form);
         let hash = hash_tests(&tests);
         let classes = &self.classes;
-        let known = self.class_of.find(hash, |&class| classes.get(class).asks(&tests, &rich));
+        let known = self.class_of.find(hash, |&class| classes.get(class).has_tests(&tests, &rich));
         if let Some(&class) = known {
             self.release(&tests, &rich);
             self.join(id, class);

@@ -123,7 +123,7 @@ impl Matrix {
             }
         }
         let position = self.conjunctions.len();
-        assert!(position < self.room * BLOCK, "a growing matrix is asked for no more than it has room for");
+        assert!(position < self.room * BLOCK, "a growing matrix has room for all conjunctions pushed to it");
         self.conjunctions.push(conjunction);
         self.mark(position, hulls, column_of);
     }
@@ -262,13 +262,13 @@ impl Matrix {
     /// Finds each conjunction that a query's hulls, which are given turned, may intersect. With `within`, only those
     /// that constrain every attribute of the query.
     pub(crate) fn meet(&self, slots: &Slots, within: bool, found: &mut Found) {
-        let asked: Vec<Asked> = self.columns.iter().filter_map(|column| self.asked(column, slots)).collect();
+        let queried: Vec<Queried> = self.columns.iter().filter_map(|column| self.queried(column, slots)).collect();
         let lines = self.words.as_ref();
         for block in 0..self.blocks() {
             let tail = if block + 1 == self.blocks() { self.tail() } else { [0; WORDS] };
             let line = |row: u32| &lines[row as usize * self.room + block];
             let mut failed = tail;
-            for Asked { rows, constrained } in &asked {
+            for Queried { rows, constrained } in &queried {
                 let mut none = [u64::MAX; WORDS];
                 for row in rows.clone() {
                     none.iter_mut().zip(line(row)).for_each(|(none, word)| *none &= word);
@@ -288,16 +288,16 @@ impl Matrix {
         }
     }
 
-    fn asked(&self, column: &Column, slots: &Slots) -> Option<Asked> {
+    fn queried(&self, column: &Column, slots: &Slots) -> Option<Queried> {
         let hull = slots.hulls[usize::from(column.local)];
         let (low, high) = (coarse(hull.high, self.shift), coarse(hull.low, self.shift));
         let (first, constrained) = (column.first_row, column.first_row + column.rows - 1);
-        (hull != Hull::ANY).then(|| Asked { rows: first + low..=first + high, constrained })
+        (hull != Hull::ANY).then(|| Queried { rows: first + low..=first + high, constrained })
     }
 }
 
 /// The rows of a query's slots, and the row of the conjunctions that constrain the attribute at all.
-struct Asked {
+struct Queried {
     rows: RangeInclusive<u32>,
     constrained: u32,
 }

@@ -14,7 +14,7 @@ use crate::test::{Kind, Looking, NO_HIGH, NO_LOW, OPEN_HIGH, OPEN_LOW, Rich, Tes
 pub struct Form(pub Vec<Vec<(Box<str>, Constraint)>>);
 
 /// A constraint of a queried filter.
-struct Asked {
+struct Queried {
     /// [`NONE`] if no filter in the index constrains the attribute.
     attr: u32,
     test: Test,
@@ -23,19 +23,19 @@ struct Asked {
 
 /// A queried filter.
 pub(crate) struct Question {
-    conjunctions: Vec<Vec<Asked>>,
+    conjunctions: Vec<Vec<Queried>>,
     rich: Vec<Rich>,
 }
 
 impl Question {
     pub(crate) fn new(form: &Form, names: &Pool, texts: &Pool) -> Self {
         let mut rich = Vec::new();
-        let mut asked = |(name, constraint): &(Box<str>, Constraint)| {
+        let mut queried = |(name, constraint): &(Box<str>, Constraint)| {
             let attr = names.find(name);
             let test = test_of(attr, constraint, &mut rich, &mut Looking(texts));
-            Asked { attr, test, constraint: constraint.clone() }
+            Queried { attr, test, constraint: constraint.clone() }
         };
-        let conjunctions = form.0.iter().map(|conjunction| conjunction.iter().map(&mut asked).collect()).collect();
+        let conjunctions = form.0.iter().map(|conjunction| conjunction.iter().map(&mut queried).collect()).collect();
         Self { conjunctions, rich }
     }
 
@@ -46,10 +46,10 @@ impl Question {
 
     /// Calls `each` with the hull of each constraint of an alternative on an attribute with cuts, by local number.
     pub(crate) fn ends(&self, alternative: usize, slotter: &Slotter, mut each: impl FnMut(usize, Hull)) {
-        for asked in &self.conjunctions[alternative] {
-            let local = usize::from(slotter.local(asked.attr));
+        for queried in &self.conjunctions[alternative] {
+            let local = usize::from(slotter.local(queried.attr));
             if local != 0 {
-                each(local, slotter.cuts[local].of_test(&asked.test, &self.rich));
+                each(local, slotter.cuts[local].of_test(&queried.test, &self.rich));
             }
         }
     }
@@ -57,7 +57,8 @@ impl Question {
     /// Whether conjunctions behind an access may intersect an alternative.
     pub(crate) fn leads_to(&self, alternative: usize, slotter: &Slotter, access: Access) -> bool {
         let attr = slotter.cuts[usize::from(access.local())].attr;
-        let Some(Asked { test, .. }) = self.conjunctions[alternative].iter().find(|asked| asked.attr == attr) else {
+        let Some(Queried { test, .. }) = self.conjunctions[alternative].iter().find(|queried| queried.attr == attr)
+        else {
             return true;
         };
         let rich = || &self.rich[test.low as usize];
@@ -76,7 +77,7 @@ impl Question {
 
     /// Appends the accesses that may lead to filters covering the first alternative.
     pub(crate) fn accesses(&self, slotter: &Slotter, accesses: &mut Vec<Access>) {
-        for Asked { attr, test, .. } in &self.conjunctions[0] {
+        for Queried { attr, test, .. } in &self.conjunctions[0] {
             let local = slotter.local(*attr);
             if local == 0 {
                 continue;
@@ -100,10 +101,10 @@ impl Question {
 
     /// Whether the filters of a class cover this one.
     pub(crate) fn is_covered_by(&self, class: &Class, texts: &Pool) -> bool {
-        let covers = |tests: &[Test], narrow: &[Asked]| {
+        let covers = |tests: &[Test], narrow: &[Queried]| {
             real(tests).all(|test| {
-                let inner = narrow.iter().find(|asked| asked.attr == test.attr);
-                inner.is_some_and(|asked| Self::includes(test, class, asked, texts))
+                let inner = narrow.iter().find(|queried| queried.attr == test.attr);
+                inner.is_some_and(|queried| Self::includes(test, class, queried, texts))
             })
         };
         self.conjunctions.iter().all(|narrow| class.starts().any(|start| covers(class.conjunction(start), narrow)))
@@ -111,10 +112,10 @@ impl Question {
 
     /// Whether this filter covers those of a class.
     pub(crate) fn covers(&self, class: &Class, texts: &Pool) -> bool {
-        let covers = |wide: &[Asked], tests: &[Test]| {
-            wide.iter().all(|asked| {
-                let inner = real(tests).find(|test| test.attr == asked.attr);
-                inner.is_some_and(|test| Self::is_included(asked, test, class, texts))
+        let covers = |wide: &[Queried], tests: &[Test]| {
+            wide.iter().all(|queried| {
+                let inner = real(tests).find(|test| test.attr == queried.attr);
+                inner.is_some_and(|test| Self::is_included(queried, test, class, texts))
             })
         };
         class.starts().all(|start| self.conjunctions.iter().any(|wide| covers(wide, class.conjunction(start))))
@@ -122,27 +123,28 @@ impl Question {
 
     /// Whether this filter intersects those of a class.
     pub(crate) fn intersects(&self, class: &Class, texts: &Pool) -> bool {
-        let meet = |asked: &[Asked], tests: &[Test]| {
-            asked.iter().all(|asked| {
-                let other = real(tests).find(|test| test.attr == asked.attr);
-                other.is_none_or(|test| Self::meets(asked, test, class, texts))
+        let meet = |queried: &[Queried], tests: &[Test]| {
+            queried.iter().all(|queried| {
+                let other = real(tests).find(|test| test.attr == queried.attr);
+                other.is_none_or(|test| Self::meets(queried, test, class, texts))
             })
         };
-        self.conjunctions.iter().any(|asked| class.starts().any(|start| meet(asked, class.conjunction(start))))
+        self.conjunctions.iter().any(|queried| class.starts().any(|start| meet(queried, class.conjunction(start))))
     }
 
-    fn includes(outer: &Test, class: &Class, inner: &Asked, texts: &Pool) -> bool {
+    fn includes(outer: &Test, class: &Class, inner: &Queried, texts: &Pool) -> bool {
         simply_includes(outer, &inner.test)
             .unwrap_or_else(|| outer.constraint(class.rich(), texts).includes(&inner.constraint))
     }
 
-    fn is_included(outer: &Asked, inner: &Test, class: &Class, texts: &Pool) -> bool {
+    fn is_included(outer: &Queried, inner: &Test, class: &Class, texts: &Pool) -> bool {
         simply_includes(&outer.test, inner)
             .unwrap_or_else(|| outer.constraint.includes(&inner.constraint(class.rich(), texts)))
     }
 
-    fn meets(asked: &Asked, test: &Test, class: &Class, texts: &Pool) -> bool {
-        simply_meets(&asked.test, test).unwrap_or_else(|| asked.constraint.meets(&test.constraint(class.rich(), texts)))
+    fn meets(queried: &Queried, test: &Test, class: &Class, texts: &Pool) -> bool {
+        simply_meets(&queried.test, test)
+            .unwrap_or_else(|| queried.constraint.meets(&test.constraint(class.rich(), texts)))
     }
 }
 

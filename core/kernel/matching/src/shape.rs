@@ -66,7 +66,7 @@ fn like(pattern: &str, text: &str) -> bool {
             }
             (Piece::End, None) => return true,
             (Piece::AnyChar, Some(_)) => true,
-            (Piece::Char(wanted), Some(found)) => wanted == found,
+            (Piece::Char(expected), Some(found)) => expected == found,
             _ => false,
         };
         if matched {

@@ -41,7 +41,8 @@ impl Hull {
     /// The inner hull of a test that accepts every state.
     pub(crate) const OPEN: Self = Self { low: 0, high: ELSE };
 
-    /// Returns the hull that contains exactly those overlapping this one; if this is empty, the hull that contains all.
+    /// Returns the hull that lies within exactly the hulls that overlap this one. For an empty hull, returns one that lies
+    /// within every hull.
     pub(crate) fn turned(self) -> Self {
         if self.low <= self.high { Self { low: self.high, high: self.low } } else { Self::ANY }
     }

@@ -185,13 +185,13 @@ impl<T: Point> Span<T> {
                     known.negated && known.operator == shape.operator && inside(shape.operator, &known.text, text)
                 });
         }
-        let mut wanted = self.shapes.iter().filter(|known| !known.negated);
+        let mut required = self.shapes.iter().filter(|known| !known.negated);
         match shape.operator {
             Operator::EndsWith => {
-                wanted.any(|known| known.operator == Operator::EndsWith && known.text.ends_with(text))
+                required.any(|known| known.operator == Operator::EndsWith && known.text.ends_with(text))
             }
             Operator::Contains => {
-                wanted.any(|known| {
+                required.any(|known| {
                     matches!(known.operator, Operator::Contains | Operator::EndsWith) && known.text.contains(text)
                 }) || self.common_prefix().contains(text)
             }

@@ -178,20 +178,20 @@ impl Checked {
         assert_eq!(found, expected, "event {event:?}");
     }
 
-    fn relations(&mut self, asked: &Form) {
+    fn relations(&mut self, queried: &Form) {
         let mut found = Vec::new();
-        self.index.covering(asked, &mut found);
-        assert_eq!(found, self.where_(|form| covers(form, asked)), "covering {asked:?}");
+        self.index.covering(queried, &mut found);
+        assert_eq!(found, self.where_(|form| covers(form, queried)), "covering {queried:?}");
         found.clear();
-        self.index.covered(asked, &mut found);
-        assert_eq!(found, self.where_(|form| covers(asked, form)), "covered by {asked:?}");
+        self.index.covered(queried, &mut found);
+        assert_eq!(found, self.where_(|form| covers(queried, form)), "covered by {queried:?}");
         found.clear();
-        self.index.intersecting(asked, &mut found);
-        assert_eq!(found, self.where_(|form| intersects(form, asked)), "intersecting {asked:?}");
+        self.index.intersecting(queried, &mut found);
+        assert_eq!(found, self.where_(|form| intersects(form, queried)), "intersecting {queried:?}");
     }
 
-    fn where_(&self, wanted: impl Fn(&Form) -> bool) -> Vec<u64> {
-        self.known.iter().filter(|(_, form)| wanted(form)).map(|(&id, _)| id).collect()
+    fn where_(&self, accepts: impl Fn(&Form) -> bool) -> Vec<u64> {
+        self.known.iter().filter(|(_, form)| accepts(form)).map(|(&id, _)| id).collect()
     }
 }
 
@@ -226,7 +226,7 @@ fn history(seed: u64, steps: usize, most: usize, check_every: usize) {
             let event = event(&mut random);
             checked.matching(&event);
             if random.chance(30) {
-                let asked = match random.below(2) {
+                let queried = match random.below(2) {
                     0 => form(&mut random),
                     _ => checked
                         .known
@@ -235,7 +235,7 @@ fn history(seed: u64, steps: usize, most: usize, check_every: usize) {
                         .cloned()
                         .unwrap_or_default(),
                 };
-                checked.relations(&asked);
+                checked.relations(&queried);
             }
         }
     }

@@ -191,17 +191,17 @@ impl Splitter {
         let headers_bytes = usize::from(u16::from_be_bytes([fixed[34], fixed[35]]));
         let attributes_bytes = u32::from_be_bytes([fixed[36], fixed[37], fixed[38], fixed[39]]) as usize;
         let limits = &self.limits;
-        let said = || {
+        let lengths = || {
             let block = block.len();
             format!(
                 "{attributes_bytes} bytes of attributes and {headers_bytes} of headers in an event block of {block}"
             )
         };
         if attributes_bytes > limits.attributes_bytes || headers_bytes > limits.headers_bytes {
-            return refuse(Fault::Oversize, said());
+            return refuse(Fault::Oversize, lengths());
         }
         let Some(payload_bytes) = rest.len().checked_sub(attributes_bytes + headers_bytes) else {
-            return refuse(Fault::Truncated, said());
+            return refuse(Fault::Truncated, lengths());
         };
         if payload_bytes > limits.payload_bytes {
             return refuse(Fault::Oversize, format!("a payload of over {} bytes", limits.payload_bytes));
