@@ -16,11 +16,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plait_core": set(),
     "plait_kernel": {"plait_core"},
     "plait_telemetry": {"plait_core"},
+    "plait_net": {"plait_core"},
     "plait_crypto": {"plait_core"},
-    "plait_keyserver": {"plait_core", "plait_crypto"},
-    "plait_broker": {"plait_core", "plait_crypto", "plait_telemetry"},
-    "plait_peer": {"plait_core", "plait_crypto", "plait_telemetry"},
-    "plait": {"plait_core", "plait_crypto"},
+    "plait_keyserver": {"plait_core", "plait_crypto", "plait_net"},
+    "plait_broker": {"plait_core", "plait_crypto", "plait_net", "plait_telemetry"},
+    "plait_peer": {"plait_core", "plait_crypto", "plait_net", "plait_telemetry"},
+    "plait": {"plait_core", "plait_crypto", "plait_net"},
     "plait_analytics": {"plait_core", "plait"},
 }
 MAY_IMPORT["plait_lab"] = set(MAY_IMPORT)

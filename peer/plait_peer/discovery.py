@@ -17,6 +17,8 @@ from plait_core.wire.frame_types.overlay_frames import Announcement
 
 from .group import Group
 
+GROUP: Final = ("239.255.46.82", 4682)
+"""Multicast group of announcements: administratively scoped (RFC 2365), so that border routers do not forward it."""
 INTERVAL_S: Final = 2.0
 """Between two announcements, on average."""
 ANSWER_S: Final = 0.2

@@ -16,12 +16,12 @@ from time import monotonic, time_ns
 from typing import Any, Final, cast
 
 from plait_core.errors import PlaitError
+from plait_net.multicast_socket import MulticastSocket
 from plait_telemetry.recording import Recording, TelemetryPlace
 
-from .discovery import Announcements
+from .discovery import DATAGRAM_BYTES_MAX, GROUP, Announcements
 from .event_records import PeerTelemetry
 from .group import Group
-from .multicast import Multicast
 from .node import Node
 from .periodic_samples import Sampler
 from .protocol.settings import DelayUnit, PeerSettings, Strategies
@@ -89,7 +89,7 @@ class PeerServer:
         self._wires: dict[int, LinkConnection] = {}
         self._last_link = 0
         self._server: asyncio.Server | None = None
-        self._multicast: Multicast | None = None
+        self._multicast: MulticastSocket | None = None
         self._dials: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._next_look = 0.0
@@ -110,8 +110,7 @@ class PeerServer:
         self.node = Node(self.group, self.address, self._rng, self._settings, now=now, telemetry=recorder)
         self._seeds = [seed for seed in join if seed != self.address]
         if discover:
-            found = Announcements(self.group, self.node.id, self.address, self._rng, now)
-            self._multicast = Multicast(found, interface, self._found)
+            self._multicast = self._multicast_socket(interface, now)
             self._multicast.start()
         self._ring()
         if recorder is not None and self._place is not None:
@@ -119,6 +118,24 @@ class PeerServer:
             recording = Recording(self.node.id, home, recorder, sampler, self._place, recorder.wall_us(now))
             await recording.start()
             self._recording = recording
+
+    def _multicast_socket(self, interface: str, now: float) -> MulticastSocket:
+        announcements = Announcements(self.group, self.node.id, self.address, self._rng, now)
+
+        def receive(datagram: bytes, host: str, now: float) -> None:
+            address = announcements.hear(datagram, now)
+            if address is not None:
+                self.node.meet(address)
+                self.turn()
+
+        return MulticastSocket(
+            announcements,
+            receive,
+            group=GROUP,
+            interface=interface,
+            bytes_max=DATAGRAM_BYTES_MAX,
+            missing="peers are not discovered",
+        )
 
     def _recorder(self, now: float) -> PeerTelemetry | None:
         """What records events by the calendar that its applications date them by; None where nobody wants that."""
@@ -257,10 +274,6 @@ class PeerServer:
         self.turn()
         after = max(0.0, min(self.node.next_deadline(), self._next_look) - monotonic())
         self._timer = self._loop.call_later(after, self._ring)
-
-    def _found(self, address: str) -> None:
-        self.node.meet(address)
-        self.turn()
 
     async def _dial(self, address: str) -> None:
         host, _, port = address.rpartition(":")

@@ -19,11 +19,10 @@ from certificates import Authority
 from processes import BrokerProcess, broker_process, port_to_keep
 
 import plait
-from plait_broker.overlay.discovery.announcements import Announcements, Found
+from plait_broker.overlay.discovery.announcements import DATAGRAM_BYTES_MAX, Announcements, Found
 from plait_broker.server.config.configuration import Configuration, ConfigurationError, parse_configuration
-from plait_broker.server.endpoints import Endpoint
-from plait_broker.server.multicast import MulticastDiscovery
 from plait_broker.server.server import BrokerServer
+from plait_net.multicast_socket import MulticastSocket
 
 PATIENCE_S = 30.0
 SECRET = "open-sesame-42"
@@ -160,40 +159,47 @@ async def test_a_broker_that_is_its_own_seed_serves_and_stops_dialling() -> None
 
 
 class Segment:
-    """Two of them in this process, with real sockets."""
+    """Two announcers in this process, with real sockets."""
 
     def __init__(self, port: int, interface: str = "127.0.0.1") -> None:
-        self.heard: tuple[list[Found], list[Found]] = ([], [])
-        self.something = asyncio.Event()
-        self.faces = [
-            MulticastDiscovery(
-                Announcements("plait", SECRET, number + 1, f"b{number}", "", 4000 + number, random.Random(number), 0.0),
-                Endpoint(GROUP, port),
-                interface,
-                lambda found, number=number: self._note(number, found),  # type: ignore[misc]
-            )
-            for number in range(2)
-        ]
+        self.found: tuple[list[Found], list[Found]] = ([], [])
+        self.changed = asyncio.Event()
+        self.sockets = [self._socket(number, port, interface) for number in range(2)]
 
-    def _note(self, number: int, found: Found) -> None:
-        self.heard[number].append(found)
-        self.something.set()
+    def _socket(self, number: int, port: int, interface: str) -> MulticastSocket:
+        rng = random.Random(number)
+        announcements = Announcements("plait", SECRET, number + 1, f"b{number}", "", 4000 + number, rng, 0.0)
+
+        def receive(datagram: bytes, host: str, now: float) -> None:
+            found = announcements.hear(datagram, host, now)
+            if found is not None:
+                self.found[number].append(found)
+                self.changed.set()
+
+        return MulticastSocket(
+            announcements,
+            receive,
+            group=(GROUP, port),
+            interface=interface,
+            bytes_max=DATAGRAM_BYTES_MAX,
+            missing="brokers are not discovered",
+        )
 
 
-async def test_two_on_one_machine_hear_each_other_and_not_themselves() -> None:
+async def test_two_on_one_machine_receive_each_other_and_not_themselves() -> None:
     segment = Segment(port_to_keep(random.SystemRandom()))
-    for face in segment.faces:
-        face.start()
+    for each in segment.sockets:
+        each.start()
     try:
         async with asyncio.timeout(PATIENCE_S):
-            while not all(segment.heard):
-                segment.something.clear()
-                await segment.something.wait()
+            while not all(segment.found):
+                segment.changed.clear()
+                await segment.changed.wait()
     finally:
-        for face in segment.faces:
-            face.close()
-    assert {found.broker for found in segment.heard[0]} == {2}
-    assert {found.address for found in segment.heard[1]} == {"127.0.0.1:4000"}
+        for each in segment.sockets:
+            each.close()
+    assert {found.broker for found in segment.found[0]} == {2}
+    assert {found.address for found in segment.found[1]} == {"127.0.0.1:4000"}
 
 
 async def test_without_multicast_a_broker_says_so_once_and_serves() -> None:
@@ -211,21 +217,21 @@ async def test_without_multicast_a_broker_says_so_once_and_serves() -> None:
 async def test_garbage_in_the_group_harms_nobody() -> None:
     segment = Segment(port := port_to_keep(random.SystemRandom()))
     rng = random.Random(3)
-    segment.faces[0].start()
+    segment.sockets[0].start()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise:
         noise.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
         for _ in range(300):
             noise.sendto(rng.randbytes(rng.randrange(1, 1400)), (GROUP, port))
-    segment.faces[1].start()
+    segment.sockets[1].start()
     try:
         async with asyncio.timeout(PATIENCE_S):
-            while not segment.heard[0]:
-                segment.something.clear()
-                await segment.something.wait()
+            while not segment.found[0]:
+                segment.changed.clear()
+                await segment.changed.wait()
     finally:
-        for face in segment.faces:
-            face.close()
-    assert [found.broker for found in segment.heard[0]] == [2]
+        for each in segment.sockets:
+            each.close()
+    assert [found.broker for found in segment.found[0]] == [2]
 
 
 # --- TLS --------------------------------------------------------------------------------------------------------------

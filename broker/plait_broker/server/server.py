@@ -25,12 +25,13 @@ from typing import Any, Final
 from plait_core.limits import CLOSE_TEXT_MAX
 from plait_core.wire import HANDSHAKE_VERSION, Close, encode_frame
 from plait_core.wire.frame_types.session_frames import Code
+from plait_net.multicast_socket import MulticastSocket
 from plait_telemetry.recording import Recording
 
 from ..broker import Broker
 from ..log.event_log import EventLog, LogStats
 from ..outputs import NOTHING_RECOVERED, Recovered
-from ..overlay.discovery.announcements import Announcements, Found
+from ..overlay.discovery.announcements import DATAGRAM_BYTES_MAX, Announcements, Found
 from ..settings import LinkSettings
 from ..status import describe_clients, describe_links
 from ..telemetry.periodic_samples import Sampler
@@ -46,7 +47,6 @@ from .dialer import Dialer
 from .driver import BrokerDriver
 from .endpoints import Endpoint, bind, port_of
 from .listener import Listener
-from .multicast import MulticastDiscovery
 from .process_stats import ProcessStats
 from .tcp_connection import TcpConnection
 from .tls import http_context, link_context, overlay_contexts, server_context
@@ -172,7 +172,20 @@ class BrokerServer:
             random.SystemRandom(),
             time.monotonic(),
         )
-        multicast = MulticastDiscovery(discovery, overlay.group, self._interface(), self._found)
+
+        def receive(datagram: bytes, host: str, now: float) -> None:
+            found = discovery.hear(datagram, host, now)
+            if found is not None:
+                self._found(found)
+
+        multicast = MulticastSocket(
+            discovery,
+            receive,
+            group=(overlay.group.host, overlay.group.port),
+            interface=self._interface(),
+            bytes_max=DATAGRAM_BYTES_MAX,
+            missing="brokers are not discovered",
+        )
         started.callback(multicast.close)
         multicast.start()
 

@@ -1,0 +1,1 @@
+"""Sockets that brokers and peers share. They carry bytes and contain no protocol."""
