@@ -3,35 +3,43 @@
 from .protocol.outputs import Confirmed, Deliver, Output, PeerId, Send
 from .protocol.peer import Peer
 from .protocol.peer_state import Counters
-from .protocol.reputation import Fault
-from .protocol.settings import (
+from .protocol.policies import (
     PLAIT,
     THESIS,
-    ChildChoice,
-    Coarsening,
-    DelayMetric,
-    DelayUnit,
-    PeerSettings,
-    Places,
-    Strategies,
+    ConnectByDelay,
+    ConnectByRequirement,
+    HopCount,
+    LinkCost,
+    MayConnect,
+    MeasuredDelay,
+    ParentPolicy,
+    PlaitParentPolicy,
+    Policies,
+    ThesisParentPolicy,
 )
+from .protocol.reputation import Fault
+from .protocol.settings import PeerSettings
 
 __all__ = [
     "PLAIT",
     "THESIS",
-    "ChildChoice",
-    "Coarsening",
     "Confirmed",
+    "ConnectByDelay",
+    "ConnectByRequirement",
     "Counters",
-    "DelayMetric",
-    "DelayUnit",
     "Deliver",
     "Fault",
+    "HopCount",
+    "LinkCost",
+    "MayConnect",
+    "MeasuredDelay",
     "Output",
+    "ParentPolicy",
     "Peer",
     "PeerId",
     "PeerSettings",
-    "Places",
+    "PlaitParentPolicy",
+    "Policies",
     "Send",
-    "Strategies",
+    "ThesisParentPolicy",
 ]

@@ -24,7 +24,8 @@ from .event_records import PeerTelemetry
 from .group import Group
 from .node import Node
 from .periodic_samples import Sampler
-from .protocol.settings import DelayUnit, PeerSettings, Strategies
+from .protocol.policies import MeasuredDelay, Policies
+from .protocol.settings import PeerSettings
 from .sdk_session import SdkSession
 
 log: Final = logging.getLogger(__name__)
@@ -39,13 +40,12 @@ DUPLICATES_MAX: Final = 65_536
 FALSE_SHARE: Final = 0.1
 """Of all events, what a peer takes in vain for the sake of a better place (thesis 2.5)."""
 LIVE: Final = PeerSettings(
-    strategies=Strategies(unit=DelayUnit.SECONDS),
+    policies=Policies(link_cost=MeasuredDelay(unmeasured_s=0.001)),
     period_s=PERIOD_S,
     silence_periods=SILENCE_PERIODS,
     false_share=FALSE_SHARE,
     confirming=True,
     duplicates_max=DUPLICATES_MAX,
-    seconds_typical=0.001,
 )
 DIAL_S: Final = 2.0
 """For a connection to stand."""

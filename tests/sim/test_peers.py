@@ -198,7 +198,7 @@ def test_planted_peers_that_remember_no_events_are_caught(monkeypatch: pytest.Mo
 def test_planted_peers_that_let_anyone_join_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without line 17 and 2.7 bounds are not kept."""
     monkeypatch.setattr(Children, "_may_join", lambda *_: True)
-    monkeypatch.setattr("plait_peer.protocol.peer_state.PeerState.suits", lambda *_: True)
+    monkeypatch.setattr("plait_peer.protocol.peer_state.PeerState.may_join", lambda *_: True)
     monkeypatch.setattr(Parents, "_fits", lambda *_: True)
     workload = PeerWorkload(bounds=(2, 3))
     trial = Trial(Terms(PEERS, workload=workload, children_max=3))

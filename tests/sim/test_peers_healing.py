@@ -72,7 +72,7 @@ def test_planted_peers_that_pursue_no_cycle_are_caught(monkeypatch: pytest.Monke
 
 
 def bench() -> Bench:
-    found = Bench("0", with_settings=PeerSettings(strategies=PLAIT, children_max=2))
+    found = Bench("0", with_settings=PeerSettings(policies=PLAIT, children_max=2))
     found.gossip(told(50, "", bound=0.0), told(10, "0", delay=1.0), told(11, "0", delay=1.5), told(12, "0", delay=1.7))
     return found
 

@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from plait_core.space import DzSet
 from plait_core.wire.frame_types.peer_frames import Accept, Connect, Gossip, Happening, PeerFrame, Profile
-from plait_peer import THESIS, Deliver, Peer, PeerSettings, Send, Strategies
+from plait_peer import THESIS, Deliver, Peer, PeerSettings, Policies, Send
 
 F = TypeVar("F", bound=PeerFrame)
 
 
-def settings(strategies: Strategies = THESIS, **changed: object) -> PeerSettings:
-    return PeerSettings(strategies=strategies, **{"children_max": 2, **changed})  # type: ignore[arg-type]
+def settings(policies: Policies = THESIS, **changed: object) -> PeerSettings:
+    return PeerSettings(policies=policies, **{"children_max": 2, **changed})  # type: ignore[arg-type]
 
 
 def told(peer: int, *dz: str, bound: float = 3.0, delay: float = 1.0, version: int = 1, **more: object) -> Profile:

@@ -7,14 +7,12 @@ that wins no place only costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from .peer_state import PeerState
 from .rates import FINER_BITS, Rates, aggregated, reports
-from .settings import Coarsening
 from .subspaces import Texts, covers, volume
 from .topology.candidate_view import CandidateView
-from .topology.children import rank
 from .topology.parent_search import ParentSearch
 from .topology.parents import Parents
 
@@ -68,43 +66,43 @@ class Accuracy:
 
     def _time_out(self, dz: str, since: int, now: float) -> bool:
         """Lines 1 to 3."""
-        kind = self._me.strategies.coarsening
-        if kind is Coarsening.NEVER or not dz:
+        if not dz:
             return False
-        if kind is Coarsening.BLIND:
-            return self._affordable(dz[:-1]) and self._coarsen(dz[:-1])
-        if dz not in self._me.wanted and self._me.period - since >= 2 * self._me.settings.patience_periods:
+        policy = self._me.policies.parents
+        if (
+            dz not in self._me.wanted
+            and self._me.period - since >= policy.undo_after * self._me.settings.patience_periods
+        ):
             self._useless[dz] = self._me.period
             if len(self._useless) > TRIES_MAX:
                 del self._useless[next(iter(self._useless))]
             return self._refine(dz, self._wanted_in(dz), now)
-        target = next(self._winning(dz), None)
+        target = policy.coarser(dz, self._affordable, self._wins)
         return target is not None and self._coarsen(target)
 
-    def _winning(self, dz: str) -> Iterator[str]:
-        """Coarser sub-spaces around it that bandwidth allows and that beat a bar, the smallest first.
+    def _wins(self, around: str) -> bool:
+        """Whether with this coarser sub-space we outrank a child of a peer that refused us, and do not without it.
 
-        A bar that we beat already and were refused at all the same is none that more would help with.
+        A child that we outrank already does not help: we were refused all the same.
         """
         me = self._me
-        present = volume(me.dz)
-        for end in range(len(dz) - 1, -1, -1):
-            around = dz[:end]
-            if around in self._useless or not self._affordable(around):
-                return
-            share = volume(_without(me.dz, around)) + 0.5**end
-            for refusal in self._seeking.refusals.values():
-                below = refusal.delay + 2 * me.link_delay(None)
-                mine = rank(me.strategies.child, share, me.bound, below)
-                now = rank(me.strategies.child, present, me.bound, below)
-                bar = rank(me.strategies.child, refusal.bar_volume, refusal.bar_bound, below)
-                if covers(refusal.dz, around) and refusal.bar_volume and mine > bar >= now:
-                    yield around
-                    break
+        rank_child = me.policies.parents.rank_child
+        before = volume(me.dz)
+        after = volume(_without(me.dz, around)) + 0.5 ** len(around)
+        for refusal in self._seeking.refusals.values():
+            if not refusal.bar_volume or not covers(refusal.dz, around):
+                continue
+            below = refusal.delay + 2 * me.link_cost()
+            bar = rank_child(refusal.bar_volume, refusal.bar_bound, below)
+            if rank_child(after, me.bound, below) > bar >= rank_child(before, me.bound, below):
+                return True
+        return False
 
     def _affordable(self, around: str) -> bool:
         """Whether what we would receive in vain stays within our bandwidth (2.5.1)."""
         me = self._me
+        if around in self._useless:
+            return False
         overall = self.overall()
         dz = (*_without(me.dz, around), around)
         false = sum(self._false_rate(each, overall) for each in dz if each not in me.wanted)

@@ -17,7 +17,6 @@ from plait_core.wire.frame_types.peer_frames import Enrol, Enrolled, Happening, 
 
 from .outputs import Confirmed, PeerId
 from .peer_state import PeerState
-from .settings import DelayUnit
 from .subspaces import covers
 from .topology.candidate_view import CandidateView
 
@@ -262,7 +261,7 @@ class ConfirmedDelivery:
             return
         brought.update(hearing)
         waited = me.period - kept.since
-        delay = waited * me.settings.period_s if me.strategies.unit is DelayUnit.SECONDS else 0.0
+        delay = me.policies.link_cost.waiting(waited * me.settings.period_s)
         kept.event = Happening(old.publisher, old.number, old.dz, delay, 0, old.block, old.round + 1)
         kept.sent, kept.wait = me.period, min(2 * kept.wait, ROUND_PERIODS_MAX)
         for peer in sorted(hearing):

@@ -185,7 +185,7 @@ class Dissemination:
             if event.round:
                 self._custody.again(event.publisher, event.number)
             return
-        link = self._incoming.link_of(parent) if parent is not None else me.link_delay(None)
+        link = self._incoming.link_of(parent) if parent is not None else me.link_cost()
         event = Happening(
             event.publisher,
             event.number,

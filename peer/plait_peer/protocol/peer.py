@@ -259,7 +259,7 @@ class Peer:
     def _at_once(self, now: float) -> None:
         """What should not wait for the next period: another parent, and children that need to know."""
         self.incoming.shaken = False
-        if not self.me.strategies.prompt or self.me.publisher or self._hurries >= self.me.settings.prompt_max:
+        if not self.me.policies.prompt or self.me.publisher or self._hurries >= self.me.settings.prompt_max:
             return
         self._hurries += 1
         self.seeking.look(now)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from plait_core.ids import Randomness
-from plait_core.wire.frame_types.peer_frames import UNREACHED, Happening, PeerFrame, Profile
+from plait_core.wire.frame_types.peer_frames import Happening, PeerFrame, Profile
 
 from .outputs import Output, PeerId, Send
-from .settings import DelayMetric, DelayUnit, PeerSettings
+from .settings import PeerSettings
 from .subspaces import Texts, covers
 
 
@@ -46,10 +46,10 @@ class PeerState:
         "id",
         "out",
         "period",
+        "policies",
         "profile",
         "rng",
         "settings",
-        "strategies",
         "wanted",
     )
 
@@ -65,7 +65,7 @@ class PeerState:
         self.bound = bound
         self.address = address
         self.settings = settings
-        self.strategies = settings.strategies
+        self.policies = settings.policies
         self.rng = rng
         self.out: list[Output] = []
         self.dropped: Callable[[Happening, str], None] | None = None
@@ -89,19 +89,11 @@ class PeerState:
         """Tell something else of myself from now on."""
         self.profile = replace(self.profile, version=self.profile.version + 1, **changed)  # type: ignore[arg-type]
 
-    def link_delay(self, measured_s: float | None) -> float:
-        """What a link adds to an event's delay."""
-        if self.strategies.unit is DelayUnit.HOPS:
-            return 1.0
-        return self.settings.seconds_typical if measured_s is None else measured_s
+    def link_cost(self, peer: Profile | None = None, measured_s: float | None = None) -> float:
+        """Return what the link to a peer adds to a delay."""
+        return self.policies.link_cost.cost(peer, measured_s)
 
-    def suits(self, parent: Profile, bound: float, link: float) -> bool:
-        """Whether a child with this bound may be below such a parent, by what is known of it (line 17, or 2.7)."""
-        if self.strategies.metric is DelayMetric.REQUIREMENT:
-            return parent.bound <= bound
-        return expected(parent.delay, parent.bound) + link <= bound
-
-
-def expected(delay: float, bound: float) -> float:
-    """A peer's delay: as it experiences it; or until events reach it, its bound, since it will not stand more."""
-    return delay if delay < UNREACHED else bound
+    def may_join(self, parent: Profile, bound: float) -> bool:
+        """Return whether a child with this bound may connect to a parent, by the parent's profile."""
+        may_connect = self.policies.may_connect
+        return may_connect.allows(parent, parent.delay, parent.bound, bound, self.link_cost(parent))

@@ -1,84 +1,17 @@
-"""How a peer behaves: the strategies that the laboratory compares, and every limit and period, each with its reason."""
+"""The settings of a peer: its policies, and every limit and period with its reason."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final
 
-
-class DelayMetric(StrEnum):
-    """By what a parent's place is judged."""
-
-    REQUIREMENT = "requirement"  # its delay bound must not be looser than the child's (Algorithm 1, line 17)
-    EXPERIENCED = "experienced"  # the delay it experiences, and the link's, must fit the child's bound (2.7)
-
-
-class DelayUnit(StrEnum):
-    """What delays are counted in."""
-
-    HOPS = "hops"
-    SECONDS = "seconds"  # measured, as half of a round trip
-
-
-class ChildChoice(StrEnum):
-    """Which child has to go when there are too many."""
-
-    SELECTIVE = "selective"  # the smallest subscription; of equal ones, the loosest bound (2.4.3)
-    LOOSEST = "loosest"  # the loosest bound; of equal ones, the smallest subscription
-    MOVABLE = "movable"  # one that a sibling could serve in time; of these, the smallest subscription
-
-
-class Places(StrEnum):
-    """What the out-degree m bounds."""
-
-    CONNECTIONS = "connections"  # children (Algorithm 1, line 19)
-    POINTS = "points"  # how often any one event is forwarded: the children that cover a point (property 4 in words)
-
-
-class Coarsening(StrEnum):
-    """When a subscription is coarsened to get a better place."""
-
-    NEVER = "never"
-    BLIND = "blind"  # whatever is uncovered for a while, one step at a time (Algorithm 3)
-    PURPOSEFUL = "purposeful"  # just as far as beats the child that would have to go next; undone when it does not help
-
-
-@dataclass(frozen=True, slots=True)
-class Strategies:
-    """One choice of each."""
-
-    metric: DelayMetric = DelayMetric.EXPERIENCED
-    child: ChildChoice = ChildChoice.MOVABLE
-    places: Places = Places.POINTS
-    coarsening: Coarsening = Coarsening.PURPOSEFUL
-    unit: DelayUnit = DelayUnit.HOPS
-    prompt: bool = True
-    """Whether a peer that loses a parent, or is refused, looks for another at once rather than in its next period, and
-    tells its children at once which publishers reach it."""
-    hints: int = 4
-    """Possible parents named to whoever is refused; the thesis names one."""
-
-
-PLAIT: Final = Strategies()
-"""Ours."""
-THESIS: Final = Strategies(
-    DelayMetric.REQUIREMENT,
-    ChildChoice.SELECTIVE,
-    Places.CONNECTIONS,
-    Coarsening.BLIND,
-    DelayUnit.HOPS,
-    prompt=False,
-    hints=1,
-)
-"""Algorithms 1 to 4 as printed, with the corrections."""
+from .policies import PLAIT, Policies
 
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
     """Everything about a peer but who it is and what it wants. Periods are multiples of `period_s`."""
 
-    strategies: Strategies = PLAIT
+    policies: Policies = PLAIT
     children_max: int = 8
     """m: the out-degree constraint."""
     false_share: float = 0.0
@@ -127,5 +60,3 @@ class PeerSettings:
     """Events that are remembered, to tell duplicates: several periods of the rates that a peer can carry."""
     rates_max: int = 1024
     """Sub-spaces whose events are counted apart."""
-    seconds_typical: float = 0.05
-    """What a link that was never measured is taken to cost; used with measured delays alone."""

@@ -51,7 +51,7 @@ class Scenario:
     def do_variant(self, words: list[str]) -> None:
         options = dict(word.split("=") for word in words[1:])
         self.settings = PeerSettings(
-            strategies=VARIANTS[words[0]],
+            policies=VARIANTS[words[0]],
             children_max=int(options.get("m", "2")),
             false_share=float(options.get("false", "0")),
         )

@@ -9,13 +9,13 @@ from random import Random
 from typing import Final
 
 from plait_core.space import DzSet
-from plait_peer import PLAIT, THESIS, Peer, PeerId, PeerSettings, Strategies
+from plait_peer import PLAIT, THESIS, Peer, PeerId, PeerSettings, Policies
 
 from .structure import Convergence, Structure
 from .workload import PeerWorkload
 from .world import PeerWorld
 
-VARIANTS: Final[dict[str, Strategies]] = {"thesis": THESIS, "plait": PLAIT}
+VARIANTS: Final[dict[str, Policies]] = {"thesis": THESIS, "plait": PLAIT}
 FIRST_SUBSCRIBER: Final = 1000
 VIEW_SHARE: Final = 0.05
 """pView holds so much of the group (2.8.1)."""
@@ -39,7 +39,7 @@ class Terms:
     def settings(self) -> PeerSettings:
         """Of every peer."""
         return PeerSettings(
-            strategies=VARIANTS[self.variant],
+            policies=VARIANTS[self.variant],
             children_max=self.children_max or round(math.log2(self.peers)),
             false_share=self.false_share,
             view_max=max(20, round(VIEW_SHARE * self.peers)),

@@ -84,7 +84,7 @@ class CandidateView:
 
     def mourn(self, peer: PeerId) -> None:
         """It did not answer: whatever it said of itself before now is no sign of life, however often it is repeated."""
-        if not self._me.strategies.prompt:
+        if not self._me.policies.prompt:
             return
         self._mourned.pop(peer, None)
         self._mourned[peer] = self._me.period

@@ -7,8 +7,6 @@ else to go.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from plait_core.limits import PEER_HINTS_MAX
 from plait_core.wire.frame_types.peer_frames import (
     UNREACHED,
@@ -22,30 +20,13 @@ from plait_core.wire.frame_types.peer_frames import (
 )
 
 from ..outputs import PeerId
-from ..peer_state import PeerState, expected
+from ..peer_state import PeerState
+from ..policies import Rank, expected
 from ..reputation import Reputation
-from ..settings import ChildChoice, DelayMetric, Places
-from ..subspaces import Texts, covered, crowd, related, touched, uncovered
+from ..subspaces import Texts, covered, related, touched, uncovered
 from .candidate_view import CandidateView
 from .connections import Child
 from .parents import Parents
-
-Rank: TypeAlias = tuple[float, float, float]
-"""The least is the first to go."""
-
-
-def rank(choice: ChildChoice, share: float, bound: float, below_sibling: float) -> Rank:
-    """How much a child matters: `peersToDisconnect` takes the least.
-
-    `below_sibling` is the delay that it would have as the child of a child of ours.
-    """
-    match choice:
-        case ChildChoice.SELECTIVE:
-            return (share, -bound, 0.0)
-        case ChildChoice.LOOSEST:
-            return (-bound, share, 0.0)
-        case ChildChoice.MOVABLE:
-            return (float(bound < below_sibling), share, -bound)
 
 
 class Children:
@@ -98,9 +79,8 @@ class Children:
         upper = self._incoming.parents.get(child.peer)
         if upper is not None and related(upper.dz, dz):
             return False
-        if me.strategies.metric is DelayMetric.REQUIREMENT:
-            return child.bound >= me.bound
-        return expected(self._incoming.delay(dz), me.bound) + me.link_delay(None) <= child.bound
+        delay, link = self._incoming.delay(dz), me.link_cost(child)
+        return me.policies.may_connect.allows(None, delay, me.bound, child.bound, link)
 
     def _join(self, peer: PeerId, connect: Connect, dz: Texts, now: float) -> None:
         """Lines 18 to 26; the acknowledgement goes to the peer that joins (PAPERS.md, correction 4)."""
@@ -137,9 +117,8 @@ class Children:
         return self._crowded
 
     def _crowd_of(self, children: dict[PeerId, Child]) -> tuple[PeerId, ...]:
-        if self._me.strategies.places is Places.CONNECTIONS or len(children) > self._me.settings.links_max:
-            return tuple(children)
-        return crowd((peer, child.dz) for peer, child in children.items())
+        taken = {peer: child.dz for peer, child in children.items()}
+        return self._me.policies.may_connect.competing(taken, self._me.settings.links_max)
 
     def _put(self, peer: PeerId, child: Child) -> None:
         self.children[peer] = child
@@ -185,28 +164,27 @@ class Children:
     def below_sibling(self) -> float:
         """The delay of a child's child."""
         at = expected(self._incoming.delay(self._me.dz), self._me.bound)
-        return at + 2 * self._me.link_delay(None)
+        return at + 2 * self._me.link_cost()
 
     def _rank(self, child: Child, below_sibling: float) -> Rank:
-        return rank(self._me.strategies.child, child.volume, child.profile.bound, below_sibling)
+        return self._me.policies.parents.rank_child(child.volume, child.profile.bound, below_sibling)
 
     def _hints(self, dz: Texts, child: Profile) -> tuple[Profile, ...]:
         """`findBestParent` among those we know and our own children (lines 22 and 28): who has a place, covers most."""
         me = self._me
-        below = me.link_delay(None)
-        by_experience = me.strategies.metric is DelayMetric.EXPERIENCED
-        at = expected(self._incoming.delay(dz), me.bound) if by_experience else 0.0
+        below = me.link_cost()
+        at = expected(self._incoming.delay(dz), me.bound)
         ranked: list[tuple[bool, int, float, PeerId, Profile]] = []
         for other in (*self._views.profiles(), *[entry.profile for entry in self.children.values()]):
             if other.peer == child.peer or other.publisher or other.bound == child.bound == UNREACHED:
                 continue
-            fits = me.suits(other, child.bound, below) or (
+            fits = me.may_join(other, child.bound) or (
                 other.peer in self.children and at + below + below <= child.bound and other.bound <= child.bound
             )
             if fits and (count := len(covered(dz, other.dz))):
                 ranked.append((other.free == 0, -count, me.rng.random(), other.peer, other))
         ranked.sort(key=lambda row: row[:4])
-        most = min(me.strategies.hints, PEER_HINTS_MAX)
+        most = min(me.policies.hints, PEER_HINTS_MAX)
         return tuple([row[4] for row in ranked[:most]])
 
     # --- keeping ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from plait_core.wire.frame_types.peer_frames import CHASE_HOPS_MAX, DetectCycle
 
 from ..outputs import PeerId
 from ..peer_state import PeerState
-from ..settings import DelayMetric
 from ..subspaces import Texts
 from .children import Children
 from .parents import Parents
@@ -39,7 +38,7 @@ class CycleDetection:
     def chase(self, dz: Texts, parent_bound: float) -> None:
         """Lines 34 and 35: a parent has accepted us for these."""
         me = self._me
-        if me.strategies.metric is DelayMetric.EXPERIENCED or parent_bound == me.bound:
+        if me.policies.may_connect.share_cycle(parent_bound, me.bound):
             for each in dz:
                 self._pass_on(DetectCycle(me.id, each, me.bound, 0))
 
@@ -54,7 +53,7 @@ class CycleDetection:
             assert peer != self._me.id, "nobody is his own parent"
             now = self._delays[peer] = max(parent.sources.values(), default=0.0)
             rising = now > before.get(peer, now) + self._incoming.link_of(parent) / 2
-            if (lonely and not parent.sources) or (rising and self._me.strategies.prompt):
+            if (lonely and not parent.sources) or (rising and self._me.policies.prompt):
                 self.chase(parent.dz, parent.profile.bound)
 
     def receive(self, sender: PeerId, frame: DetectCycle) -> None:
@@ -67,8 +66,8 @@ class CycleDetection:
             me.counters.cycles += 1
             self._incoming.leave(sender, "cycle", avoid=True)
             return
-        most = PASSED_MAX if me.strategies.prompt else 1
-        same = me.strategies.metric is DelayMetric.EXPERIENCED or frame.bound == me.bound
+        most = PASSED_MAX if me.policies.prompt else 1
+        same = me.policies.may_connect.share_cycle(frame.bound, me.bound)
         if (
             same
             and frame.dz in me.dz
@@ -79,9 +78,9 @@ class CycleDetection:
             self._pass_on(DetectCycle(frame.originator, frame.dz, frame.bound, frame.hops + 1))
 
     def _pass_on(self, frame: DetectCycle) -> None:
-        by_experience = self._me.strategies.metric is DelayMetric.EXPERIENCED
+        share_cycle = self._me.policies.may_connect.share_cycle
         for peer, child in self._outgoing.children.items():
-            if frame.dz in child.dz and (by_experience or child.profile.bound == frame.bound):
+            if frame.dz in child.dz and share_cycle(child.profile.bound, frame.bound):
                 self._me.send(peer, frame)
 
     def forget(self) -> None:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from plait_core.wire.frame_types.peer_frames import UNREACHED, PotentialParent, Profile
 
 from ..outputs import PeerId
-from ..peer_state import PeerState, expected
+from ..peer_state import PeerState
 from ..reputation import Reputation
-from ..settings import DelayMetric
 from ..subspaces import Texts, covered, covers, related
 from .candidate_view import CandidateView
 from .children import Children
@@ -77,14 +76,14 @@ class ParentSearch:
         me, incoming = self._me, self._incoming
         missing = incoming.missing()
         self.uncovered_since = {dz: self.uncovered_since.get(dz, me.period) for dz in missing}
-        patience_s = me.settings.period_s if me.strategies.prompt else UNREACHED
+        patience_s = me.settings.period_s if me.policies.prompt else UNREACHED
         recent = [request for request in incoming.requests.values() if now - request.sent < patience_s]
         asked = {dz for request in recent for dz in request.dz}
         rest = [dz for dz in _canonical((*missing, *incoming.doubtful(now))) if dz not in asked]
         alone = self._ask_subscribers(rest, now) if rest else []
         self._orphaned = self._orphaned or not missing
         urgent = [dz for dz in missing if me.period - self.uncovered_since[dz] >= URGENT_PERIODS]
-        if urgent and self._orphaned and me.strategies.prompt:
+        if urgent and self._orphaned and me.policies.prompt:
             alone = urgent
         if alone:
             self._ask_publishers(alone, now)
@@ -108,29 +107,21 @@ class ParentSearch:
         return alone
 
     def find_best_parent(self, dz: str, rest: list[str], candidates: list[Profile]) -> Profile | None:
-        """The best of those who cover `dz`: where there is room, who covers most of what is missing, ...
-
-        ... and then, by requirement, the loosest bound that is still tighter than ours, which leaves the tight ones to
-        those who need them; by experience, whom events reach first.
-        """
+        """Return the candidate that covers `dz` and has the least rank, a random one of equals; None without one."""
         me = self._me
-        by_bound = me.strategies.metric is DelayMetric.REQUIREMENT
         best: tuple[tuple[float, float, float, float], Profile] | None = None
         for profile in candidates:
             if not covers(profile.dz, dz):
                 continue
             count = len(rest) if len(rest) == 1 else len(covered(tuple(rest), profile.dz))
-            if by_bound:
-                key = (float(profile.bound == me.bound), -count, -profile.bound, me.rng.random())
-            else:
-                key = (float(profile.free == 0), -count, expected(profile.delay, profile.bound), me.rng.random())
+            key = (*me.policies.parents.rank_candidate(profile, me.bound, count), me.rng.random())
             if best is None or key < best[0]:
                 best = (key, profile)
         return best[1] if best else None
 
     def _eligible(self, profile: Profile, now: float) -> bool:
         me, peer = self._me, profile.peer
-        if not me.suits(profile, me.bound, me.link_delay(None)) or peer in self._incoming.requests:
+        if not me.may_join(profile, me.bound) or peer in self._incoming.requests:
             return False
         if self._incoming.avoided(peer) or self._conduct.shunned(peer) or self._incoming.suspect(peer, now):
             return False

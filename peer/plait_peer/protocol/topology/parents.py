@@ -13,7 +13,6 @@ from plait_core.wire.frame_types.peer_frames import UNREACHED, Accept, Beat, Con
 
 from ..outputs import PeerId
 from ..peer_state import PeerState
-from ..settings import DelayMetric
 from ..subspaces import Texts, covered, covers, touches, uncovered
 from .candidate_view import CandidateView
 from .connections import Parent, Request
@@ -66,7 +65,7 @@ class Parents:
 
     def doubtful(self, now: float) -> Texts:
         """What is covered by a subscriber that may be dead."""
-        if not self._me.strategies.prompt:
+        if not self._me.policies.prompt:
             return ()
         suspects = [parent for peer, parent in self.parents.items() if self.suspect(peer, now)]
         found = {dz for parent in suspects if not parent.profile.publisher for dz in covered(self._me.dz, parent.dz)}
@@ -76,7 +75,7 @@ class Parents:
 
     def link_of(self, parent: Parent) -> float:
         """What the link from a parent adds to the delay."""
-        return self._me.link_delay(parent.link_s)
+        return self._me.link_cost(parent.profile, parent.link_s)
 
     def sources_for(self, dz: str) -> dict[PeerId, float]:
         """The publishers that reach us with this sub-space, and how late."""
@@ -210,12 +209,16 @@ class Parents:
 
     def _fits(self, parent: Parent) -> bool:
         """Whether what it says of its delays is within our bound (2.7)."""
-        if self._me.strategies.metric is DelayMetric.REQUIREMENT or parent.profile.publisher:
+        if parent.profile.publisher:
             return True
-        if not parent.sources:  # it may be reached soon; one that stays alone is of no use, or part of a cycle
-            settings = self._me.settings
-            return parent.heard - parent.since <= settings.patience_periods * settings.period_s
-        return max(parent.sources.values(), default=0.0) + self.link_of(parent) <= self._me.bound
+        settings = self._me.settings
+        return self._me.policies.may_connect.keeps(
+            max(parent.sources.values(), default=None),
+            self.link_of(parent),
+            self._me.bound,
+            waited=parent.heard - parent.since,
+            patience=settings.patience_periods * settings.period_s,
+        )
 
     def _prune(self, now: float) -> None:
         """No point is covered twice: a publisher that a subscriber passes on need not send itself (2.4.4)."""

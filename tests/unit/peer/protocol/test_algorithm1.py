@@ -16,7 +16,16 @@ from plait_core.wire.frame_types.peer_frames import (
     PotentialParent,
     Pulse,
 )
-from plait_peer import PLAIT, THESIS, PeerSettings, Places
+from plait_peer import PLAIT, THESIS, ConnectByDelay, ConnectByRequirement, PeerSettings
+
+
+class RequirementByPoints(ConnectByRequirement):
+    """Bounds as in the thesis, places as in Plait."""
+
+    competing = ConnectByDelay.competing
+
+
+BY_POINTS = replace(THESIS, may_connect=RequirementByPoints())
 
 
 def test_lines_2_to_7_what_has_nothing_in_common_is_left_out() -> None:
@@ -132,8 +141,7 @@ def test_line_25_the_one_who_asks_may_be_the_one_to_go() -> None:
 
 
 def test_property_4_in_words_only_children_at_one_point_are_in_each_others_way() -> None:
-    by_points = replace(THESIS, places=Places.POINTS)
-    bench = Bench("1", bound=1.0, with_settings=settings(by_points))
+    bench = Bench("1", bound=1.0, with_settings=settings(BY_POINTS))
     for number, dz in enumerate(("100", "101", "110", "111"), 8):
         bench.child(told(number, dz))
     assert len(bench.peer.outgoing.children) == 4
@@ -145,8 +153,7 @@ def test_property_4_in_words_only_children_at_one_point_are_in_each_others_way()
 
 
 def test_the_number_of_links_is_bounded_whatever_the_places() -> None:
-    by_points = replace(THESIS, places=Places.POINTS)
-    bench = Bench("", bound=1.0, with_settings=PeerSettings(strategies=by_points, links_max=4))
+    bench = Bench("", bound=1.0, with_settings=PeerSettings(policies=BY_POINTS, links_max=4))
     for number in range(8):
         bench.child(told(10 + number, f"{number:03b}"))
     assert len(bench.peer.outgoing.children) <= 8

@@ -9,7 +9,7 @@ import pytest
 from peer_bench import Bench, settings, told
 
 from plait_core.wire.frame_types.peer_frames import Accept, Connect, Disconnect, Happening
-from plait_peer import PLAIT, DelayUnit
+from plait_peer import PLAIT, MeasuredDelay
 
 
 def connected(bound: float = 3.0) -> Bench:
@@ -129,7 +129,7 @@ def test_section_2_7_a_parent_that_becomes_too_late_by_its_own_word_is_left() ->
 
 def measured(bound: float, delay: float, link_s: float) -> Bench:
     """A peer that a parent has accepted, whose events take `delay` to it, over a link of `link_s`."""
-    bench = Bench("1", bound=bound, with_settings=settings(replace(PLAIT, unit=DelayUnit.SECONDS)))
+    bench = Bench("1", bound=bound, with_settings=settings(replace(PLAIT, link_cost=MeasuredDelay())))
     bench.peer.incoming.ask(2, ("1",), bench.now)
     bench.now += 2 * link_s
     bench.hear(2, Accept(told(2, "", bound=9.0, delay=delay), ("1",), (50,), (delay,)))

@@ -8,7 +8,7 @@ import pytest
 from peer_bench import Bench, settings, told
 
 from plait_core.wire.frame_types.peer_frames import Connect, PotentialParent
-from plait_peer import PLAIT, THESIS, Coarsening
+from plait_peer import THESIS, PlaitParentPolicy, ThesisParentPolicy
 from plait_peer.protocol.rates import Rates, aggregated, reports
 
 
@@ -16,9 +16,16 @@ def publisher(rate: float = 16.0) -> object:
     return told(50, "", bound=0.0, rates=(rate,))
 
 
-def refused(kind: Coarsening, *, false: float, bar: float = 0.25, periods: int = 40) -> Bench:
+class WinningCoarser(ThesisParentPolicy):
+    """Ranks as in the thesis, coarser sub-spaces as in Plait."""
+
+    undo_after = PlaitParentPolicy.undo_after
+    coarser = PlaitParentPolicy.coarser
+
+
+def refused(kind: type[ThesisParentPolicy], *, false: float, bar: float = 0.25, periods: int = 40) -> Bench:
     """A peer for `1011` that a publisher keeps refusing, since its children have more."""
-    bench = Bench("1011", bound=1.0, with_settings=settings(replace(THESIS, coarsening=kind), false_share=false))
+    bench = Bench("1011", bound=1.0, with_settings=settings(replace(THESIS, parents=kind()), false_share=false))
     for _ in range(periods):
         bench.gossip(publisher())  # type: ignore[arg-type]
         bench.periods()
@@ -28,33 +35,29 @@ def refused(kind: Coarsening, *, false: float, bar: float = 0.25, periods: int =
 
 
 def test_lines_1_to_3_what_stays_uncovered_is_coarsened_as_far_as_bandwidth_allows() -> None:
-    assert refused(Coarsening.BLIND, false=0.0).peer.dz == ("1011",)
-    assert refused(Coarsening.BLIND, false=0.07).peer.dz == ("101",)
-    assert refused(Coarsening.BLIND, false=0.2).peer.dz == ("10",)
+    assert refused(ThesisParentPolicy, false=0.0).peer.dz == ("1011",)
+    assert refused(ThesisParentPolicy, false=0.07).peer.dz == ("101",)
+    assert refused(ThesisParentPolicy, false=0.2).peer.dz == ("10",)
 
 
 def test_line_2_not_before_its_time() -> None:
-    assert refused(Coarsening.BLIND, false=1.0, periods=6).peer.dz == ("1011",)
+    assert refused(ThesisParentPolicy, false=1.0, periods=6).peer.dz == ("1011",)
 
 
 def test_ours_goes_just_as_far_as_wins_a_place() -> None:
-    assert refused(Coarsening.PURPOSEFUL, false=1.0, bar=0.1, periods=20).peer.dz == ("101",)
-    assert refused(Coarsening.PURPOSEFUL, false=1.0, bar=0.2, periods=20).peer.dz == ("10",)
+    assert refused(WinningCoarser, false=1.0, bar=0.1, periods=20).peer.dz == ("101",)
+    assert refused(WinningCoarser, false=1.0, bar=0.2, periods=20).peer.dz == ("10",)
 
 
 def test_ours_does_not_coarsen_where_that_wins_nothing() -> None:
-    assert refused(Coarsening.PURPOSEFUL, false=0.07, bar=0.25).peer.dz == ("1011",)
+    assert refused(WinningCoarser, false=0.07, bar=0.25).peer.dz == ("1011",)
 
 
 def test_ours_takes_it_back_when_it_did_not_help() -> None:
-    bench = refused(Coarsening.PURPOSEFUL, false=1.0, bar=0.1, periods=60)
+    bench = refused(WinningCoarser, false=1.0, bar=0.1, periods=60)
     assert bench.peer.counters.coarsened >= 1
     assert bench.peer.counters.refined >= 1
     assert bench.peer.dz == ("1011",)
-
-
-def test_never_is_never() -> None:
-    assert refused(Coarsening.NEVER, false=1.0).peer.dz == ("1011",)
 
 
 def test_lines_4_to_6_too_many_false_positives_refine_and_send_children_away() -> None:
@@ -109,14 +112,9 @@ def test_2_5_1_what_nobody_measures_is_taken_to_be_average() -> None:
 
 
 def test_a_subscription_never_loses_what_is_wanted() -> None:
-    bench = refused(Coarsening.BLIND, false=1.0)
+    bench = refused(ThesisParentPolicy, false=1.0)
     with pytest.raises(AssertionError, match="property 2"):
         bench.peer.accuracy._take(("0",))
-
-
-def test_both_variants_are_what_their_names_say() -> None:
-    assert THESIS.coarsening is Coarsening.BLIND
-    assert PLAIT.coarsening is Coarsening.PURPOSEFUL
 
 
 def test_new_subscribers_that_know_no_rates_do_not_take_coarser_ones_to_be_free() -> None:
@@ -148,8 +146,7 @@ def test_a_declared_bandwidth_is_measured_against_and_obeyed(events_per_s_max: f
 @pytest.mark.parametrize(("events_per_s_max", "dz"), [(1.5, "1011"), (3.0, "101"), (6.0, "10")])
 def test_nobody_coarsens_beyond_a_declared_bandwidth(events_per_s_max: float, dz: str) -> None:
     """A publisher says 16 events a second: a quarter of the space has four of them, an eighth two, and so on."""
-    blind = replace(THESIS, coarsening=Coarsening.BLIND)
-    declared = settings(blind, false_share=1.0, events_per_s_max=events_per_s_max)
+    declared = settings(THESIS, false_share=1.0, events_per_s_max=events_per_s_max)
     bench = Bench("1011", bound=1.0, with_settings=declared)
     while bench.now < 60 and bench.peer.dz != (dz,):
         refuse(bench)
