@@ -93,6 +93,8 @@ class MulticastSocket:
         self._arm_timer()
 
     def _arm_timer(self) -> None:
+        if self._socket is None:
+            return  # a callback closed the socket
         if self._timer is not None:
             self._timer.cancel()
         after = max(0.0, self._announcer.next_deadline() - monotonic())
@@ -111,7 +113,7 @@ class MulticastSocket:
                 return
             before = self._announcer.next_deadline()
             self._receive(datagram, host, monotonic())
-            if self._socket is not None and self._announcer.next_deadline() != before:
+            if self._announcer.next_deadline() != before:
                 self._arm_timer()
 
     def _report(self, error: OSError) -> None:

@@ -1,4 +1,4 @@
-"""Plait's peers without brokers: the protocol of thesis chapter 2, which does no I/O (`peer.py`)."""
+"""Plait's peers without brokers: the protocol of thesis chapter 2, which does no I/O (`protocol/peer.py`)."""
 
 from .protocol.outputs import Confirmed, Deliver, Output, PeerId, Send
 from .protocol.peer import Peer

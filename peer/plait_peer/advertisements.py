@@ -1,7 +1,7 @@
-"""What an application of this process advertises, and whether anyone asks for it. No I/O.
+"""The advertisements of an application in this process, and whether any subscription matches them. No I/O.
 
-Others are known by the sub-spaces that the publisher's children take, for themselves and for those below them; the
-application's own subscriptions by their filters.
+Remote subscriptions are known by the sub-spaces that the publisher's children take, for themselves and for peers below
+them. Local subscriptions are known by their filters.
 """
 
 from __future__ import annotations
@@ -24,49 +24,49 @@ class AdvertisedFilter:
 
     filter: Filter
     dz: Texts
-    said: bool | None = None
-    """What its owner was told last."""
+    reported: bool | None = None
+    """The last state that its owner was sent."""
 
 
 class Advertisements:
-    """Those of one application."""
+    """The advertisements of one application."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
-        self._offers: dict[int, AdvertisedFilter] = {}
+        self._advertised: dict[int, AdvertisedFilter] = {}
 
     def add(self, id: int, text: str) -> None:
-        """One more; FilterError when its filter is none."""
+        """Add an advertisement, or raise FilterError if its filter is invalid."""
         filter = parse(text)
-        self._offers[id] = AdvertisedFilter(filter, tuple(dz.text for dz in self._group.wanted(filter)))
+        self._advertised[id] = AdvertisedFilter(filter, tuple(dz.text for dz in self._group.subspaces(filter)))
 
     def remove(self, id: int) -> None:
-        """It is withdrawn."""
-        self._offers.pop(id, None)
+        """Withdraw an advertisement."""
+        self._advertised.pop(id, None)
 
-    def news(self, asked: list[Texts], wishes: Iterable[Filter]) -> list[Matching]:
-        """Which of them somebody has begun to ask for, or asks for no more."""
-        wanted = list(wishes)
+    def changes(self, remote: list[Texts], filters: Iterable[Filter]) -> list[Matching]:
+        """Return a Matching for each advertisement that a subscription now matches, or that none matches any more."""
+        local = list(filters)
         found = []
-        for id, offer in self._offers.items():
-            matching = any(related(offer.dz, dz) for dz in asked)
-            matching = matching or any(offer.filter.intersects(filter) for filter in wanted)
-            if matching is not offer.said:
-                offer.said = matching
+        for id, advertised in self._advertised.items():
+            matching = any(related(advertised.dz, dz) for dz in remote)
+            matching = matching or any(advertised.filter.intersects(filter) for filter in local)
+            if matching is not advertised.reported:
+                advertised.reported = matching
                 found.append(Matching(id, matching))
         return found
 
 
-def asked_of(publisher: Peer, node: Node) -> list[Texts]:
-    """What other processes take of a publisher's events; a peer of its own process stands for those below it."""
+def remote_interest(publisher: Peer, node: Node) -> list[Texts]:
+    """Return the sub-spaces that other processes take from a publisher. A local peer counts with its own children."""
     found: list[Texts] = []
-    seen, above = {publisher.id}, [publisher]
-    while above:
-        for id, child in above.pop().outgoing.children.items():
-            near = node.peers.get(id)
-            if near is None:
+    seen, pending = {publisher.id}, [publisher]
+    while pending:
+        for id, child in pending.pop().children.by_id.items():
+            local = node.peers.get(id)
+            if local is None:
                 found.append(child.dz)
             elif id not in seen:
                 seen.add(id)
-                above.append(near)
+                pending.append(local)
     return found

@@ -1,7 +1,7 @@
-"""`plait peer`: a peer as a process: where others join, and with `--subscribe` one that prints what it hears.
+"""`plait peer`: run a peer in a process of its own; with `--subscribe`, print the events that match.
 
-Prints one line `ready name=N listen=H:P group=G` on stdout when it serves, then a JSON object for each event; logs to
-stderr. Exit codes: 0 stopped as asked, 1 it cannot run, 2 it was told something that makes no sense.
+It prints `ready name=N listen=H:P group=G` on stdout when it serves, then a JSON object for each event; it logs to
+stderr. Exit codes: 0 stopped by a signal, 1 it cannot run, 2 invalid arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plait_core.filters import Filter, parse
 from plait_core.space import Schema
 from plait_core.wire import Confirm, Publish
 
-from .event_records import course_of
+from .event_records import arrival_of
 from .protocol.outputs import Deliver, Output
 from .sdk_entry import open_peer
 from .sdk_session import BOUND_S
@@ -46,24 +46,29 @@ def _schema(context: click.Context, parameter: click.Parameter, path: Path | Non
 
 
 @click.command("peer", short_help="Run a peer without brokers.")
-@click.option("--join", "joined", multiple=True, metavar="H:P", help="A peer that is there; as often as there are.")
+@click.option("--join", "joined", multiple=True, metavar="H:P", help="Address of a running peer; can be repeated.")
 @click.option("--discover", is_flag=True, help="Find peers on this network segment by multicast.")
-@click.option("--listen", default="127.0.0.1:4690", show_default=True, metavar="H:P", help="Where others join it.")
-@click.option("--advertise", default="", metavar="H:P", help="Where others reach it, if that is not --listen.")
-@click.option("--name", default="peer", show_default=True, metavar="N", help="What it is called.")
-@click.option("--group", default="plait", show_default=True, metavar="G", help="The group it belongs to.")
-@click.option("--secret-file", type=click.Path(path_type=Path, exists=True), metavar="FILE", help="The group's secret.")
+@click.option("--listen", default="127.0.0.1:4690", show_default=True, metavar="H:P", help="Address to listen on.")
+@click.option("--advertise", default="", metavar="H:P", help="Address that other peers connect to, if not --listen.")
+@click.option("--name", default="peer", show_default=True, metavar="N", help="Name of the peer.")
+@click.option("--group", default="plait", show_default=True, metavar="G", help="Name of the group.")
+@click.option(
+    "--secret-file",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="FILE",
+    help="File with the secret of the group.",
+)
 @click.option(
     "--space",
     type=click.Path(path_type=Path),
     callback=_schema,
     metavar="FILE",
-    help="The group's event space as JSON; without it everyone receives everything, and filters.",
+    help="Event space of the group as JSON. Without it each subscriber receives and filters all events.",
 )
-@click.option("--children", type=click.IntRange(1, 256), help="To how many it sends any one event on.")
-@click.option("--events-per-s", type=click.FloatRange(0, min_open=True), help="How many it is willing to receive.")
-@click.option("--telemetry", metavar="DIR", help="Where to record what happens, for `plait analyze`.")
-@click.option("--subscribe", callback=_filter, metavar="FILTER", help="Print the events that match.")
+@click.option("--children", type=click.IntRange(1, 256), help="Peers to which it forwards one event, at most.")
+@click.option("--events-per-s", type=click.FloatRange(0, min_open=True), help="Events that it can receive per second.")
+@click.option("--telemetry", metavar="DIR", help="Directory for telemetry, which `plait analyze` reads.")
+@click.option("--subscribe", callback=_filter, metavar="FILTER", help="Print matching events.")
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_default=True)
 def peer(
     joined: tuple[str, ...],
@@ -82,13 +87,13 @@ def peer(
 ) -> None:
     """Run one peer until SIGTERM or Ctrl+C.
 
-    Peers find each other at the addresses of --join or by --discover, and organise themselves: there is no broker.
+    Peers find each other at the addresses of --join or by --discover, and organise themselves without a broker.
     """
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr)
     secret = secret_file.read_text().strip() if secret_file else ""
 
     async def run() -> None:
-        live = await open_peer(
+        server = await open_peer(
             join=list(joined),
             discover=discover,
             listen=listen,
@@ -103,20 +108,20 @@ def peer(
             telemetry=telemetry,
         )
         if subscribe is not None:
-            _print_events(live, subscribe, name)
-        print(f"ready name={name} listen={live.address} group={group}", flush=True)
+            _print_events(server, subscribe, name)
+        print(f"ready name={name} listen={server.address} group={group}", flush=True)
         try:
-            await _asked_to_stop()
+            await _stopped()
         finally:
-            await live.close()
+            await server.close()
 
     try:
-        _loop_of_choice().run(run())
+        _new_runner().run(run())
     except PlaitError as error:
         raise click.ClickException(f"{error.message}: {error.hint}" if error.hint else error.message) from None
 
 
-def _loop_of_choice() -> asyncio.Runner:
+def _new_runner() -> asyncio.Runner:
     try:
         import uvloop
     except ImportError:
@@ -124,7 +129,7 @@ def _loop_of_choice() -> asyncio.Runner:
     return asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
 
-async def _asked_to_stop() -> None:
+async def _stopped() -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -132,21 +137,21 @@ async def _asked_to_stop() -> None:
     await stop.wait()
 
 
-def _print_events(live: PeerServer, wanted: Filter, name: str) -> None:
-    """A subscription of the process itself."""
-    node, number, telemetry = live.node, live.node.new_number(), live.node.telemetry
+def _print_events(server: PeerServer, filter: Filter, name: str) -> None:
+    """Subscribe, and print each matching event."""
+    node, number, telemetry = server.node, server.node.new_number(), server.node.telemetry
     if telemetry is not None:
-        telemetry.name("subscription", number, filter=wanted.text, client=name, within_us=0)
+        telemetry.name("subscription", number, filter=filter.text, client=name, within_us=0)
 
-    def arrives(output: Output) -> None:
+    def deliver(output: Output) -> None:
         assert isinstance(output, Deliver), "subscribers publish nothing"
         event = Publish(Confirm.NONE, output.block)
-        matches = wanted.matches(event.attributes())
+        matches = filter.matches(event.attributes())
         if telemetry is not None:
-            came = course_of(output, node.now, node.origin(output.publisher))
-            telemetry.heard((event,), came, number, 0, "" if matches else "unmatched")
+            arrival = arrival_of(output, node.now, node.origin(output.publisher))
+            telemetry.events_received((event,), arrival, number, 0, "" if matches else "unmatched")
         if matches:
             print(json.dumps(event.attributes(), default=str), flush=True)
-        subscriber.dealt_with(output.publisher, output.number)
+        subscriber.acknowledge(output.publisher, output.number)
 
-    subscriber = live.node.add(live.group.wanted(wanted), BOUND_S, arrives, monotonic())
+    subscriber = server.node.add(server.group.subspaces(filter), BOUND_S, deliver, monotonic())

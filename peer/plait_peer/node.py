@@ -1,8 +1,8 @@
-"""The peers of one process, and the links to those of others: whose frame goes where. No I/O.
+"""The peers of one process and its links to other processes: the routing of frames between them. No I/O.
 
-Follow one frame out: a peer's output -> `_carry` -> a peer beside it, or the link to where it lives, dialled if need
-be. Follow one in: `received` -> `Link` -> the peer that it is for. A link speaks for the peers that were first heard
-over it, and for no others; when it breaks they are lost to all of ours.
+An outgoing frame: a peer's output -> `_route` -> a local peer, or the link to the remote peer's process, dialled if
+necessary. An incoming frame: `received` -> `Link` -> the receiving peer. A link carries frames of the peers that were
+first received over it, and of no others. When it breaks, all local peers lose these.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from plait_core.wire.frame_types.peer_frames import Happening, LinkPair, Meeting
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frames import Frame
 
-from .event_frames import event_of, first_of, hops_of, plain_dz, runs_of
-from .event_records import Came, PeerTelemetry, course_of, frames_of
+from .event_frames import event_of, first_destination, hops_of, plain_dz, runs_of
+from .event_records import Arrival, PeerTelemetry, arrival_of, frames_of
 from .group import Group
 from .link import Link, LinkRefused, Stage
 from .protocol.outputs import Confirmed, Deliver, PeerId, Send
@@ -33,26 +33,27 @@ from .protocol.settings import PeerSettings
 
 LinkId: TypeAlias = int
 Consumer: TypeAlias = Callable[[Deliver | Confirmed], None]
-Hearer: TypeAlias = Callable[[list[Forward], int], None]
-"""Takes events that need nothing more than to be taken, and what the last link adds to their delay, in microseconds."""
+BatchConsumer: TypeAlias = Callable[[list[Forward], int], None]
+"""Receives events that only need delivery, and the delay of the last link in microseconds."""
 
 PEERS_MAX: Final = 256
-"""Peers of one process: each of its subscriptions is one, and gossips once a period."""
+"""Peers of one process: each subscription is one, and gossips once a period."""
 LINKS_MAX: Final = 512
-"""Links of one process: a quarter of the file descriptors that it commonly has, for peers come in crowds."""
-BOOK_MAX: Final = 8192
-"""Peers whose address is remembered; whoever was heard of longest ago goes first."""
-WAITING_BYTES_MAX: Final = 16 << 20
-"""Bytes for a link whose other end reads nothing. Beyond events are dropped and counted; control frames are not."""
+"""Links of one process: a quarter of its usual file descriptors, since peers connect in crowds."""
+ADDRESSES_MAX: Final = 8192
+"""Peers whose address is remembered; beyond it the oldest entry is removed."""
+BACKLOG_BYTES_MAX: Final = 16 << 20
+"""Bytes queued for a link whose other end does not read. Beyond it events are dropped and counted; control frames are
+not."""
 IDLE_S: Final = 20.0
-"""Without a frame in either direction a link is closed: gossip opens many that are used once."""
-PROVE_S: Final = 3.0
-"""For the other end to say who it is."""
+"""Time without a frame after which a link is closed: gossip opens many links that are used once."""
+HANDSHAKE_S: Final = 3.0
+"""Time for the other end to authenticate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Open a connection; `Node.connected` or `Node.unreachable` follows."""
+    """A request to open a connection; `Node.connected` or `Node.unreachable` follows."""
 
     address: str
 
@@ -72,54 +73,54 @@ class Node:
     ) -> None:
         self.group = group
         self.now = now
-        """When what is being done was begun."""
+        """The time of the present call."""
         self.telemetry = telemetry
-        """Records what happens, if that is wanted."""
+        """The telemetry of the process, if it is enabled."""
         self.id = new_id(randomness)
         self.address = address
         self.settings = settings
         self.links: dict[LinkId, Link] = {}
         self.peers: dict[PeerId, Peer] = {}
         self.counts: Counter[str] = Counter()
-        """What was dropped or refused, by reason."""
+        """Drops and refusals, by reason."""
         self.refusal: LinkRefused | None = None
-        """Why the last link was refused."""
+        """The reason for which the last link was refused."""
         self.nodes: dict[str, int] = {}
-        """Of processes that were met, by address, which they are."""
+        """The ids of processes with a Meeting, by address."""
         self._subscriptions = 0
         self._rng = randomness
         self._consumers: dict[PeerId, Consumer] = {}
-        self._hearers: dict[PeerId, Hearer] = {}
-        self._book: dict[PeerId, str] = {}
+        self._batch_consumers: dict[PeerId, BatchConsumer] = {}
+        self._addresses: dict[PeerId, str] = {}
         self._routes: dict[PeerId, LinkId] = {}
         self._by_address: dict[str, LinkId] = {}
         self._dialling: dict[str, list[Send | None]] = {}
         self._senders: dict[str, list[PeerId]] = {}
-        self._near: deque[tuple[PeerId, PeerId, PeerFrame]] = deque()
+        self._local: deque[tuple[PeerId, PeerId, PeerFrame]] = deque()
         self._dials: list[Dial] = []
         self._cuts: list[LinkId] = []
         self._touched: dict[LinkId, None] = {}
         self._next_check = now + 1.0
         self.presence = self.add(DzSet(), float("inf"), None, now)
-        """Wants nothing and publishes nothing: it gossips, so that whoever comes finds the group here."""
+        """A peer without interest. It gossips, so that new processes find the group here."""
 
     # --- peers --------------------------------------------------------------------------------------------------------
 
     def add(
         self,
-        wanted: DzSet,
+        interest: DzSet,
         bound: float,
         consumer: Consumer | None,
         now: float,
         *,
         id: PeerId | None = None,
-        hearer: Hearer | None = None,
+        batch_consumer: BatchConsumer | None = None,
     ) -> Peer:
-        """One more peer lives here: a subscription, or with a bound of 0 a publisher."""
-        assert len(self.peers) < PEERS_MAX, "whoever asks has looked"
+        """Add a peer: a subscription, or with a bound of 0 a publisher."""
+        assert len(self.peers) < PEERS_MAX, "the caller checks the limit"
         peer = Peer(
             id or new_id(self._rng),
-            wanted,
+            interest,
             bound,
             randomness=self._rng,
             settings=self.settings,
@@ -127,33 +128,33 @@ class Node:
             now=now,
         )
         if self.telemetry is not None:
-            peer.me.dropped = self._dropped
-        known = self.acquaintances()
+            peer.me.on_drop = self._dropped
+        known = self.known_profiles()
         self.peers[peer.id] = peer
         if consumer is not None:
             self._consumers[peer.id] = consumer
-        if hearer is not None:
-            self._hearers[peer.id] = hearer
+        if batch_consumer is not None:
+            self._batch_consumers[peer.id] = batch_consumer
         peer.join(known, now)
         for other in self.peers.values():
             other.join([peer.me.profile], now)
         return peer
 
     def remove(self, peer: Peer, now: float) -> None:
-        """It says goodbye."""
+        """Disconnect a peer from its neighbours and remove it."""
         if self.peers.get(peer.id) is not peer:
             return
         peer.leave(now)
-        self._pump(peer, now)
+        self._drain(peer, now)
         del self.peers[peer.id]
         self._consumers.pop(peer.id, None)
-        self._hearers.pop(peer.id, None)
+        self._batch_consumers.pop(peer.id, None)
         for other in self.peers.values():
             other.lost(peer.id, now)
-        self._settle(now)
+        self._deliver_local(now)
 
-    def acquaintances(self) -> list[Profile]:
-        """Peers to tell a newcomer of: those who live here, and some that they know."""
+    def known_profiles(self) -> list[Profile]:
+        """Return profiles for a new peer: those of local peers, and some that they know."""
         found = {peer.id: peer.me.profile for peer in self.peers.values()}
         for peer in self.peers.values():
             for seen in (peer.sampling.adverts, peer.sampling.view):
@@ -161,66 +162,66 @@ class Node:
         return list(found.values())[:PEER_SAMPLE_MAX]
 
     def new_number(self) -> int:
-        """For one more subscription: what records call it."""
+        """Return a number for a subscription in telemetry records."""
         self._subscriptions += 1
         return self._subscriptions
 
     def publish(self, peer: Peer, dz: str, frames: Sequence[EventFrame]) -> None:
-        """Events of a publisher that lives here, which nobody need confirm, to all of its children."""
-        between = first_of(dz)
-        lane = peer.says([frame.sequence for frame in frames], dz)
+        """Send unconfirmed events of a local publisher to all of its children."""
+        destination = first_destination(dz)
+        next_hops = peer.publish_batch([frame.sequence for frame in frames], dz)
         if self.telemetry is not None:
-            self.telemetry.said(frames, self.group.cell(dz), len(lane), self.now)
-        for to in lane:
+            self.telemetry.events_published(frames, self.group.cell(dz), len(next_hops), self.now)
+        for to in next_hops:
             id = self._routes.get(to)
             link = self.links.get(id) if id is not None else None
             if id is None or link is None or link.stage is not Stage.OPEN:
                 for frame in frames:
                     event = Happening(peer.id, frame.sequence, dz, 0.0, 0, frame.block)
-                    self._carry(peer.id, Send(to, "", event), 0.0)
+                    self._route(peer.id, Send(to, "", event), 0.0)
             else:
                 self._touched[id] = None
-                dropped = link.pass_on(peer.id, to, frames, between, WAITING_BYTES_MAX)
+                dropped = link.send_events(peer.id, to, frames, destination, BACKLOG_BYTES_MAX)
                 if dropped:
                     self.counts["slow_link"] += dropped
                 if self.telemetry is not None:
                     self.telemetry.written(frames, dropped, link.node, self.now)
 
-    def entrust(self, peer: Peer, dz: str, frame: EventFrame, now: float) -> None:
-        """An event of a publisher that lives here, which all of its subscribers are to confirm."""
+    def publish_confirmed(self, peer: Peer, dz: str, frame: EventFrame, now: float) -> None:
+        """Publish an event that all subscribers have to ack."""
         if self.telemetry is not None:
-            self.telemetry.said((frame,), self.group.cell(dz), len(peer.lane(dz)), now)
+            self.telemetry.events_published((frame,), self.group.cell(dz), len(peer.next_hops(dz)), now)
         peer.publish(dz, frame.block, now, number=frame.sequence, confirm=True)
 
     def origin(self, publisher: PeerId) -> int:
-        """The process that a publisher lives in; 0 when it was never met."""
+        """Return the process of a publisher; 0 if it is unknown."""
         if publisher in self.peers:
             return self.id
         link = self.link_to(publisher)
-        return link.node if link is not None else self.nodes.get(self._book.get(publisher, ""), 0)
+        return link.node if link is not None else self.nodes.get(self._addresses.get(publisher, ""), 0)
 
     def link_to(self, peer: PeerId) -> Link | None:
-        """Over which a peer was first heard."""
+        """Return the link over which a peer was first received."""
         return self.links.get(self._routes.get(peer, 0))
 
-    def pump(self, peer: Peer, now: float) -> None:
-        """Something was done to a peer from outside."""
-        self._pump(peer, now)
-        self._settle(now)
+    def drain(self, peer: Peer, now: float) -> None:
+        """Process the outputs of a peer after a call from outside."""
+        self._drain(peer, now)
+        self._deliver_local(now)
 
     # --- links --------------------------------------------------------------------------------------------------------
 
-    def meet(self, address: str) -> None:
-        """Get to know whoever lives there."""
+    def connect(self, address: str) -> None:
+        """Connect to the process at an address."""
         if address != self.address and address not in self._by_address:
             self._dial(address, None)
 
     def connected(self, id: LinkId, dialled: str, now: float) -> None:
-        """A connection stands: one that was asked for, or one that has come."""
+        """Start the handshake on a new connection, dialled or accepted."""
         nonce = self._rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES)
-        profiles = tuple(self.acquaintances())
+        profiles = tuple(self.known_profiles())
         link = self.links[id] = Link(self.group, self.id, self.address, nonce, profiles, dials=bool(dialled))
-        link.made_at = link.used_at = now
+        link.opened_at = link.last_used_at = now
         self._touched[id] = None
         if dialled:
             self._by_address[dialled] = id
@@ -228,28 +229,28 @@ class Node:
             self._refuse(id, LinkRefused("too many links here"))
 
     def unreachable(self, address: str, now: float) -> None:
-        """Nobody can be reached there."""
+        """Report the peers at an address as lost: the dial failed."""
         self.now = now
         self.counts["unreachable"] += 1
         waiting = self._dialling.pop(address, [])
         senders = self._senders.pop(address, [])
         for send, sender in zip([each for each in waiting if each is not None], senders, strict=True):
-            self._not_brought(send, "unreachable")
-            self._lose(send.to, now, by=sender)
-        self._settle(now)
+            self._record_undelivered(send, "unreachable")
+            self._report_lost(send.to, now, by=sender)
+        self._deliver_local(now)
 
     def received(self, id: LinkId, data: bytes, now: float) -> None:
-        """Bytes came over a link."""
+        """Handle bytes received over a link."""
         link = self.links.get(id)
         if link is None:
             return
-        link.used_at = self.now = now
+        link.last_used_at = self.now = now
         try:
-            met, frames = link.receive(data)
-            if met is not None:
-                self._met(id, link, met, now)
+            meeting, frames = link.receive(data)
+            if meeting is not None:
+                self._link_opened(id, link, meeting, now)
             if frames:
-                self._heard(id, link, frames, now)
+                self._handle_frames(id, link, frames, now)
         except LinkRefused as refused:
             self.refusal = refused
             self._refuse(id, refused)
@@ -257,10 +258,10 @@ class Node:
             link.close(Code.UNKNOWN, error.message)
             self._refuse(id, LinkRefused(f"a link broke the protocol: {error.message}"))
         self._touched[id] = None
-        self._settle(now)
+        self._deliver_local(now)
 
     def disconnected(self, id: LinkId, now: float) -> None:
-        """A connection is gone."""
+        """Remove a closed connection and report its peers as lost."""
         self.now = now
         link = self.links.pop(id, None)
         if link is None:
@@ -271,30 +272,30 @@ class Node:
             self.unreachable(address, now)
         for peer in [peer for peer, known in self._routes.items() if known == id]:
             del self._routes[peer]
-            if not link.goodbye:
-                self._lose(peer, now)
-        self._settle(now)
+            if not link.closed_cleanly:
+                self._report_lost(peer, now)
+        self._deliver_local(now)
 
-    # --- time and output ----------------------------------------------------------------------------------------------
+    # --- time and outputs ---------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float:
-        """When to tick."""
+        """Return the time of the next `tick`."""
         return min(self._next_check, *[peer.next_deadline() for peer in self.peers.values()])
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Run the peers whose deadline has passed, and once a second check the links."""
         self.now = now
         for peer in list(self.peers.values()):
             if peer.next_deadline() <= now:
                 peer.tick(now)
-                self._pump(peer, now)
+                self._drain(peer, now)
         if now >= self._next_check:
             self._next_check = now + 1.0
             self._check_links(now)
-        self._settle(now)
+        self._deliver_local(now)
 
     def leave(self, now: float) -> None:
-        """All peers say goodbye, and so do the links."""
+        """Remove all peers and close the links."""
         for peer in list(self.peers.values()):
             self.remove(peer, now)
         for id, link in self.links.items():
@@ -302,43 +303,43 @@ class Node:
             self._touched[id] = None
 
     def take_dials(self) -> list[Dial]:
-        """Connections to open."""
+        """Return the connections to open."""
         taken, self._dials = self._dials, []
         return taken
 
     def take_touched(self) -> dict[LinkId, None]:
-        """Links with something to write."""
+        """Return the links with queued bytes."""
         taken, self._touched = self._touched, {}
         return taken
 
     def take_cuts(self) -> list[LinkId]:
-        """Links to close once what they have is written."""
+        """Return the links to close once their bytes are written."""
         taken, self._cuts = self._cuts, []
         return taken
 
-    # --- what comes ---------------------------------------------------------------------------------------------------
+    # --- received frames ----------------------------------------------------------------------------------------------
 
-    def _met(self, id: LinkId, link: Link, meeting: Meeting, now: float) -> None:
-        link.met_after_s = now - link.made_at
+    def _link_opened(self, id: LinkId, link: Link, meeting: Meeting, now: float) -> None:
+        link.round_trip_s = now - link.opened_at
         self._by_address.setdefault(link.address, id)
         self.nodes.pop(link.address, None)
         self.nodes[link.address] = link.node
-        if len(self.nodes) > BOOK_MAX:
+        if len(self.nodes) > ADDRESSES_MAX:
             del self.nodes[next(iter(self.nodes))]
         for address in {link.address, *[known for known, other in self._by_address.items() if other == id]}:
             waiting = self._dialling.pop(address, [])
             senders = iter(self._senders.pop(address, []))
             for send in waiting:
                 if send is not None:
-                    self._say(id, next(senders), send)
+                    self._send(id, next(senders), send)
         for profile in meeting.profiles:
-            self._note(profile)
+            self._remember_address(profile)
         for peer in list(self.peers.values()):
             peer.join(meeting.profiles, now)
-            self._pump(peer, now)
+            self._drain(peer, now)
 
-    def _heard(self, id: LinkId, link: Link, frames: list[Frame], now: float) -> None:
-        spoken: dict[PeerId, Peer] = {}
+    def _handle_frames(self, id: LinkId, link: Link, frames: list[Frame], now: float) -> None:
+        active: dict[PeerId, Peer] = {}
         routes, peers = self._routes, self.peers
         events: list[Forward] = []
         for frame in frames:
@@ -346,153 +347,153 @@ class Node:
                 events.append(frame)
                 continue
             if events:
-                self._heard_events(link, events, now, spoken)
+                self._handle_events(link, events, now, active)
                 events = []
             if isinstance(frame, LinkPair):
                 link.sender, link.receiver = frame.sender, frame.receiver
                 if routes.setdefault(link.sender, id) != id:
-                    self._claim(id, link, link.sender)
+                    self._check_sender(id, link, link.sender)
                 continue
             if isinstance(frame, Close):
-                link.goodbye = frame.code == Code.BYE
+                link.closed_cleanly = frame.code == Code.BYE
                 break
             peer = peers.get(link.receiver)
             if peer is None:
-                self.counts["gone"] += 1  # it was one of ours, and is no more; who asks hears nothing, and knows then
+                self.counts["gone"] += 1  # removed: the sender notices by its silence
                 continue
             if isinstance(frame, PeerFrame) and not isinstance(frame, Happening):
-                self._note_all(frame)
+                self._remember_addresses(frame)
                 peer.receive(link.sender, frame, now)
             else:
                 raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} between peers")
-            spoken[peer.id] = peer
+            active[peer.id] = peer
         if events:
-            self._heard_events(link, events, now, spoken)
+            self._handle_events(link, events, now, active)
         last = peers.get(link.receiver)
         if last is not None:
-            last.alive(link.sender, now)
-        for peer in spoken.values():
-            self._pump(peer, now)
+            last.mark_alive(link.sender, now)
+        for peer in active.values():
+            self._drain(peer, now)
 
-    def _heard_events(self, link: Link, frames: list[Forward], now: float, spoken: dict[PeerId, Peer]) -> None:
-        """Events for one of ours, in their order."""
+    def _handle_events(self, link: Link, frames: list[Forward], now: float, active: dict[PeerId, Peer]) -> None:
+        """Deliver events to a local peer, in order."""
         peer = self.peers.get(link.receiver)
         if peer is None:
             if self.telemetry is not None:
-                self.telemetry.not_passed_on(frames, self.id, "gone", Came(0, 0, 1, now))
+                self.telemetry.events_not_forwarded(frames, self.id, "gone", Arrival(0, 0, 1, now))
             return
-        hearer = self._hearers.get(peer.id)
+        batch_consumer = self._batch_consumers.get(peer.id)
         for run in runs_of(frames):
-            if peer.id in spoken:
-                self._pump(spoken.pop(peer.id), now)  # what came before is handed on before
-            if hearer is None or not self._takes(link, peer, hearer, run):
+            if peer.id in active:
+                self._drain(active.pop(peer.id), now)  # keeps the order of frames
+            if batch_consumer is None or not self._deliver_batch(link, peer, batch_consumer, run):
                 for frame in run:
                     peer.receive(link.sender, event_of(frame), now)
-                spoken[peer.id] = peer
+                active[peer.id] = peer
 
-    def _takes(self, link: Link, peer: Peer, hearer: Hearer, run: list[Forward]) -> bool:
-        """The short way: events from a parent that are for one of ours, and for nobody else."""
+    def _deliver_batch(self, link: Link, peer: Peer, batch_consumer: BatchConsumer, run: list[Forward]) -> bool:
+        """Fast path: deliver a parent's events that end at a local peer. Return False if they need the slow path."""
         dz = plain_dz(run[0])
         if dz is None:
             return False
         latest_s = max([frame.delay_us for frame in run]) / 1_000_000
-        arrived = peer.arrive(link.sender, run[0].publisher, [frame.sequence for frame in run], dz, latest_s)
-        if arrived is None:
+        result = peer.receive_batch(link.sender, run[0].publisher, [frame.sequence for frame in run], dz, latest_s)
+        if result is None:
             return False
-        link_s, new = arrived
+        link_s, new = result
         link_us = int(link_s * 1_000_000)
-        hearer(run if new is None else list(compress(run, new)), link_us)
+        batch_consumer(run if new is None else list(compress(run, new)), link_us)
         if new is not None and self.telemetry is not None:
             known = [frame for frame, is_new in zip(run, new, strict=True) if not is_new]
-            self.telemetry.dropped_copies(known, "duplicate", Came(0, link_us, hops_of(run[0]), self.now))
+            self.telemetry.dropped_copies(known, "duplicate", Arrival(0, link_us, hops_of(run[0]), self.now))
         return True
 
-    def _claim(self, id: LinkId, link: Link, sender: PeerId) -> None:
-        """A peer is heard over another link than before: of the same process, or it is somebody else's."""
+    def _check_sender(self, id: LinkId, link: Link, sender: PeerId) -> None:
+        """Check that a peer received over a second link is in the same process as before."""
         other = self.links.get(self._routes[sender])
         if sender in self.peers or (other is not None and other.node != link.node):
             raise FrameError(FrameFault.FIELD, "a peer that lives elsewhere")
         if other is None:
             self._routes[sender] = id
 
-    def _note_all(self, frame: PeerFrame) -> None:
+    def _remember_addresses(self, frame: PeerFrame) -> None:
         for name in ("profiles", "adverts", "hints"):
             for profile in getattr(frame, name, ()):
-                self._note(profile)
+                self._remember_address(profile)
         profile = getattr(frame, "profile", None)
         if profile is not None:
-            self._note(profile)
+            self._remember_address(profile)
 
-    def _note(self, profile: Profile) -> None:
+    def _remember_address(self, profile: Profile) -> None:
         if profile.address and profile.peer not in self.peers:
-            self._book.pop(profile.peer, None)
-            self._book[profile.peer] = profile.address
-            if len(self._book) > BOOK_MAX:
-                del self._book[next(iter(self._book))]
+            self._addresses.pop(profile.peer, None)
+            self._addresses[profile.peer] = profile.address
+            if len(self._addresses) > ADDRESSES_MAX:
+                del self._addresses[next(iter(self._addresses))]
 
-    # --- what goes ----------------------------------------------------------------------------------------------------
+    # --- sent frames --------------------------------------------------------------------------------------------------
 
-    def _settle(self, now: float) -> None:
-        """Peers of one process hear each other at once; each in turn, until all is said."""
-        near = self._near
-        while near:
-            sender, receiver, frame = near.popleft()
+    def _deliver_local(self, now: float) -> None:
+        """Deliver frames between local peers, until there are none."""
+        local = self._local
+        while local:
+            sender, receiver, frame = local.popleft()
             peer = self.peers.get(receiver)
             if peer is not None:
                 peer.receive(sender, frame, now)
-                self._pump(peer, now)
+                self._drain(peer, now)
 
-    def _pump(self, peer: Peer, now: float) -> None:
+    def _drain(self, peer: Peer, now: float) -> None:
         consumer = self._consumers.get(peer.id)
         last: Happening | None = None
         event: bytes | None = None
         for output in peer.take_output():
             if type(output) is not Send:
-                assert not isinstance(output, Send), "only Send goes on"
+                assert not isinstance(output, Send), "type() decides as isinstance() does"
                 if consumer is not None:
                     consumer(output)
                 continue
             frame = output.frame
             if type(frame) is not Happening:
-                self._carry(peer.id, output, now)
+                self._route(peer.id, output, now)
                 continue
             if frame is not last:
                 last, event = frame, None
-            event = self._carry(peer.id, output, now, event)
+            event = self._route(peer.id, output, now, event)
 
-    def _carry(self, sender: PeerId, send: Send, now: float, event: bytes | None = None) -> bytes | None:
-        """Bring a frame to its peer; the bytes of an event, for the next one that it is for."""
+    def _route(self, sender: PeerId, send: Send, now: float, event: bytes | None = None) -> bytes | None:
+        """Send a frame to a local or remote peer. Return an event's bytes, for its next receiver."""
         to = send.to
         if to in self.peers:
-            self._near.append((sender, to, send.frame))
+            self._local.append((sender, to, send.frame))
             return event
         id = self._routes.get(to)
         if id is None:
-            address = self._book.get(to, "") or send.address
+            address = self._addresses.get(to, "") or send.address
             id = self._by_address.get(address)
             if id is None and (not address or address == self.address):
-                self._not_brought(send, "unreachable")
-                self._lose(to, now, by=sender)
+                self._record_undelivered(send, "unreachable")
+                self._report_lost(to, now, by=sender)
                 return event
             if id is None or self.links[id].stage is not Stage.OPEN:
                 self._dial(address, send, sender)
                 return event
-        return self._say(id, sender, send, event)
+        return self._send(id, sender, send, event)
 
-    def _say(self, id: LinkId, sender: PeerId, send: Send, event: bytes | None = None) -> bytes | None:
+    def _send(self, id: LinkId, sender: PeerId, send: Send, event: bytes | None = None) -> bytes | None:
         link = self.links[id]
         if link.stage is not Stage.OPEN:
             self.counts["closed"] += 1
-            self._not_brought(send, "unreachable", link.node)
+            self._record_undelivered(send, "unreachable", link.node)
             return event
-        if link.size > WAITING_BYTES_MAX and type(send.frame) is Happening:
+        if link.size > BACKLOG_BYTES_MAX and type(send.frame) is Happening:
             self.counts["slow_link"] += 1
-            self._not_brought(send, "overlay_full", link.node)
+            self._record_undelivered(send, "overlay_full", link.node)
             return event
         self._touched[id] = None
         if self.telemetry is not None and type(send.frame) is Happening:
-            self.telemetry.passed_on(frames_of(send.frame), link.node, course_of(send.frame, self.now))
-        return link.say(sender, send.to, send.frame, event)
+            self.telemetry.events_forwarded(frames_of(send.frame), link.node, arrival_of(send.frame, self.now))
+        return link.send(sender, send.to, send.frame, event)
 
     def _dial(self, address: str, send: Send | None, sender: PeerId = 0) -> None:
         waiting = self._dialling.get(address)
@@ -505,26 +506,28 @@ class Node:
             if send is not None:
                 self._senders.setdefault(address, []).append(sender)
         elif send is not None:
-            self._not_brought(send, "unreachable")
+            self._record_undelivered(send, "unreachable")
 
-    # --- what is recorded ---------------------------------------------------------------------------------------------
+    # --- telemetry and losses -----------------------------------------------------------------------------------------
 
-    def _not_brought(self, send: Send, reason: str, neighbour: int = 0) -> None:
-        """A frame does not go to where it is for; of events that is recorded."""
+    def _record_undelivered(self, send: Send, reason: str, neighbour: int = 0) -> None:
+        """Record an event that was not sent."""
         if self.telemetry is not None and type(send.frame) is Happening:
-            self.telemetry.not_passed_on(frames_of(send.frame), neighbour, reason, course_of(send.frame, self.now))
+            self.telemetry.events_not_forwarded(
+                frames_of(send.frame), neighbour, reason, arrival_of(send.frame, self.now)
+            )
 
     def _dropped(self, event: Happening, reason: str) -> None:
-        """One of ours takes no notice of an event."""
-        assert self.telemetry is not None, "it is asked to say so only where it is recorded"
-        came = course_of(event, self.now, self.origin(event.publisher))
+        """Record an event that a local peer dropped."""
+        assert self.telemetry is not None, "drops are reported only with telemetry"
+        arrival = arrival_of(event, self.now, self.origin(event.publisher))
         if reason == "unmatched":
-            self.telemetry.heard(frames_of(event), came, 0, 0, reason)
+            self.telemetry.events_received(frames_of(event), arrival, 0, 0, reason)
         else:
-            self.telemetry.dropped_copies(frames_of(event), reason, came)
+            self.telemetry.dropped_copies(frames_of(event), reason, arrival)
 
-    def _lose(self, peer: PeerId, now: float, *, by: PeerId | None = None) -> None:
-        """It cannot be reached: by any of ours, or by one."""
+    def _report_lost(self, peer: PeerId, now: float, *, by: PeerId | None = None) -> None:
+        """Report an unreachable peer to all local peers, or to one."""
         for ours in list(self.peers.values()) if by is None else [self.peers[by]] if by in self.peers else []:
             ours.lost(peer, now)
 
@@ -535,8 +538,8 @@ class Node:
 
     def _check_links(self, now: float) -> None:
         for id, link in self.links.items():
-            limit_s = IDLE_S if link.stage is Stage.OPEN else PROVE_S
-            if now - link.used_at > limit_s and link.stage is not Stage.CLOSED:
+            limit_s = IDLE_S if link.stage is Stage.OPEN else HANDSHAKE_S
+            if now - link.last_used_at > limit_s and link.stage is not Stage.CLOSED:
                 link.close(Code.BYE)
                 self._touched[id] = None
                 self._cuts.append(id)

@@ -1,7 +1,7 @@
-"""What a process of peers records once a second, not with events: links, queues, who is there, which way leads where.
+"""Samples of a process of peers, once a second: links, queues, members and routes.
 
-Links and queues are samples; membership and ways are recorded when they have changed. Other processes are known by the
-ids that they said when they were met, and who was never met is no member here.
+Links and queues are recorded in each sample, members and routes when they have changed. Other processes are known by
+the ids that they announced in their Meeting; a process without a Meeting is no member here.
 """
 
 from __future__ import annotations
@@ -22,36 +22,38 @@ _US = 1_000_000
 
 
 class _Measured(NamedTuple):
-    """What our peers know of a link by their parents at its other end."""
+    """The measurements of a link by the local peers that have a parent at its other end."""
 
     delay_us: int
     jitter_us: int
     silent: int
-    """Parents from whom nothing has come for longer than usual."""
+    """Parents that have been silent for longer than usual."""
 
 
 class Sampler:
-    """One process' samples."""
+    """The samples of one process."""
 
-    def __init__(self, node: Node, name: str, telemetry: PeerTelemetry, homes: Callable[[], list[SdkSession]]) -> None:
+    def __init__(
+        self, node: Node, name: str, telemetry: PeerTelemetry, sessions: Callable[[], list[SdkSession]]
+    ) -> None:
         self._node = node
         self._telemetry = telemetry
-        self._homes = homes
+        self._sessions = sessions
         self._members: set[int] = set()
-        self._ways: dict[int, int] = {}
+        self._routes: dict[int, int] = {}
         self._lost = 0
         telemetry.name("broker", node.id, name=name)
 
     def sample(self, now: float, elapsed_s: float, lost: int) -> None:
-        """Record how everything is. `lost`: records that were made, and never written, so far."""
+        """Record one sample. `lost`: telemetry records that were made and not written, so far."""
         self._links(now)
-        homes = self._homes()
+        sessions = self._sessions()
         self._telemetry.state(
             RecordKind.QUEUE,
-            sum(home.subscriptions for home in homes),
+            sum(session.subscription_count for session in sessions),
             now,
-            size=sum(home.size + home.client_bytes for home in homes),
-            expected=sum(home.client_bytes > 0 for home in homes),
+            size=sum(session.size + session.client_bytes for session in sessions),
+            expected=sum(session.client_bytes > 0 for session in sessions),
             delay_us=lost - self._lost,
         )
         self._lost = lost
@@ -60,15 +62,15 @@ class Sampler:
         self._telemetry.adapt(elapsed_s)
 
     def _links(self, now: float) -> None:
-        """A link over which none of ours has a parent is as slow as it was when it was made."""
+        """Record each link. Without a parent at the other end, its delay is that of the handshake."""
         waiting: dict[int, int] = {}
         measured: dict[int, _Measured] = {}
         for link in self._node.links.values():
             if link.stage is Stage.OPEN:
                 waiting[link.node] = waiting.get(link.node, 0) + link.size
-                measured[link.node] = _Measured(round(link.met_after_s / 2 * _US), 0, 0)
+                measured[link.node] = _Measured(round(link.round_trip_s / 2 * _US), 0, 0)
         measured |= self._measured(now)
-        handed = self._telemetry.handed
+        forwarded_counts = self._telemetry.forwarded_counts
         for node, size in waiting.items():
             delay_us, jitter_us, silent = measured[node]
             self._telemetry.state(
@@ -78,20 +80,20 @@ class Sampler:
                 delay_us=delay_us,
                 bound_us=jitter_us,
                 size=size,
-                count=handed[node],
+                count=forwarded_counts[node],
                 expected=silent,
                 flags=PROBED,
             )
-        handed.clear()
+        forwarded_counts.clear()
 
     def _measured(self, now: float) -> dict[int, _Measured]:
         found: dict[int, _Measured] = {}
         for peer in self._node.peers.values():
-            for id, parent in peer.incoming.parents.items():
+            for id, parent in peer.parents.by_id.items():
                 link = self._node.link_to(id)
                 if link is None or parent.link_s is None:
                     continue
-                silent = int(peer.incoming.suspect(id, now))
+                silent = int(peer.parents.suspected(id, now))
                 known = found.get(link.node)
                 if known is not None:
                     found[link.node] = known._replace(silent=known.silent + silent)
@@ -102,7 +104,7 @@ class Sampler:
     def _membership(self, now: float) -> None:
         node = self._node
         members = {link.node for link in node.links.values() if link.stage is Stage.OPEN}
-        members |= {node.nodes[address] for address in self._heard_of() if address in node.nodes}
+        members |= {node.nodes[address] for address in self._known_addresses() if address in node.nodes}
         members.discard(node.id)
         for member in sorted(members - self._members):
             self._telemetry.state(RecordKind.MEMBERSHIP, member, now, flags=RETURNED)
@@ -110,35 +112,40 @@ class Sampler:
             self._telemetry.state(RecordKind.MEMBERSHIP, member, now)
         self._members = members
 
-    def _heard_of(self) -> set[str]:
-        """Where those live of whom gossip speaks."""
+    def _known_addresses(self) -> set[str]:
+        """Return the addresses of all peers that gossip has named."""
         return {
             profile.address
             for peer in self._node.peers.values()
-            for seen in (peer.sampling.view, peer.sampling.adverts, peer.views.subscribers, peer.views.publishers)
+            for seen in (
+                peer.sampling.view,
+                peer.sampling.adverts,
+                peer.candidates.subscribers,
+                peer.candidates.publishers,
+            )
             for profile, _ in seen.values()
         }
 
     def _routing(self, now: float) -> None:
-        """By which neighbour events of a publisher's process come here; the shortest way, if they come by several."""
+        """Record the neighbour through which events of each publisher's process arrive; of several, the one with the
+        least delay."""
         found: dict[int, tuple[int, int]] = {}
         for peer in self._node.peers.values():
             for origin, delay_us, neighbour in self._sources(peer):
                 if origin not in found or delay_us < found[origin][0]:
                     found[origin] = (delay_us, neighbour)
         for origin, (delay_us, neighbour) in found.items():
-            if self._ways.get(origin) != neighbour:
+            if self._routes.get(origin) != neighbour:
                 self._telemetry.state(RecordKind.ROUTING, origin, now, by=neighbour, delay_us=delay_us)
-        for origin in self._ways:
+        for origin in self._routes:
             if origin not in found:
                 self._telemetry.state(RecordKind.ROUTING, origin, now)
-        self._ways = {origin: neighbour for origin, (_, neighbour) in found.items()}
+        self._routes = {origin: neighbour for origin, (_, neighbour) in found.items()}
 
     def _sources(self, peer: Peer) -> list[tuple[int, int, int]]:
-        """Of each publisher that gets through to a peer from elsewhere its process, the delay, and the last process
-        before this one."""
+        """Return process, delay and last neighbour of each remote publisher that reaches a peer."""
         found = []
-        for id, parent in peer.incoming.parents.items():
+        for id, parent in peer.parents.by_id.items():
             link = self._node.link_to(id)
             if link is None:
                 continue
@@ -146,5 +153,5 @@ class Sampler:
             for publisher, delay in sources.items():
                 origin = self._node.origin(publisher)
                 if origin and origin != self._node.id:
-                    found.append((origin, round((delay + peer.incoming.link_of(parent)) * _US), link.node))
+                    found.append((origin, round((delay + peer.parents.link_cost(parent)) * _US), link.node))
         return found

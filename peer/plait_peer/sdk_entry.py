@@ -1,4 +1,4 @@
-"""What the SDK finds by the entry point `peer` in the group `plait.peers`: a live peer, and how to connect to it."""
+"""The entry point `peer` in the group `plait.peers`, by which the SDK starts a live peer and connects to it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ async def open_peer(
     name: str,
     telemetry: str | PathLike[str] | None = None,
 ) -> PeerServer:
-    """A live peer that has begun to look for others. Its `dial` is the way in for a client; `close` ends it.
+    """Start a live peer. Its `dial` connects a client; `close` ends it.
 
-    `children`: to how many others it sends any one event, at most; `events_per_s`: how many it is willing to receive.
-    Both declare its bandwidth. `telemetry`: the directory to record in what happens; TelemetryError when it cannot.
+    `children` is the greatest number of peers to which it sends one event, `events_per_s` the rate that it can receive:
+    both declare its bandwidth. `telemetry` is the directory for records; TelemetryError if it cannot be written.
     """
     schema = space if space is None or isinstance(space, Schema) else Schema.from_dict(dict(space))
     settings = LIVE
@@ -42,11 +42,13 @@ async def open_peer(
         settings = replace(settings, events_per_s_max=events_per_s)
     place = TelemetryPlace(Path(telemetry)) if telemetry is not None else None
     if place is not None and "/" in name:
-        raise TelemetryError(f"records of {name!r} are to be in a folder of that name", hint="a name without a slash")
-    live = PeerServer(Group(group, schema, secret), name=name, settings=settings, telemetry=place)
+        raise TelemetryError(
+            f"the peer name {name!r} cannot name a directory for telemetry", hint="use a name without a slash"
+        )
+    server = PeerServer(Group(group, schema, secret), name=name, settings=settings, telemetry=place)
     try:
-        await live.start(listen=listen, advertise=advertise, join=join, discover=discover, interface=interface)
+        await server.start(listen=listen, advertise=advertise, join=join, discover=discover, interface=interface)
     except TelemetryError:
-        await live.close()
+        await server.close()
         raise
-    return live
+    return server

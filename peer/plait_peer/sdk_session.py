@@ -1,8 +1,9 @@
-"""The home of one application: to its SDK what a broker is, to the group a publisher and a subscriber for each wish.
+"""One application's session at its peers: a broker to its SDK; to the group, a publisher and one subscriber per
+subscription.
 
-It answers the frames of a session (`plait_core.wire.frame_types.session_frames`), so that an application that goes
-without brokers keeps its program. Publishing begins when the group has heard that there is a publisher; a subscription
-is open when its sub-spaces are settled, or when nobody is there who could settle them. No I/O.
+It answers the frames of a session (`plait_core.wire.frame_types.session_frames`), so that an application runs unchanged
+without brokers. Publishing begins when the group knows the publisher. A subscription is open when its sub-spaces are
+settled, or when no peer exists that could settle them. No I/O.
 """
 
 from __future__ import annotations
@@ -52,96 +53,97 @@ from plait_core.wire.frame_types.session_frames import (
 )
 from plait_core.wire.frames import Frame
 
-from .advertisements import Advertisements, asked_of
+from .advertisements import Advertisements, remote_interest
 from .event_frames import hops_of
-from .event_records import Came, course_of
+from .event_records import Arrival, arrival_of
 from .node import PEERS_MAX, Node
 from .protocol.outputs import Confirmed, Deliver, Output, PeerId
 from .protocol.peer import Peer
 
 BOUND_S: Final = 10.0
-"""The delay that a subscription without a bound tolerates: far more than any tree of live peers makes."""
+"""The delay bound of a subscription without one: far above the delays in any tree of live peers."""
 HEARTBEAT_S: Final = 2.0
 NOBODY_PERIODS: Final = 8
-"""After so long without hearing of anyone it concerns, a subscription or publisher is open all the same. Gossip reaches
-a group of thousands in that time."""
+"""Periods without a known counterpart after which a subscription or publisher is open in any case. Gossip reaches
+thousands of peers in that time."""
 SETTLED_PERIODS: Final = 2
-"""So long nobody new must have connected to a publisher until it begins."""
+"""Periods without a new child after which a publisher begins."""
 OPEN_PERIODS_MAX: Final = 30
-"""Then it is open though not all reach it, so that it hears those who do: below the ten seconds for which the SDK
-waits. Publishers that it knows must have it on their lists; ..."""
+"""Periods after which a subscription is open although not all publishers reach it: below the SDK's timeout of ten
+seconds. Known publishers must have enrolled it; ..."""
 ENROL_PERIODS_MAX: Final = 100
-"""... for so long. One that is gone is forgotten long before."""
+"""... for up to this many periods. A dead publisher is forgotten long before."""
 HELD_MAX: Final = 16_384
-"""Publishes that wait for the publisher to be known, before the application is told to wait."""
+"""Publishes that wait for the publisher to be known, before the application is asked to pause."""
 CLIENT_BYTES_MAX: Final = 64 << 20
-"""Deliveries that the application has not read; what comes on top is dropped, counted and told."""
+"""Deliveries that the application has not read. Further ones are dropped, counted and reported."""
 UNACKNOWLEDGED_MAX: Final = 16_384
-"""Deliveries of one subscription that somebody waits for."""
+"""Deliveries of one subscription whose publishers await an ack."""
 
 
 @dataclass(slots=True)
 class PeerSubscription:
-    """One subscription."""
+    """One subscription of the application."""
 
     terms: Subscribe
     filter: Filter
     peer: Peer | None
     number: int
-    """What records call it."""
+    """Its number in telemetry records."""
     opened: bool = False
     since: int = 0
-    before: Peer | None = None
-    """Who served its former filter, until this one is open."""
+    previous: Peer | None = None
+    """The peer of its previous filter, until the new one is open."""
     position: int = 0
-    waited_for: dict[int, tuple[PeerId, PeerId, int]] = field(default_factory=dict)
+    unacknowledged: dict[int, tuple[PeerId, PeerId, int]] = field(default_factory=dict)
 
 
 class SdkSession:
-    """One application's."""
+    """The session of one application."""
 
     def __init__(self, node: Node, name: str) -> None:
         self.node = node
         self.counts: Counter[str] = Counter()
-        """Events by what became of them: delivered, filtered (they had come for the sub-space alone), late, full."""
+        """Events by result: delivered, filtered (only the sub-space matched), late, full."""
         self.size = 0
-        """Bytes that wait for the application."""
+        """Bytes queued for the application."""
         self._writer = DeliveryWriter()
         self.client_bytes = 0
-        """What the application has not read; the face says how much."""
+        """Bytes that the application has not read; set by the transport."""
         self.ended = False
         self._name = name
         self._handshake = Handshake.acceptor(("resume",))
         self._decoder = FrameDecoder()
-        self._wishes: dict[int, PeerSubscription] = {}
-        self._offers = Advertisements(node.group)
-        self._asked: list[tuple[int, int]] = []
+        self._subscriptions: dict[int, PeerSubscription] = {}
+        self._advertisements = Advertisements(node.group)
+        self._pending_advertises: list[tuple[int, int]] = []
         self._publisher_id = 0
         self._publisher: Peer | None = None
         self._publisher_since = self._last_join = 0
-        self._children = 0
-        self._begun = False
+        self._child_count = 0
+        self._publishing = False
         self._held: deque[Publish | Ping] = deque()
         self._period = 0
 
     @property
     def congested(self) -> bool:
-        """Whether the application should publish no more for now."""
-        custody_full = self._publisher is not None and self._publisher.custody.full
-        return len(self._held) >= HELD_MAX or custody_full
+        """Whether the application should pause publishing."""
+        confirmed_full = self._publisher is not None and self._publisher.confirmed_delivery.full
+        return len(self._held) >= HELD_MAX or confirmed_full
 
     @property
-    def settled(self) -> bool:
-        """Whether all that the application has asked for is open."""
-        return all(wish.opened for wish in self._wishes.values()) and (self._publisher is None or self._begun)
+    def ready(self) -> bool:
+        """Whether all subscriptions and the publisher are open."""
+        opened = all(subscription.opened for subscription in self._subscriptions.values())
+        return opened and (self._publisher is None or self._publishing)
 
     @property
-    def subscriptions(self) -> int:
-        """That the application has."""
-        return len(self._wishes)
+    def subscription_count(self) -> int:
+        """The number of the application's subscriptions."""
+        return len(self._subscriptions)
 
     def receive(self, data: bytes, now: float) -> None:
-        """Bytes from the application."""
+        """Handle bytes from the application."""
         self.node.now = now
         self._decoder.feed(data)
         try:
@@ -151,75 +153,75 @@ class SdkSession:
                         self._publish(cast("list[Publish]", list(group)), now)
                     else:
                         for frame in group:
-                            self._frame(frame, now)
+                            self._handle_frame(frame, now)
         except FrameError as error:
             self._close(Code.UNKNOWN, error.message)
         if self._publisher is not None:
-            self.node.pump(self._publisher, now)
+            self.node.drain(self._publisher, now)
 
     def take(self) -> bytes:
-        """Bytes for the application."""
+        """Return the bytes for the application."""
         self.size = 0
         return self._writer.take()
 
     def tick(self, now: float) -> None:
-        """Once a period of the peers: look whether what is to be opened is open."""
+        """Open what has become ready; called once a period of the peers."""
         self._period += 1
         self.node.now = now
-        for id, wish in self._wishes.items():
-            if not wish.opened:
-                self._look(id, wish, now)
+        for id, subscription in self._subscriptions.items():
+            if not subscription.opened:
+                self._open_if_ready(id, subscription, now)
         publisher = self._publisher
         if publisher is not None:
-            children = len(publisher.outgoing.children)
-            if children != self._children:
-                self._children, self._last_join = children, self._period
-            self._begin(now)
-            if self._begun:
-                wishes = [wish.filter for wish in self._wishes.values()]
-                for news in self._offers.news(asked_of(publisher, self.node), wishes):
-                    self._say(news)
-            self.node.pump(publisher, now)
+            children = len(publisher.children.by_id)
+            if children != self._child_count:
+                self._child_count, self._last_join = children, self._period
+            self._start_publishing(now)
+            if self._publishing:
+                filters = [each.filter for each in self._subscriptions.values()]
+                for matching in self._advertisements.changes(remote_interest(publisher, self.node), filters):
+                    self._send(matching)
+            self.node.drain(publisher, now)
 
-    def gone(self, now: float) -> None:
-        """The application has hung up."""
+    def disconnected(self, now: float) -> None:
+        """Remove all peers of the application: it has closed its connection."""
         self.ended = True
-        for wish in self._wishes.values():
-            self._release(wish, now)
-        self._wishes.clear()
+        for subscription in self._subscriptions.values():
+            self._release(subscription, now)
+        self._subscriptions.clear()
         if self._publisher is not None:
             self.node.remove(self._publisher, now)
             self._publisher = None
 
     # --- the session --------------------------------------------------------------------------------------------------
 
-    def _frame(self, frame: Frame, now: float) -> None:
+    def _handle_frame(self, frame: Frame, now: float) -> None:
         if self._handshake.state is not State.OPEN:
-            self._greet(frame)
+            self._handle_handshake(frame)
             return
         match frame:
             case Ping():
                 if self._held:
-                    self._held.append(frame)  # its answer says that all before it was published
+                    self._held.append(frame)  # its Pong confirms that all earlier events were published
                 else:
-                    self._say(Pong(frame.nonce))
+                    self._send(Pong(frame.nonce))
             case Subscribe():
-                self._answer(frame.request, lambda: self._subscribe(frame, now))
+                self._run_request(frame.request, lambda: self._subscribe(frame, now))
             case Unsubscribe():
                 self._unsubscribe(frame, now)
             case Advertise():
-                self._answer(frame.request, lambda: self._advertise(frame, now))
+                self._run_request(frame.request, lambda: self._advertise(frame, now))
             case Unadvertise():
-                self._offers.remove(frame.advertisement)
-                self._say(Done(frame.request))
+                self._advertisements.remove(frame.advertisement)
+                self._send(Done(frame.request))
             case Acknowledge():
                 self._acknowledge(frame, now)
             case Close():
                 self.ended = True
             case _:
-                self._not_here(frame)
+                self._refuse(frame)
 
-    def _greet(self, frame: Frame) -> None:
+    def _handle_handshake(self, frame: Frame) -> None:
         refused = self._handshake.receive(frame)
         if refused is not None:
             self.size = self._writer.append(encode_frame(refused, self._handshake.version))
@@ -235,220 +237,229 @@ class SdkSession:
         self.size = self._writer.append(encode_frame(welcome, 0))
         self._decoder.establish(self._handshake.version)
 
-    def _say(self, frame: ControlFrame) -> None:
+    def _send(self, frame: ControlFrame) -> None:
         self.size = self._writer.append(encode_frame(frame, self._handshake.version))
 
     def _close(self, code: Code, message: str) -> None:
-        self._say(Close(code, message[:CLOSE_TEXT_MAX]))
+        self._send(Close(code, message[:CLOSE_TEXT_MAX]))
         self.ended = True
 
-    def _answer(self, request: int, carry_out: object) -> None:
-        assert callable(carry_out), "something is asked for"
+    def _run_request(self, request: int, run: object) -> None:
+        assert callable(run), "a request has a handler"
         try:
-            carry_out()
+            run()
         except PlaitError as error:
             code = Code.FILTER if isinstance(error, FilterError) else Code.UNAVAILABLE
-            self._say(Failed(request, code, error.message[:CLOSE_TEXT_MAX], error.hint[:CLOSE_TEXT_MAX]))
+            self._send(Failed(request, code, error.message[:CLOSE_TEXT_MAX], error.hint[:CLOSE_TEXT_MAX]))
 
-    def _not_here(self, frame: Frame) -> None:
+    def _refuse(self, frame: Frame) -> None:
         request = getattr(frame, "request", 0)
         if request:
             hint = "connect to a broker for this"
-            self._say(Failed(request, Code.UNAVAILABLE, f"{type(frame).__name__}: peers do not serve it", hint))
+            self._send(Failed(request, Code.UNAVAILABLE, f"{type(frame).__name__}: peers do not serve it", hint))
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
     def _subscribe(self, terms: Subscribe, now: float) -> None:
         if terms.durable:
-            raise NotServed("peers keep no place for durable subscriptions", hint="connect to a broker for them")
+            raise NotServed("peers do not serve durable subscriptions", hint="connect to a broker for them")
         if len(self.node.peers) + 1 >= PEERS_MAX:
             raise NotServed(f"{PEERS_MAX} peers (PEERS_MAX) live in this process")
         filter = parse(terms.filter)
-        wanted = self.node.group.wanted(filter)
+        subspaces = self.node.group.subspaces(filter)
         bound = terms.within_us / 1_000_000 if terms.within_us else BOUND_S
         id = terms.subscription
         peer = None
-        if len(wanted):
+        if len(subspaces):
             peer = self.node.add(
-                wanted, bound, lambda output: self._arrives(id, output), now, hearer=partial(self._hear, id)
+                subspaces,
+                bound,
+                lambda output: self._deliver(id, output),
+                now,
+                batch_consumer=partial(self._deliver_batch, id),
             )
-        old = self._wishes.get(id)
-        wish = PeerSubscription(
+        old = self._subscriptions.get(id)
+        subscription = PeerSubscription(
             terms, filter, peer, old.number if old is not None else self.node.new_number(), since=self._period
         )
         if self.node.telemetry is not None:
             self.node.telemetry.name(
-                "subscription", wish.number, filter=filter.text, client=self._name, within_us=terms.within_us
+                "subscription", subscription.number, filter=filter.text, client=self._name, within_us=terms.within_us
             )
         if old is not None:
-            wish.before, wish.position, wish.waited_for = old.peer, old.position, old.waited_for
-            if old.before is not None:
-                self.node.remove(old.before, now)
-        self._wishes[id] = wish
+            subscription.previous, subscription.position, subscription.unacknowledged = (
+                old.peer,
+                old.position,
+                old.unacknowledged,
+            )
+            if old.previous is not None:
+                self.node.remove(old.previous, now)
+        self._subscriptions[id] = subscription
 
-    def _look(self, id: int, wish: PeerSubscription, now: float) -> None:
-        """A subscription is open when all publishers reach it and have it on their lists; or after a while, when there
-        are none."""
-        peer, waited = wish.peer, self._period - wish.since
+    def _open_if_ready(self, id: int, subscription: PeerSubscription, now: float) -> None:
+        """Open a subscription when all publishers reach it and have enrolled it; without publishers, after a while."""
+        peer, waited = subscription.peer, self._period - subscription.since
         if peer is not None and not peer.open and waited < ENROL_PERIODS_MAX:
-            patience = OPEN_PERIODS_MAX if peer.views.publishers else NOBODY_PERIODS
-            if waited < patience or not peer.custody.enrolled:
+            patience = OPEN_PERIODS_MAX if peer.candidates.publishers else NOBODY_PERIODS
+            if waited < patience or not peer.confirmed_delivery.enrolled:
                 return
-        wish.opened = True
-        if wish.before is not None:
-            self.node.remove(wish.before, now)
-            wish.before = None
-        self._say(Done(wish.terms.request))
+        subscription.opened = True
+        if subscription.previous is not None:
+            self.node.remove(subscription.previous, now)
+            subscription.previous = None
+        self._send(Done(subscription.terms.request))
 
     def _unsubscribe(self, frame: Unsubscribe, now: float) -> None:
-        wish = self._wishes.pop(frame.subscription, None)
-        if wish is not None:
-            self._release(wish, now)
-        self._say(Done(frame.request))
+        subscription = self._subscriptions.pop(frame.subscription, None)
+        if subscription is not None:
+            self._release(subscription, now)
+        self._send(Done(frame.request))
 
-    def _release(self, wish: PeerSubscription, now: float) -> None:
-        for peer in (wish.peer, wish.before):
+    def _release(self, subscription: PeerSubscription, now: float) -> None:
+        for peer in (subscription.peer, subscription.previous):
             if peer is not None:
-                for seat, publisher, number in wish.waited_for.values():
-                    if seat == peer.id:
-                        peer.dealt_with(publisher, number)
+                for peer_id, publisher, number in subscription.unacknowledged.values():
+                    if peer_id == peer.id:
+                        peer.acknowledge(publisher, number)
                 self.node.remove(peer, now)
 
-    def _arrives(self, id: int, output: Output) -> None:
-        """An event for a subscription, as far as its sub-space says."""
+    def _deliver(self, id: int, output: Output) -> None:
+        """Deliver an event whose sub-space matches, if the filter matches as well."""
         assert isinstance(output, Deliver), "subscribers publish nothing"
-        wish = self._wishes.get(id)
-        if wish is None:
+        subscription = self._subscriptions.get(id)
+        if subscription is None:
             return
-        peer = wish.peer
+        peer = subscription.peer
         frame = Publish(Confirm.NONE, output.block)
         flags, position = 0, 0
         delay_us = int(output.delay * 1_000_000)
-        unwanted = self._unwanted(wish, frame)
-        if unwanted:
-            self._record(wish, frame, output, unwanted)
-            self._dealt_with(wish, output)
+        dropped = self._drop_reason(subscription, frame)
+        if dropped:
+            self._record(subscription, frame, output, dropped)
+            self._acknowledge_event(subscription, output)
             return
-        if wish.terms.within_us and delay_us > wish.terms.within_us:
+        if subscription.terms.within_us and delay_us > subscription.terms.within_us:
             self.counts["late"] += 1
-            if wish.terms.late is Late.DROP:
-                self._record(wish, frame, output, "late")
-                self._say(Notice(id, NoticeKind.GAP, "late", 1, output.publisher, output.number, output.number))
-                self._dealt_with(wish, output)
+            if subscription.terms.late is Late.DROP:
+                self._record(subscription, frame, output, "late")
+                self._send(Notice(id, NoticeKind.GAP, "late", 1, output.publisher, output.number, output.number))
+                self._acknowledge_event(subscription, output)
                 return
             flags = LATE
         if self.client_bytes > CLIENT_BYTES_MAX:
             self.counts["full"] += 1
-            self._record(wish, frame, output, "outbox_bytes")
-            self._say(Notice(id, NoticeKind.GAP, "queue_full", 1, output.publisher, output.number, output.number))
+            self._record(subscription, frame, output, "outbox_bytes")
+            self._send(Notice(id, NoticeKind.GAP, "queue_full", 1, output.publisher, output.number, output.number))
             return
-        self._record(wish, frame, output, flags=flags)
-        if output.round and peer is not None and len(wish.waited_for) < UNACKNOWLEDGED_MAX:
-            wish.position += 1
-            position, flags = wish.position, flags | CONFIRM
-            wish.waited_for[position] = (peer.id, output.publisher, output.number)
+        self._record(subscription, frame, output, flags=flags)
+        if output.round and peer is not None and len(subscription.unacknowledged) < UNACKNOWLEDGED_MAX:
+            subscription.position += 1
+            position, flags = subscription.position, flags | CONFIRM
+            subscription.unacknowledged[position] = (peer.id, output.publisher, output.number)
         self.counts["delivered"] += 1
         self.size = self._writer.deliver(frame, delay_us, (), ((id, flags, position),), self._handshake.version)
 
-    def _hear(self, id: int, frames: list[Forward], link_us: int) -> None:
-        """What `_arrives` does, for events that nobody waits for and that are in time."""
-        wish = self._wishes.get(id)
-        if wish is None or wish.terms.within_us or self.client_bytes > CLIENT_BYTES_MAX:
+    def _deliver_batch(self, id: int, frames: list[Forward], link_us: int) -> None:
+        """Deliver unconfirmed events of a subscription without a bound: the fast path of `_deliver`."""
+        subscription = self._subscriptions.get(id)
+        if subscription is None or subscription.terms.within_us or self.client_bytes > CLIENT_BYTES_MAX:
             for frame in frames:
                 delay, hops = (frame.delay_us + link_us) / 1_000_000, hops_of(frame) - 1
-                self._arrives(id, Deliver(frame.publisher, frame.sequence, "", delay, hops, frame.block))
+                self._deliver(id, Deliver(frame.publisher, frame.sequence, "", delay, hops, frame.block))
             return
-        matches, deliver = wish.filter.matches, self._writer.deliver
-        places, version = ((id, 0, 0),), self._handshake.version
-        wanted: list[Forward] = []
+        matches, deliver = subscription.filter.matches, self._writer.deliver
+        targets, version = ((id, 0, 0),), self._handshake.version
+        matched: list[Forward] = []
         malformed: list[Forward] = []
         for frame in frames:
             try:
                 if matches(frame.attributes()):
-                    wanted.append(frame)
-                    self.size = deliver(frame, frame.delay_us + link_us, (), places, version)
-            except FrameError:  # as in `_unwanted`
+                    matched.append(frame)
+                    self.size = deliver(frame, frame.delay_us + link_us, (), targets, version)
+            except FrameError:  # as in `_drop_reason`
                 malformed.append(frame)
-        self.counts["delivered"] += len(wanted)
-        self.counts["filtered"] += len(frames) - len(wanted) - len(malformed)
+        self.counts["delivered"] += len(matched)
+        self.counts["filtered"] += len(frames) - len(matched) - len(malformed)
         if malformed:
             self.counts["malformed"] += len(malformed)
         telemetry = self.node.telemetry
         if telemetry is not None and frames:
-            came = Came(self.node.origin(frames[0].publisher), link_us, hops_of(frames[0]), self.node.now)
-            telemetry.sifted(frames, wanted, malformed, came, wish.number)
+            arrival = Arrival(self.node.origin(frames[0].publisher), link_us, hops_of(frames[0]), self.node.now)
+            telemetry.batch_received(frames, matched, malformed, arrival, subscription.number)
 
-    def _unwanted(self, wish: PeerSubscription, frame: EventFrame) -> str:
-        """Why a subscription does not want an event; nothing when it does."""
+    def _drop_reason(self, subscription: PeerSubscription, frame: EventFrame) -> str:
+        """Return the reason for which a subscription drops an event; empty if its filter matches."""
         try:
-            if wish.filter.matches(frame.attributes()):
+            if subscription.filter.matches(frame.attributes()):
                 return ""
-        except FrameError:  # its publisher is to blame, and whoever passed it on need not look inside
+        except FrameError:  # the publisher is at fault: peers that forward an event do not decode it
             self.counts["malformed"] += 1
             return "invalid"
         self.counts["filtered"] += 1
         return "unmatched"
 
     def _record(
-        self, wish: PeerSubscription, frame: EventFrame, output: Deliver, reason: str = "", flags: int = 0
+        self, subscription: PeerSubscription, frame: EventFrame, output: Deliver, reason: str = "", flags: int = 0
     ) -> None:
-        """What became of an event here."""
+        """Record the result of an event in telemetry."""
         if self.node.telemetry is not None:
-            came = course_of(output, self.node.now, self.node.origin(output.publisher))
-            self.node.telemetry.heard((frame,), came, wish.number, wish.terms.within_us, reason, flags)
+            arrival = arrival_of(output, self.node.now, self.node.origin(output.publisher))
+            self.node.telemetry.events_received(
+                (frame,), arrival, subscription.number, subscription.terms.within_us, reason, flags
+            )
 
-    def _dealt_with(self, wish: PeerSubscription, output: Deliver) -> None:
+    def _acknowledge_event(self, subscription: PeerSubscription, output: Deliver) -> None:
         if output.round:
-            for peer in (wish.peer, wish.before):
+            for peer in (subscription.peer, subscription.previous):
                 if peer is not None:
-                    peer.dealt_with(output.publisher, output.number)
+                    peer.acknowledge(output.publisher, output.number)
 
     def _acknowledge(self, frame: Acknowledge, now: float) -> None:
-        wish = self._wishes.get(frame.subscription)
-        if wish is not None:
-            below = [place for place in wish.waited_for if place <= frame.up_to]
-            for place in (*frame.positions, *below):
-                seat, publisher, number = wish.waited_for.pop(place, (0, 0, 0))
-                peer = self.node.peers.get(seat)
+        subscription = self._subscriptions.get(frame.subscription)
+        if subscription is not None:
+            below = [position for position in subscription.unacknowledged if position <= frame.up_to]
+            for position in (*frame.positions, *below):
+                peer_id, publisher, number = subscription.unacknowledged.pop(position, (0, 0, 0))
+                peer = self.node.peers.get(peer_id)
                 if peer is not None:
-                    peer.dealt_with(publisher, number)
-            for peer in (wish.peer, wish.before):
+                    peer.acknowledge(publisher, number)
+            for peer in (subscription.peer, subscription.previous):
                 if peer is not None:
-                    self.node.pump(peer, now)
+                    self.node.drain(peer, now)
         if frame.request:
-            self._say(Done(frame.request))
+            self._send(Done(frame.request))
 
     # --- publishing ---------------------------------------------------------------------------------------------------
 
     def _advertise(self, frame: Advertise, now: float) -> None:
-        """The group is told of a publisher; of the whole space, since what it may publish later is not known."""
-        self._offers.add(frame.advertisement, frame.filter)
+        """Announce a publisher to the group, for the whole space: its later events are not known."""
+        self._advertisements.add(frame.advertisement, frame.filter)
         self._announce(now)
-        if self._begun:
-            self._say(Done(frame.request))
+        if self._publishing:
+            self._send(Done(frame.request))
         else:
-            self._asked.append((frame.advertisement, frame.request))
+            self._pending_advertises.append((frame.advertisement, frame.request))
 
     def _announce(self, now: float) -> Peer:
         if self._publisher is None:
-            self._publisher = self.node.add(DzSet.of([""]), 0.0, self._settled, now, id=self._publisher_id)
+            self._publisher = self.node.add(DzSet.of([""]), 0.0, self._confirmed, now, id=self._publisher_id)
             self._publisher_since = self._last_join = self._period
         return self._publisher
 
     def _publish(self, frames: list[Publish], now: float) -> None:
         publisher = self._publisher or self._announce(now)
-        if not self._begun or self._held:
+        if not self._publishing or self._held:
             self._held.extend(frames)
             return
-        for dz, run in groupby(frames, self._plain_place):
+        for dz, run in groupby(frames, self._unconfirmed_dz):
             if dz is not None:
                 self.node.publish(publisher, dz, list(run))
             else:
                 for frame in run:
-                    self._send(publisher, frame, now)
+                    self._publish_one(publisher, frame, now)
 
-    def _plain_place(self, frame: Publish) -> str | None:
-        """The sub-space of an event that only has to be sent; None for one that is to be confirmed, or refused."""
+    def _unconfirmed_dz(self, frame: Publish) -> str | None:
+        """Return the sub-space of a valid unconfirmed event, or None for all other events."""
         if frame.confirm is not Confirm.NONE:
             return None
         if self.node.group.space is None:
@@ -458,51 +469,51 @@ class SdkSession:
         except PlaitError:
             return None
 
-    def _begin(self, now: float) -> None:
-        """Once who wants to hear is connected: what was held goes out, in its order."""
+    def _start_publishing(self, now: float) -> None:
+        """Publish the held events, in order, once subscribers are connected."""
         waited = self._period - self._publisher_since
         quiet = self._period - self._last_join
-        if not self._begun:
-            met = self._children and quiet >= SETTLED_PERIODS
+        if not self._publishing:
+            met = self._child_count and quiet >= SETTLED_PERIODS
             if not met and waited < NOBODY_PERIODS:
                 return
-            self._begun = True
-            for _, request in self._asked:
-                self._say(Done(request))
-            self._asked.clear()
+            self._publishing = True
+            for _, request in self._pending_advertises:
+                self._send(Done(request))
+            self._pending_advertises.clear()
         publisher = self._announce(now)
         while self._held:
             frame = self._held.popleft()
             if isinstance(frame, Ping):
-                self._say(Pong(frame.nonce))
+                self._send(Pong(frame.nonce))
             else:
-                self._send(publisher, frame, now)
+                self._publish_one(publisher, frame, now)
 
-    def _send(self, publisher: Peer, frame: Publish, now: float) -> None:
+    def _publish_one(self, publisher: Peer, frame: Publish, now: float) -> None:
         try:
             dz = self.node.group.locate(frame.attributes()) if self.node.group.space is not None else ""
         except PlaitError as error:
             refusal = Refusal(frame.sequence, Code.NOT_ALLOWED, error.message[:CLOSE_TEXT_MAX], hint=error.hint[:400])
-            self._say(refusal)
+            self._send(refusal)
             return
         confirm = frame.confirm is Confirm.SUBSCRIBERS
-        if publisher.custody.full and confirm:
-            self._say(Refusal(frame.sequence, Code.LIMIT, "too many events await confirmation", retryable=True))
+        if publisher.confirmed_delivery.full and confirm:
+            self._send(Refusal(frame.sequence, Code.LIMIT, "too many events await confirmation", retryable=True))
             return
         if not confirm:
             self.node.publish(publisher, dz, [frame])
         else:
-            self.node.entrust(publisher, dz, frame, now)
+            self.node.publish_confirmed(publisher, dz, frame, now)
         if frame.confirm is Confirm.BROKER:
-            self._say(Receipt((frame.sequence,), (len(publisher.outgoing.children),)))
+            self._send(Receipt((frame.sequence,), (len(publisher.children.by_id),)))
 
-    def _settled(self, output: Output) -> None:
+    def _confirmed(self, output: Output) -> None:
         assert isinstance(output, Confirmed), "publishers receive nothing"
         if output.matched is None:
-            hint = "it may have reached some; publish it again under a new number if they must all have it"
-            self._say(Refusal(output.number, Code.TIMEOUT, "not all subscribers are known to have it", hint=hint))
+            hint = "some may have it: publish it again under a new number if all must have it"
+            self._send(Refusal(output.number, Code.TIMEOUT, "not all subscribers have acked it", hint=hint))
         else:
-            self._say(Receipt((output.number,), (output.matched,)))
+            self._send(Receipt((output.number,), (output.matched,)))
 
 
 def _is_publish(frame: Frame) -> bool:
@@ -510,4 +521,4 @@ def _is_publish(frame: Frame) -> bool:
 
 
 class NotServed(PlaitError):
-    """Peers do not serve it."""
+    """A request that peers do not serve."""

@@ -1,8 +1,7 @@
-"""A live peer's face: one process' peers on asyncio, with TCP links to others and a way in for its application.
+"""A live peer: the peers of one process on asyncio, with TCP links to other processes and sessions of applications.
 
-Nothing is awaited between a read and a write. The application's session meets its `SdkSession` through memory
-(`SdkTransport`): what it writes is carried out at once, what is for it is read in the same turn of the loop that it
-came in.
+Nothing is awaited between a read and a write. An application's session reaches its `SdkSession` through memory
+(`SdkTransport`): its frames are handled at once, and it reads the answers in the same turn of the event loop.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from .sdk_session import SdkSession
 log: Final = logging.getLogger(__name__)
 
 PERIOD_S: Final = 0.3
-"""Of gossip, pulses and looking for parents."""
+"""The period of gossip, keepalives and connection management."""
 SILENCE_PERIODS: Final = 5
-"""A death that closes no connection is noticed after so many: below two seconds; a process that has to wait for its
-turn on a busy machine is not taken for dead."""
+"""Periods after which a silent peer counts as dead: less than two seconds, but longer than a process waits for its turn
+on a busy machine."""
 DUPLICATES_MAX: Final = 65_536
-"""Events that are remembered: half a minute of the 2,000 a second that a group of twenty is made for."""
+"""Events remembered to detect duplicates: half a minute at 2,000 a second, the rate for a group of twenty."""
 FALSE_SHARE: Final = 0.1
-"""Of all events, what a peer takes in vain for the sake of a better place (thesis 2.5)."""
+"""The share of all events that a peer accepts as false positives for a better place (thesis 2.5)."""
 LIVE: Final = PeerSettings(
     policies=Policies(link_cost=MeasuredDelay(unmeasured_s=0.001)),
     period_s=PERIOD_S,
@@ -48,24 +47,25 @@ LIVE: Final = PeerSettings(
     duplicates_max=DUPLICATES_MAX,
 )
 DIAL_S: Final = 2.0
-"""For a connection to stand."""
+"""Timeout of a dial."""
 WRITE_BUFFER_BYTES: Final = 1 << 20
-"""Bytes given to a connection before what comes waits with the node, and the application is asked to wait."""
+"""Bytes buffered in a connection before the node queues, and applications are asked to pause."""
 RECEIVE_BYTES: Final = 64 * 1024
-"""The kernel's buffer of a connection; it doubles that. uvloop reads on as long as it fills its own of 256 KiB,
-megabytes at a time, and peers that do not come to their turn meanwhile look dead to others."""
+"""Receive buffer of a connection (the kernel doubles it). uvloop reads on while it can fill its own 256 KiB, megabytes
+at a time. Keepalives that wait meanwhile would make peers look dead."""
 CONGESTED_BYTES: Final = 4 << 20
-"""Bytes that wait for one link when the application is asked to publish no more: far less than is dropped at."""
+"""Bytes queued for one link at which applications are asked to pause: far below the limit at which events are
+dropped."""
 
 
 class ListenFailed(PlaitError):
-    """An address that cannot be listened on now."""
+    """The address cannot be listened on now."""
 
     retryable = True
 
 
 class PeerServer:
-    """All peers of one process, and its applications' homes."""
+    """All peers of one process, and the sessions of its applications."""
 
     def __init__(
         self,
@@ -75,47 +75,49 @@ class PeerServer:
         settings: PeerSettings = LIVE,
         telemetry: TelemetryPlace | None = None,
     ) -> None:
-        """`telemetry`: where to record what happens."""
+        """`telemetry` is the directory for records (None: no telemetry)."""
         self.group = group
         self.node: Node
         self.address = ""
         self._name = name
         self._settings = settings
-        self._place = telemetry
+        self._telemetry_place = telemetry
         self._recording: Recording | None = None
         self._loop = asyncio.get_running_loop()
         self._rng = random.SystemRandom()
-        self._passages: list[SdkTransport] = []
-        self._wires: dict[int, LinkConnection] = {}
+        self._transports: list[SdkTransport] = []
+        self._connections: dict[int, LinkConnection] = {}
         self._last_link = 0
         self._server: asyncio.Server | None = None
         self._multicast: MulticastSocket | None = None
         self._dials: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._next_look = 0.0
+        self._next_session_tick = 0.0
         self._seeds: list[str] = []
         self._closed = False
 
     async def start(self, *, listen: str, advertise: str = "", join: list[str], discover: bool, interface: str) -> None:
-        """Listen, and look for others: at addresses, by multicast, or both."""
+        """Listen, and look for other processes: at addresses, by multicast, or both."""
         host, _, port = listen.rpartition(":")
         try:
             self._server = await self._loop.create_server(lambda: LinkConnection(self, ""), host.strip("[]"), int(port))
         except OSError as error:
-            raise ListenFailed(f"cannot listen on {listen}: {error.strerror or error}", hint="port 0 is any") from error
+            raise ListenFailed(
+                f"cannot listen on {listen}: {error.strerror or error}", hint="port 0 lets the system choose a port"
+            ) from error
         bound = self._server.sockets[0].getsockname()[1]
         self.address = advertise or f"{host}:{bound}"
         now = monotonic()
-        recorder = self._recorder(now)
-        self.node = Node(self.group, self.address, self._rng, self._settings, now=now, telemetry=recorder)
+        events = self._new_telemetry(now)
+        self.node = Node(self.group, self.address, self._rng, self._settings, now=now, telemetry=events)
         self._seeds = [seed for seed in join if seed != self.address]
         if discover:
             self._multicast = self._multicast_socket(interface, now)
             self._multicast.start()
-        self._ring()
-        if recorder is not None and self._place is not None:
-            sampler, home = Sampler(self.node, self._name, recorder, lambda: self.homes), f"peer-{self._name}"
-            recording = Recording(self.node.id, home, recorder, sampler, self._place, recorder.wall_us(now))
+        self._tick()
+        if events is not None and self._telemetry_place is not None:
+            sampler, folder = Sampler(self.node, self._name, events, lambda: self.sessions), f"peer-{self._name}"
+            recording = Recording(self.node.id, folder, events, sampler, self._telemetry_place, events.wall_us(now))
             await recording.start()
             self._recording = recording
 
@@ -123,10 +125,10 @@ class PeerServer:
         announcements = Announcements(self.group, self.node.id, self.address, self._rng, now)
 
         def receive(datagram: bytes, host: str, now: float) -> None:
-            address = announcements.hear(datagram, now)
+            address = announcements.receive(datagram, now)
             if address is not None:
-                self.node.meet(address)
-                self.turn()
+                self.node.connect(address)
+                self.carry_out()
 
         return MulticastSocket(
             announcements,
@@ -137,14 +139,14 @@ class PeerServer:
             missing="peers are not discovered",
         )
 
-    def _recorder(self, now: float) -> PeerTelemetry | None:
-        """What records events by the calendar that its applications date them by; None where nobody wants that."""
-        if self._place is None:
+    def _new_telemetry(self, now: float) -> PeerTelemetry | None:
+        """Return telemetry with wall-clock timestamps, as applications date events, or None if it is disabled."""
+        if self._telemetry_place is None:
             return None
-        return PeerTelemetry(self._place.settings, time_ns() // 1000 - round(now * 1_000_000))
+        return PeerTelemetry(self._telemetry_place.settings, time_ns() // 1000 - round(now * 1_000_000))
 
     async def close(self) -> None:
-        """Say goodbye, and let what was said go out."""
+        """Leave the group, and write what is queued."""
         if self._closed:
             return
         self._closed = True
@@ -152,10 +154,10 @@ class PeerServer:
             self._timer.cancel()
         if self._multicast is not None:
             self._multicast.close()
-        for passage in self._passages:
-            passage.home.gone(monotonic())
+        for transport in self._transports:
+            transport.session.disconnected(monotonic())
         if self._recording is not None:
-            await self._recording.stop()  # while all the others are there
+            await self._recording.stop()  # its last sample still counts the sessions
         self.node.leave(monotonic())
         self._write()
         for task in self._dials:
@@ -164,73 +166,73 @@ class PeerServer:
             await asyncio.wait(self._dials)
         if self._server is not None:
             self._server.close()
-        wires = list(self._wires.values())
-        for wire in wires:
-            wire.end()
-        if wires:
-            await asyncio.wait([wire.gone for wire in wires], timeout=1.0)
-        for wire in wires:
-            wire.transport.abort()
+        connections = list(self._connections.values())
+        for connection in connections:
+            connection.end()
+        if connections:
+            await asyncio.wait([connection.closed for connection in connections], timeout=1.0)
+        for connection in connections:
+            connection.transport.abort()
 
     async def dial(self, address: object, make: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        """The connection of an application in this process to its home."""
-        passage = SdkTransport(self, SdkSession(self.node, self._name), make())
-        self._passages.append(passage)
-        passage.protocol.connection_made(passage)
-        return passage
+        """Connect an application in this process to a new session."""
+        transport = SdkTransport(self, SdkSession(self.node, self._name), make())
+        self._transports.append(transport)
+        transport.protocol.connection_made(transport)
+        return transport
 
     @property
-    def homes(self) -> list[SdkSession]:
-        """Those of its applications."""
-        return [passage.home for passage in self._passages]
+    def sessions(self) -> list[SdkSession]:
+        """The sessions of the applications."""
+        return [transport.session for transport in self._transports]
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- callbacks ----------------------------------------------------------------------------------------------------
 
-    def made(self, wire: LinkConnection) -> int:
-        """A connection stands."""
+    def link_opened(self, connection: LinkConnection) -> int:
+        """Register a new connection and return its link id."""
         self._last_link += 1
-        self._wires[self._last_link] = wire
-        self.node.connected(self._last_link, wire.dialled, monotonic())
-        self.turn()
+        self._connections[self._last_link] = connection
+        self.node.connected(self._last_link, connection.dialled, monotonic())
+        self.carry_out()
         return self._last_link
 
-    def read(self, link: int, data: bytes) -> None:
-        """Bytes came from another process."""
+    def received(self, link: int, data: bytes) -> None:
+        """Handle bytes from another process."""
         began, telemetry = monotonic(), self.node.telemetry
         arrivals = telemetry.arrivals if telemetry is not None else 0
         self.node.received(link, data, began)
         if telemetry is not None and telemetry.arrivals > arrivals:
             telemetry.matched(telemetry.arrivals - arrivals, int((monotonic() - began) * 1_000_000), began)
-        for passage in self._passages:
-            if passage.home.size:
-                passage.flush()
-        self.turn()
+        for transport in self._transports:
+            if transport.session.size:
+                transport.flush()
+        self.carry_out()
 
     def writable(self, link: int, writable: bool) -> None:
-        """A connection takes no more for now, or does again."""
+        """Stop or resume writing to a connection."""
         known = self.node.links.get(link)
         if known is not None:
             known.paused = not writable
             if writable and known.size:
-                self._wires[link].transport.write(known.take())
-        self._steer()
+                self._connections[link].transport.write(known.take())
+        self._apply_backpressure()
 
-    def lost(self, link: int) -> None:
-        """A connection is gone."""
-        self._wires.pop(link, None)
+    def link_lost(self, link: int) -> None:
+        """Remove a closed connection."""
+        self._connections.pop(link, None)
         if not self._closed:
             self.node.disconnected(link, monotonic())
-            self.turn()
+            self.carry_out()
 
-    def left(self, passage: SdkTransport) -> None:
-        """An application has hung up."""
-        if passage in self._passages:
-            self._passages.remove(passage)
-            passage.home.gone(monotonic())
-            self.turn()
+    def session_closed(self, transport: SdkTransport) -> None:
+        """Remove the session of an application that has disconnected."""
+        if transport in self._transports:
+            self._transports.remove(transport)
+            transport.session.disconnected(monotonic())
+            self.carry_out()
 
-    def turn(self) -> None:
-        """Carry out what the node asks for."""
+    def carry_out(self) -> None:
+        """Open connections, write queued bytes and hand answers to the applications."""
         if self._closed:
             return
         for dial in self.node.take_dials():
@@ -238,42 +240,42 @@ class PeerServer:
             self._dials.add(task)
             task.add_done_callback(self._dials.discard)
         self._write()
-        for passage in self._passages:
-            if passage.home.size:
-                passage.flush_soon()
-        self._steer()
+        for transport in self._transports:
+            if transport.session.size:
+                transport.flush_soon()
+        self._apply_backpressure()
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- internals ----------------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
         node = self.node
         for id in node.take_touched():
-            link, wire = node.links.get(id), self._wires.get(id)
-            if link is not None and wire is not None and link.size and not link.paused:
-                wire.transport.write(link.take())
+            link, connection = node.links.get(id), self._connections.get(id)
+            if link is not None and connection is not None and link.size and not link.paused:
+                connection.transport.write(link.take())
         for id in node.take_cuts():
-            if id in self._wires:
-                self._wires[id].end()
+            if id in self._connections:
+                self._connections[id].end()
 
-    def _steer(self) -> None:
-        """Applications publish no faster than the links take it."""
+    def _apply_backpressure(self) -> None:
+        """Ask applications to pause while a link or their session is congested."""
         full = any(link.paused and link.size > CONGESTED_BYTES for link in self.node.links.values())
-        for passage in self._passages:
-            passage.steer(congested=full or passage.home.congested)
+        for transport in self._transports:
+            transport.set_congested(congested=full or transport.session.congested)
 
-    def _ring(self) -> None:
+    def _tick(self) -> None:
         now = monotonic()
         self.node.tick(now)
-        if now >= self._next_look:
-            self._next_look = now + self._settings.period_s
-            for passage in self._passages:
-                passage.home.tick(now)
+        if now >= self._next_session_tick:
+            self._next_session_tick = now + self._settings.period_s
+            for transport in self._transports:
+                transport.session.tick(now)
             if self._seeds and not self.node.links:
                 for seed in self._seeds:
-                    self.node.meet(seed)
-        self.turn()
-        after = max(0.0, min(self.node.next_deadline(), self._next_look) - monotonic())
-        self._timer = self._loop.call_later(after, self._ring)
+                    self.node.connect(seed)
+        self.carry_out()
+        after = max(0.0, min(self.node.next_deadline(), self._next_session_tick) - monotonic())
+        self._timer = self._loop.call_later(after, self._tick)
 
     async def _dial(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -281,9 +283,9 @@ class PeerServer:
             async with asyncio.timeout(DIAL_S):
                 await self._loop.create_connection(lambda: LinkConnection(self, address), host.strip("[]"), int(port))
         except (OSError, ValueError, TimeoutError) as error:
-            log.debug("nobody at %s: %s", address, error)
+            log.debug("cannot connect to %s: %s", address, error)
             self.node.unreachable(address, monotonic())
-            self.turn()
+            self.carry_out()
 
 
 class LinkConnection(asyncio.Protocol):
@@ -291,76 +293,76 @@ class LinkConnection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, live: PeerServer, dialled: str) -> None:
+    def __init__(self, server: PeerServer, dialled: str) -> None:
         self.dialled = dialled
-        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._live = live
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._server = server
         self._link = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
-        self._link = self._live.made(self)
+        self._link = self._server.link_opened(self)
 
     def data_received(self, data: bytes) -> None:
-        self._live.read(self._link, data)
+        self._server.received(self._link, data)
 
     def pause_writing(self) -> None:
-        self._live.writable(self._link, False)
+        self._server.writable(self._link, False)
 
     def resume_writing(self) -> None:
-        self._live.writable(self._link, True)
+        self._server.writable(self._link, True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.gone.done():
-            self.gone.set_result(None)
-        self._live.lost(self._link)
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._server.link_lost(self._link)
 
     def end(self) -> None:
-        """Close once what was written is gone."""
+        """Close the connection once its bytes are written."""
         self.transport.close()
 
 
 class SdkTransport(asyncio.Transport):
-    """Between an application's session and its home, in memory."""
+    """An in-memory connection between an application's session and its `SdkSession`."""
 
-    def __init__(self, live: PeerServer, home: SdkSession, protocol: asyncio.Protocol) -> None:
+    def __init__(self, server: PeerServer, session: SdkSession, protocol: asyncio.Protocol) -> None:
         super().__init__()
-        self.home = home
+        self.session = session
         self.protocol = protocol
-        self._live = live
+        self._server = server
         self._loop = asyncio.get_running_loop()
-        self._due = self._closed = self._held_back = self._congested = False
+        self._due = self._closed = self._reading_paused = self._congested = False
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         if not self._closed:
-            self.home.receive(bytes(data), monotonic())
-            self._live.turn()
+            self.session.receive(bytes(data), monotonic())
+            self._server.carry_out()
 
     def flush_soon(self) -> None:
-        """Hand over what there is, but not while the application is in the middle of something."""
+        """Hand over queued bytes in the next turn, when the application is not in the middle of a call."""
         if not self._due:
             self._due = True
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Hand over what there is."""
+        """Hand over queued bytes now."""
         self._due = False
-        home = self.home
+        session = self.session
         if self._closed:
             return
-        if self._held_back:
-            home.client_bytes = home.size
+        if self._reading_paused:
+            session.client_bytes = session.size
             return
-        home.client_bytes = 0
-        if home.size:
-            self.protocol.data_received(home.take())
-        if home.ended:
+        session.client_bytes = 0
+        if session.size:
+            self.protocol.data_received(session.take())
+        if session.ended:
             self.close()
 
-    def steer(self, *, congested: bool) -> None:
-        """Tell the application to wait with publishing, or to go on."""
+    def set_congested(self, *, congested: bool) -> None:
+        """Ask the application to pause or resume publishing."""
         if congested != self._congested and not self._closed:
             self._congested = congested
             (self.protocol.pause_writing if congested else self.protocol.resume_writing)()
@@ -373,7 +375,7 @@ class SdkTransport(asyncio.Transport):
     abort = close
 
     def _end(self) -> None:
-        self._live.left(self)
+        self._server.session_closed(self)
         self.protocol.connection_lost(None)
 
     def is_closing(self) -> bool:
@@ -392,8 +394,8 @@ class SdkTransport(asyncio.Transport):
         pass
 
     def pause_reading(self) -> None:
-        self._held_back = True
+        self._reading_paused = True
 
     def resume_reading(self) -> None:
-        self._held_back = False
+        self._reading_paused = False
         self.flush_soon()

@@ -1,4 +1,4 @@
-"""Real peers write what happens to their events: three processes, what they heard, and the tables made of it."""
+"""Telemetry of real peers: three processes, the events they received, and the tables made of their records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NORTH, SOUTH, OWN = "n < 30", "n >= 20", "n == 7"
 
 
 class PeerProcess:
-    """`plait peer --subscribe`, and what it prints."""
+    """`plait peer --subscribe`, and the events that it prints."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -65,7 +65,7 @@ async def peer_process(name: str, telemetry: Path, filter: str, *more: str) -> A
 
 
 async def published(client: plait.PeerClient) -> None:
-    """Events that go by themselves, once all subscribers are known to hear, and confirmed ones."""
+    """Unconfirmed events, after all subscribers are connected, and confirmed ones."""
     async with asyncio.timeout(PATIENCE_S):
         while (await client.publish({"n": 25}, confirm="subscribers", timeout=PATIENCE_S)).matched != 3:
             pass
@@ -119,7 +119,7 @@ async def test_a_place_that_cannot_be_written_is_said_at_once(tmp_path: Path) ->
     with pytest.raises(TelemetryError, match="cannot be written"):
         async with plait.peer(telemetry=tmp_path / "file"):
             pass
-    with pytest.raises(TelemetryError, match="folder"):
+    with pytest.raises(TelemetryError, match="directory"):
         async with plait.peer(name="../elsewhere", telemetry=tmp_path):
             pass
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

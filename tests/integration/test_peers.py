@@ -1,4 +1,4 @@
-"""Live peers: real processes, real sockets, and an oracle that says who should have heard what."""
+"""Live peers: real processes, real sockets, and an oracle of the events that each has to receive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def spans() -> list[range]:
 
 
 async def publish(client: plait.Client, events: range) -> set[int]:
-    """Publish with confirmation, some at a time; those that were confirmed."""
+    """Publish with confirmation, some at a time; return the confirmed ones."""
     confirmed: set[int] = set()
     places = asyncio.Semaphore(32)
 
@@ -40,7 +40,7 @@ async def publish(client: plait.Client, events: range) -> set[int]:
 
 
 def judge(processes: list[Members], published: range) -> None:
-    """No event twice, none that was not wanted, none that was not published; of the dead as well."""
+    """Check that no process received an event twice, unmatched or unpublished; killed processes included."""
     for process in processes:
         for peer, got in process.got.items():
             assert len(got) == len(set(got)), f"peer {peer} heard something twice"

@@ -36,7 +36,7 @@ class Judge:
         assert self.seen[(peer, event.publisher, event.number)] == 1, "a duplicate"
         me = self.trial.world.peers[peer].me
         assert covers(me.dz, event.dz), "outside the peer-level subscription"
-        assert covers(me.wanted, event.dz), "not wanted"
+        assert covers(me.interest, event.dz), "not wanted"
 
 
 def group(
@@ -116,7 +116,7 @@ def test_in_quiet_times_every_event_reaches_everyone_who_wants_it_in_time() -> N
         dz = trial.terms.workload.event(trial.rng)
         publisher = 1 + number % 4
         serial = trial.world.publish(publisher, dz)
-        wanting = [p.id for p in trial.world.peers.values() if not p.me.publisher and covers(p.me.wanted, dz)]
+        wanting = [p.id for p in trial.world.peers.values() if not p.me.publisher and covers(p.me.interest, dz)]
         owed |= {(peer, publisher, serial) for peer in wanting}
         trial.world.run(trial.world.now + 0.2)
     trial.world.run(trial.world.now + 2.0)
@@ -145,7 +145,7 @@ def test_no_cycle_lives_longer_than_its_detection_bound() -> None:
     """Many equals, who are each other's possible parents."""
     workload = PeerWorkload(grid_bits=2, side_bits=(2,), aligned=True, bounds=(6,))
     trial = Trial(Terms(PEERS, workload=workload, variant="thesis", children_max=4))
-    bound = trial.settings.pursue_periods + trial.settings.silence_periods
+    bound = trial.settings.cycle_check_periods + trial.settings.silence_periods
     lived: Counter[tuple[int, str]] = Counter()
     for _ in range(40):
         trial.period()
@@ -166,8 +166,8 @@ def test_planted_a_peer_that_releases_nobody_is_caught(monkeypatch: pytest.Monke
     peers = trial.world.peers
     for peer in [p for p in peers.values() if not p.me.publisher]:
         for upper in [q for q in peers.values() if covers(q.dz, peer.dz[0]) and not q.me.publisher and q is not peer]:
-            if upper.id not in peer.incoming.parents and upper.incoming.delay(peer.dz[:1]) + 1 <= peer.me.bound:
-                peer.incoming.ask(upper.id, peer.dz[:1], trial.world.now)
+            if upper.id not in peer.parents.by_id and upper.parents.delay(peer.dz[:1]) + 1 <= peer.me.bound:
+                peer.parents.connect(upper.id, peer.dz[:1], trial.world.now)
                 trial.world.flush(peer.id)
                 break
     trial.world.run(trial.world.now + 0.5)
@@ -186,7 +186,7 @@ def test_planted_a_peer_that_delivers_what_it_only_passes_on_is_caught(monkeypat
 
 
 def test_planted_peers_that_remember_no_events_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait_peer.protocol.dissemination.Dissemination._first_time", lambda *_: True)
+    monkeypatch.setattr("plait_peer.protocol.dissemination.Dissemination._is_new", lambda *_: True)
     trial = group()
     Judge(trial)
     with pytest.raises(AssertionError, match="a duplicate"):
@@ -199,7 +199,7 @@ def test_planted_peers_that_let_anyone_join_are_caught(monkeypatch: pytest.Monke
     """Without line 17 and 2.7 bounds are not kept."""
     monkeypatch.setattr(Children, "_may_join", lambda *_: True)
     monkeypatch.setattr("plait_peer.protocol.peer_state.PeerState.may_join", lambda *_: True)
-    monkeypatch.setattr(Parents, "_fits", lambda *_: True)
+    monkeypatch.setattr(Parents, "_may_stay", lambda *_: True)
     workload = PeerWorkload(bounds=(2, 3))
     trial = Trial(Terms(PEERS, workload=workload, children_max=3))
     for _ in range(25):
@@ -209,7 +209,7 @@ def test_planted_peers_that_let_anyone_join_are_caught(monkeypatch: pytest.Monke
     late = [
         peer
         for peer in structure.subscribers
-        for dz in peer.me.wanted
+        for dz in peer.me.interest
         if peer.me.bound < structure.delay(peer, dz, 1) < float("inf")
     ]
     assert late
@@ -228,8 +228,8 @@ def test_a_peer_that_passes_nothing_on_is_found_out_by_what_publishers_say() -> 
     trial = group(peers=60)
     settle(trial)
     peers = trial.world.peers
-    liar = max((p for p in peers.values() if not p.me.publisher), key=lambda p: len(p.outgoing.children))
-    victims = set(liar.outgoing.children)
+    liar = max((p for p in peers.values() if not p.me.publisher), key=lambda p: len(p.children.by_id))
+    victims = set(liar.children.by_id)
     assert len(victims) >= 3
     lying(trial, {liar.id}, lambda to, frame: None if isinstance(frame, Happening) else frame)
     trial.terms = replace(trial.terms, events_per_period=20)
@@ -238,7 +238,7 @@ def test_a_peer_that_passes_nothing_on_is_found_out_by_what_publishers_say() -> 
     suspects = [
         peer
         for peer in victims
-        if peers[peer].conduct.score(liar.id) > 0 or liar.id not in peers[peer].incoming.parents
+        if peers[peer].reputation.score(liar.id) > 0 or liar.id not in peers[peer].parents.by_id
     ]
     assert len(suspects) >= len(victims) // 2
     assert sum(peer.counters.shunned for peer in peers.values()) >= 1
@@ -249,8 +249,8 @@ def test_a_peer_that_says_it_is_nearer_than_it_is_loses_its_children() -> None:
     trial = group(peers=60)
     settle(trial)
     peers = trial.world.peers
-    liar = max((p for p in peers.values() if not p.me.publisher), key=lambda p: len(p.outgoing.children))
-    victims = [peer for peer, child in liar.outgoing.children.items() if child.profile.bound < 8]
+    liar = max((p for p in peers.values() if not p.me.publisher), key=lambda p: len(p.children.by_id))
+    victims = [peer for peer, child in liar.children.by_id.items() if child.profile.bound < 8]
 
     def lie(to: int, frame: PeerFrame) -> PeerFrame:
         if isinstance(frame, Happening):
@@ -278,8 +278,8 @@ def test_a_flood_of_joins_is_bounded_and_scored_down() -> None:
     for _ in range(500):
         target.receive(flooder.id, Connect(flooder.me.profile, ("0",)), world.now)
     assert target.counters.control_sent - before <= 3 * target.me.settings.requests_per_period_max
-    assert target.conduct.shunned(flooder.id)
-    assert not target.conduct.admits(flooder.id)
+    assert target.reputation.shunned(flooder.id)
+    assert not target.reputation.admits(flooder.id)
 
 
 def test_gossip_that_nobody_asked_for_or_that_comes_too_often_is_scored_down() -> None:
@@ -288,10 +288,10 @@ def test_gossip_that_nobody_asked_for_or_that_comes_too_often_is_scored_down() -
     target, other = trial.world.peers[1001], trial.world.peers[1002]
     for _ in range(30):
         target.receive(other.id, Gossip(True, (other.me.profile,), (0,)), trial.world.now)
-    assert target.conduct.score(other.id) >= Fault.UNASKED.value
+    assert target.reputation.score(other.id) >= Fault.UNASKED.value
     for _ in range(30):
         target.receive(other.id, Gossip(False, (other.me.profile,), (0,)), trial.world.now)
-    assert target.conduct.shunned(other.id)
+    assert target.reputation.shunned(other.id)
     assert len(target.sampling.view) <= target.me.settings.sample_view
 
 
@@ -300,7 +300,7 @@ def test_replayed_gossip_keeps_no_dead_peer_in_use() -> None:
     trial = group(peers=60)
     settle(trial)
     peers = trial.world.peers
-    dead = max((p for p in peers.values() if not p.me.publisher), key=lambda p: len(p.outgoing.children))
+    dead = max((p for p in peers.values() if not p.me.publisher), key=lambda p: len(p.children.by_id))
     ghost: Profile = dead.me.profile
     trial.world.crash(dead.id)
     replayer = next(number for number in peers if number >= 1000)
@@ -317,7 +317,7 @@ def test_replayed_gossip_keeps_no_dead_peer_in_use() -> None:
 def test_a_chase_that_is_forged_parts_nobody() -> None:
     trial = group(peers=40)
     settle(trial)
-    target = next(p for p in trial.world.peers.values() if p.me.bound and p.incoming.parents)
-    before = dict(target.incoming.parents)
+    target = next(p for p in trial.world.peers.values() if p.me.bound and p.parents.by_id)
+    before = dict(target.parents.by_id)
     target.receive(4242, DetectCycle(target.id, target.dz[0], target.me.bound, 3), trial.world.now)
-    assert target.incoming.parents == before
+    assert target.parents.by_id == before

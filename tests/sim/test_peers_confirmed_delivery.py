@@ -1,4 +1,4 @@
-"""Confirmed events while the tree changes: what a publisher says all have, all have
+"""Confirmed delivery while the tree changes: all subscribers have each confirmed event
 (`plait_lab.simulation.peers.confirmed_delivery`)."""
 
 from __future__ import annotations
@@ -42,34 +42,34 @@ def test_what_is_confirmed_has_been_heard_by_all_whatever_the_seed(trouble: str,
 # --- planted bugs -----------------------------------------------------------------------------------------------------
 
 
-def enrolled_never(patch: pytest.MonkeyPatch) -> None:
-    """A subscription opens when events reach it, though no publisher has it on its list."""
+def never_enrolled(patch: pytest.MonkeyPatch) -> None:
+    """A subscription opens when events reach it, although no publisher has enrolled it."""
     patch.setattr(ConfirmedDelivery, "_renew", lambda self: None)
     patch.setattr(Peer, "open", Peer.reached)
 
 
-def brought_never(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ConfirmedDelivery, "_look_after_kept", lambda self: None)
+def never_retransmitted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConfirmedDelivery, "_retransmit_due", lambda self: None)
 
 
-def taken_on_arrival(patch: pytest.MonkeyPatch) -> None:
-    """Taken as soon as some neighbour has it: what rosters in the tree come down to when the tree changes."""
-    honest = ConfirmedDelivery.taken
+def acked_by_one(patch: pytest.MonkeyPatch) -> None:
+    """One ack completes an event: as lists kept in the tree would have it after a change of the tree."""
+    honest = ConfirmedDelivery.handle_taken
 
     def taken(self: ConfirmedDelivery, sender: int, frame: object, now: float) -> None:
         for number in frame.numbers:  # type: ignore[attr-defined]
-            if number in self._kept:
-                self._kept[number].waiting.clear()
+            if number in self._unacked:
+                self._unacked[number].waiting.clear()
         honest(self, sender, frame, now)  # type: ignore[arg-type]
 
-    patch.setattr(ConfirmedDelivery, "taken", taken)
+    patch.setattr(ConfirmedDelivery, "handle_taken", taken)
 
 
-def remembered_never(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Dissemination, "_first_time", lambda *_: True)
+def never_remembered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Dissemination, "_is_new", lambda *_: True)
 
 
-@pytest.mark.parametrize("plant", [enrolled_never, brought_never, taken_on_arrival, remembered_never])
+@pytest.mark.parametrize("plant", [never_enrolled, never_retransmitted, acked_by_one, never_remembered])
 def test_planted_bugs_are_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     with pytest.raises(AssertionError):

@@ -7,7 +7,7 @@ Time is virtual here, so that these are figures of the protocol and not of the m
 from __future__ import annotations
 
 import pytest
-from peer_bench import Bench, told
+from peer_bench import Bench, profile
 
 from plait_core.wire.frame_types.peer_frames import Connect, DetectCycle, Disconnect, PotentialParent
 from plait_lab.simulation.peers.healing import HealingTerms, HealingTrial
@@ -57,14 +57,14 @@ def test_healing_takes_no_longer_whatever_the_seed(told: bool) -> None:
 
 
 def test_planted_peers_that_wait_for_their_next_period_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Peer, "_at_once", lambda self, now: None)
+    monkeypatch.setattr(Peer, "_react", lambda self, now: None)
     assert healed(HealingTerms(told=True, seed=3)) > AT_ONCE_S
 
 
 def test_planted_peers_that_pursue_no_cycle_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """They tell each other that the publisher reaches them, and nobody looks any further."""
-    monkeypatch.setattr(CycleDetection, "pursue", lambda self, *, lonely: None)
-    monkeypatch.setattr("plait_peer.protocol.topology.cycle_detection.PASSED_MAX", 1)
+    monkeypatch.setattr(CycleDetection, "recheck", lambda self, *, unreached: None)
+    monkeypatch.setattr("plait_peer.protocol.topology.cycle_detection.FORWARDED_MAX", 1)
     assert healed(HealingTerms(told=False, deaths=6, seed=6)) > 2 * HEALED_S
 
 
@@ -73,51 +73,56 @@ def test_planted_peers_that_pursue_no_cycle_are_caught(monkeypatch: pytest.Monke
 
 def bench() -> Bench:
     found = Bench("0", with_settings=PeerSettings(policies=PLAIT, children_max=2))
-    found.gossip(told(50, "", bound=0.0), told(10, "0", delay=1.0), told(11, "0", delay=1.5), told(12, "0", delay=1.7))
+    found.gossip(
+        profile(50, "", bound=0.0),
+        profile(10, "0", delay=1.0),
+        profile(11, "0", delay=1.5),
+        profile(12, "0", delay=1.7),
+    )
     return found
 
 
 def test_whoever_loses_a_parent_asks_another_at_once_and_whoever_is_refused_the_next() -> None:
     one = bench()
-    one.adopt(told(10, "0"), "0")
+    one.adopt(profile(10, "0"), "0")
     one.peer.lost(10, one.now)
     one._take()
-    assert [to for to, _ in one.took(Connect)] == [11]
-    one.hear(11, PotentialParent(True, ("0",), ()))
-    assert [to for to, _ in one.took(Connect)] == [12]
+    assert [to for to, _ in one.take(Connect)] == [11]
+    one.receive(11, PotentialParent(True, ("0",), ()))
+    assert [to for to, _ in one.take(Connect)] == [12]
 
 
 def test_refusals_do_not_make_a_peer_ask_without_end() -> None:
     one = bench()
     most = one.peer.me.settings.prompt_max
-    one.gossip(*[told(number, "0") for number in range(100, 100 + 4 * most)])
+    one.gossip(*[profile(number, "0") for number in range(100, 100 + 4 * most)])
     one.periods(1)
     asked = 0
-    while requests := one.took(Connect):
+    while requests := one.take(Connect):
         asked += len(requests)
         for to, _ in requests:
-            one.hear(to, PotentialParent(True, ("0",), ()))
+            one.receive(to, PotentialParent(True, ("0",), ()))
     assert asked <= most + 1
 
 
 def test_whoever_did_not_answer_is_not_believed_to_live_by_what_it_said_before() -> None:
     one = bench()
-    one.adopt(told(10, "0"), "0")
+    one.adopt(profile(10, "0"), "0")
     one.peer.lost(10, one.now)
     one._take()
-    one.peer.views.update(told(10, "0", version=2), 3)
-    assert 10 not in one.peer.views.subscribers, "somebody repeats what it said before"
+    one.peer.candidates.update(profile(10, "0", version=2), 3)
+    assert 10 not in one.peer.candidates.subscribers, "somebody repeats what it said before"
     one.periods(5)
-    one.peer.views.update(told(10, "0", version=2), 1)
-    assert 10 in one.peer.views.subscribers, "it has been heard since"
+    one.peer.candidates.update(profile(10, "0", version=2), 1)
+    assert 10 in one.peer.candidates.subscribers, "it has been heard since"
 
 
 def test_children_hear_at_once_that_no_publisher_reaches_us_any_more() -> None:
     one = bench()
-    one.adopt(told(10, "0"), "0")
-    one.child(told(20, "0", bound=9.0))
+    one.adopt(profile(10, "0"), "0")
+    one.child(profile(20, "0", bound=9.0))
     one.sent.clear()
-    one.hear(10, Disconnect("leaving"))
+    one.receive(10, Disconnect("leaving"))
     beats = [frame for to, frame in one.sent if to == 20]
     assert beats
     assert beats[-1].sources == ()  # type: ignore[attr-defined]
@@ -125,9 +130,9 @@ def test_children_hear_at_once_that_no_publisher_reaches_us_any_more() -> None:
 
 def test_a_second_chase_in_one_period_is_passed_on_too_and_a_hundredth_is_not() -> None:
     one = bench()
-    one.adopt(told(10, "0"), "0")
-    one.child(told(20, "0", bound=9.0))
+    one.adopt(profile(10, "0"), "0")
+    one.child(profile(20, "0", bound=9.0))
     one.sent.clear()
     for _ in range(100):
-        one.hear(10, DetectCycle(77, "0", 3.0, 1))
-    assert 2 <= len(one.took(DetectCycle)) <= 8
+        one.receive(10, DetectCycle(77, "0", 3.0, 1))
+    assert 2 <= len(one.take(DetectCycle)) <= 8

@@ -1,4 +1,4 @@
-"""One peer on the bench: frames in, frames out, nobody else there. What the tests of the thesis' algorithms speak."""
+"""One peer on a bench: frames in, frames out, and no other peer. For the tests of the thesis' algorithms."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def settings(policies: Policies = THESIS, **changed: object) -> PeerSettings:
     return PeerSettings(policies=policies, **{"children_max": 2, **changed})  # type: ignore[arg-type]
 
 
-def told(peer: int, *dz: str, bound: float = 3.0, delay: float = 1.0, version: int = 1, **more: object) -> Profile:
-    """What another peer says of itself."""
+def profile(peer: int, *dz: str, bound: float = 3.0, delay: float = 1.0, version: int = 1, **more: object) -> Profile:
+    """Return the profile of another peer."""
     return Profile(peer, version, dz, bound, 0.0 if bound == 0.0 else delay, 5, **more)  # type: ignore[arg-type]
 
 
 class Bench:
-    """A peer with id 1, and everyone else played by the test."""
+    """A peer with id 1; the test plays all others."""
 
     def __init__(self, *dz: str, bound: float = 3.0, with_settings: PeerSettings | None = None) -> None:
         self.now = 0.0
@@ -31,13 +31,13 @@ class Bench:
         self.sent: list[tuple[int, PeerFrame]] = []
         self.delivered: list[Deliver] = []
 
-    def hear(self, sender: int, frame: PeerFrame) -> None:
+    def receive(self, sender: int, frame: PeerFrame) -> None:
         self.peer.receive(sender, frame, self.now)
         self._take()
 
     def gossip(self, *profiles: Profile) -> None:
-        """Somebody tells of others."""
-        self.hear(99, Gossip(False, profiles, (0,) * len(profiles)))
+        """Receive profiles by gossip."""
+        self.receive(99, Gossip(False, profiles, (0,) * len(profiles)))
 
     def periods(self, count: int = 1) -> None:
         for _ in range(count):
@@ -52,22 +52,22 @@ class Bench:
             else:
                 self.delivered.append(output)
 
-    def took(self, kind: type[F]) -> list[tuple[int, F]]:
-        """The frames of one kind that were sent since the last question."""
+    def take(self, kind: type[F]) -> list[tuple[int, F]]:
+        """Return the frames of one kind that were sent since the last call."""
         found = [(to, frame) for to, frame in self.sent if isinstance(frame, kind)]
         self.sent = [(to, frame) for to, frame in self.sent if not isinstance(frame, kind)]
         return found
 
     def adopt(self, parent: Profile, *dz: str, sources: dict[int, float] | None = None) -> None:
-        """Connect to a parent for these, as if it had been asked and agreed."""
-        self.peer.incoming.ask(parent.peer, dz, self.now)
+        """Connect to a parent for these sub-spaces."""
+        self.peer.parents.connect(parent.peer, dz, self.now)
         sources = sources if sources is not None else {50: max(0.0, parent.delay)}
-        self.hear(parent.peer, Accept(parent, dz, tuple(sources), tuple(sources.values())))
+        self.receive(parent.peer, Accept(parent, dz, tuple(sources), tuple(sources.values())))
         self.sent.clear()
 
     def child(self, child: Profile, *dz: str) -> None:
-        """A child asks."""
-        self.hear(child.peer, Connect(child, dz or child.dz))
+        """Receive a connection request from a child."""
+        self.receive(child.peer, Connect(child, dz or child.dz))
 
     def event(self, sender: int, dz: str, *, publisher: int = 50, number: int = 1, delay: float = 1.0) -> None:
-        self.hear(sender, Happening(publisher, number, dz, delay, 1))
+        self.receive(sender, Happening(publisher, number, dz, delay, 1))

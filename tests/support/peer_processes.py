@@ -1,4 +1,4 @@
-"""Processes of peers on virtual time, with links that take five milliseconds: nodes, homes and what they record."""
+"""Processes of peers on virtual time, with links that take five milliseconds: nodes, sessions and their records."""
 
 from __future__ import annotations
 
@@ -39,42 +39,42 @@ LINK_S = 0.005
 
 @dataclass
 class Process:
-    """One, with an application."""
+    """One process with an application."""
 
     name: str
     node: Node
-    home: SdkSession
+    session: SdkSession
     telemetry: PeerTelemetry
     sampler: Sampler
     publisher: int
     decoder: FrameDecoder = field(default_factory=FrameDecoder)
-    heard: dict[int, list[int]] = field(default_factory=dict)
-    """By subscription, the number n of each event that the application has heard."""
+    received: dict[int, list[int]] = field(default_factory=dict)
+    """By subscription, the number n of each event that the application received."""
     sequence: int = 0
 
     def say(self, frame: ControlFrame, now: float) -> None:
-        self.home.receive(encode_frame(frame, VERSION_MAX), now)
+        self.session.receive(encode_frame(frame, VERSION_MAX), now)
 
     def listen(self) -> None:
-        """The application takes what there is for it."""
-        self.decoder.feed(self.home.take())
+        """Let the application read its deliveries."""
+        self.decoder.feed(self.session.take())
         while frames := self.decoder.take():
             for frame in frames:
                 if isinstance(frame, Deliver):
                     n = frame.attributes()["n"]
                     assert isinstance(n, int)
                     for subscription, _, _ in frame.deliveries:
-                        self.heard.setdefault(subscription, []).append(n)
+                        self.received.setdefault(subscription, []).append(n)
 
     def records(self, *kinds: RecordKind) -> np.ndarray:
-        """What is recorded, of some kinds or of all."""
+        """Return the telemetry records of some kinds, or all."""
         ring = self.telemetry.ring
         found = np.frombuffer(ring.copy(0, ring.written), record_dtype())
         return found[np.isin(found["kind"], kinds)] if kinds else found
 
 
 class Processes:
-    """Some, of one group; the first is where the others join."""
+    """Processes of one group; all join at the first."""
 
     def __init__(self, *names: str, space: Schema | None = None) -> None:
         self.now = 100.0
@@ -83,23 +83,23 @@ class Processes:
         self._on_the_way: deque[tuple[float, int, int, bytes]] = deque()
         self._made = 0
         self.silent: set[str] = set()
-        """Whose links take nothing."""
+        """Processes whose links accept no bytes."""
         self.dead: set[str] = set()
         self._group = Group(space=space)
         self.all = [self._process(name, 1 + at) for at, name in enumerate(names)]
         for process in self.all[1:]:
-            process.node.meet(self.all[0].node.address)
+            process.node.connect(self.all[0].node.address)
 
     def _process(self, name: str, publisher: int) -> Process:
         telemetry = PeerTelemetry(TelemetrySettings(), WALL_US)
         node = Node(self._group, f"{name}:1", self._rng, LIVE, now=self.now, telemetry=telemetry)
-        home = SdkSession(node, name)
-        process = Process(name, node, home, telemetry, Sampler(node, name, telemetry, lambda: [home]), publisher)
-        home.receive(
+        session = SdkSession(node, name)
+        process = Process(name, node, session, telemetry, Sampler(node, name, telemetry, lambda: [session]), publisher)
+        session.receive(
             encode_frame(Hello(VERSION_MIN, VERSION_MAX, Role.CLIENT, name, publisher), 0),
             self.now,
         )
-        process.decoder.feed(home.take())
+        process.decoder.feed(session.take())
         process.decoder.take()
         process.decoder.establish(VERSION_MAX)
         return process
@@ -113,22 +113,22 @@ class Processes:
         process.say(Advertise(900, 1, "true"), self.now)
 
     def event_of(self, process: Process, n: int) -> Event:
-        """The next event of a process."""
+        """Return the next event of a process."""
         process.sequence += 1
         published_us = int(self.now * 1e6) + WALL_US
         return Event({"n": n}, publisher=process.publisher, sequence=process.sequence, published_us=published_us)
 
     def block_of(self, process: Process, n: int) -> bytes:
-        """The same as peers pass it on."""
+        """Return the next event as peers forward it."""
         return encode_block(self.event_of(process, n))
 
     def publish(self, process: Process, *ns: int) -> None:
-        """Events that are read at once."""
+        """Publish events that are read in one batch."""
         events = [self.event_of(process, n) for n in ns]
-        process.home.receive(b"".join(encode_publish(event, Confirm.NONE) for event in events), self.now)
+        process.session.receive(b"".join(encode_publish(event, Confirm.NONE) for event in events), self.now)
 
     def run(self, seconds: float) -> None:
-        """Let time go by."""
+        """Advance the time."""
         end = self.now + seconds
         looks = 0.0
         while self.now < end:
@@ -141,7 +141,7 @@ class Processes:
                 if process.node.next_deadline() <= self.now:
                     process.node.tick(self.now)
                 if self.now >= looks:
-                    process.home.tick(self.now)
+                    process.session.tick(self.now)
                 process.listen()
             if self.now >= looks:
                 looks = self.now + LIVE.period_s
@@ -151,13 +151,13 @@ class Processes:
         return [process for process in self.all if process.name not in self.dead]
 
     def kill(self, process: Process) -> None:
-        """It says nothing any more, and its connections break."""
+        """Stop a process and break its connections."""
         self.dead.add(process.name)
         for link in list(process.node.links):
             self.cut(self.all.index(process), link)
 
     def sample(self) -> None:
-        """A second is over."""
+        """Take the samples of one second."""
         for process in self.alive:
             process.sampler.sample(self.now, 1.0, 0)
 
@@ -181,7 +181,7 @@ class Processes:
                 self.cut(at, id)
 
     def cut(self, at: int, link: int) -> None:
-        """A connection is gone at both ends."""
+        """Break a connection at both ends."""
         other, same = self._wires.pop((at, link))
         self.all[at].node.disconnected(link, self.now)
         self.all[other].node.disconnected(same, self.now)

@@ -1,10 +1,10 @@
-"""Custody of events whose publisher wants to know that all subscribers have them (`confirm="subscribers"`).
+"""Confirmed delivery: publishers retransmit an event until all subscribers have acked it (`confirm="subscribers"`).
 
-Trees change while events are on their way down, so nobody there could promise anything. Each subscriber *enrols* with
-the publishers that concern it, and is subscribed when they have answered. From then on a publisher owes it every event
-of its sub-spaces that is to be confirmed: it keeps the event until each has said Taken, to the publisher itself, and
-brings it to whoever is late by a way that needs no tree. What m bounds is how often peers pass events on; what is
-enrolled, taken and brought again is told directly, many events in one frame.
+Trees change while events are on their way, so that no hop can promise delivery. Each subscriber therefore *enrols* with
+the publishers that concern it; its subscription is open when they have answered. From then on a publisher keeps each
+confirmed event until every enrolled subscriber of its sub-space has acked it. It retransmits to late subscribers
+directly, without the tree. The out-degree m bounds forwarding; enrolments, acks and retransmissions go directly between
+publisher and subscriber, many events in one frame.
 """
 
 from __future__ import annotations
@@ -20,94 +20,95 @@ from .peer_state import PeerState
 from .subspaces import covers
 from .topology.candidate_view import CandidateView
 
-HELD_MAX = 16_384
-"""Events that the application of one subscriber has not dealt with: what comes on top comes again."""
-KEPT_MAX = 4096
-"""Events that a publisher keeps; the face lets the application wait."""
+UNACKNOWLEDGED_MAX = 16_384
+"""Events that one subscriber's application has not acknowledged. Beyond it events are dropped unacked, and
+retransmitted."""
+UNACKED_MAX = 4096
+"""Unacked events of a publisher. When it is reached, publishing fails with a retryable refusal."""
 RENEW_PERIODS = 2
-"""Between two signs of life of a member."""
-ROUND_PERIODS = 2
-"""Without an answer for so long an event is brought to a member directly; then after twice that, and so on, ..."""
-ROUND_PERIODS_MAX = 16
+"""Periods between two enrolments of a member: its keepalive."""
+RETRANSMIT_PERIODS = 2
+"""Periods without an ack before the first retransmission. The interval then doubles, ..."""
+RETRANSMIT_PERIODS_MAX = 16
 """... up to this."""
-AGAIN_MAX = 128
-"""Events that are brought to one member in one period: what is new shares the same links. Each has its own share, so
-that many who take nothing keep nothing from one who does."""
+RETRANSMIT_MAX = 128
+"""Events retransmitted to one member in one period, since new events share the links. The limit is for each member, so
+that members that ack nothing take no capacity from others."""
 QUIET_PERIODS = 5
-"""A member that has said nothing for so long is asked whether it lives, before anything is brought to it."""
+"""Periods of silence after which a member is probed before anything is retransmitted to it."""
 DEAD_PERIODS = 10
-"""So long without a word from a member that cannot be reached either: it is gone."""
+"""Periods of silence after which a member that is unreachable as well is removed."""
 SILENT_PERIODS = 40
-"""So long without a word, whatever the reason."""
-KEPT_PERIODS = 100
-"""Then an event is given up, and its publisher told so."""
+"""Periods of silence after which a member is removed in any case."""
+GIVE_UP_PERIODS = 100
+"""Periods after which the publisher gives up an event and reports it as unconfirmed."""
 
 
 @dataclass(slots=True)
 class Membership:
-    """One publisher, to the subscriber that has enrolled with it."""
+    """A subscriber's enrolment with one publisher."""
 
     number: int = 0
-    told: int = -RENEW_PERIODS
-    answered: int = -1
-    """When it said last that we are on its list."""
+    sent: int = -RENEW_PERIODS
+    confirmed: int = -1
+    """The period of the publisher's last answer; -1: none yet."""
     since: int = 0
 
 
 @dataclass(slots=True)
 class Member:
-    """One subscriber, to the publisher."""
+    """A publisher's entry for one subscriber."""
 
     dz: tuple[str, ...]
-    heard: int
+    last_seen: int
     lost: int = 0
-    """How often it could not be reached since it was heard."""
+    """The number of failed sends since its last frame."""
 
 
 @dataclass(slots=True)
-class Kept:
-    """An event of our own."""
+class UnackedEvent:
+    """A published event that some members have not acked."""
 
     event: Happening
     waiting: set[PeerId]
-    owed: int
+    members: int
     since: int
     sent: int
-    wait: int = ROUND_PERIODS
+    backoff: int = RETRANSMIT_PERIODS
 
 
 class ConfirmedDelivery:
-    """One peer's part in it: a subscriber's or a publisher's."""
+    """One peer's part in confirmed delivery, as a subscriber or as a publisher."""
 
-    def __init__(self, me: PeerState, views: CandidateView) -> None:
+    def __init__(self, me: PeerState, candidates: CandidateView) -> None:
         self._me = me
-        self._views = views
+        self._candidates = candidates
         self._memberships: dict[PeerId, Membership] = {}
-        self._undealt: set[tuple[PeerId, int]] = set()
-        self._taken: dict[PeerId, list[int]] = {}
+        self._unacknowledged: set[tuple[PeerId, int]] = set()
+        self._acks: dict[PeerId, list[int]] = {}
         self._members: dict[PeerId, Member] = {}
-        self._kept: dict[int, Kept] = {}
-        self._crowded = -SILENT_PERIODS
-        """When somebody could not be put on the list."""
+        self._unacked: dict[int, UnackedEvent] = {}
+        self._rejected_at = -SILENT_PERIODS
+        """The period in which a subscriber was last rejected because the list was full."""
 
     def period(self) -> None:
-        """Once a period."""
+        """Renew enrolments, or check members and retransmit; called once a period."""
         if not self._me.settings.confirming:
             return
         if self._me.publisher:
-            self._look_after_members()
-            self._look_after_kept()
+            self._check_members()
+            self._retransmit_due()
         else:
             self._renew()
 
     def lost(self, peer: PeerId) -> None:
-        """Somebody cannot be reached, or could not for a moment."""
+        """Count a failed send to a member."""
         member = self._members.get(peer)
         if member is not None:
             member.lost += 1
 
     def leave(self) -> None:
-        """We want nothing any more."""
+        """Cancel all enrolments."""
         for publisher, membership in self._memberships.items():
             self._me.send(publisher, Enrol(membership.number + 1, ()))
         self._memberships.clear()
@@ -116,62 +117,62 @@ class ConfirmedDelivery:
 
     @property
     def enrolled(self) -> bool:
-        """Whether all publishers that are known and concern us have us on their lists."""
-        concerned = self._views.relevant_ids(self._me.wanted)
+        """Whether all known relevant publishers have confirmed the enrolment."""
+        concerned = self._candidates.relevant_ids(self._me.interest)
         known = self._memberships
-        return all(peer in known and known[peer].answered >= 0 for peer in concerned)
+        return all(peer in known and known[peer].confirmed >= 0 for peer in concerned)
 
     @property
-    def laden(self) -> bool:
-        """Whether the application has so much before it that nothing more is taken."""
-        return len(self._undealt) >= HELD_MAX
+    def backlog_full(self) -> bool:
+        """Whether the application has so many unacknowledged events that further ones are dropped."""
+        return len(self._unacknowledged) >= UNACKNOWLEDGED_MAX
 
-    def knows(self, publisher: PeerId) -> bool:
-        """Whether it may bring us events itself."""
+    def enrolled_with(self, publisher: PeerId) -> bool:
+        """Return whether a publisher may send events directly."""
         return publisher in self._memberships
 
     def _renew(self) -> None:
         me, known = self._me, self._memberships
-        for peer in self._views.relevant_ids(me.wanted):
+        for peer in self._candidates.relevant_ids(me.interest):
             if peer not in known and len(known) < me.settings.publishers_max:
                 known[peer] = Membership(since=me.period)
         for peer, membership in list(known.items()):
-            if me.period - max(membership.answered, membership.since) > SILENT_PERIODS:
+            if me.period - max(membership.confirmed, membership.since) > SILENT_PERIODS:
                 del known[peer]
-            elif me.period - membership.told >= RENEW_PERIODS:
-                entry = self._views.publishers.get(peer)
+            elif me.period - membership.sent >= RENEW_PERIODS:
+                entry = self._candidates.publishers.get(peer)
                 membership.number += 1
-                membership.told = me.period
-                frame = Enrol(membership.number, me.wanted[:PEER_DZ_MAX])
+                membership.sent = me.period
+                frame = Enrol(membership.number, me.interest[:PEER_DZ_MAX])
                 me.send(peer, frame, entry[0].address if entry else "")
 
-    def answer(self, sender: PeerId, frame: Enrolled, now: float) -> None:
-        """A publisher has us on its list."""
+    def handle_enrolled(self, sender: PeerId, frame: Enrolled, now: float) -> None:
+        """Handle a publisher's answer to an enrolment."""
         membership = self._memberships.get(sender)
         if membership is not None and 0 < frame.number <= membership.number:
-            membership.answered = self._me.period
+            membership.confirmed = self._me.period
 
-    def given(self, publisher: PeerId, number: int) -> None:
-        """The application is given an event that its publisher waits for."""
-        self._undealt.add((publisher, number))
+    def delivered(self, publisher: PeerId, number: int) -> None:
+        """Note that the application was given an event that awaits an ack."""
+        self._unacknowledged.add((publisher, number))
 
-    def again(self, publisher: PeerId, number: int) -> None:
-        """It has come once more: if it is dealt with, its publisher has not heard so."""
-        if (publisher, number) not in self._undealt:
-            self._taken.setdefault(publisher, []).append(number)
+    def received_again(self, publisher: PeerId, number: int) -> None:
+        """Repeat the ack of a retransmitted event if the application has acknowledged it: the first ack was lost."""
+        if (publisher, number) not in self._unacknowledged:
+            self._acks.setdefault(publisher, []).append(number)
 
-    def dealt_with(self, publisher: PeerId, number: int) -> None:
-        """The application has taken it, or does not want it."""
-        if (publisher, number) in self._undealt:
-            self._undealt.discard((publisher, number))
-            self._taken.setdefault(publisher, []).append(number)
+    def acknowledge(self, publisher: PeerId, number: int) -> None:
+        """Queue an ack: the application has the event, or its filter does not match."""
+        if (publisher, number) in self._unacknowledged:
+            self._unacknowledged.discard((publisher, number))
+            self._acks.setdefault(publisher, []).append(number)
 
-    def speak(self) -> None:
-        """Say what was taken since the last output, in one frame for each publisher."""
-        if not self._taken:
+    def flush_acks(self) -> None:
+        """Send the acks queued since the last output, in one frame for each publisher."""
+        if not self._acks:
             return
-        taken, self._taken = self._taken, {}
-        for publisher, numbers in taken.items():
+        acks, self._acks = self._acks, {}
+        for publisher, numbers in acks.items():
             for start in range(0, len(numbers), ACKNOWLEDGED_MAX):
                 self._me.send(publisher, Taken(tuple(numbers[start : start + ACKNOWLEDGED_MAX])))
 
@@ -179,90 +180,90 @@ class ConfirmedDelivery:
 
     @property
     def full(self) -> bool:
-        """Whether a publisher keeps as much as it may."""
-        return len(self._kept) >= KEPT_MAX
+        """Whether the publisher has as many unacked events as it may."""
+        return len(self._unacked) >= UNACKED_MAX
 
-    def enrol(self, sender: PeerId, frame: Enrol, now: float) -> None:
-        """A subscriber is to be on the list, or off it."""
+    def handle_enrol(self, sender: PeerId, frame: Enrol, now: float) -> None:
+        """Add a subscriber to the members, or remove it if it names no sub-space."""
         me = self._me
         if not me.publisher:
             return
         if not frame.dz:
-            self._strike(sender)
+            self._remove_member(sender)
             return
         if sender not in self._members and len(self._members) >= PEER_MEMBERS_MAX:
-            self._crowded = me.period
+            self._rejected_at = me.period
             return
         self._members[sender] = Member(frame.dz, me.period)
         me.send(sender, Enrolled(frame.number))
 
     def keep(self, event: Happening) -> None:
-        """An event goes out for the first time."""
+        """Keep a published event until all members of its sub-space have acked it."""
         me = self._me
-        assert me.publisher, "custody begins at the publisher"
-        assert event.round, "an event in custody has a round"
-        if me.period - self._crowded < SILENT_PERIODS:  # somebody is not on the list who may want it
+        assert me.publisher, "only publishers keep events"
+        assert event.round, "confirmed events have a round"
+        if me.period - self._rejected_at < SILENT_PERIODS:  # a rejected subscriber may match
             me.out.append(Confirmed(event.number, None))
             return
         waiting = {peer for peer, member in self._members.items() if covers(member.dz, event.dz)}
-        self._kept[event.number] = kept = Kept(event, waiting, len(waiting), me.period, me.period)
-        self._settle(kept)
+        self._unacked[event.number] = unacked = UnackedEvent(event, waiting, len(waiting), me.period, me.period)
+        self._confirm_if_complete(unacked)
 
-    def taken(self, sender: PeerId, frame: Taken, now: float) -> None:
-        """Somebody has events of ours."""
+    def handle_taken(self, sender: PeerId, frame: Taken, now: float) -> None:
+        """Handle a member's acks."""
         member = self._members.get(sender)
         if member is None:
             return
-        member.heard, member.lost = self._me.period, 0
+        member.last_seen, member.lost = self._me.period, 0
         for number in frame.numbers:
-            kept = self._kept.get(number)
-            if kept is not None:
-                kept.waiting.discard(sender)
-                self._settle(kept)
+            unacked = self._unacked.get(number)
+            if unacked is not None:
+                unacked.waiting.discard(sender)
+                self._confirm_if_complete(unacked)
 
-    def _settle(self, kept: Kept) -> None:
-        if not kept.waiting:
-            del self._kept[kept.event.number]
-            self._me.out.append(Confirmed(kept.event.number, kept.owed))
+    def _confirm_if_complete(self, unacked: UnackedEvent) -> None:
+        if not unacked.waiting:
+            del self._unacked[unacked.event.number]
+            self._me.out.append(Confirmed(unacked.event.number, unacked.members))
 
-    def _strike(self, peer: PeerId) -> None:
+    def _remove_member(self, peer: PeerId) -> None:
         if self._members.pop(peer, None) is None:
             return
-        for kept in list(self._kept.values()):
-            if peer in kept.waiting:
-                kept.waiting.discard(peer)
-                kept.owed -= 1
-                self._settle(kept)
+        for unacked in list(self._unacked.values()):
+            if peer in unacked.waiting:
+                unacked.waiting.discard(peer)
+                unacked.members -= 1
+                self._confirm_if_complete(unacked)
 
-    def _look_after_members(self) -> None:
+    def _check_members(self) -> None:
         for peer, member in list(self._members.items()):
-            quiet = self._me.period - member.heard
+            quiet = self._me.period - member.last_seen
             if quiet > SILENT_PERIODS or (quiet > DEAD_PERIODS and member.lost > 1):
-                self._strike(peer)
+                self._remove_member(peer)
             elif quiet >= QUIET_PERIODS:
-                self._me.send(peer, Enrolled(0))  # nobody answers it; it is found out whether it can be brought
+                self._me.send(peer, Enrolled(0))  # a probe without an answer: it fails if the member is unreachable
 
-    def _look_after_kept(self) -> None:
+    def _retransmit_due(self) -> None:
         me = self._me
-        brought: Counter[PeerId] = Counter()
-        for kept in list(self._kept.values()):
-            if me.period - kept.since > KEPT_PERIODS:
-                del self._kept[kept.event.number]
-                me.out.append(Confirmed(kept.event.number, None))
-            elif me.period - kept.sent >= kept.wait:
-                self._bring_again(kept, brought)
+        retransmitted: Counter[PeerId] = Counter()
+        for unacked in list(self._unacked.values()):
+            if me.period - unacked.since > GIVE_UP_PERIODS:
+                del self._unacked[unacked.event.number]
+                me.out.append(Confirmed(unacked.event.number, None))
+            elif me.period - unacked.sent >= unacked.backoff:
+                self._retransmit(unacked, retransmitted)
 
-    def _bring_again(self, kept: Kept, brought: Counter[PeerId]) -> None:
-        """To all who lack it and can hear us, as far as each has not had its share."""
-        me, old = self._me, kept.event
-        hearing = [peer for peer in kept.waiting if me.period - self._members[peer].heard < QUIET_PERIODS]
-        hearing = [peer for peer in hearing if brought[peer] < AGAIN_MAX]
-        if not hearing:
+    def _retransmit(self, unacked: UnackedEvent, retransmitted: Counter[PeerId]) -> None:
+        """Retransmit an event to the reachable members that lack it, within each one's limit."""
+        me, old = self._me, unacked.event
+        reachable = [peer for peer in unacked.waiting if me.period - self._members[peer].last_seen < QUIET_PERIODS]
+        reachable = [peer for peer in reachable if retransmitted[peer] < RETRANSMIT_MAX]
+        if not reachable:
             return
-        brought.update(hearing)
-        waited = me.period - kept.since
+        retransmitted.update(reachable)
+        waited = me.period - unacked.since
         delay = me.policies.link_cost.waiting(waited * me.settings.period_s)
-        kept.event = Happening(old.publisher, old.number, old.dz, delay, 0, old.block, old.round + 1)
-        kept.sent, kept.wait = me.period, min(2 * kept.wait, ROUND_PERIODS_MAX)
-        for peer in sorted(hearing):
-            me.send(peer, kept.event)
+        unacked.event = Happening(old.publisher, old.number, old.dz, delay, 0, old.block, old.round + 1)
+        unacked.sent, unacked.backoff = me.period, min(2 * unacked.backoff, RETRANSMIT_PERIODS_MAX)
+        for peer in sorted(reachable):
+            me.send(peer, unacked.event)

@@ -1,8 +1,9 @@
-"""Evidence that a parent keeps events from us: what publishers say of their last events, against what came.
+"""Detection of parents that omit events: events that publishers announce by gossip, compared with those received.
 
-A peer that claims to cover more than it receives, or passes nothing on, looks well in every frame it sends. But
-publishers tell their last events by gossip, which goes other ways; an event that we should have and do not, published
-since we have that parent, is held against it. A publisher whose word accuses parent after parent is not believed.
+A peer that claims to cover more than it receives, or forwards nothing, sends frames that look correct. But publishers
+announce their last events by gossip, which takes other paths. An event that is missing although the parent was
+connected when it was published counts as the parent's fault. A publisher whose announcements accuse one parent after
+another is not believed.
 """
 
 from __future__ import annotations
@@ -18,86 +19,86 @@ from .reputation import Fault, Reputation
 from .subspaces import covers
 from .topology.parents import Parents
 
-SUSPICIONS_MAX = 32
-"""Missing events that are waited for at a time."""
+MISSING_MAX = 32
+"""Missing events awaited at a time."""
 WAIT_PERIODS = 3
-"""How long an event may still come after we have heard of it."""
+"""Periods for an announced event to arrive."""
 ACCUSED_MAX = 3
-"""Parents that one publisher's word may accuse before it is the word that is doubted."""
+"""Parents that the announcements of one publisher may accuse; beyond it the publisher is doubted."""
 
 
 @dataclass(slots=True)
-class Account:
-    """What a publisher has said so far."""
+class Claims:
+    """The announcements of one publisher."""
 
     highest: int
     since_period: int
-    """When it said so, by the age of its profile."""
+    """The period of the last announcement, by the age of its profile."""
     accused: set[PeerId]
-    """Parents that its word has convicted."""
+    """Parents shunned because of these announcements."""
 
 
 class OmissionDetection:
-    """What should have come."""
+    """Compares announced with received events."""
 
-    __slots__ = ("_accounts", "_blamed", "_conduct", "_incoming", "_me", "_received", "_suspicions")
+    __slots__ = ("_blamed", "_claims", "_me", "_missing", "_parents", "_received", "_reputation")
 
     def __init__(
-        self, me: PeerState, incoming: Parents, conduct: Reputation, received: Callable[[PeerId, int], bool]
+        self, me: PeerState, parents: Parents, reputation: Reputation, received: Callable[[PeerId, int], bool]
     ) -> None:
         self._me = me
-        self._incoming = incoming
-        self._conduct = conduct
+        self._parents = parents
+        self._reputation = reputation
         self._received = received
-        self._accounts: dict[PeerId, Account] = {}
-        self._suspicions: list[tuple[int, PeerId, int, str, PeerId]] = []
+        self._claims: dict[PeerId, Claims] = {}
+        self._missing: list[tuple[int, PeerId, int, str, PeerId]] = []
         self._blamed: dict[PeerId, int] = {}
 
-    def heard(self, profile: Profile, age: int, now: float) -> None:
-        """A publisher tells what it published last."""
+    def handle_profile(self, profile: Profile, age: int, now: float) -> None:
+        """Note the last events that a publisher's profile announces."""
         if not profile.recent_numbers:
             return
         me = self._me
-        account = self._accounts.get(profile.peer)
-        if account is None:
-            if len(self._accounts) < me.settings.publishers_max:
-                self._accounts[profile.peer] = Account(max(profile.recent_numbers), me.period - age, set())
+        claims = self._claims.get(profile.peer)
+        if claims is None:
+            if len(self._claims) < me.settings.publishers_max:
+                self._claims[profile.peer] = Claims(max(profile.recent_numbers), me.period - age, set())
             return
-        if max(profile.recent_numbers) <= account.highest:
+        if max(profile.recent_numbers) <= claims.highest:
             return
         for number, dz in zip(profile.recent_numbers, profile.recent_dz, strict=True):
-            if number > account.highest and covers(me.wanted, dz):
-                self._suspect(profile.peer, number, dz, account, now)
-        account.highest = max(profile.recent_numbers)
-        account.since_period = me.period - age
+            if number > claims.highest and covers(me.interest, dz):
+                self._suspect(profile.peer, number, dz, claims, now)
+        claims.highest = max(profile.recent_numbers)
+        claims.since_period = me.period - age
 
-    def _suspect(self, publisher: PeerId, number: int, dz: str, account: Account, now: float) -> None:
-        parent = self._incoming.subscriber_for(dz)
-        if parent is None or self._received(publisher, number) or len(self._suspicions) >= SUSPICIONS_MAX:
+    def _suspect(self, publisher: PeerId, number: int, dz: str, claims: Claims, now: float) -> None:
+        parent = self._parents.subscriber_for(dz)
+        if parent is None or self._received(publisher, number) or len(self._missing) >= MISSING_MAX:
             return
         me = self._me
-        published_after = now - (me.period - account.since_period) * me.settings.period_s
+        published_after = now - (me.period - claims.since_period) * me.settings.period_s
         settled_s = me.settings.grace_periods * me.settings.period_s
         if publisher in parent.sources and parent.since + settled_s <= published_after:
-            self._suspicions.append((me.period + WAIT_PERIODS, publisher, number, dz, parent.profile.peer))
+            self._missing.append((me.period + WAIT_PERIODS, publisher, number, dz, parent.profile.peer))
 
     def check(self) -> None:
-        """Once a period: what has not come by now is held against the parent that we had for it."""
-        due = [each for each in self._suspicions if each[0] <= self._me.period]
+        """Blame parents for events that are still missing; called once a period."""
+        due = [each for each in self._missing if each[0] <= self._me.period]
         if not due:
             return
-        self._suspicions = [each for each in self._suspicions if each[0] > self._me.period]
+        self._missing = [each for each in self._missing if each[0] > self._me.period]
         for _, publisher, number, _, peer in due:
-            accused = self._accounts[publisher].accused
+            accused = self._claims[publisher].accused
             believed = peer in accused or len(accused) < ACCUSED_MAX
-            if self._received(publisher, number) or peer not in self._incoming.parents or not believed:
+            if self._received(publisher, number) or peer not in self._parents.by_id or not believed:
                 continue
             if self._me.period < self._blamed.get(peer, 0) + WAIT_PERIODS:
-                continue  # one outage loses many events, and is one fault
-            self._blamed = {other: at for other, at in self._blamed.items() if other in self._incoming.parents}
+                continue  # an outage loses many events but counts as one fault
+            self._blamed = {other: at for other, at in self._blamed.items() if other in self._parents.by_id}
             self._blamed[peer] = self._me.period
-            self._conduct.blame(peer, Fault.SILENT)
-            if self._conduct.shunned(peer):
+            self._reputation.blame(peer, Fault.SILENT)
+            if self._reputation.shunned(peer):
                 accused.add(peer)
                 self._me.counters.shunned += 1
-                self._incoming.leave(peer, "events are missing", avoid=True)
+                self._parents.leave(peer, "events are missing", avoid=True)

@@ -1,4 +1,4 @@
-"""What a peer asks of its face: frames to send, events for the application."""
+"""The outputs of a peer: frames to send, events for the application, confirmations."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ PeerId: TypeAlias = int
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Bring a frame to a peer. Whoever cannot be reached is reported by `Peer.lost`."""
+    """Send a frame to a peer. The caller reports an unreachable peer by `Peer.lost`."""
 
     to: PeerId
     address: str
-    """Where it said that it listens; empty when it never said so and is connected already."""
+    """The address at which it listens; empty if it is unknown and the peer is connected already."""
     frame: PeerFrame
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """An event within the wanted sub-spaces. The face matches it against the filter itself."""
+    """An event within the peer's interest. The caller matches it against the filter."""
 
     publisher: PeerId
     number: int
@@ -31,16 +31,16 @@ class Deliver:
     hops: int
     block: bytes
     round: int = 0
-    """Above 0 its publisher waits for it: the face says `Peer.dealt_with` when the application has it."""
+    """Above 0 the publisher awaits an ack: the caller calls `Peer.acknowledge` when the application has the event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """What became of an event that was to be confirmed."""
+    """The result of an event that was published with confirmation."""
 
     number: int
     matched: int | None
-    """How many subscribers have it; None when it could not be made sure that all have."""
+    """The number of subscribers that have the event, or None if some may lack it."""
 
 
 Output: TypeAlias = Send | Deliver | Confirmed

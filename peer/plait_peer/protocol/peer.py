@@ -1,7 +1,8 @@
-"""One peer without a broker: what it makes of frames and time (thesis ch. 2). No I/O, no clock, no chance of its own.
+"""One peer without a broker: its reactions to frames and to time (thesis ch. 2). No I/O, no clock, no randomness of its
+own.
 
-A peer subscribes or publishes: an application that does both has one of each. `receive` takes what came, `tick` does
-what is due at `next_deadline`, `take_output` gives what is to be sent and delivered.
+A peer subscribes or publishes; an application that does both has one of each. `receive` handles a frame, `tick` does
+the work due at `next_deadline`, and `take_output` returns the frames to send and the events to deliver.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ from .topology.parents import Parents
 from .topology.peer_sampling import PeerSampling
 
 _SETTINGS = PeerSettings()
-_STILL = {Happening, Taken, Enrol, Enrolled}
-"""Frames that change no connection, when they come from a parent."""
+_KEEPS_TOPOLOGY = {Happening, Taken, Enrol, Enrolled}
+"""Frames from a parent that change no connection."""
 GOSSIP_PER_PERIOD_MAX = 6
-"""Exchanges that one peer may begin with us in a period; honest ones begin one."""
-EXCHANGES_OPEN = 2
-"""So many others must have told a newcomer which publishers there are, before it believes that it knows them all."""
-RETELL_PERIODS = 10
-"""Measured rates are told anew so often; places and delays as soon as they change."""
+"""Gossip exchanges that one peer may begin with this one in a period; honest peers begin one."""
+EXCHANGES_MIN = 2
+"""Exchanges after which a new peer assumes that it knows all publishers."""
+RATES_PERIODS = 10
+"""Periods between two announcements of measured rates; other changes of the profile are announced at once."""
 
 
 class Peer:
@@ -66,7 +67,7 @@ class Peer:
     def __init__(
         self,
         me: PeerId,
-        wanted: DzSet,
+        interest: DzSet,
         bound: float,
         *,
         randomness: Randomness,
@@ -75,258 +76,272 @@ class Peer:
         address: str = "",
         now: float = 0.0,
     ) -> None:
-        """`wanted` is the exact mapping of a subscription or advertisement, covered by at most `theta` sub-spaces."""
-        exact = tuple(dz.text for dz in wanted)
-        dz = exact if theta is None else tuple(each.text for each in wanted.at_most(theta))
+        """`interest` is the exact mapping of a subscription or advertisement; at most `theta` sub-spaces then cover
+        it."""
+        exact = tuple(dz.text for dz in interest)
+        dz = exact if theta is None else tuple(each.text for each in interest.at_most(theta))
         self.me = PeerState(me, exact, dz, bound, settings, randomness, address)
-        self.views = CandidateView(self.me)
+        self.candidates = CandidateView(self.me)
         self.sampling = PeerSampling(self.me)
-        self.conduct = Reputation(settings.requests_per_period_max)
-        self.incoming = Parents(self.me, self.views)
-        self.outgoing = Children(self.me, self.views, self.incoming, self.conduct)
-        self.seeking = ParentSearch(self.me, self.views, self.incoming, self.outgoing, self.conduct)
+        self.reputation = Reputation(settings.requests_per_period_max)
+        self.parents = Parents(self.me, self.candidates)
+        self.children = Children(self.me, self.candidates, self.parents, self.reputation)
+        self.parent_search = ParentSearch(self.me, self.candidates, self.parents, self.children, self.reputation)
         self.rates = Rates(settings.period_s, settings.rates_max)
-        self.cycles = CycleDetection(self.me, self.incoming, self.outgoing)
-        self.custody = ConfirmedDelivery(self.me, self.views)
+        self.cycle_detection = CycleDetection(self.me, self.parents, self.children)
+        self.confirmed_delivery = ConfirmedDelivery(self.me, self.candidates)
         self.dissemination = Dissemination(
-            self.me, self.incoming, self.outgoing, self.seeking, self.rates, self.conduct, self.custody
+            self.me,
+            self.parents,
+            self.children,
+            self.parent_search,
+            self.rates,
+            self.reputation,
+            self.confirmed_delivery,
         )
-        self.evidence = OmissionDetection(self.me, self.incoming, self.conduct, self.dissemination.received)
+        self.omission_detection = OmissionDetection(
+            self.me, self.parents, self.reputation, self.dissemination.has_received
+        )
         self.accuracy = Accuracy(
-            self.me, self.views, self.incoming, self.seeking, self.rates, self._subscription_changed
+            self.me, self.candidates, self.parents, self.parent_search, self.rates, self._subscription_changed
         )
         self._published = 0
         self._recent: deque[tuple[int, str]] = deque(maxlen=PEER_RECENT_MAX)
-        self._retold = self._hurries = 0
-        self._gossips: dict[PeerId, int] = {}
-        self._next = now + randomness.random() * settings.period_s  # so that not all peers speak at once
-        self._answers: dict[type, Any] = {
+        self._rates_sent_at = self._reactions = 0
+        self._gossip_counts: dict[PeerId, int] = {}
+        self._deadline = now + randomness.random() * settings.period_s  # desynchronises the periods of peers
+        self._handlers: dict[type, Any] = {
             Gossip: self._gossip,
             Connect: self._connect,
             Accept: self._accept,
-            PotentialParent: self.seeking.hinted,
+            PotentialParent: self.parent_search.handle_hint,
             Disconnect: self._disconnect,
             DetectCycle: self._detect_cycle,
-            Pulse: self.outgoing.pulse,
+            Pulse: self.children.handle_pulse,
             Beat: self._beat,
             Happening: self.dissemination.receive,
-            Enrol: self.custody.enrol,
-            Enrolled: self.custody.answer,
-            Taken: self.custody.taken,
+            Enrol: self.confirmed_delivery.handle_enrol,
+            Enrolled: self.confirmed_delivery.handle_enrolled,
+            Taken: self.confirmed_delivery.handle_taken,
         }
 
-    # --- the outside ------------------------------------------------------------------------------------------------
+    # --- interface --------------------------------------------------------------------------------------------------
 
     @property
     def id(self) -> PeerId:
-        """Who this is."""
+        """The peer's id."""
         return self.me.id
 
     @property
     def dz(self) -> Texts:
-        """What it receives: the peer-level subscription."""
+        """The peer-level subscription: the sub-spaces whose events it receives."""
         return self.me.dz
 
     @property
     def reached(self) -> bool:
-        """Whether everything that it receives has a parent, and all known publishers get through to it."""
-        incoming = self.incoming
-        known = bool(self.views.publishers) and not incoming.missing()
-        return known and incoming.delay(self.me.wanted) < UNREACHED
+        """Whether each sub-space has a parent, and all known publishers reach the peer."""
+        parents = self.parents
+        known = bool(self.candidates.publishers) and not parents.missing()
+        return known and parents.delay(self.me.interest) < UNREACHED
 
     @property
     def open(self) -> bool:
-        """Whether nothing that is published from now on passes it by."""
-        heard = self.sampling.exchanges >= EXCHANGES_OPEN
-        return heard and self.reached and (self.custody.enrolled or not self.me.settings.confirming)
+        """Whether every event published from now on reaches the peer."""
+        exchanged = self.sampling.exchanges >= EXCHANGES_MIN
+        return exchanged and self.reached and (self.confirmed_delivery.enrolled or not self.me.settings.confirming)
 
     @property
     def counters(self) -> Counters:
-        """What has happened so far."""
+        """The counters since the start."""
         return self.me.counters
 
     def join(self, profiles: Iterable[Profile], now: float) -> None:
-        """Peers of the group that are known from outside: from a seed, or by discovery."""
+        """Add peers of the group that are known from outside: from a seed, or by discovery."""
         found = [profile for profile in profiles if profile.peer != self.me.id]
         self.sampling.seed(found)
         for profile in found:
             self._learn(profile, 0, now)
 
     def publish(self, dz: str, block: bytes, now: float, *, number: int = 0, confirm: bool = False) -> int:
-        """Send an event on its way; gives back its number, which rises. `confirm`: an output `Confirmed` follows."""
+        """Publish an event and return its number; numbers rise. With `confirm` an output `Confirmed` follows."""
         assert self.me.publisher, "subscribers do not publish"
-        assert not number or number > self._published, "numbers rise"
-        assert self.me.settings.confirming or not confirm, "the group confirms nothing"
+        assert not number or number > self._published, "event numbers must rise"
+        assert self.me.settings.confirming or not confirm, "confirmation is disabled in this group"
         self._published = number or self._published + 1
         self._recent.append((self._published, dz))
         self.dissemination.publish(self._published, dz, block, confirm=confirm)
         return self._published
 
-    def dealt_with(self, publisher: PeerId, number: int) -> None:
-        """The application has an event that was delivered to it, or does not want it."""
-        self.custody.dealt_with(publisher, number)
+    def acknowledge(self, publisher: PeerId, number: int) -> None:
+        """Acknowledge a delivered event: the application has it, or its filter does not match."""
+        self.confirmed_delivery.acknowledge(publisher, number)
 
     def receive(self, sender: PeerId, frame: PeerFrame, now: float) -> None:
-        """A frame has come from a peer. The face has made sure that it is really from it."""
-        if sender == self.me.id or self.conduct.shunned(sender):
+        """Handle a frame from a peer. The caller has authenticated the sender."""
+        if sender == self.me.id or self.reputation.shunned(sender):
             return
-        self._answers[type(frame)](sender, frame, now)
-        if type(frame) not in _STILL or sender not in self.incoming.parents:
-            self.dissemination.changed()
-        if self.incoming.shaken:
-            self._at_once(now)
+        self._handlers[type(frame)](sender, frame, now)
+        if type(frame) not in _KEEPS_TOPOLOGY or sender not in self.parents.by_id:
+            self.dissemination.forget_routes()
+        if self.parents.changed:
+            self._react(now)
 
-    def arrive(
+    def receive_batch(
         self, sender: PeerId, publisher: PeerId, numbers: list[int], dz: str, latest: float
     ) -> tuple[float, list[bool] | None] | None:
-        """The short way for events that are in no custody, wanted, and for nobody below: what the last link added to
-        their delay, and which of them are new (None: all). None: nothing was done, and `receive` is to see them."""
-        edge = self.dissemination.edge(sender, publisher, dz)
-        if edge is None or latest > edge.late or self.conduct.shunned(sender):
-            return None
-        return edge.link, self.dissemination.arrive(edge, publisher, numbers, dz)
+        """Receive unconfirmed events that end here: the fast path. Return the delay of the last link and which events
+        are new (None: all).
 
-    def says(self, numbers: list[int], dz: str) -> tuple[PeerId, ...]:
-        """The short way to publish events that nobody need confirm: the children to whom the face is to bring them."""
-        assert numbers[0] > self._published, "numbers rise"
-        assert all(map(lt, numbers, numbers[1:])), "numbers rise"
+        The result is None if the events need the slow path; then nothing was done, and `receive` has to handle them.
+        """
+        edge = self.dissemination.edge(sender, publisher, dz)
+        if edge is None or latest > edge.late or self.reputation.shunned(sender):
+            return None
+        return edge.link, self.dissemination.receive_batch(edge, publisher, numbers, dz)
+
+    def publish_batch(self, numbers: list[int], dz: str) -> tuple[PeerId, ...]:
+        """Publish unconfirmed events: the fast path. Return the children to which the caller sends them."""
+        assert numbers[0] > self._published, "event numbers must rise"
+        assert all(map(lt, numbers, numbers[1:])), "event numbers must rise"
         self._published = numbers[-1]
         self._recent.extend([(number, dz) for number in numbers[-PEER_RECENT_MAX:]])
-        lane = self.lane(dz)
-        self.dissemination.said(dz, len(numbers), lane)
-        return lane
+        next_hops = self.next_hops(dz)
+        self.dissemination.count_published(dz, len(numbers), next_hops)
+        return next_hops
 
-    def lane(self, dz: str) -> tuple[PeerId, ...]:
-        """The children to whom a publisher's events in a sub-space go."""
-        return self.dissemination.lane(dz)
+    def next_hops(self, dz: str) -> tuple[PeerId, ...]:
+        """Return the children to which a publisher's events in a sub-space go."""
+        return self.dissemination.next_hops(dz)
 
     def lost(self, peer: PeerId, now: float) -> None:
-        """The face cannot reach a peer, or its connection broke."""
-        self.incoming.lost(peer)
-        self.outgoing.lost(peer)
-        self.custody.lost(peer)
+        """Remove a peer that is unreachable, or whose connection broke."""
+        self.parents.lost(peer)
+        self.children.lost(peer)
+        self.confirmed_delivery.lost(peer)
         self.sampling.forget(peer)
-        self.views.forget(peer)
-        self.views.mourn(peer)
-        self.dissemination.changed()
-        if self.incoming.shaken:
-            self._at_once(now)
+        self.candidates.forget(peer)
+        self.candidates.mark_unresponsive(peer)
+        self.dissemination.forget_routes()
+        if self.parents.changed:
+            self._react(now)
 
     def next_deadline(self) -> float:
-        """When `tick` has something to do."""
-        return self._next
+        """Return the time of the next `tick`."""
+        return self._deadline
 
     def tick(self, now: float) -> None:
-        """What is due: once a period, a round of everything."""
-        if now < self._next:
+        """Run one period if it is due."""
+        if now < self._deadline:
             return
-        late_s = now - self._next
+        late_s = now - self._deadline
         if late_s > self.me.settings.period_s:
-            self._overslept(late_s)
-        self._next = max(self._next, now - self.me.settings.period_s) + self.me.settings.period_s
-        self._round(now)
+            self._extend_timeouts(late_s)
+        self._deadline = max(self._deadline, now - self.me.settings.period_s) + self.me.settings.period_s
+        self._run_period(now)
 
-    def alive(self, sender: PeerId, now: float) -> None:
-        """Something has come from a peer that needs no answer, and is a sign of life all the same."""
-        parent, child = self.incoming.parents.get(sender), self.outgoing.children.get(sender)
+    def mark_alive(self, sender: PeerId, now: float) -> None:
+        """Note that a frame that needs no answer arrived from a parent or child."""
+        parent, child = self.parents.by_id.get(sender), self.children.by_id.get(sender)
         for end in (parent, child):
             if end is not None:
-                end.heard = now
+                end.last_seen = now
 
-    def _overslept(self, late_s: float) -> None:
-        """It was we who heard nothing: what others have said meanwhile is still to be read."""
-        for parent in self.incoming.parents.values():
-            parent.heard += late_s
-        for child in self.outgoing.children.values():
-            child.heard += late_s
-        for request in self.incoming.requests.values():
+    def _extend_timeouts(self, late_s: float) -> None:
+        """Extend all timeouts by the time for which this process did not run: frames sent meanwhile are still
+        unread."""
+        for parent in self.parents.by_id.values():
+            parent.last_seen += late_s
+        for child in self.children.by_id.values():
+            child.last_seen += late_s
+        for request in self.parents.requests.values():
             request.sent += late_s
 
     def take_output(self) -> list[Output]:
-        """What is to be sent and delivered, in order."""
-        self.custody.speak()
+        """Return the frames to send and the events to deliver, in order."""
+        self.confirmed_delivery.flush_acks()
         taken, self.me.out = self.me.out, []
         return taken
 
     def leave(self, now: float) -> None:
-        """Say goodbye to everyone connected."""
-        self.custody.leave()
-        for peer in list(self.incoming.parents):
-            self.incoming.leave(peer, "leaving")
-        for peer in list(self.outgoing.children):
-            self.outgoing.drop(peer, "leaving")
+        """Disconnect from all parents and children."""
+        self.confirmed_delivery.leave()
+        for peer in list(self.parents.by_id):
+            self.parents.leave(peer, "leaving")
+        for peer in list(self.children.by_id):
+            self.children.drop(peer, "leaving")
 
-    def _at_once(self, now: float) -> None:
-        """What should not wait for the next period: another parent, and children that need to know."""
-        self.incoming.shaken = False
-        if not self.me.policies.prompt or self.me.publisher or self._hurries >= self.me.settings.prompt_max:
+    def _react(self, now: float) -> None:
+        """Do now, within a limit, what should not wait for the next period: look for a parent, and announce sources to
+        children."""
+        self.parents.changed = False
+        if not self.me.policies.prompt or self.me.publisher or self._reactions >= self.me.settings.prompt_max:
             return
-        self._hurries += 1
-        self.seeking.look(now)
-        self.outgoing.tell()
+        self._reactions += 1
+        self.parent_search.request_missing(now)
+        self.children.announce_sources()
 
-    # --- a period ---------------------------------------------------------------------------------------------------
+    # --- periodic work ----------------------------------------------------------------------------------------------
 
-    def _round(self, now: float) -> None:
+    def _run_period(self, now: float) -> None:
         me = self.me
         me.period += 1
-        self.dissemination.changed()
-        self._gossips.clear()
-        self._hurries = 0
-        self.conduct.fade()
+        self.dissemination.forget_routes()
+        self._gossip_counts.clear()
+        self._reactions = 0
+        self.reputation.fade()
         self.rates.fade()
-        self.cycles.forget()
-        self.views.grow_old()
-        self.outgoing.check(now)
+        self.cycle_detection.new_period()
+        self.candidates.expire()
+        self.children.check(now)
         if not me.publisher:
-            self._look_up(now)
-        self._tell()
+            self._maintain_parents(now)
+        self._update_profile()
         self.sampling.exchange()
-        self.incoming.pulse(now)
-        self.custody.period()
-        self.dissemination.changed()
+        self.parents.send_pulses(now)
+        self.confirmed_delivery.period()
+        self.dissemination.forget_routes()
 
-    def _look_up(self, now: float) -> None:
-        """A subscriber's part: its parents, and its place."""
-        for peer in self.incoming.check(now):
-            self.views.forget(peer)
-            self.views.mourn(peer)
+    def _maintain_parents(self, now: float) -> None:
+        """A subscriber's part of a period: its parents, and its place."""
+        for peer in self.parents.check(now):
+            self.candidates.forget(peer)
+            self.candidates.mark_unresponsive(peer)
             self.sampling.forget(peer)
-        self.evidence.check()
-        self.seeking.seek(now)
+        self.omission_detection.check()
+        self.parent_search.every_period(now)
         self.accuracy.check(now)
-        self.cycles.pursue(lonely=self.me.period % self.me.settings.pursue_periods == 0)
+        self.cycle_detection.recheck(unreached=self.me.period % self.me.settings.cycle_check_periods == 0)
 
-    def _tell(self) -> None:
-        """Our profile, when something in it has changed that matters to others."""
-        me, told = self.me, self.me.profile
-        delay, free = self.incoming.delay(me.dz), self.outgoing.free()
-        retell = me.period - self._retold >= RETELL_PERIODS
-        news = bool(self._recent) and self._recent[-1][0] != max(told.recent_numbers, default=0)
-        if delay == told.delay and free == told.free and me.dz == told.dz and not (retell or news):
+    def _update_profile(self) -> None:
+        """Renew the profile if a field that matters to others has changed."""
+        me, sent = self.me, self.me.profile
+        delay, free = self.parents.delay(me.dz), self.children.free()
+        rates_due = me.period - self._rates_sent_at >= RATES_PERIODS
+        news = bool(self._recent) and self._recent[-1][0] != max(sent.recent_numbers, default=0)
+        if delay == sent.delay and free == sent.free and me.dz == sent.dz and not (rates_due or news):
             return
-        rates = told.rates
-        if retell or len(rates) != len(me.dz):
-            self._retold = me.period
+        rates = sent.rates
+        if rates_due or len(rates) != len(me.dz):
+            self._rates_sent_at = me.period
             overall = self.accuracy.overall()
-            rates = tuple([self.rates.of(dz) if me.publisher else self.rates.leaning(dz, overall) for dz in me.dz])
+            rates = tuple([self.rates.of(dz) if me.publisher else self.rates.with_prior(dz, overall) for dz in me.dz])
         numbers = tuple([number for number, _ in self._recent])
         places = tuple([dz for _, dz in self._recent])
-        me.renew(dz=me.dz, delay=delay, free=free, rates=rates, recent_numbers=numbers, recent_dz=places)
+        me.update_profile(dz=me.dz, delay=delay, free=free, rates=rates, recent_numbers=numbers, recent_dz=places)
 
     def _subscription_changed(self) -> None:
-        self.views.reconsider()
+        self.candidates.drop_unrelated()
 
-    # --- answers ----------------------------------------------------------------------------------------------------
+    # --- frame handlers ---------------------------------------------------------------------------------------------
 
     def _gossip(self, sender: PeerId, gossip: Gossip, now: float) -> None:
         if not gossip.reply:
-            self._gossips[sender] = self._gossips.get(sender, 0) + 1
-            if self._gossips[sender] > GOSSIP_PER_PERIOD_MAX:
-                self.conduct.blame(sender, Fault.FLOOD)
+            self._gossip_counts[sender] = self._gossip_counts.get(sender, 0) + 1
+            if self._gossip_counts[sender] > GOSSIP_PER_PERIOD_MAX:
+                self.reputation.blame(sender, Fault.FLOOD)
                 return
         if not self.sampling.receive(sender, gossip):
-            self.conduct.blame(sender, Fault.UNASKED)
+            self.reputation.blame(sender, Fault.UNASKED)
             return
         for profile, age in zip(gossip.profiles, gossip.ages, strict=True):
             self._learn(profile, age, now)
@@ -334,28 +349,28 @@ class Peer:
             self._learn(profile, age, now)
 
     def _learn(self, profile: Profile, age: int, now: float) -> None:
-        if self.conduct.shunned(profile.peer):
+        if self.reputation.shunned(profile.peer):
             return
-        heeded = self.views.update(profile, age) and profile.publisher and not self.me.publisher
-        if heeded and related(self.me.dz, profile.dz):
-            self.evidence.heard(profile, age, now)
+        checked = self.candidates.update(profile, age) and profile.publisher and not self.me.publisher
+        if checked and related(self.me.dz, profile.dz):
+            self.omission_detection.handle_profile(profile, age, now)
 
     def _connect(self, sender: PeerId, connect: Connect, now: float) -> None:
-        self.outgoing.request(sender, connect, now)
+        self.children.handle_connect(sender, connect, now)
 
     def _accept(self, sender: PeerId, accept: Accept, now: float) -> None:
-        if accept.profile.peer == sender and self.incoming.accepted(sender, accept, now):
-            self.seeking.taken(sender)
+        if accept.profile.peer == sender and self.parents.handle_accept(sender, accept, now):
+            self.parent_search.accepted_by(sender)
             if not accept.profile.publisher:
-                self.cycles.chase(self.incoming.parents[sender].dz, accept.profile.bound)
+                self.cycle_detection.start(self.parents.by_id[sender].dz, accept.profile.bound)
 
     def _disconnect(self, sender: PeerId, frame: Disconnect, now: float) -> None:
-        self.incoming.lost(sender)
-        self.outgoing.lost(sender)
+        self.parents.lost(sender)
+        self.children.lost(sender)
 
     def _detect_cycle(self, sender: PeerId, frame: DetectCycle, now: float) -> None:
-        self.cycles.receive(sender, frame)
+        self.cycle_detection.receive(sender, frame)
 
     def _beat(self, sender: PeerId, beat: Beat, now: float) -> None:
-        if not self.incoming.beat(sender, beat, now):
+        if not self.parents.handle_beat(sender, beat, now):
             self.me.send(sender, Disconnect("no parent"))

@@ -1,6 +1,7 @@
-"""Who a peer is: what it wants and receives, what it tells others of itself, and what it has to say.
+"""The state that all parts of one peer share: its interest, its subscription, its profile and its outputs.
 
-`wanted` is the exact mapping of the user-level subscription, `dz` the peer-level one: the same, or coarser (2.3.1).
+`interest` is the exact mapping of the user-level subscription, `dz` the peer-level subscription: equal to it, or
+coarser (2.3.1).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .subspaces import Texts, covers
 
 @dataclass(slots=True)
 class Counters:
-    """What happened, for dashboards and studies."""
+    """Event and control counters, for dashboards and studies."""
 
     delivered: int = 0
     false_positives: int = 0
@@ -35,32 +36,39 @@ class Counters:
 
 
 class PeerState:
-    """What all parts of one peer share."""
+    """The state that all parts of one peer share."""
 
     __slots__ = (
         "address",
         "bound",
         "counters",
-        "dropped",
         "dz",
         "id",
+        "interest",
+        "on_drop",
         "out",
         "period",
         "policies",
         "profile",
         "rng",
         "settings",
-        "wanted",
     )
 
     def __init__(
-        self, me: PeerId, wanted: Texts, dz: Texts, bound: float, settings: PeerSettings, rng: Randomness, address: str
+        self,
+        me: PeerId,
+        interest: Texts,
+        dz: Texts,
+        bound: float,
+        settings: PeerSettings,
+        rng: Randomness,
+        address: str,
     ) -> None:
-        assert me, "id 0 is nobody's"
-        assert bound >= 0.0, "a bound is 0 for publishers, and more for subscribers"
-        assert all(covers(dz, each) for each in wanted), "property 2 of 2.5.1: nothing that is wanted is left out"
+        assert me, "id 0 is reserved"
+        assert bound >= 0.0, "a bound is 0 for publishers and positive for subscribers"
+        assert all(covers(dz, each) for each in interest), "property 2 of 2.5.1: the subscription covers the interest"
         self.id = me
-        self.wanted = wanted
+        self.interest = interest
         self.dz = dz
         self.bound = bound
         self.address = address
@@ -68,8 +76,8 @@ class PeerState:
         self.policies = settings.policies
         self.rng = rng
         self.out: list[Output] = []
-        self.dropped: Callable[[Happening, str], None] | None = None
-        """Is told of events that end here, and why, if somebody records that."""
+        self.on_drop: Callable[[Happening, str], None] | None = None
+        """Callback for events that end at this peer, with the reason; None when nothing records them."""
         self.period = 0
         self.counters = Counters()
         delay = 0.0 if bound == 0.0 else float("inf")
@@ -80,13 +88,13 @@ class PeerState:
         return self.bound == 0.0
 
     def send(self, to: PeerId, frame: PeerFrame, address: str = "") -> None:
-        """Say something to a peer."""
-        assert to != self.id, "nobody talks to himself"
+        """Queue a frame for a peer."""
+        assert to != self.id, "a peer sends no frame to itself"
         self.counters.control_sent += 1
         self.out.append(Send(to, address, frame))
 
-    def renew(self, **changed: object) -> None:
-        """Tell something else of myself from now on."""
+    def update_profile(self, **changed: object) -> None:
+        """Change fields of the profile, under a new version."""
         self.profile = replace(self.profile, version=self.profile.version + 1, **changed)  # type: ignore[arg-type]
 
     def link_cost(self, peer: Profile | None = None, measured_s: float | None = None) -> float:

@@ -2,7 +2,7 @@
 
 A `ParentPolicy` ranks candidates: possible parents, children that compete for a place, and coarser subscriptions that
 make a peer a more attractive child. A `LinkCost` is what the link to a peer adds to a delay. `MayConnect` decides
-whether two peers may be parent and child. The algorithms ask these objects and never test which one they have, so that
+whether two peers may be parent and child. The algorithms call these objects and never test which one they have, so that
 another implementation needs no change in them. Policies keep no state: one object serves all peers of a process.
 """
 
@@ -31,22 +31,22 @@ class ParentPolicy(Protocol):
 
     @property
     def undo_after(self) -> float:
-        """Coarsening is undone after this many patience spans without a parent; infinite: never."""
+        """The number of patience spans without a parent after which coarsening is undone (infinite: never)."""
         ...
 
     def rank_candidate(self, candidate: Profile, bound: float, covered: int) -> Rank:
-        """Return the rank of a possible parent that covers `covered` missing sub-spaces; the least is asked first."""
+        """Return the rank of a possible parent that covers `covered` missing sub-spaces. The least comes first."""
         ...
 
     def rank_child(self, volume: float, bound: float, below_child: float) -> Rank:
-        """Return the rank of a child; the least is disconnected first.
+        """Return the rank of a child. The least is disconnected first.
 
         `below_child` is the delay that it would have as the child of another child.
         """
         ...
 
     def coarser(self, dz: str, affordable: Test, wins: Test) -> str | None:
-        """Return the coarser sub-space to subscribe to in place of `dz`, which has no parent; None to keep `dz`.
+        """Return the coarser sub-space that replaces `dz`, which has no parent, or None to keep `dz`.
 
         `affordable`: its events fit the bandwidth. `wins`: with it, this peer outranks a child of a peer that refused.
         """
@@ -104,7 +104,7 @@ def expected(delay: float, bound: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ThesisParentPolicy:
-    """Ranks by requirements (Algorithm 1), and coarsens whatever stays uncovered (Algorithm 3)."""
+    """Ranks by requirements (Algorithm 1), and coarsens each sub-space that stays uncovered (Algorithm 3)."""
 
     undo_after: ClassVar[float] = float("inf")
 
@@ -226,7 +226,7 @@ class Policies:
     """A peer that loses a parent, or is refused, reacts at once and not in its next period: it looks for another parent
     and announces to its children which publishers reach it."""
     hints: int = 4
-    """Possible parents that a refusal names; the thesis names one."""
+    """Possible parents that a refusal names. The thesis names one."""
 
 
 PLAIT: Final = Policies()

@@ -1,7 +1,7 @@
-"""Event rates of sub-spaces: measured in our own and finer ones, estimated in coarser ones from what others measure.
+"""Event rates of sub-spaces: measured in the peer's own and finer ones, estimated in coarser ones (thesis 2.5.1).
 
-Thesis 2.5.1. Counts fade, so that a rate is that of the last ten periods or so; what was seen too little of leans on
-the assumption that events are spread evenly.
+Estimates combine the rates that other peers report. Counts decay, so that a rate is that of about the last ten periods.
+With few observations a rate is close to that of evenly spread events.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterable
 from plait_core.wire.frame_types.peer_frames import Profile
 
 FADING = 0.9
-"""What is left of a count after a period."""
+"""The share of a count that remains after a period."""
 PRIOR_PERIODS = 2.0
-"""How many periods of measuring the assumption is worth."""
+"""The weight of the even-spread assumption, in periods of measurement."""
 FINER_BITS = 2
-"""Each sub-space is counted in parts halved so often more: enough to know its halves, and theirs."""
+"""Bits by which a sub-space is divided for counting: enough to know its halves and quarters."""
 
 
 class Rates:
-    """What one peer has counted."""
+    """The decaying event counts of one peer."""
 
     __slots__ = ("_counts", "_most", "_period_s", "_weight", "false_count", "total")
 
@@ -31,18 +31,18 @@ class Rates:
         self.false_count = 0.0
         self.total = 0.0
 
-    def count(self, dz: str, member: str, *, wanted: bool, events: int = 1) -> None:
-        """Events have come, in this sub-space of ours."""
+    def count(self, dz: str, member: str, *, matched: bool, events: int = 1) -> None:
+        """Count received events in a sub-space of the member `member`."""
         part = dz[: len(member) + FINER_BITS]
         self._counts[part] = self._counts.get(part, 0.0) + events
         self.total += events
-        if not wanted:
+        if not matched:
             self.false_count += events
         if len(self._counts) > self._most:
             del self._counts[min(self._counts, key=self._counts.__getitem__)]
 
     def fade(self) -> None:
-        """A period has passed."""
+        """Decay all counts; called once a period."""
         self._weight = self._weight * FADING + 1.0
         if self._counts:
             self._counts = {dz: left for dz, count in self._counts.items() if (left := count * FADING) > 0.01}
@@ -50,21 +50,22 @@ class Rates:
         self.total *= FADING
 
     def per_s(self, count: float) -> float:
-        """A faded count as a rate."""
+        """Convert a decayed count into events per second."""
         return count / (self._weight * self._period_s) if self._weight else 0.0
 
     def of(self, dz: str) -> float:
-        """Events a second in a sub-space of ours, or one of its halves."""
+        """Return the events per second in a sub-space of this peer, or in a part of one."""
         return self.per_s(sum(count for part, count in self._counts.items() if part.startswith(dz)))
 
-    def leaning(self, dz: str, overall: float) -> float:
-        """The same, where little was seen nearer to what an even spread would give."""
+    def with_prior(self, dz: str, overall: float) -> float:
+        """Return the rate of a sub-space, weighted with the rate that an even spread of `overall` gives."""
         measured = self._weight * self.of(dz)
         return (measured + PRIOR_PERIODS * overall * 0.5 ** len(dz)) / (self._weight + PRIOR_PERIODS)
 
 
 def reports(profiles: Iterable[Profile], dz: str) -> dict[str, float]:
-    """What others have measured within a sub-space; of several measurements, the greatest."""
+    """Return the rates that other peers report within a sub-space; of several reports for one sub-space, the
+    greatest."""
     found: dict[str, float] = {}
     for profile in profiles:
         if profile.rates:
@@ -75,7 +76,7 @@ def reports(profiles: Iterable[Profile], dz: str) -> dict[str, float]:
 
 
 def aggregated(known: dict[str, float], dz: str, overall: float, depth: int = 12) -> float:
-    """The rate of a sub-space from those of its parts; parts that nobody has measured are taken to be average."""
+    """Return the rate of a sub-space from the rates of its parts. A part without a report gets the average rate."""
     if dz in known:
         return known[dz]
     if depth == 0 or not known:

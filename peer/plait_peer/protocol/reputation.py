@@ -1,8 +1,8 @@
-"""How others behave: what is held against them, until it is forgotten, or they are shunned.
+"""The reputation of other peers: weighted faults that decay, and a threshold above which a peer is shunned.
 
-Peers may lie about their delays or subscriptions, flood us with requests, or repeat what others said. None of it can be
-proved by one look, so every fault has a weight, the sum fades, and whoever passes the threshold is not asked, not
-answered and not believed until it has faded again.
+Peers may lie about their delays or subscriptions, send floods of requests, or replay profiles. One observation proves
+none of it. Each fault therefore adds a weight to a score. Above the threshold this peer neither sends to the other nor
+accepts its frames, until the score has decayed.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Final
 from .outputs import PeerId
 
 SHUNNED_AT: Final = 8.0
-"""More than churn makes of an honest peer: it takes several faults of the grave kind, close together."""
+"""Score at which a peer is shunned. Churn gives an honest peer less: it takes several grave faults close together."""
 FADING: Final = 0.97
-"""What is left of a score after a period: half of it after 23."""
+"""The share of a score that remains after a period: half of it after 23."""
 REMEMBERED_MAX: Final = 1024
-"""Peers with a score or a count; the least guilty are forgotten first."""
+"""Peers with a score or a count; beyond it the lowest score is removed."""
 
 
 class Fault(Enum):
-    """What may be held against a peer, and its weight."""
+    """A kind of misbehaviour, and its weight."""
 
-    FLOOD = 1.5  # more requests in a period than there is reason for
-    UNASKED = 0.5  # an answer to nothing
-    DELAY = 1.0  # events come later than it says they do
-    SILENT = 3.0  # events that it should have passed on did not come
-    OUTSIDE = 0.25  # events that nobody wanted of it
+    FLOOD = 1.5  # too many requests in one period
+    UNASKED = 0.5  # a reply without a request
+    DELAY = 1.0  # events later than announced
+    SILENT = 3.0  # omitted events
+    OUTSIDE = 0.25  # events that were not requested
 
 
 class Reputation:
-    """The scores of others."""
+    """The scores of other peers."""
 
     __slots__ = ("_counts", "_most", "_scores")
 
@@ -41,27 +41,28 @@ class Reputation:
         self._counts: dict[PeerId, int] = {}
 
     def blame(self, peer: PeerId, fault: Fault) -> None:
-        """Hold something against it."""
+        """Add a fault's weight to a peer's score."""
         scores = self._scores
         scores[peer] = min(scores.get(peer, 0.0) + fault.value, 4 * SHUNNED_AT)
         if len(scores) > REMEMBERED_MAX:
             del scores[min(scores, key=scores.__getitem__)]
 
     def shunned(self, peer: PeerId) -> bool:
-        """Whether we have nothing to do with it for now."""
+        """Return whether the peer's score is above the threshold."""
         return self._scores.get(peer, 0.0) >= SHUNNED_AT
 
     def score(self, peer: PeerId) -> float:
-        """What is held against it."""
+        """Return the peer's score."""
         return self._scores.get(peer, 0.0)
 
     def admits(self, peer: PeerId) -> bool:
-        """Whether a request of this peer is looked at: it is one of few in this period, and it is not shunned."""
+        """Count a request, and return whether it is handled: the peer is not shunned and within its limit for this
+        period."""
         if self.shunned(peer):
             return False
         counts = self._counts
         if peer not in counts and len(counts) >= REMEMBERED_MAX:
-            return False  # a flood from many: whoever came first in this period is served
+            return False  # a flood from many: only the first peers of a period are served
         counts[peer] = counts.get(peer, 0) + 1
         if counts[peer] <= self._most:
             return True
@@ -69,7 +70,7 @@ class Reputation:
         return False
 
     def fade(self) -> None:
-        """A period has passed."""
+        """Decay all scores and reset the request counts; called once a period."""
         if self._counts:
             self._counts.clear()
         if self._scores:

@@ -1,7 +1,7 @@
-"""Sets of sub-spaces as peers work on them: tuples of texts, sorted, none covering another (thesis 2.3.1).
+"""Sets of sub-spaces as peers work on them: sorted tuples of texts, none covering another (thesis 2.3.1).
 
-`plait_core.space` makes and checks them; here they are asked, thousands of times a second, what they cover. In sorted
-order a text comes just before all that it covers, so each question is one bisection.
+`plait_core.space` makes and checks these sets. The functions here test coverage thousands of times a second. In sorted
+order a text comes just before all that it covers, so each test is one bisection.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ Texts: TypeAlias = tuple[str, ...]
 
 
 def covers(texts: Texts, dz: str) -> bool:
-    """Whether one of them covers `dz`: the last that is not after it does, if any."""
+    """Return whether a member covers `dz`: if any does, it is the last member that is not after `dz`."""
     place = bisect_right(texts, dz)
     return place > 0 and dz.startswith(texts[place - 1])
 
 
 def touches(texts: Texts, dz: str) -> bool:
-    """Whether some point is in both."""
+    """Return whether `texts` and `dz` share a point."""
     place = bisect_left(texts, dz)
     if place < len(texts) and texts[place].startswith(dz):
         return True
@@ -28,34 +28,34 @@ def touches(texts: Texts, dz: str) -> bool:
 
 
 def related(one: Texts, other: Texts) -> bool:
-    """Whether some member of one contains, or is contained in, a member of the other (Algorithm 1, line 3)."""
+    """Return whether a member of one set contains, or is contained in, a member of the other (Algorithm 1, line 3)."""
     if len(one) > len(other):
         one, other = other, one
     return any(touches(other, dz) for dz in one)
 
 
 def covered(texts: Texts, by: Texts) -> Texts:
-    """Those of `texts` that `by` covers."""
+    """Return the members of `texts` that `by` covers."""
     return tuple([dz for dz in texts if covers(by, dz)])
 
 
 def uncovered(texts: Texts, by: Texts) -> Texts:
-    """Those of `texts` that `by` does not cover."""
+    """Return the members of `texts` that `by` does not cover."""
     return tuple([dz for dz in texts if not covers(by, dz)])
 
 
 def touched(texts: Texts, by: Texts) -> Texts:
-    """Those of `texts` that share a point with `by`."""
+    """Return the members of `texts` that share a point with `by`."""
     return tuple([dz for dz in texts if touches(by, dz)])
 
 
 def volume(texts: Texts) -> float:
-    """The share of the event space that they make up."""
+    """Return the share of the event space that the sub-spaces occupy."""
     return sum(0.5 ** len(dz) for dz in texts)
 
 
 def merged(texts: Iterable[str]) -> Texts:
-    """The canonical set of the same points: sorted, siblings merged, nothing that another covers."""
+    """Return the canonical set of the same points: sorted, siblings merged, no member covering another."""
     kept: list[str] = []
     for dz in sorted(texts):
         if kept and dz.startswith(kept[-1]):
@@ -67,7 +67,7 @@ def merged(texts: Iterable[str]) -> Texts:
 
 
 def crowd(sets: Iterable[tuple[int, Texts]]) -> tuple[int, ...]:
-    """Who shares the point that most of the sets cover: the load of property 4, and who makes it up."""
+    """Return the owners of the sets that cover the most covered point: the load of property 4."""
     rows = sorted((dz, owner) for owner, texts in sets for dz in texts)
     most: list[tuple[str, int]] = []
     open_rows: list[tuple[str, int]] = []

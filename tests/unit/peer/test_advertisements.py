@@ -1,4 +1,4 @@
-"""What a peer's application hears of who asks for what it advertises."""
+"""The Matching frames that report whether any subscription matches an advertisement."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ SPACE = Schema.of({"kind": IntRange(0, 7)})
 
 
 def test_others_are_known_by_their_sub_spaces_and_our_own_subscriptions_by_their_filters() -> None:
-    offers = Advertisements(Group(space=SPACE))
-    offers.add(1, "kind < 4")
-    offers.add(2, "kind >= 4 and has(probe)")
-    assert offers.news([], []) == [Matching(1, False), Matching(2, False)]
-    assert offers.news([("0",)], []) == [Matching(1, True)]
-    assert offers.news([("0",)], []) == [], "what was told is not told again"
-    assert offers.news([], [parse("kind == 6")]) == [Matching(1, False), Matching(2, True)]
-    assert offers.news([], [parse("kind == 6 and not has(probe)")]) == [Matching(2, False)]
+    advertisements = Advertisements(Group(space=SPACE))
+    advertisements.add(1, "kind < 4")
+    advertisements.add(2, "kind >= 4 and has(probe)")
+    assert advertisements.changes([], []) == [Matching(1, False), Matching(2, False)]
+    assert advertisements.changes([("0",)], []) == [Matching(1, True)]
+    assert advertisements.changes([("0",)], []) == [], "what was told is not told again"
+    assert advertisements.changes([], [parse("kind == 6")]) == [Matching(1, False), Matching(2, True)]
+    assert advertisements.changes([], [parse("kind == 6 and not has(probe)")]) == [Matching(2, False)]
 
 
 def test_without_a_space_whoever_subscribes_asks_for_everything() -> None:
-    offers = Advertisements(Group())
-    offers.add(1, "kind < 4")
-    assert offers.news([("",)], []) == [Matching(1, True)]
+    advertisements = Advertisements(Group())
+    advertisements.add(1, "kind < 4")
+    assert advertisements.changes([("",)], []) == [Matching(1, True)]
 
 
 def test_what_is_withdrawn_is_spoken_of_no_more_and_what_is_no_filter_is_not_taken() -> None:
-    offers = Advertisements(Group(space=SPACE))
-    offers.add(1, "true")
-    offers.remove(1)
+    advertisements = Advertisements(Group(space=SPACE))
+    advertisements.add(1, "true")
+    advertisements.remove(1)
     with pytest.raises(FilterError):
-        offers.add(2, "kind <")
-    assert offers.news([("",)], []) == []
+        advertisements.add(2, "kind <")
+    assert advertisements.changes([("",)], []) == []

@@ -13,7 +13,7 @@ from plait_core.errors import FrameError
 from plait_core.wire import VERSION_MAX, Forward, FrameDecoder, encode_block, forward_head
 from plait_core.wire.frame_types.peer_frames import Happening
 from plait_peer.discovery import Announcements
-from plait_peer.event_frames import event_of, head_of, plain_dz
+from plait_peer.event_frames import event_head, event_of, plain_dz
 from plait_peer.group import Group
 
 
@@ -29,7 +29,7 @@ def decoded(data: bytes) -> Forward:
 def test_an_event_arrives_as_it_was(dz: str, number: int, hops: int, round: int) -> None:
     block = encode_block(Event({"x": 1}, b"load", 7, number))
     event = Happening(7, number, dz, 0.25, hops, block, round)
-    frame = decoded(head_of(event) + block)
+    frame = decoded(event_head(event) + block)
     assert event_of(frame) == event
     assert plain_dz(frame) == (None if round else dz)
 
@@ -45,10 +45,10 @@ def test_announcements_are_heard_once_and_by_those_who_share_the_secret() -> Non
     one, two = (Announcements(Group("g", None, "s"), node, f"10.0.0.{node}:4690", Random(node), 0.0) for node in (1, 2))
     stranger = Announcements(Group("g", None, "other"), 3, "10.0.0.3:4690", Random(3), 0.0)
     datagram = one.announce(0.0)
-    assert two.hear(datagram, 0.0) == "10.0.0.1:4690"
+    assert two.receive(datagram, 0.0) == "10.0.0.1:4690"
     assert two.next_deadline() <= 0.2, "a newcomer is answered soon"
-    assert two.hear(datagram, 0.1) is None
-    assert one.hear(datagram, 0.1) is None
-    assert stranger.hear(datagram, 0.0) is None
-    assert two.hear(stranger.announce(0.0), 0.0) is None
-    assert two.hear(b"", 0.0) is None
+    assert two.receive(datagram, 0.1) is None
+    assert one.receive(datagram, 0.1) is None
+    assert stranger.receive(datagram, 0.0) is None
+    assert two.receive(stranger.announce(0.0), 0.0) is None
+    assert two.receive(b"", 0.0) is None

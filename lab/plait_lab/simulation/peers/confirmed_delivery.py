@@ -110,7 +110,7 @@ class CustodyTrial:
         self._taken = [each for each in self._taken if each not in due]
         for _, peer, publisher, number in due:
             if peer in world.peers:
-                world.peers[peer].dealt_with(publisher, number)
+                world.peers[peer].acknowledge(publisher, number)
                 world.flush(peer)
         self.opened |= {number for number in self.subscribers if world.peers[number].open}
         if publish:
@@ -121,7 +121,7 @@ class CustodyTrial:
         peers = self.world.peers
         self._numbers[publisher] += 1
         number = self._numbers[publisher]
-        owed = {peer for peer in self.opened if peer in peers and covers(peers[peer].me.wanted, dz)}
+        owed = {peer for peer in self.opened if peer in peers and covers(peers[peer].me.interest, dz)}
         self.owed[(publisher, number)] = owed
         self.world.publish(publisher, dz, number=number, confirm=True)
 
@@ -134,7 +134,7 @@ class CustodyTrial:
     def crash(self, peer: PeerId, *, told: bool) -> None:
         """One is gone; its connections are reset, or nobody hears of it."""
         world = self.world
-        others = [*world.peers[peer].incoming.parents, *world.peers[peer].outgoing.children]
+        others = [*world.peers[peer].parents.by_id, *world.peers[peer].children.by_id]
         world.crash(peer)
         if told:
             world.refusing.add(peer)
@@ -175,7 +175,7 @@ class CustodyTrial:
     def _reset(self) -> None:
         for _ in range(10):
             peer = self.world.peers[self.rng.choice(self.subscribers)]
-            others = [*peer.incoming.parents, *peer.outgoing.children]
+            others = [*peer.parents.by_id, *peer.children.by_id]
             if others:
                 self.world.reset(peer.id, self.rng.choice(others))
             self.run(0.6 * self.rng.random())

@@ -74,7 +74,7 @@ class HealingTrial:
         self.twice[peer] += event.number in got
         got.setdefault(event.number, self.world.now)
         if event.round:
-            self.world.peers[peer].dealt_with(event.publisher, event.number)
+            self.world.peers[peer].acknowledge(event.publisher, event.number)
 
     def converge(self) -> float:
         """From cold; the seconds until all are notified."""
@@ -90,8 +90,8 @@ class HealingTrial:
     def interior(self) -> list[PeerId]:
         """Subscribers with children, who has most first."""
         peers = self.world.peers
-        found = [number for number in peers if number != PUBLISHER and peers[number].outgoing.children]
-        return sorted(found, key=lambda number: (-len(peers[number].outgoing.children), number))
+        found = [number for number in peers if number != PUBLISHER and peers[number].children.by_id]
+        return sorted(found, key=lambda number: (-len(peers[number].children.by_id), number))
 
     def play(self) -> float:
         """Kill, and watch: seconds from the death until the last event that somebody heard late or never."""
@@ -106,7 +106,7 @@ class HealingTrial:
 
     def _kill(self, peer: PeerId) -> None:
         world = self.world
-        others = [*world.peers[peer].incoming.parents, *world.peers[peer].outgoing.children]
+        others = [*world.peers[peer].parents.by_id, *world.peers[peer].children.by_id]
         world.crash(peer)
         if self.terms.told:
             world.refusing.add(peer)
@@ -126,7 +126,7 @@ class HealingTrial:
         found = []
         for number, (at, dz) in self.published.items():
             for peer in self.world.peers.values():
-                if not peer.me.publisher and covers(peer.me.wanted, dz):
+                if not peer.me.publisher and covers(peer.me.interest, dz):
                     heard = self.got.get(peer.id, {}).get(number)
                     if heard is None or heard > at + IN_TIME_S:
                         found.append(at)

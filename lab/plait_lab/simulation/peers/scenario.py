@@ -92,7 +92,7 @@ class Scenario:
                 continue
             parents = sorted(
                 f"{by_id[upper]} {' '.join(dz or 'ε' for dz in parent.dz)}"
-                for upper, parent in peer.incoming.parents.items()
+                for upper, parent in peer.parents.by_id.items()
             )
             state = "notified" if structure.notified(peer) else "not notified"
             texts = " ".join(dz or "ε" for dz in peer.dz)

@@ -50,23 +50,23 @@ class Structure:
         """All of it in numbers."""
         converged = [peer for peer in self.subscribers if self.converged(peer)]
         notified = sum(self.notified(peer) for peer in converged)
-        degrees = sum(len(peer.incoming.parents) for peer in converged)
+        degrees = sum(len(peer.parents.by_id) for peer in converged)
         twice = sum(self.twice(peer) for peer in self.subscribers)
         mean = degrees / max(1, len(converged))
         return Convergence(now, len(self.subscribers), len(converged), notified, mean, twice)
 
     def linked(self, upper: PeerId, lower: Peer, dz: str) -> bool:
         """Whether a connection passes this on: as both of its ends say."""
-        above, parent = self._peers.get(upper), lower.incoming.parents.get(upper)
+        above, parent = self._peers.get(upper), lower.parents.by_id.get(upper)
         if above is None or parent is None or not covers(parent.dz, dz):
             return False
-        child = above.outgoing.children.get(lower.id)
+        child = above.children.by_id.get(lower.id)
         return child is not None and covers(child.dz, dz)
 
     def uppers(self, peer: Peer, dz: str) -> list[PeerId]:
         """The subscribers that pass this sub-space on to a peer."""
         found = []
-        for upper in peer.incoming.parents:
+        for upper in peer.parents.by_id:
             above = self._peers.get(upper)
             if above is not None and not above.me.publisher and self.linked(upper, peer, dz):
                 found.append(upper)
@@ -88,7 +88,7 @@ class Structure:
 
     def notified(self, peer: Peer) -> bool:
         """Whether all relevant publishers reach it in time, with all that its user-level subscription wants."""
-        for dz in peer.me.wanted:
+        for dz in peer.me.interest:
             for publisher in self.relevant(dz):
                 if self.delay(peer, dz, publisher.id) > peer.me.bound:
                     return False

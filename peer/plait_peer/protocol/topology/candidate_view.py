@@ -1,7 +1,6 @@
-"""pView and pubList: the peers that may be parents, and the publishers whose events concern us (2.4.2.1, 2.4.2.2).
+"""pView and pubList: possible parents, and the publishers whose events concern the peer (2.4.2.1, 2.4.2.2).
 
-Both live from what gossip brings, and forget what they have not heard of for long: `updatePviewAndPubList`,
-Algorithm 1, lines 1 to 8.
+Gossip fills both lists, and entries without news expire: `updatePviewAndPubList`, Algorithm 1, lines 1 to 8.
 """
 
 from __future__ import annotations
@@ -14,35 +13,36 @@ from ..outputs import PeerId
 from ..peer_state import PeerState
 from ..subspaces import Texts, related, touches
 
-MOURNED_MAX = 256
-"""Peers that are remembered as not having answered."""
+UNRESPONSIVE_MAX = 256
+"""Peers remembered as unresponsive."""
 _FUTURE_MAX = 1 << 20
-"""A version may run ahead of the one known by so much; a forged one beyond it would silence its peer for ever."""
+"""The most that a version may exceed the known one. A forged version beyond it would block its peer's updates for
+ever."""
 
 
 class CandidateView:
-    """Both lists. The entry that was refreshed longest ago comes first."""
+    """Both lists. The entry refreshed longest ago comes first."""
 
-    __slots__ = ("_me", "_mourned", "publishers", "subscribers")
+    __slots__ = ("_me", "_unresponsive", "publishers", "subscribers")
 
     def __init__(self, me: PeerState) -> None:
         self._me = me
-        self._mourned: dict[PeerId, int] = {}
+        self._unresponsive: dict[PeerId, int] = {}
         self.subscribers: dict[PeerId, tuple[Profile, int]] = {}
         self.publishers: dict[PeerId, tuple[Profile, int]] = {}
 
     def update(self, profile: Profile, age: int) -> bool:
-        """Lines 2 to 7. False for what is older than what is known."""
+        """Add or refresh an entry (lines 2 to 7). Return False if the profile is older than the known one."""
         me, peer = self._me, profile.peer
-        if peer == me.id or me.publisher:  # publishers keep no views (2.4.3.1)
+        if peer == me.id or me.publisher:  # publishers keep no lists (2.4.3.1)
             return True
         entries = self.publishers if profile.publisher else self.subscribers
         known = entries.get(peer)
         born = me.period - age
-        if peer in self._mourned:
-            if self._mourned[peer] >= born:
+        if peer in self._unresponsive:
+            if self._unresponsive[peer] >= born:
                 return True
-            del self._mourned[peer]
+            del self._unresponsive[peer]
         if known is not None:
             if profile.version < known[0].version:
                 return False
@@ -60,8 +60,9 @@ class CandidateView:
                 del entries[next(iter(entries))]
         return True
 
-    def grow_old(self) -> None:
-        """Line 8. What is first was refreshed longest ago, so it is enough to look there, and a little beyond."""
+    def expire(self) -> None:
+        """Remove old entries (line 8). The first entry was refreshed longest ago, so the scan stops at the first fresh
+        one."""
         oldest = self._me.period - self._me.settings.view_age_max
         for entries in (self.subscribers, self.publishers):
             while entries:
@@ -70,40 +71,41 @@ class CandidateView:
                     break
                 del entries[first]
 
-    def reconsider(self) -> None:
-        """Our sub-spaces have changed: what has nothing to do with them any more goes."""
+    def drop_unrelated(self) -> None:
+        """Remove entries that are unrelated to the peer's new sub-spaces."""
         for entries in (self.subscribers, self.publishers):
-            gone = [peer for peer, (profile, _) in entries.items() if not related(self._me.dz, profile.dz)]
-            for peer in gone:
+            unrelated = [peer for peer, (profile, _) in entries.items() if not related(self._me.dz, profile.dz)]
+            for peer in unrelated:
                 del entries[peer]
 
     def forget(self, peer: PeerId) -> None:
-        """It is gone, or not to be trusted."""
+        """Remove a peer that is dead or not trusted."""
         self.subscribers.pop(peer, None)
         self.publishers.pop(peer, None)
 
-    def mourn(self, peer: PeerId) -> None:
-        """It did not answer: whatever it said of itself before now is no sign of life, however often it is repeated."""
+    def mark_unresponsive(self, peer: PeerId) -> None:
+        """Note that a peer did not answer. Its earlier profiles are then no sign of life, however often they are
+        repeated."""
         if not self._me.policies.prompt:
             return
-        self._mourned.pop(peer, None)
-        self._mourned[peer] = self._me.period
-        if len(self._mourned) > MOURNED_MAX:
-            del self._mourned[next(iter(self._mourned))]
+        self._unresponsive.pop(peer, None)
+        self._unresponsive[peer] = self._me.period
+        if len(self._unresponsive) > UNRESPONSIVE_MAX:
+            del self._unresponsive[next(iter(self._unresponsive))]
 
-    def mourned(self, peer: PeerId) -> bool:
-        """Whether it is not known to live."""
-        return peer in self._mourned
+    def unresponsive(self, peer: PeerId) -> bool:
+        """Return whether the peer did not answer and has sent no newer profile."""
+        return peer in self._unresponsive
 
     def profiles(self) -> Iterator[Profile]:
-        """Of those who may be parents."""
+        """Return the profiles of possible parents."""
         oldest = self._me.period - self._me.settings.view_age_max
         return (profile for profile, born in self.subscribers.values() if born >= oldest)
 
     def relevant(self, dz: str) -> list[Profile]:
-        """The publishers who may publish something in this sub-space."""
+        """Return the publishers whose advertisements touch a sub-space."""
         return [profile for profile, _ in self.publishers.values() if touches(profile.dz, dz)]
 
     def relevant_ids(self, texts: Texts) -> list[PeerId]:
-        """The publishers who may publish something in one of them."""
+        """Return the publishers whose advertisements touch one of the sub-spaces."""
         return [peer for peer, (profile, _) in self.publishers.items() if related(profile.dz, texts)]

@@ -1,4 +1,4 @@
-"""The two ends of a connection, as each keeps it: a parent in F_in, a child in F_out (thesis 2.4.2.1)."""
+"""The two ends of a connection: a parent in F_in, a child in F_out (thesis 2.4.2.1)."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from ..outputs import PeerId
 from ..subspaces import Texts, volume
 
 SMOOTHING = 0.25
-"""Weight of the newest round trip in a link's delay: steady, and yet four of them tell a change."""
+"""Weight of the newest round trip in a link's delay: smooth, and yet four round trips show a change."""
 
 
 @dataclass(slots=True)
 class Parent:
-    """Whom we receive from, and what."""
+    """A peer from which events come, and their sub-spaces."""
 
     profile: Profile
     dz: Texts
     since: float
-    heard: float
+    last_seen: float
     sources: dict[PeerId, float]
-    """The publishers whose events it passes on, and how long they take to it."""
+    """The publishers whose events it forwards, and their delays at the parent."""
     link_s: float | None = None
     """Half of a round trip, measured."""
     jitter_s: float = 0.0
-    """By how much one differs from those before, on the whole."""
-    asked: tuple[int, float] = (0, 0.0)
-    """The pulse that is not answered yet, and when it was sent."""
-    told_version: int = 0
+    """The average difference between successive one-way delays."""
+    pending_pulse: tuple[int, float] = (0, 0.0)
+    """The number of the last Pulse, and the time at which it was sent."""
+    sent_version: int = 0
 
-    def measured(self, round_trip_s: float) -> None:
-        """One more round trip."""
+    def add_round_trip(self, round_trip_s: float) -> None:
+        """Add a measured round trip to the link's delay and jitter."""
         one_way = round_trip_s / 2
         if self.link_s is not None:
             self.jitter_s += SMOOTHING * (abs(one_way - self.link_s) - self.jitter_s)
@@ -41,16 +41,16 @@ class Parent:
 
 @dataclass(slots=True)
 class Child:
-    """Whom we pass events on to, and which."""
+    """A peer to which events go, and their sub-spaces."""
 
     profile: Profile
     dz: Texts
     since: float
-    heard: float
+    last_seen: float
     volume: float = field(init=False)
-    told_sources: frozenset[PeerId] = frozenset()
-    """The publishers that we have said reach us."""
-    told_version: int = 0
+    sent_sources: frozenset[PeerId] = frozenset()
+    """The publishers announced to the child as reaching this peer."""
+    sent_version: int = 0
 
     def __post_init__(self) -> None:
         self.volume = volume(self.dz)
@@ -58,7 +58,7 @@ class Child:
 
 @dataclass(slots=True)
 class Request:
-    """A connection that was asked for and not answered yet."""
+    """A connection request that awaits its answer."""
 
     dz: Texts
     sent: float

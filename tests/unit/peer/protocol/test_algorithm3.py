@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from peer_bench import Bench, settings, told
+from peer_bench import Bench, profile, settings
 
 from plait_core.wire.frame_types.peer_frames import Connect, PotentialParent
 from plait_peer import THESIS, PlaitParentPolicy, ThesisParentPolicy
@@ -13,7 +13,7 @@ from plait_peer.protocol.rates import Rates, aggregated, reports
 
 
 def publisher(rate: float = 16.0) -> object:
-    return told(50, "", bound=0.0, rates=(rate,))
+    return profile(50, "", bound=0.0, rates=(rate,))
 
 
 class WinningCoarser(ThesisParentPolicy):
@@ -29,8 +29,8 @@ def refused(kind: type[ThesisParentPolicy], *, false: float, bar: float = 0.25, 
     for _ in range(periods):
         bench.gossip(publisher())  # type: ignore[arg-type]
         bench.periods()
-        for to, connect in bench.took(Connect):
-            bench.hear(to, PotentialParent(True, connect.dz, (), bar, 5.0))
+        for to, connect in bench.take(Connect):
+            bench.receive(to, PotentialParent(True, connect.dz, (), bar, 5.0))
     return bench
 
 
@@ -63,30 +63,30 @@ def test_ours_takes_it_back_when_it_did_not_help() -> None:
 def test_lines_4_to_6_too_many_false_positives_refine_and_send_children_away() -> None:
     bench = Bench("1011", bound=3.0, with_settings=settings(false_share=0.1))
     bench.peer.me.dz = ("10",)
-    bench.adopt(told(2, "", bound=1.0), "10", sources={50: 1.0})
-    bench.child(told(8, "100", bound=4.0))
+    bench.adopt(profile(2, "", bound=1.0), "10", sources={50: 1.0})
+    bench.child(profile(8, "100", bound=4.0))
     number = 0
     for _ in range(8):
         bench.gossip(publisher())  # type: ignore[arg-type]
         for _ in range(4):
             number += 1
             bench.event(2, "1001", number=number)
-        bench.peer.incoming.parents[2].heard = bench.now
+        bench.peer.parents.by_id[2].last_seen = bench.now
         bench.periods()
     assert bench.peer.counters.refined >= 1
     assert bench.peer.dz in (("101",), ("1011",))
-    assert 8 not in bench.peer.outgoing.children  # line 6
-    assert bench.peer.incoming.parents[2].dz == bench.peer.dz  # the parent goes on with what is left
+    assert 8 not in bench.peer.children.by_id  # line 6
+    assert bench.peer.parents.by_id[2].dz == bench.peer.dz  # the parent goes on with what is left
 
 
 def test_within_bandwidth_nothing_is_refined() -> None:
     bench = Bench("1011", bound=3.0, with_settings=settings(false_share=0.5))
     bench.peer.me.dz = ("10",)
-    bench.adopt(told(2, "", bound=1.0), "10", sources={50: 1.0})
+    bench.adopt(profile(2, "", bound=1.0), "10", sources={50: 1.0})
     for number in range(1, 10):
         bench.gossip(publisher())  # type: ignore[arg-type]
         bench.event(2, "1001", number=number)
-        bench.peer.incoming.parents[2].heard = bench.now
+        bench.peer.parents.by_id[2].last_seen = bench.now
         bench.periods()
     assert bench.peer.dz == ("10",)
 
@@ -95,7 +95,7 @@ def test_2_5_1_rates_of_finer_sub_spaces_are_counted() -> None:
     rates = Rates(1.0, 64)
     for _ in range(50):
         for dz in ("1000", "1000", "1010"):
-            rates.count(dz, "10", wanted=True)
+            rates.count(dz, "10", matched=True)
         rates.fade()
     assert rates.of("10") == pytest.approx(3.0, rel=0.15)
     assert rates.of("100") == pytest.approx(2.0, rel=0.15)
@@ -103,7 +103,7 @@ def test_2_5_1_rates_of_finer_sub_spaces_are_counted() -> None:
 
 def test_2_5_1_the_rate_of_a_coarser_one_is_aggregated_from_what_others_measure() -> None:
     """Sub-space 1 from those of 10 and 11, the example of the thesis."""
-    others = [told(2, "10", rates=(3.0,)), told(3, "110", "111", rates=(1.0, 0.5)), told(4, "0", rates=(9.0,))]
+    others = [profile(2, "10", rates=(3.0,)), profile(3, "110", "111", rates=(1.0, 0.5)), profile(4, "0", rates=(9.0,))]
     assert aggregated(reports(others, "1"), "1", overall=100.0) == 4.5
 
 
@@ -114,16 +114,16 @@ def test_2_5_1_what_nobody_measures_is_taken_to_be_average() -> None:
 def test_a_subscription_never_loses_what_is_wanted() -> None:
     bench = refused(ThesisParentPolicy, false=1.0)
     with pytest.raises(AssertionError, match="property 2"):
-        bench.peer.accuracy._take(("0",))
+        bench.peer.accuracy._change_subscription(("0",))
 
 
 def test_new_subscribers_that_know_no_rates_do_not_take_coarser_ones_to_be_free() -> None:
     bench = Bench("1011", bound=1.0, with_settings=settings(false_share=0.0))
     for _ in range(30):
-        bench.gossip(told(50, "", bound=0.0), told(3, "1010", bound=2.0, rates=(0.0,)))
+        bench.gossip(profile(50, "", bound=0.0), profile(3, "1010", bound=2.0, rates=(0.0,)))
         bench.periods()
-        for to, connect in bench.took(Connect):
-            bench.hear(to, PotentialParent(True, connect.dz, (), 0.25, 5.0))
+        for to, connect in bench.take(Connect):
+            bench.receive(to, PotentialParent(True, connect.dz, (), 0.25, 5.0))
     assert bench.peer.dz == ("1011",)
 
 
@@ -133,11 +133,11 @@ def test_a_declared_bandwidth_is_measured_against_and_obeyed(events_per_s_max: f
     declared = settings(false_share=1.0, events_per_s_max=events_per_s_max)
     bench = Bench("1011", bound=3.0, with_settings=declared)
     bench.peer.me.dz = ("10",)
-    bench.adopt(told(2, "", bound=1.0), "10", sources={50: 1.0})
+    bench.adopt(profile(2, "", bound=1.0), "10", sources={50: 1.0})
     for number in range(1, 41):
         bench.gossip(publisher())  # type: ignore[arg-type]
         bench.event(2, "1001" if number % 4 else "1011", number=number)
-        bench.peer.incoming.parents[2].heard = bench.now
+        bench.peer.parents.by_id[2].last_seen = bench.now
         if number % 4 == 0:
             bench.periods()
     assert (bench.peer.dz != ("10",)) is refined
@@ -159,5 +159,5 @@ def refuse(bench: Bench) -> None:
     """A period in which the publisher has no place."""
     bench.gossip(publisher())  # type: ignore[arg-type]
     bench.periods()
-    for to, connect in bench.took(Connect):
-        bench.hear(to, PotentialParent(True, connect.dz, (), 0.25, 5.0))
+    for to, connect in bench.take(Connect):
+        bench.receive(to, PotentialParent(True, connect.dz, (), 0.25, 5.0))
