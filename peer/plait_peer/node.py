@@ -23,6 +23,7 @@ from plait_core.wire.frame_types.peer_frames import Happening, LinkPair, Meeting
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frames import Frame
 
+from .address_book import ADDRESSES_MAX, AddressBook
 from .event_frames import event_of, first_destination, hops_of, plain_dz, runs_of
 from .event_records import Arrival, PeerTelemetry, arrival_of, frames_of
 from .group import Group
@@ -40,8 +41,6 @@ PEERS_MAX: Final = 256
 """Peers of one process: each subscription is one, and gossips once a period."""
 LINKS_MAX: Final = 512
 """Links of one process: a quarter of its usual file descriptors, since peers connect in crowds."""
-ADDRESSES_MAX: Final = 8192
-"""Peers whose address is remembered; beyond it the oldest entry is removed."""
 BACKLOG_BYTES_MAX: Final = 16 << 20
 """Bytes queued for a link whose other end does not read. Beyond it events are dropped and counted; control frames are
 not."""
@@ -91,11 +90,11 @@ class Node:
         self._rng = randomness
         self._consumers: dict[PeerId, Consumer] = {}
         self._batch_consumers: dict[PeerId, BatchConsumer] = {}
-        self._addresses: dict[PeerId, str] = {}
+        self._addresses = AddressBook(self.peers)
         self._routes: dict[PeerId, LinkId] = {}
         self._by_address: dict[str, LinkId] = {}
-        self._dialling: dict[str, list[Send | None]] = {}
-        self._senders: dict[str, list[PeerId]] = {}
+        self._dialling: dict[str, list[tuple[PeerId, Send]]] = {}
+        """Frames that wait for a dialled connection, with their senders, by address."""
         self._local: deque[tuple[PeerId, PeerId, PeerFrame]] = deque()
         self._dials: list[Dial] = []
         self._cuts: list[LinkId] = []
@@ -198,7 +197,7 @@ class Node:
         if publisher in self.peers:
             return self.id
         link = self.link_to(publisher)
-        return link.node if link is not None else self.nodes.get(self._addresses.get(publisher, ""), 0)
+        return link.node if link is not None else self.nodes.get(self._addresses.address(publisher), 0)
 
     def link_to(self, peer: PeerId) -> Link | None:
         """Return the link over which a peer was first received."""
@@ -214,7 +213,7 @@ class Node:
     def connect(self, address: str) -> None:
         """Connect to the process at an address."""
         if address != self.address and address not in self._by_address:
-            self._dial(address, None)
+            self._dial(address)
 
     def connected(self, id: LinkId, dialled: str, now: float) -> None:
         """Start the handshake on a new connection, dialled or accepted."""
@@ -232,9 +231,7 @@ class Node:
         """Report the peers at an address as lost: the dial failed."""
         self.now = now
         self.counts["unreachable"] += 1
-        waiting = self._dialling.pop(address, [])
-        senders = self._senders.pop(address, [])
-        for send, sender in zip([each for each in waiting if each is not None], senders, strict=True):
+        for sender, send in self._dialling.pop(address, []):
             self._record_undelivered(send, "unreachable")
             self._report_lost(send.to, now, by=sender)
         self._deliver_local(now)
@@ -326,14 +323,11 @@ class Node:
         self.nodes[link.address] = link.node
         if len(self.nodes) > ADDRESSES_MAX:
             del self.nodes[next(iter(self.nodes))]
-        for address in {link.address, *[known for known, other in self._by_address.items() if other == id]}:
-            waiting = self._dialling.pop(address, [])
-            senders = iter(self._senders.pop(address, []))
-            for send in waiting:
-                if send is not None:
-                    self._send(id, next(senders), send)
+        for address in [known for known, other in self._by_address.items() if other == id or known == link.address]:
+            for sender, send in self._dialling.pop(address, []):
+                self._send(id, sender, send)
         for profile in meeting.profiles:
-            self._remember_address(profile)
+            self._addresses.remember(profile)
         for peer in list(self.peers.values()):
             peer.join(meeting.profiles, now)
             self._drain(peer, now)
@@ -362,7 +356,7 @@ class Node:
                 self.counts["gone"] += 1  # removed: the sender notices by its silence
                 continue
             if isinstance(frame, PeerFrame) and not isinstance(frame, Happening):
-                self._remember_addresses(frame)
+                self._addresses.remember_all(frame)
                 peer.receive(link.sender, frame, now)
             else:
                 raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} between peers")
@@ -416,21 +410,6 @@ class Node:
         if other is None:
             self._routes[sender] = id
 
-    def _remember_addresses(self, frame: PeerFrame) -> None:
-        for name in ("profiles", "adverts", "hints"):
-            for profile in getattr(frame, name, ()):
-                self._remember_address(profile)
-        profile = getattr(frame, "profile", None)
-        if profile is not None:
-            self._remember_address(profile)
-
-    def _remember_address(self, profile: Profile) -> None:
-        if profile.address and profile.peer not in self.peers:
-            self._addresses.pop(profile.peer, None)
-            self._addresses[profile.peer] = profile.address
-            if len(self._addresses) > ADDRESSES_MAX:
-                del self._addresses[next(iter(self._addresses))]
-
     # --- sent frames --------------------------------------------------------------------------------------------------
 
     def _deliver_local(self, now: float) -> None:
@@ -469,14 +448,18 @@ class Node:
             return event
         id = self._routes.get(to)
         if id is None:
-            address = self._addresses.get(to, "") or send.address
+            address = self._addresses.address(to) or send.address
             id = self._by_address.get(address)
             if id is None and (not address or address == self.address):
                 self._record_undelivered(send, "unreachable")
                 self._report_lost(to, now, by=sender)
                 return event
             if id is None or self.links[id].stage is not Stage.OPEN:
-                self._dial(address, send, sender)
+                waiting = self._dial(address)
+                if len(waiting) < PEERS_MAX:
+                    waiting.append((sender, send))
+                else:
+                    self._record_undelivered(send, "unreachable")
                 return event
         return self._send(id, sender, send, event)
 
@@ -495,18 +478,11 @@ class Node:
             self.telemetry.events_forwarded(frames_of(send.frame), link.node, arrival_of(send.frame, self.now))
         return link.send(sender, send.to, send.frame, event)
 
-    def _dial(self, address: str, send: Send | None, sender: PeerId = 0) -> None:
-        waiting = self._dialling.get(address)
-        if waiting is None:
-            waiting = self._dialling[address] = []
-            if address not in self._by_address:
-                self._dials.append(Dial(address))
-        if len(waiting) < PEERS_MAX:
-            waiting.append(send)
-            if send is not None:
-                self._senders.setdefault(address, []).append(sender)
-        elif send is not None:
-            self._record_undelivered(send, "unreachable")
+    def _dial(self, address: str) -> list[tuple[PeerId, Send]]:
+        """Dial an address, unless a dial or a handshake is under way. Return the frames that wait for it."""
+        if address not in self._dialling and address not in self._by_address:
+            self._dials.append(Dial(address))
+        return self._dialling.setdefault(address, [])
 
     # --- telemetry and losses -----------------------------------------------------------------------------------------
 

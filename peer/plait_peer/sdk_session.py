@@ -9,13 +9,12 @@ settled, or when no peer exists that could settle them. No I/O.
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Final, cast
 
 from plait_core.errors import FilterError, FrameError, PlaitError
-from plait_core.filters import Filter, parse
+from plait_core.filters import parse
 from plait_core.limits import CLOSE_TEXT_MAX
 from plait_core.space import DzSet
 from plait_core.wire import (
@@ -57,7 +56,8 @@ from .advertisements import Advertisements, remote_interest
 from .event_frames import hops_of
 from .event_records import Arrival, arrival_of
 from .node import PEERS_MAX, Node
-from .protocol.outputs import Confirmed, Deliver, Output, PeerId
+from .peer_subscription import UNACKNOWLEDGED_MAX, PeerSubscription
+from .protocol.outputs import Confirmed, Deliver, Output
 from .protocol.peer import Peer
 
 BOUND_S: Final = 10.0
@@ -77,25 +77,6 @@ HELD_MAX: Final = 16_384
 """Publishes that wait for the publisher to be known, before the application is asked to pause."""
 CLIENT_BYTES_MAX: Final = 64 << 20
 """Deliveries that the application has not read. Further ones are dropped, counted and reported."""
-UNACKNOWLEDGED_MAX: Final = 16_384
-"""Deliveries of one subscription whose publishers await an ack."""
-
-
-@dataclass(slots=True)
-class PeerSubscription:
-    """One subscription of the application."""
-
-    terms: Subscribe
-    filter: Filter
-    peer: Peer | None
-    number: int
-    """Its number in telemetry records."""
-    opened: bool = False
-    since: int = 0
-    previous: Peer | None = None
-    """The peer of its previous filter, until the new one is open."""
-    position: int = 0
-    unacknowledged: dict[int, tuple[PeerId, PeerId, int]] = field(default_factory=dict)
 
 
 class SdkSession:
