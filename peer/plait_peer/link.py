@@ -34,6 +34,10 @@ from .event_frames import event_head
 from .group import Group
 from .protocol.outputs import PeerId
 
+IDLE_S: Final = 20.0
+"""Time without a frame after which a link is closed: gossip opens many links that are used once."""
+HANDSHAKE_S: Final = 3.0
+"""Time for the other end to authenticate."""
 HEARTBEAT_S: Final = 2.0
 """A field of Welcome that links do not use: peers send their own keepalives."""
 
@@ -146,6 +150,11 @@ class Link:
                 return len(frames) - count
             size = self.size = forward(frame, sender, 0, 0, (), destinations, VERSION_MAX)
         return 0
+
+    def expired(self, now: float) -> bool:
+        """Return whether the link should be closed: it is idle, or its handshake takes too long."""
+        limit_s = IDLE_S if self.stage is Stage.OPEN else HANDSHAKE_S
+        return self.stage is not Stage.CLOSED and now - self.last_used_at > limit_s
 
     def take(self) -> bytes:
         """Return the bytes to write."""

@@ -44,10 +44,6 @@ LINKS_MAX: Final = 512
 BACKLOG_BYTES_MAX: Final = 16 << 20
 """Bytes queued for a link whose other end does not read. Beyond it events are dropped and counted; control frames are
 not."""
-IDLE_S: Final = 20.0
-"""Time without a frame after which a link is closed: gossip opens many links that are used once."""
-HANDSHAKE_S: Final = 3.0
-"""Time for the other end to authenticate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +402,7 @@ class Node:
         """Check that a peer received over a second link is in the same process as before."""
         other = self.links.get(self._routes[sender])
         if sender in self.peers or (other is not None and other.node != link.node):
-            raise FrameError(FrameFault.FIELD, "a peer that lives elsewhere")
+            raise FrameError(FrameFault.FIELD, "a peer of another process")
         if other is None:
             self._routes[sender] = id
 
@@ -514,8 +510,7 @@ class Node:
 
     def _check_links(self, now: float) -> None:
         for id, link in self.links.items():
-            limit_s = IDLE_S if link.stage is Stage.OPEN else HANDSHAKE_S
-            if now - link.last_used_at > limit_s and link.stage is not Stage.CLOSED:
+            if link.expired(now):
                 link.close(Code.BYE)
                 self._touched[id] = None
                 self._cuts.append(id)

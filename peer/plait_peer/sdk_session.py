@@ -245,20 +245,15 @@ class SdkSession:
         if terms.durable:
             raise NotServed("peers do not serve durable subscriptions", hint="connect to a broker for them")
         if len(self.node.peers) + 1 >= PEERS_MAX:
-            raise NotServed(f"{PEERS_MAX} peers (PEERS_MAX) live in this process")
+            raise NotServed(f"this process has {PEERS_MAX} peers (PEERS_MAX) already")
         filter = parse(terms.filter)
         subspaces = self.node.group.subspaces(filter)
         bound = terms.within_us / 1_000_000 if terms.within_us else BOUND_S
         id = terms.subscription
         peer = None
         if len(subspaces):
-            peer = self.node.add(
-                subspaces,
-                bound,
-                lambda output: self._deliver(id, output),
-                now,
-                batch_consumer=partial(self._deliver_batch, id),
-            )
+            consumer, batch_consumer = partial(self._deliver, id), partial(self._deliver_batch, id)
+            peer = self.node.add(subspaces, bound, consumer, now, batch_consumer=batch_consumer)
         old = self._subscriptions.get(id)
         subscription = PeerSubscription(
             terms, filter, peer, old.number if old is not None else self.node.new_number(), since=self._period
@@ -268,11 +263,8 @@ class SdkSession:
                 "subscription", subscription.number, filter=filter.text, client=self._name, within_us=terms.within_us
             )
         if old is not None:
-            subscription.previous, subscription.position, subscription.unacknowledged = (
-                old.peer,
-                old.position,
-                old.unacknowledged,
-            )
+            subscription.previous, subscription.position = old.peer, old.position
+            subscription.unacknowledged = old.unacknowledged
             if old.previous is not None:
                 self.node.remove(old.previous, now)
         self._subscriptions[id] = subscription

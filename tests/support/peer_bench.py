@@ -22,7 +22,7 @@ def profile(peer: int, *dz: str, bound: float = 3.0, delay: float = 1.0, version
 
 
 class Bench:
-    """A peer with id 1; the test plays all others."""
+    """A peer with id 1. The test plays all others."""
 
     def __init__(self, *dz: str, bound: float = 3.0, with_settings: PeerSettings | None = None) -> None:
         self.now = 0.0
