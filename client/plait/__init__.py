@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from . import sync, testing
     from .advertisement import Advertisement
-    from .client import Client, Receipt, connect
+    from .client import Client, connect
     from .errors import (
         AddressInvalid,
         AuthFailed,
@@ -43,14 +43,16 @@ if TYPE_CHECKING:
         Refused,
         Timeout,
     )
-    from .event import Event
-    from .notices import Gap, Late, Notice, Rerouted, SlowConsumer
+    from .event import Event, Verified
     from .opening import Opening
+    from .options.keyword_options import ConnectOptions, EventOptions, PublishOptions, SubscribeOptions
     from .options.settings import Buffer, Outbox, Reconnect
     from .peer_client import PeerClient, peer
+    from .protocol.notices import Gap, Late, Notice, Rerouted, SlowConsumer
     from .protocol.session import SessionStats
     from .protocol.subscription_state import SubscriptionStats
-    from .sealing import Seal, Verified
+    from .receipt import Receipt
+    from .sealing import Seal
     from .subscription import Subscription
 else:
     __getattr__, __dir__ = lazy_exports(
@@ -58,7 +60,7 @@ else:
         {
             "plait_core": ("EventId", "F", "Filter", "parse"),
             ".advertisement": ("Advertisement",),
-            ".client": ("Client", "Receipt", "connect"),
+            ".client": ("Client", "connect"),
             ".errors": (
                 "AddressInvalid",
                 "AuthFailed",
@@ -83,13 +85,15 @@ else:
                 "Refused",
                 "Timeout",
             ),
-            ".event": ("Event",),
+            ".event": ("Event", "Verified"),
             ".protocol.subscription_state": ("SubscriptionStats",),
-            ".notices": ("Gap", "Late", "Notice", "Rerouted", "SlowConsumer"),
+            ".protocol.notices": ("Gap", "Late", "Notice", "Rerouted", "SlowConsumer"),
             ".opening": ("Opening",),
-            ".sealing": ("Seal", "Verified"),
+            ".receipt": ("Receipt",),
+            ".sealing": ("Seal",),
             ".peer_client": ("PeerClient", "peer"),
             ".protocol.session": ("SessionStats",),
+            ".options.keyword_options": ("ConnectOptions", "EventOptions", "PublishOptions", "SubscribeOptions"),
             ".options.settings": ("Buffer", "Outbox", "Reconnect"),
             ".subscription": ("Subscription",),
         },
@@ -104,6 +108,7 @@ __all__ = [
     "BufferFull",
     "Client",
     "Closed",
+    "ConnectOptions",
     "ConnectionLost",
     "DeadlineMissed",
     "Draining",
@@ -112,6 +117,7 @@ __all__ = [
     "Event",
     "EventId",
     "EventInvalid",
+    "EventOptions",
     "F",
     "Filter",
     "FilterError",
@@ -130,6 +136,7 @@ __all__ = [
     "Outbox",
     "PayloadTooLarge",
     "PeerClient",
+    "PublishOptions",
     "Receipt",
     "Reconnect",
     "Refused",
@@ -137,6 +144,7 @@ __all__ = [
     "Seal",
     "SessionStats",
     "SlowConsumer",
+    "SubscribeOptions",
     "Subscription",
     "SubscriptionStats",
     "Timeout",

@@ -5,34 +5,38 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Unpack
 
 from plait_core import EventInvalid, PlaitError
 from plait_core.filters import Filter
 
 from .driver import Driver
 from .options.conversion import event_parts, plain_attributes
+from .options.keyword_options import PUBLISH_OPTIONS, EventOptions, PublishOptions, check_names, documented
 from .protocol.desired_state import AdvertisedFilter
-
-if TYPE_CHECKING:
-    from .client import Client, Receipt
+from .receipt import Publisher, Receipt
 
 
 class Advertisement:
     """One advertisement, until it is closed. Publishing through it checks that an event is what was advertised."""
 
     def __init__(
-        self, client: Client, driver: Driver, offer: AdvertisedFilter, filter: Filter, schema: Mapping[str, type] | None
+        self,
+        client: Publisher,
+        driver: Driver,
+        advertised: AdvertisedFilter,
+        filter: Filter,
+        schema: Mapping[str, type] | None,
     ) -> None:
         self._client = client
         self._driver = driver
-        self._offer = offer
+        self._advertised = advertised
         self._filter = filter
         self._schema = schema
         self._error: PlaitError | None = None
         self._closed = False
         self._waiters: list[asyncio.Future[None]] = []
-        driver.offer_changes[offer.id] = self._changed
+        driver.advertisement_callbacks[advertised.id] = self._changed
 
     @property
     def filter(self) -> str:
@@ -42,7 +46,7 @@ class Advertisement:
     @property
     def matching(self) -> bool:
         """Whether any subscription intersects it now: if none does, there is no need to publish."""
-        return self._offer.matching and not self._closed
+        return self._advertised.matching and not self._closed
 
     async def matching_changes(self) -> AsyncIterator[bool]:
         """`matching` now, and whenever it changes; ends when the advertisement is closed."""
@@ -61,8 +65,10 @@ class Advertisement:
         if self._error is not None:
             raise self._error
 
-    async def publish(self, event: object, payload: bytes = b"", **options: Any) -> Receipt:
+    @documented(EventOptions, PublishOptions)
+    async def publish(self, event: object, payload: bytes = b"", **options: Unpack[PublishOptions]) -> Receipt:
         """As `client.publish`; EventInvalid when the event is not what was advertised, or not of the schema."""
+        check_names("publish", options, PUBLISH_OPTIONS)
         parts, payload = event_parts(event, payload)
         attributes = plain_attributes(parts)
         if self._filter.evaluate(attributes) is False:
@@ -82,11 +88,11 @@ class Advertisement:
         driver = self._driver
         if driver.session.ended:
             return
-        request = driver.session.wishes.unadvertise(self._offer, driver.now())
+        request = driver.session.desired.unadvertise(self._advertised, driver.now())
         if driver.session.is_open:
-            await driver.answer(request)
+            await driver.completed(request)
         else:
-            driver.session.wishes.abandon(request)
+            driver.session.desired.cancel(request)
 
     async def __aenter__(self) -> Advertisement:
         return self
@@ -103,7 +109,7 @@ class Advertisement:
 
     def _end(self, error: PlaitError | None) -> None:
         self._closed, self._error = True, error
-        self._driver.offer_changes.pop(self._offer.id, None)
+        self._driver.advertisement_callbacks.pop(self._advertised.id, None)
         self._wake()
 
     def _wake(self) -> None:

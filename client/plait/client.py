@@ -1,21 +1,18 @@
-"""The client: everything an application does with Plait starts from `connect`."""
+"""The asyncio client: an application connects with `connect` and publishes and subscribes through the `Client`."""
 
-# ruff: noqa: ASYNC109 - timeouts are arguments of this interface: whoever calls it need not know asyncio's
+# ruff: noqa: ASYNC109 - the methods take timeouts as arguments, so that callers need not know `asyncio.timeout`
 from __future__ import annotations
 
 import asyncio
 import os
 import random
-import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from functools import partial
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, NamedTuple, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from plait_core import Event as CoreEvent
-from plait_core import EventId, Randomness, id_text, new_id
+from plait_core import Randomness, id_text, new_id
 from plait_core.filters import as_filter
 
 from . import hints, request_reply, sealing
@@ -26,25 +23,27 @@ from .event import Event
 from .opening import Opening
 from .options.addresses import DEFAULT_URL, parse_addresses
 from .options.conversion import event_parts, plain_attributes, reader_of
-from .options.settings import (
-    DEFAULT_BUFFER,
-    AckMode,
-    Buffer,
-    ConfirmLevel,
-    FilterLike,
-    LatePolicy,
-    Outbox,
-    Reconnect,
-    SessionSettings,
+from .options.keyword_options import (
+    CONNECT_OPTIONS,
+    EVENT_OPTIONS,
+    PUBLISH_OPTIONS,
+    SUBSCRIBE_OPTIONS,
+    ConnectOptions,
+    EventOptions,
+    PublishOptions,
+    SubscribeOptions,
+    check_names,
+    documented,
 )
+from .options.settings import DEFAULT_BUFFER, ConfirmLevel, FilterLike, Seconds, SessionSettings
 from .options.validation import (
-    Seconds,
     check_connecting,
-    check_extras,
+    check_priority,
     check_schema,
     checked_buffer,
     checked_payload,
     confirmation,
+    is_manual,
     late_policy,
     lifetime_us,
     microseconds,
@@ -54,32 +53,14 @@ from .options.validation import (
 )
 from .protocol.session import NO_HEADERS, Session, SessionStats
 from .protocol.subscription_state import Terms
-from .sealing import Seal, Unsealing
-from .subscription import Subscription, ack_mode
+from .receipt import Receipt, fast_receipt
+from .subscription import Subscription
 
 T = TypeVar("T")
 
 
-class Receipt(NamedTuple):
-    """What became of a publish."""
-
-    publisher: int
-    seq: int
-    matched: int | None = None
-    """How many subscriptions it went to, with confirm="subscribers"; with confirm="broker" those at this broker."""
-
-    @property
-    def id(self) -> EventId:
-        """The event's id."""
-        return EventId(self.publisher, self.seq)
-
-
-_receipt: Final = partial(tuple.__new__, Receipt)
-"""One from its three fields, in half the time of the class's own call: one is made for every event."""
-
-
 class Client:
-    """One connection to a broker, kept up for you. Made by `connect`; use it from one event loop."""
+    """A client of one home broker. It reconnects by itself. Made by `connect`; use it from one event loop."""
 
     def __init__(self, session: Session, dial: Dial, timeout_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -91,72 +72,63 @@ class Client:
 
     # --- publishing ---------------------------------------------------------------------------------------------------
 
-    async def publish(
-        self,
-        event: object,
-        payload: bytes = b"",
-        *,
-        ttl: Seconds | None = None,
-        deadline: Seconds | datetime | None = None,
-        priority: int = 0,
-        headers: Mapping[str, str] | None = None,
-        confirm: ConfirmLevel = "none",
-        seal: Seal | None = None,
-        timeout: float | None = None,
-    ) -> Receipt:
+    @documented(EventOptions, PublishOptions)
+    async def publish(self, event: object, payload: bytes = b"", **options: Unpack[PublishOptions]) -> Receipt:
         """Publish a mapping, a dataclass or a pydantic model.
 
-        `ttl`: how long it is worth delivering. `deadline`: the same, as a moment or a duration: the earlier of the two
-        counts. `confirm`: wait for nothing, until the broker has taken charge of it, or until every subscriber that it
-        matched has acknowledged it. An event whose confirmation is outstanding is sent again, once, after a reconnect;
-        `timeout` ends the waiting, not the sending. One without is sent once: what a breaking connection takes with it
-        is counted in `stats.publishes_lost`, or in `stats.publishes_uncertain` where the broker itself was lost.
+        With `confirm`, the client retransmits the event after a reconnect until it is confirmed. Without it, the event
+        is sent once. `stats.publishes_lost` counts such events that were lost with a connection. They count as
+        `stats.publishes_uncertain` when the broker itself was lost and nobody knows whether it had received them.
 
-        Waits only for that, and while the outbox is full, which it is when the broker reads slower than you publish.
-        A subscriber who is slower than you does not slow you down: what its queue at the broker cannot hold is dropped
-        by its own policy, and it is told. Ask for `confirm="subscribers"` to go no faster than they do.
+        `publish` waits for the confirmation, and while the outbox is full: the broker then reads more slowly than you
+        publish. A slow subscriber does not slow you down. The broker drops events that exceed its queue, by its own
+        policy, and notifies it. Use `confirm="subscribers"` to publish no faster than the subscribers read.
         """
-        if seal is not None:
-            event, payload = await sealing.sealed(seal, event, payload, self._session.publisher)
-        if self._session.outbox.full:
-            await self._driver.room()
-        seq = self._say(event, payload, ttl, deadline, priority, headers, confirm, None)
+        if options:
+            check_names("publish", options, PUBLISH_OPTIONS)
+            seal = options.get("seal")
+            if seal is not None:
+                event, payload = await sealing.sealed(seal, event, payload, self._session.publisher)
+        if self._session.publishes.full:
+            await self._driver.wait_for_room()
+        confirm = options.get("confirm", "none") if options else "none"
+        seq = self._enqueue(event, payload, options, confirm)
         if confirm == "none":
-            return _receipt((self._session.publisher, seq, None))
+            return fast_receipt((self._session.publisher, seq, None))
+        timeout = options.get("timeout")
         try:
             async with asyncio.timeout(timeout):
                 matched = await self._driver.confirmation(seq)
         except TimeoutError as error:
             if isinstance(error, Timeout):
                 raise
-            said = f"not confirmed within {timeout:g} s"
-            raise Timeout(said, hint="it is still being sent, and may arrive") from None
+            raise Timeout(
+                f"not confirmed within {timeout:g} s", hint="it is still being sent, and may arrive"
+            ) from None
         return Receipt(self._session.publisher, seq, matched)
 
+    @documented(EventOptions)
     def try_publish(
-        self,
-        event: object,
-        payload: bytes = b"",
-        *,
-        ttl: Seconds | None = None,
-        deadline: Seconds | datetime | None = None,
-        priority: int = 0,
-        headers: Mapping[str, str] | None = None,
-        seal: None = None,
+        self, event: object, payload: bytes = b"", *, seal: None = None, **options: Unpack[EventOptions]
     ) -> bool:
-        """Publish without ever waiting: False, and nothing done, when the outbox is full."""
-        if self._session.outbox.full:
+        """Publish without waiting. Return False, and publish nothing, when the outbox is full."""
+        if options or seal is not None:
+            check_names("try_publish", options, EVENT_OPTIONS)
+            if seal is not None:
+                raise NotAvailable("seal= without waiting", hint="sealing takes time: await publish(..., seal=...)")
+        if self._session.publishes.full:
             self._driver.check()
             return False
-        self._say(event, payload, ttl, deadline, priority, headers, "none", seal)
+        self._enqueue(event, payload, options)
         return True
 
     def advertise(
         self, filter: FilterLike, *, rate: float | None = None, schema: Mapping[str, type] | None = None
     ) -> Opening[Advertisement]:
-        """Say what will be published, and at what rate (events a second). Returns once the broker knows.
+        """Advertise a filter that describes the events to be published. Return when the broker has accepted it.
 
-        `schema`: attributes that each event published through the advertisement has, with their types.
+        - `rate`: the expected rate, in events per second.
+        - `schema`: attributes that each event published through the advertisement has, with their types.
         """
         checked = as_filter(filter)
         checked.normal  # noqa: B018 - raises FilterTooComplex here rather than at the broker
@@ -164,9 +136,9 @@ class Client:
 
         async def open() -> Advertisement:
             driver = self._driver
-            offer, request = self._session.wishes.advertise(checked.text, rate or 0.0, driver.now())
-            await driver.answer(request)
-            return Advertisement(self, driver, offer, checked, schema)
+            advertised, request = self._session.desired.advertise(checked.text, rate or 0.0, driver.now())
+            await driver.completed(request)
+            return Advertisement(self, driver, advertised, checked, schema)
 
         return Opening(open)
 
@@ -174,78 +146,50 @@ class Client:
 
     @overload
     def subscribe(
-        self,
-        filter: FilterLike,
-        *,
-        as_: None = None,
-        within: Seconds | None = None,
-        late: LatePolicy = "drop",
-        buffer: Buffer = DEFAULT_BUFFER,
-        durable: str | None = None,
-        start: str | int | datetime = "new",
-        ack: AckMode = "auto",
-        unseal: Unsealing | None = None,
+        self, filter: FilterLike, *, as_: None = None, **options: Unpack[SubscribeOptions]
     ) -> Opening[Subscription[Event]]: ...
 
     @overload
     def subscribe(
-        self,
-        filter: FilterLike,
-        *,
-        as_: type[T],
-        within: Seconds | None = None,
-        late: LatePolicy = "drop",
-        buffer: Buffer = DEFAULT_BUFFER,
-        durable: str | None = None,
-        start: str | int | datetime = "new",
-        ack: AckMode = "auto",
-        unseal: Unsealing | None = None,
+        self, filter: FilterLike, *, as_: type[T], **options: Unpack[SubscribeOptions]
     ) -> Opening[Subscription[T]]: ...
 
+    @documented(SubscribeOptions)
     def subscribe(
-        self,
-        filter: FilterLike,
-        *,
-        as_: type[Any] | None = None,
-        within: Seconds | None = None,
-        late: LatePolicy = "drop",
-        buffer: Buffer = DEFAULT_BUFFER,
-        durable: str | None = None,
-        start: str | int | datetime = "new",
-        ack: AckMode = "auto",
-        unseal: Unsealing | None = None,
+        self, filter: FilterLike, *, as_: type[Any] | None = None, **options: Unpack[SubscribeOptions]
     ) -> Opening[Subscription[Any]]:
-        """Hear events that match. Returns once the subscription is installed: the next matching publish arrives.
+        """Subscribe to events that match a filter.
 
-        `within`: the delay bound, in seconds; `late`: drop what misses it, or flag it. `durable`: a name under which
-        the broker keeps your place; a new one begins at `start`: "new", "all", a datetime, or a position of the log.
-        `ack`: see Subscription. `as_`: a dataclass or pydantic model that each event becomes.
+        Return when the subscription is installed: the next matching publish arrives.
+
+        - `as_`: a dataclass, a pydantic model or dict that each event is converted to. Default: `plait.Event`.
         """
-        checked = as_filter(filter)
+        check_names("subscribe", options, SUBSCRIBE_OPTIONS)
+        checked, unseal = as_filter(filter), options.get("unseal")
         reader = None if unseal is None else sealing.Reader(checked, unseal)
         checked = checked if reader is None else reader.routed
         checked.normal  # noqa: B018 - raises FilterTooComplex here rather than at the broker
-        begin, begin_at = starting_point(start)
+        start, start_at = starting_point(options.get("start", "new"))
         terms = Terms(
             checked.text,
-            microseconds(within, "within"),
-            late_policy(late),
-            checked_buffer(buffer),
-            durable or "",
-            begin,
-            begin_at,
+            microseconds(options.get("within"), "within"),
+            late_policy(options.get("late", "drop")),
+            checked_buffer(options.get("buffer", DEFAULT_BUFFER)),
+            options.get("durable") or "",
+            start,
+            start_at,
             b"" if reader is None else reader.deposit,
         )
         read = None if as_ is None or as_ is Event else reader_of(as_)
-        manual = ack_mode(ack)
+        manual = is_manual(options.get("ack", "auto"))
 
         async def open() -> Subscription[Any]:
             driver = self._driver
-            interest, request = self._session.wishes.subscribe(terms, driver.now())
-            subscription = Subscription(self, driver, interest, read, manual=manual, unseal=reader)
+            state, request = self._session.desired.subscribe(terms, driver.now())
+            subscription = Subscription(self, driver, state, read, manual=manual, unseal=reader)
             self._subscriptions[subscription] = None
             try:
-                await driver.answer(request)
+                await driver.completed(request)
             except BaseException:
                 subscription.detach()
                 raise
@@ -261,7 +205,7 @@ class Client:
         """Predict on-time delivery before subscribing. Not in this version."""
         raise NotAvailable("delivery prediction", hint="it comes with a later version")
 
-    # --- asking -------------------------------------------------------------------------------------------------------
+    # --- requests and waiting -----------------------------------------------------------------------------------------
 
     async def request(
         self,
@@ -279,14 +223,14 @@ class Client:
         """The measured round trip to the home broker, in seconds: a ping now, smoothed with those before."""
         self._driver.check()
         async with self._in_time(timeout, "no answer to a ping"):
-            return await self._driver.reach(self._session.ping(self._driver.now()))
+            return await self._driver.pong(self._session.ping(self._driver.now()))
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until the broker has processed everything published so far, confirmations included."""
         self._driver.check()
         async with self._in_time(timeout, "not everything was processed"):
             waiting = list(self._driver.confirmations.values())
-            await self._driver.reach(self._session.barrier())
+            await self._driver.pong(self._session.barrier())
             if waiting:
                 await asyncio.wait(waiting)
 
@@ -315,13 +259,13 @@ class Client:
     @property
     def broker(self) -> str:
         """The name of the home broker; empty before the first welcome."""
-        welcome = self._session.line.welcome
+        welcome = self._session.connection.welcome
         return "" if welcome is None else welcome.broker_name
 
     @property
     def broker_http(self) -> str:
         """Where the home broker says its HTTP side is; a URL without a host means the broker's own."""
-        welcome = self._session.line.welcome
+        welcome = self._session.connection.welcome
         return "" if welcome is None else welcome.http
 
     @property
@@ -331,7 +275,7 @@ class Client:
 
     def broker_name(self, broker: int) -> str | None:
         """The name of a broker by its id, where it is known."""
-        welcome = self._session.line.welcome
+        welcome = self._session.connection.welcome
         if welcome is not None and welcome.broker == broker:
             return welcome.broker_name
         return self._session.brokers.get(broker)
@@ -356,12 +300,12 @@ class Client:
 
     async def close(self) -> None:
         """Close now. What was published goes out first if there is a connection; nothing queued is handed out."""
-        unsent = self._session.outbox.items if not self._session.is_open else 0
+        unsent = self._session.publishes.items if not self._session.is_open else 0
         try:
             await self._driver.close()
         finally:
             self._inbox.end()
-            workers = [worker for subscription in self._subscriptions for worker in subscription.let_go()]
+            workers = [worker for subscription in self._subscriptions for worker in subscription.cancel_workers()]
             for subscription in list(self._subscriptions):
                 subscription.detach()
             if workers:
@@ -389,7 +333,7 @@ class Client:
             if isinstance(timeout, Timeout):
                 await self._driver.close()
                 raise
-            last, address = self._session.line.error, self._session.line.address
+            last, address = self._session.connection.error, self._session.connection.address
             await self._driver.close()
             raise ConnectionLost(
                 f"not connected to {address} within {self._timeout_s:g} s"
@@ -400,7 +344,7 @@ class Client:
             ) from last
         except ConnectionLost as lost:
             await self._driver.close()
-            lost.hint = hints.hint(self._session.line.address, lost.message)
+            lost.hint = hints.hint(self._session.connection.address, lost.message)
             raise
         except FrameError as error:
             await self._driver.close()
@@ -410,29 +354,23 @@ class Client:
             await self._driver.close()
             raise
 
-    async def answer(self, request: Event, reply: object, payload: bytes) -> None:
+    async def reply_to(self, request: Event, reply: object, payload: bytes) -> None:
         """Publish the reply to a request."""
-        await request_reply.answer(self, request, reply, payload)
+        await request_reply.publish_reply(self, request, reply, payload)
 
     def forget_subscription(self, subscription: Subscription[Any]) -> None:
-        """It has ended."""
+        """Remove a subscription that has ended."""
         self._subscriptions.pop(subscription, None)
 
-    def _say(
-        self,
-        event: object,
-        payload: bytes,
-        ttl: Seconds | None,
-        deadline: Seconds | datetime | None,
-        priority: int,
-        headers: Mapping[str, str] | None,
-        confirm: ConfirmLevel,
-        seal: object,
-    ) -> int:
-        """Check a publish and put it on its way."""
+    def _enqueue(self, event: object, payload: bytes, options: EventOptions, confirm: ConfirmLevel = "none") -> int:
+        """Check an event and put it into the publish queue. Return its sequence number."""
         session, driver = self._session, self._driver
+        ttl, deadline, priority, headers = None, None, 0, None
+        if options:
+            ttl, deadline = options.get("ttl"), options.get("deadline")
+            priority, headers = options.get("priority", 0), options.get("headers")
         sent_once = ttl is None and deadline is None and confirm == "none"
-        if sent_once and not priority and headers is None and seal is None and not session.ended:
+        if sent_once and not priority and headers is None and not session.ended:
             seq = session.publish_plain(event, payload, time.time_ns() // 1000)
             if seq:
                 if not driver.flushing:
@@ -445,11 +383,8 @@ class Client:
             attributes = plain_attributes(parts)
         if payload:
             payload = checked_payload(payload)
-        if priority or headers or seal is not None:
-            check_extras(priority, seal)
-            checked_headers = CoreEvent.checked({}, headers=headers).headers if headers else NO_HEADERS
-        else:
-            checked_headers = NO_HEADERS
+        check_priority(priority)
+        checked_headers = CoreEvent.checked({}, headers=headers).headers if headers else NO_HEADERS
         if session.ended:
             driver.check()
         published_us = time.time_ns() // 1000
@@ -498,35 +433,30 @@ def _default_name(randomness: Randomness) -> str:
     return f"python-{id_text(new_id(randomness))[:8]}"
 
 
+@documented(ConnectOptions)
 def connect(
     url: str | Sequence[str] | None = None,
     *,
-    name: str | None = None,
-    auth: str | Callable[[], str] | None = None,
-    tls: ssl.SSLContext | bool | None = None,
-    reconnect: Reconnect | bool | None = None,
-    heartbeat: float = 2.0,
-    timeout: float = 5.0,
-    outbox: Outbox | None = None,
     dial: Dial | None = None,
     randomness: Randomness | None = None,
+    **options: Unpack[ConnectOptions],
 ) -> Opening[Client]:
     """Connect to a broker: `async with plait.connect() as client`, or `client = await plait.connect()`.
 
-    `url`: one or several, tried in turn; by default PLAIT_URL, else plait://127.0.0.1:4680. `auth`: a token, or a
-    function that gives one, which is called at each attempt. `tls`: a context, or True; plaits:// implies it.
-    `reconnect`: a Reconnect; False for never; by default for ever. `timeout`: for the first connection, and for the
-    answer to each request. `outbox`: how much unsent and unconfirmed is held. `dial` and `randomness` are for tests.
+    - `url`: one URL, or several that are tried in turn. Default: PLAIT_URL, else plait://127.0.0.1:4680.
+    - `dial`, `randomness`: replaced by tests.
     """
-    check_connecting(url, name, auth, tls, heartbeat=heartbeat, timeout=timeout)
+    check_names("connect", options, CONNECT_OPTIONS)
+    check_connecting(url, options)
     addresses = parse_addresses(url if url is not None else os.environ.get("PLAIT_URL") or DEFAULT_URL)
     random_source = randomness if randomness is not None else random.SystemRandom()
+    name, auth, timeout_s = options.get("name"), options.get("auth"), options.get("timeout", 5.0)
     settings = SessionSettings(
         name if name is not None else _default_name(random_source),
-        reconnecting(reconnect),
-        heartbeat,
-        timeout,
-        outbox_of(outbox),
+        reconnecting(options.get("reconnect")),
+        options.get("heartbeat", 2.0),
+        timeout_s,
+        outbox_of(options.get("outbox")),
     )
 
     def token() -> str | None:
@@ -534,7 +464,7 @@ def connect(
 
     async def open() -> Client:
         session = Session(addresses, settings, random_source, token)
-        client = Client(session, dial if dial is not None else tcp_dial(tls), timeout)
+        client = Client(session, dial if dial is not None else tcp_dial(options.get("tls")), timeout_s)
         await client.start()
         return client
 

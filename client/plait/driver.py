@@ -23,20 +23,20 @@ from .options.addresses import Address
 from .options.limits import CLOSE_S, WRITE_BYTES
 from .protocol.outputs import (
     AdvertisementEnded,
-    Answered,
     Confirmed,
     Connect,
     Disconnect,
     Ended,
-    Happening,
     Lost,
     MatchingChanged,
     NotConfirmed,
     Opened,
     Output,
+    PongReceived,
     PublishesLost,
-    Reached,
     Reading,
+    RequestCompleted,
+    SessionUpdate,
     Write,
 )
 from .protocol.session import Session
@@ -56,9 +56,9 @@ class Wire(asyncio.Protocol):
     def __init__(self, driver: Driver) -> None:
         self._driver: Driver | None = driver
         self.transport: asyncio.Transport | None = None
-        self.gone: asyncio.Future[None] = driver.loop.create_future()
+        self.closed: asyncio.Future[None] = driver.loop.create_future()
         self._loop = driver.loop
-        self._reaper: asyncio.TimerHandle | None = None
+        self._close_timer: asyncio.TimerHandle | None = None
         self._unwritten = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -83,21 +83,21 @@ class Wire(asyncio.Protocol):
             self._driver.wire_writable(True)
 
     def connection_lost(self, error: Exception | None) -> None:
-        if not self.gone.done():
-            self.gone.set_result(None)
-        if self._reaper is not None:
-            self._reaper.cancel()
+        if not self.closed.done():
+            self.closed.set_result(None)
+        if self._close_timer is not None:
+            self._close_timer.cancel()
         if self._driver is not None:
             self._driver.wire_lost(self, error)
 
-    def let_go(self, *, abort: bool) -> None:
+    def release(self, *, abort: bool) -> None:
         """The driver has done with it: what was written still goes out, unless it is to be cut.
 
         The other end closes first: with bytes of its unread, closing a socket resets it, and what we wrote is lost.
         """
         self._driver = None
         transport = self.transport
-        if transport is None or self.gone.done():
+        if transport is None or self.closed.done():
             return
         if abort:
             transport.abort()
@@ -110,15 +110,15 @@ class Wire(asyncio.Protocol):
             transport.abort()
             return
         self._unwritten = transport.get_write_buffer_size()
-        self._reaper = self._loop.call_later(CLOSE_S, self._reap)
+        self._close_timer = self._loop.call_later(CLOSE_S, self._check_closed)
 
-    def _reap(self) -> None:
+    def _check_closed(self) -> None:
         """It should be closed by now; as long as bytes are leaving, it may take its time."""
         assert self.transport is not None, "it was opened"
         unwritten = self.transport.get_write_buffer_size()
         if 0 < unwritten < self._unwritten:
             self._unwritten = unwritten
-            self._reaper = self._loop.call_later(CLOSE_S, self._reap)
+            self._close_timer = self._loop.call_later(CLOSE_S, self._check_closed)
         else:
             self.transport.abort()
 
@@ -131,12 +131,12 @@ class Driver:
         self.loop = loop
         # uvloop's clock counts whole milliseconds, which is no way to measure a round trip. asyncio's may be virtual.
         self.now = loop.time if isinstance(loop, asyncio.BaseEventLoop) else time.monotonic
-        self.answers: dict[int, asyncio.Future[None]] = {}
+        self.completions: dict[int, asyncio.Future[None]] = {}
         self.confirmations: dict[int, asyncio.Future[int]] = {}
-        self.reached: dict[int, asyncio.Future[float]] = {}
+        self.pongs: dict[int, asyncio.Future[float]] = {}
         self.readers: dict[int, Callable[[], None]] = {}
         """By interest: what wakes its reader."""
-        self.offer_changes: dict[int, Callable[[PlaitError | None], None]] = {}
+        self.advertisement_callbacks: dict[int, Callable[[PlaitError | None], None]] = {}
         self.opened: asyncio.Future[None] = loop.create_future()
         """Done at the first welcome, or failed when there will be none."""
         self.flushing = False
@@ -146,11 +146,11 @@ class Driver:
         self._dial = dial
         self._dialling: asyncio.Task[None] | None = None
         self._wire: Wire | None = None
-        self._leaving: Wire | None = None
+        self._closing: Wire | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._for_room: deque[asyncio.Future[None]] = deque()
-        self._told: set[str] = set()
+        self._room_waiters: deque[asyncio.Future[None]] = deque()
+        self._warned: set[str] = set()
 
     # --- from the client ----------------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class Driver:
         """Write what there is at the end of this turn of the loop; a publish that comes alone, now."""
         if not self.flushing:
             self.flushing = True
-            lone = None if self._bursts else self.session.take_lone()
+            lone = None if self._bursts else self.session.take_single()
             if lone is not None and self._wire is not None and self._wire.transport is not None:
                 self._wire.transport.write(lone)
             self.loop.call_soon(self._flush)
@@ -171,29 +171,29 @@ class Driver:
     def pump(self) -> None:
         """Something was done to the session: tell everyone, write, and set the timer."""
         session = self.session
-        for happening in session.take_happenings():
-            self._happened(happening)
-        awake = session.take_awake()
-        if awake:
-            self._wake(awake)
-        if session.wants_output:
+        for update in session.take_updates():
+            self._handle_update(update)
+        readable = session.take_readable()
+        if readable:
+            self._wake(readable)
+        if session.has_output:
             self.flush_soon()
-        if self._for_room and not session.outbox.full:
-            self._make_room()
+        if self._room_waiters and not session.publishes.full:
+            self._wake_room_waiters()
         self._arm()
 
-    async def answer(self, request: int) -> None:
+    async def completed(self, request: int) -> None:
         """Wait for a request's answer. Who is cancelled while waiting does not want it any more."""
-        future = self._expect(self.answers, request)
+        future = self._expect(self.completions, request)
         self.pump()
         try:
             await future
         except asyncio.CancelledError:
-            self.session.wishes.abandon(request)
+            self.session.desired.cancel(request)
             self.pump()
             raise
         finally:
-            self.answers.pop(request, None)
+            self.completions.pop(request, None)
 
     async def confirmation(self, sequence: int) -> int:
         """Wait for a publish to be confirmed; how many subscriptions it went to."""
@@ -203,47 +203,47 @@ class Driver:
         finally:
             self.confirmations.pop(sequence, None)
 
-    async def reach(self, nonce: int) -> float:
+    async def pong(self, nonce: int) -> float:
         """Wait for a pong; the time it took."""
-        future: asyncio.Future[float] = self._expect(self.reached, nonce)
+        future: asyncio.Future[float] = self._expect(self.pongs, nonce)
         self.pump()
         try:
             return await future
         finally:
-            self.reached.pop(nonce, None)
+            self.pongs.pop(nonce, None)
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until the outbox is below its mark; the error when it ended before."""
-        while self.session.outbox.full and not self.session.ended:
+        while self.session.publishes.full and not self.session.ended:
             future = self.loop.create_future()
-            self._for_room.append(future)
+            self._room_waiters.append(future)
             self.pump()
             try:
                 await future
             finally:
-                if future in self._for_room:
-                    self._for_room.remove(future)
+                if future in self._room_waiters:
+                    self._room_waiters.remove(future)
         self.check()
 
     def check(self) -> None:
         """Raises when nothing can be asked for any more."""
         if self.session.ended:
-            raise self.session.line.error or Closed("the client is closed")
+            raise self.session.connection.error or Closed("the client is closed")
 
     async def close(self, error: PlaitError | None = None) -> None:
         """End the session, and wait a moment for its last bytes. Nothing is left running, whatever happens here."""
         self.session.close(self.now(), error)
         self.pump()
         self._flush()
-        wire = self._leaving
+        wire = self._closing
         try:
             if self._dialling is not None:
                 self._dialling.cancel()
                 await asyncio.wait([self._dialling])
-            if wire is not None and not wire.gone.done():
-                await asyncio.wait([wire.gone])
+            if wire is not None and not wire.closed.done():
+                await asyncio.wait([wire.closed])
         finally:
-            if wire is not None and wire.transport is not None and not wire.gone.done():
+            if wire is not None and wire.transport is not None and not wire.closed.done():
                 wire.transport.abort()
             if self._timer is not None:
                 self._timer.cancel()
@@ -258,12 +258,12 @@ class Driver:
 
     def wire_read(self, data: bytes) -> None:
         session = self.session
-        eventful = session.receive(data, self.now())
+        pumped = session.receive(data, self.now())
         signals = session.signals
-        if signals.awake:
-            awake, signals.awake = signals.awake, []
-            self._wake(awake)  # before all else: a reader is waiting
-        if eventful:
+        if signals.readable:
+            readable, signals.readable = signals.readable, []
+            self._wake(readable)  # before all else: a reader is waiting
+        if pumped:
             self.pump()
 
     def wire_writable(self, writable: bool) -> None:
@@ -281,10 +281,10 @@ class Driver:
 
     def _flush(self) -> None:
         self.flushing = False
-        if not self.session.wants_output:
+        if not self.session.has_output:
             self._bursts = False
             return  # it went out alone
-        self._bursts = self.session.outbox.several
+        self._bursts = self.session.publishes.has_several
         for output in self.session.take_output(self.now()):
             self._carry_out(output)
         self.pump()
@@ -295,21 +295,21 @@ class Driver:
                 if self._wire is not None and self._wire.transport is not None:
                     self._wire.transport.write(b"".join(chunks))
             case Connect(address):
-                self._let_go(abort=True)
+                self._release(abort=True)
                 self._dialling = self.loop.create_task(self._connect(address), name=f"plait connects to {address}")
             case Disconnect(abort):
-                self._let_go(abort=abort)
+                self._release(abort=abort)
             case Reading(on):
                 if self._wire is not None and self._wire.transport is not None:
                     (self._wire.transport.resume_reading if on else self._wire.transport.pause_reading)()
 
-    def _let_go(self, *, abort: bool) -> None:
+    def _release(self, *, abort: bool) -> None:
         if self._dialling is not None:
             self._dialling.cancel()
         wire, self._wire = self._wire, None
         if wire is not None:
-            wire.let_go(abort=abort)
-            self._leaving = wire
+            wire.release(abort=abort)
+            self._closing = wire
 
     async def _connect(self, address: Address) -> None:
         wire = Wire(self)
@@ -317,7 +317,7 @@ class Driver:
         try:
             await self._dial(address, lambda: wire)
         except asyncio.CancelledError:
-            wire.let_go(abort=True)
+            wire.release(abort=True)
             raise
         except Exception as error:
             if not isinstance(error, OSError):
@@ -341,19 +341,19 @@ class Driver:
             if timer is not None:
                 timer.cancel()
             self._timer_at = deadline
-            self._timer = self.loop.call_later(max(0.0, deadline - self.now()), self._ring)
+            self._timer = self.loop.call_later(max(0.0, deadline - self.now()), self._timer_due)
 
-    def _ring(self) -> None:
+    def _timer_due(self) -> None:
         self._timer = None
         self.session.tick(self.now())
         self.pump()
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
-    def _happened(self, happening: Happening) -> None:
-        match happening:
-            case Answered(request, error):
-                _settle(self.answers.get(request), None, error)
+    def _handle_update(self, update: SessionUpdate) -> None:
+        match update:
+            case RequestCompleted(request, error):
+                _settle(self.completions.get(request), None, error)
             case Confirmed(sequence, matched):
                 _settle(self.confirmations.get(sequence), matched, None)
             case NotConfirmed(sequence, error):
@@ -363,53 +363,53 @@ class Driver:
                     self._warn_once(error)
             case PublishesLost(count, certain):
                 told = "publishes were lost" if certain else "publishes may have been lost"
-                logger.warning("%d %s with the connection; confirm='broker' sends such ones again", count, told)
-            case Reached(nonce, round_trip_s):
-                _settle(self.reached.get(nonce), round_trip_s, None)
+                logger.warning("%d %s with the connection; confirm='broker' sends such ones reconnected", count, told)
+            case PongReceived(nonce, round_trip_s):
+                _settle(self.pongs.get(nonce), round_trip_s, None)
             case MatchingChanged(advertisement):
-                self._tell_offer(advertisement, None)
+                self._notify_advertisement(advertisement, None)
             case AdvertisementEnded(advertisement, error):
-                self._tell_offer(advertisement, error)
+                self._notify_advertisement(advertisement, error)
             case Opened() | Lost() | Ended():
-                self._line_changed(happening)
+                self._connection_changed(update)
 
-    def _line_changed(self, change: Opened | Lost | Ended) -> None:
+    def _connection_changed(self, change: Opened | Lost | Ended) -> None:
         match change:
-            case Opened(resumed, again):
-                logger.info("connected to %s%s", self.session.line.address, _how(resumed, again))
+            case Opened(resumed, reconnected):
+                logger.info("connected to %s%s", self.session.connection.address, _session_note(resumed, reconnected))
                 _settle(self.opened, None, None)
             case Lost(error, retry_s):
-                logger.info("%s; trying again in %.2f s", error, retry_s)
+                logger.info("%s; trying reconnected in %.2f s", error, retry_s)
             case Ended(error):
                 ending = error or Closed("the client is closed")
                 _settle(self.opened, None, ending)
-                for future in self.reached.values():
+                for future in self.pongs.values():
                     _settle(future, None, ending)
-                for waiter in self._for_room:
+                for waiter in self._room_waiters:
                     _settle(waiter, None, None)
-                for id in list(self.offer_changes):
-                    self._tell_offer(id, ending)
+                for id in list(self.advertisement_callbacks):
+                    self._notify_advertisement(id, ending)
 
-    def _wake(self, awake: list[SubscriptionState]) -> None:
+    def _wake(self, readable: list[SubscriptionState]) -> None:
         readers = self.readers
-        for interest in awake:
-            wake = readers.get(interest.id)
+        for subscription in readable:
+            wake = readers.get(subscription.id)
             if wake is not None:
                 wake()
 
-    def _tell_offer(self, advertisement: int, error: PlaitError | None) -> None:
-        tell = self.offer_changes.get(advertisement)
+    def _notify_advertisement(self, advertisement: int, error: PlaitError | None) -> None:
+        tell = self.advertisement_callbacks.get(advertisement)
         if tell is not None:
             tell(error)
 
-    def _make_room(self) -> None:
-        while self._for_room:
-            _settle(self._for_room.popleft(), None, None)
+    def _wake_room_waiters(self) -> None:
+        while self._room_waiters:
+            _settle(self._room_waiters.popleft(), None, None)
 
     def _warn_once(self, error: PlaitError) -> None:
         """A publish that nobody waits for was refused: counted in `client.stats`, and said once for each reason."""
-        if type(error).__name__ not in self._told:
-            self._told.add(type(error).__name__)
+        if type(error).__name__ not in self._warned:
+            self._warned.add(type(error).__name__)
             logger.warning("a publish went nowhere: %s; further ones are only counted", error)
 
     def _expect(self, table: dict[K, asyncio.Future[Any]], key: K) -> asyncio.Future[Any]:
@@ -428,8 +428,8 @@ def _settle(future: asyncio.Future[Any] | None, result: object, error: PlaitErro
         future.exception()  # looked at: nobody may be waiting
 
 
-def _how(resumed: bool, again: bool) -> str:
-    return ", session resumed" if resumed else ", with a new session" if again else ""
+def _session_note(resumed: bool, reconnected: bool) -> str:
+    return ", session resumed" if resumed else ", with a new session" if reconnected else ""
 
 
 def _reason(error: BaseException | None) -> str:

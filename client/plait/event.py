@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from plait_core import EventId, Value, id_text
 from plait_core.wire.frame_types.session_frames import LATE, REPLAYED
 
 from .protocol.subscription_state import POSITION_MASK, Arrival
 
-if TYPE_CHECKING:
-    from .sealing import Verified
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Who signed an event, and what it proved to hold."""
+
+    publisher: int
+    """The key server's id for it: the high half names the holder, the low half one of its processes."""
+    epoch: int
+    credentials: tuple[tuple[str, str], ...]
+    """For each attribute that guards events, the label of a credential."""
 
 
 class Source(Protocol):
@@ -26,7 +35,7 @@ class Source(Protocol):
 
     def acknowledge(self, event: Event) -> None: ...
     def decline(self, event: Event) -> None: ...
-    async def reply(self, event: Event, answer: object, payload: bytes) -> None: ...
+    async def reply_to(self, request: Event, reply: object, payload: bytes) -> None: ...
 
 
 class Event(Mapping[str, Value]):
@@ -153,7 +162,7 @@ class Event(Mapping[str, Value]):
 
     async def reply(self, answer: object, payload: bytes = b"") -> None:
         """Answer a request, to the one who made it; EventInvalid when this event is none."""
-        await self._source.reply(self, answer, payload)
+        await self._source.reply_to(self, answer, payload)
 
     def __repr__(self) -> str:
         return f"Event({self.id}, {dict(self)!r})"

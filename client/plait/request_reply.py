@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Mapping
+from typing import Final, Protocol, Unpack
 
 from plait_core import EventInvalid
 from plait_core.values import REPLY
@@ -18,11 +18,10 @@ from plait_core.values import REPLY
 from .errors import BufferFull, Closed, Timeout
 from .event import Event
 from .options.conversion import event_parts
-from .options.settings import Buffer
+from .options.keyword_options import SubscribeOptions
+from .options.settings import Buffer, FilterLike
+from .receipt import Publisher
 from .subscription import Subscription
-
-if TYPE_CHECKING:
-    from .client import Client
 
 REPLY_TO: Final = "reply-to"
 REQUEST: Final = "request"
@@ -33,10 +32,16 @@ REQUESTS_MAX: Final = 10_000
 _BUFFER: Final = Buffer(items=REQUESTS_MAX)
 
 
+class Requester(Publisher, Protocol):
+    """The part of a client that requests need: it publishes and subscribes."""
+
+    def subscribe(self, filter: FilterLike, **options: Unpack[SubscribeOptions]) -> Awaitable[Subscription[Event]]: ...
+
+
 class ReplyInbox:
     """One client's requests. The subscription is opened with the first one."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Requester) -> None:
         self._client = client
         self._token = secrets.token_urlsafe(24)
         self._waiting: dict[str, asyncio.Future[Event]] = {}
@@ -84,7 +89,7 @@ class ReplyInbox:
             future.set_result(reply)
 
 
-async def answer(client: Client, request: Event, reply: object, payload: bytes) -> None:
+async def publish_reply(client: Publisher, request: Event, reply: object, payload: bytes) -> None:
     """Publishes the reply to a request, ahead of ordinary events."""
     headers = request.headers
     if REPLY_TO not in headers:

@@ -19,7 +19,7 @@ from plait_core.filters.ast import Compare, Constant, Expr, Not, Or, Presence, c
 from plait_core.sealed_opening import SEALED
 
 from .errors import NotAvailable
-from .event import Event, Source
+from .event import Event, Source, Verified
 from .options.conversion import event_parts, plain_attributes
 from .protocol.subscription_state import Arrival
 
@@ -56,17 +56,6 @@ class Seal:
 
     ring: Sealing
     hidden: Collection[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """Who signed an event, and what it proved to hold."""
-
-    publisher: int
-    """The key server's id for it: the high half names the holder, the low half one of its processes."""
-    epoch: int
-    credentials: tuple[tuple[str, str], ...]
-    """For each attribute that guards events, the label of a credential."""
 
 
 async def sealed(seal: object, event: object, payload: bytes, publisher: int) -> tuple[Attributes, bytes]:
@@ -161,7 +150,7 @@ class Reader:
         if isinstance(event, UnsealedEvent) and len(self._declined) < DECLINED_MAX:
             self._declined[event.id] = event.opened
 
-    def let_go(self) -> None:
+    def cancel(self) -> None:
         """Nobody reads any more."""
         while self._unfinished:
             self._unfinished.popleft()[1].cancel()

@@ -9,28 +9,33 @@ import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from plait_core.filters import as_filter
 from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE
 
 from .driver import Driver, logger
-from .errors import Closed, Error, NotAvailable, Timeout
+from .errors import Closed, Error, Timeout
 from .event import Event
-from .notices import Notice
 from .options.limits import YIELD_EVERY
 from .options.settings import FilterLike
+from .protocol.notices import Notice
 from .protocol.subscription_state import Arrival, Phase, SubscriptionState, SubscriptionStats
-
-if TYPE_CHECKING:
-    from .client import Client
-    from .sealing import Reader, UnsealedEvent
+from .sealing import Reader, UnsealedEvent
 
 T = TypeVar("T")
 
-_ASKS: Final = CONFIRM | DURABLE
+_EXPECTS_ACK: Final = CONFIRM | DURABLE
 """Flags of a delivery that waits to be acknowledged."""
+
+
+class SubscriptionOwner(Protocol):
+    """The part of a client that its subscriptions use."""
+
+    def broker_name(self, broker: int) -> str | None: ...
+    async def reply_to(self, request: Event, reply: object, payload: bytes) -> None: ...
+    def forget_subscription(self, subscription: Subscription[Any]) -> None: ...
 
 
 class Subscription(Generic[T]):
@@ -43,9 +48,9 @@ class Subscription(Generic[T]):
 
     def __init__(
         self,
-        client: Client,
+        client: SubscriptionOwner,
         driver: Driver,
-        interest: SubscriptionState,
+        state: SubscriptionState,
         read: Callable[[Event], T] | None,
         *,
         manual: bool,
@@ -53,21 +58,21 @@ class Subscription(Generic[T]):
     ) -> None:
         self._client = client
         self._driver = driver
-        self._interest = interest
-        self._queue = interest.queue
+        self._state = state
+        self._queue = state.queue
         self._signals = driver.session.signals
         self._read = read
         self._manual = manual
         self._unseal = unseal
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._held: WeakKeyDictionary[asyncio.Task[Any], Event] = WeakKeyDictionary()
-        self._has_held = False
+        self._ever_held = False
         """Whether it ever held one: asking that is cheap, asking a weak dictionary is not."""
         self._workers: list[asyncio.Task[None]] = []
         self._turn = YIELD_EVERY
         self._last: Event | None = None
-        driver.readers[interest.id] = self._wake
-        self._unwatch = None if unseal is None else unseal.watch(self._other_keys)
+        driver.readers[state.id] = self._wake
+        self._unwatch = None if unseal is None else unseal.watch(self._keys_changed)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -75,23 +80,23 @@ class Subscription(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        if self._has_held and self._held:
-            self._settle()
+        if self._ever_held and self._held:
+            self._ack_held()
         if self._unseal is not None:
             return await self._next_unsealed(self._unseal)
         while True:
             if not self._queue:
-                if self._interest.phase is Phase.ENDED:
-                    raise self._interest.error or StopAsyncIteration
-                await self._more()
+                if self._state.phase is Phase.ENDED:
+                    raise self._state.error or StopAsyncIteration
+                await self._wait_for_change()
                 continue
             self._turn -= 1
             if not self._turn:
                 self._turn = YIELD_EVERY
                 await asyncio.sleep(0)  # whoever never waits lets the others run all the same
                 continue
-            event = Event(self._interest.take(), self)
-            if event._arrival[1] & _ASKS:
+            event = Event(self._state.take(), self)
+            if event._arrival[1] & _EXPECTS_ACK:
                 self._hold(event)
             if self._signals.dirty:
                 self._driver.pump()
@@ -101,7 +106,7 @@ class Subscription(Generic[T]):
             try:
                 return self._read(event)
             except (ValueError, TypeError, KeyError) as error:
-                self.unusable(event, error)
+                self.report_unusable(event, error)
 
     async def next(self, timeout: float | None = None) -> T:
         """The next event; Timeout when none comes in time, Closed when none will ever come."""
@@ -117,13 +122,13 @@ class Subscription(Generic[T]):
 
     async def events(self) -> AsyncIterator[Notice]:
         """What did not come, or not in time: Gap, Late, SlowConsumer, Rerouted. Ends when the subscription does."""
-        notices = self._interest.notices.items
+        notices = self._state.notices.items
         while True:
             while notices:
                 yield notices.popleft()
-            if self._interest.phase is Phase.ENDED:
+            if self._state.phase is Phase.ENDED:
                 return
-            await self._more()
+            await self._wait_for_change()
 
     def on(self, fn: Callable[[T], Awaitable[object] | object], concurrency: int = 1) -> Subscription[T]:
         """Call `fn`, a function or coroutine function, with every event: `concurrency` at a time, in order with 1.
@@ -146,45 +151,45 @@ class Subscription(Generic[T]):
     @property
     def stats(self) -> SubscriptionStats:
         """received, delivered, dropped, late, gaps, pending and more, up to now."""
-        return self._interest.stats()
+        return self._state.stats()
 
     @property
     def filter(self) -> str:
         """The canonical text of its filter."""
-        return self._interest.terms.filter
+        return self._state.terms.filter
 
     @property
     def closed(self) -> bool:
         """Whether nothing more will come; what is queued may still be read."""
-        return self._interest.phase is Phase.ENDED
+        return self._state.phase is Phase.ENDED
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
     async def update(self, filter: FilterLike) -> None:
         """Another filter from now on, in one step: no event falls between the old and the new."""
         self._driver.check()
-        if not self._interest.open:
+        if not self._state.open:
             raise Closed("the subscription is closed")
         wanted = as_filter(filter)
-        terms = self._interest.terms.with_filter((self._unseal.change(wanted) if self._unseal else wanted).text)
+        terms = self._state.terms.with_filter((self._unseal.change(wanted) if self._unseal else wanted).text)
         session = self._driver.session
-        await self._driver.answer(session.wishes.change(self._interest, terms, self._driver.now()))
+        await self._driver.completed(session.desired.change(self._state, terms, self._driver.now()))
 
     def ack_up_to(self, event: Event) -> None:
         """This event and all before it have been dealt with."""
-        self._interest.deal_with_all_up_to(event._arrival[2])
+        self._state.acknowledge_up_to(event._arrival[2])
         self._driver.pump()
 
     async def drain(self, timeout: float = 30.0) -> None:
         """Take nothing new, hand out what is queued, then end. Callbacks are waited for; an iterator gets what is
         left and then ends. A durable subscription waits for its readers, and keeps what they did not deal with."""
-        interest, driver = self._interest, self._driver
-        if not interest.open or driver.session.ended:
+        state, driver = self._state, self._driver
+        if not state.open or driver.session.ended:
             return
-        self._settle()  # or it would wait for its own caller
+        self._ack_held()  # or it would wait for its own caller
         try:
             async with asyncio.timeout(timeout):
-                if interest.terms.durable:
+                if state.terms.durable:
                     await self._drain_durable()
                 else:
                     await self._drain_queued()
@@ -198,7 +203,7 @@ class Subscription(Generic[T]):
     async def close(self, *, forget: bool = False) -> None:
         """End it now; what is queued is not handed out. `forget`: give up a durable subscription's place as well."""
         for event in list(self._held.values()):
-            self._interest.deal_with(event._arrival[2])
+            self._state.acknowledge(event._arrival[2])
         await self._close(forget=forget)
 
     async def __aenter__(self) -> Subscription[T]:
@@ -220,27 +225,27 @@ class Subscription(Generic[T]):
 
     def acknowledge(self, event: Event) -> None:
         """One event has been dealt with."""
-        self._interest.deal_with(event._arrival[2])
+        self._state.acknowledge(event._arrival[2])
         if self._signals.dirty:
             self._driver.pump()
-        if self._interest.phase is Phase.DRAINING:
+        if self._state.phase is Phase.DRAINING:
             self._wake()
 
     def decline(self, event: Event) -> None:
         """One event is to be handed out again."""
-        if self._interest.phase is Phase.ENDED:
+        if self._state.phase is Phase.ENDED:
             return
         for task, held in list(self._held.items()):
             if held is event:
                 del self._held[task]
         if self._unseal is not None:
             self._unseal.decline(event)
-        self._interest.put_back(event._arrival)
+        self._state.requeue(event._arrival)
         self._driver.pump()
 
-    async def reply(self, event: Event, answer: object, payload: bytes) -> None:
-        """Answers a request."""
-        await self._client.answer(event, answer, payload)
+    async def reply_to(self, request: Event, reply: object, payload: bytes) -> None:
+        """Publish the reply to a request."""
+        await self._client.reply_to(request, reply, payload)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -249,7 +254,7 @@ class Subscription(Generic[T]):
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def _more(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Wait until something has changed."""
         waiter = self._driver.loop.create_future()
         self._waiters.append(waiter)
@@ -258,34 +263,34 @@ class Subscription(Generic[T]):
         finally:
             self._waiters.remove(waiter)
 
-    def _other_keys(self) -> None:
+    def _keys_changed(self) -> None:
         """Its ring may be of another loop."""
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            self._driver.loop.call_soon_threadsafe(self._redeposit)
+            self._driver.loop.call_soon_threadsafe(self._update_routing)
 
-    def _redeposit(self) -> None:
+    def _update_routing(self) -> None:
         """There are other keys: brokers are to test tags with those."""
-        if self._unseal is not None and self._interest.open and not self._driver.session.ended:
-            self._driver.session.wishes.redeposit(self._interest, self._unseal.deposit)
+        if self._unseal is not None and self._state.open and not self._driver.session.ended:
+            self._driver.session.desired.update_routing(self._state, self._unseal.deposit)
             self._driver.pump()
 
     def _hold(self, event: Event) -> None:
         task = asyncio.current_task()
         if not self._manual and task is not None:
             self._held[task] = event
-            self._has_held = True
+            self._ever_held = True
 
-    def _settle(self) -> None:
+    def _ack_held(self) -> None:
         """The reader came back: what it had is dealt with."""
         task = asyncio.current_task()
         event = self._held.pop(task, None) if task is not None else None
         if event is not None:
             self.acknowledge(event)
 
-    def unusable(self, event: Event, error: Exception) -> None:
+    def report_unusable(self, event: Event, error: Exception) -> None:
         """An event is not what `as_` asks for: told, counted, and dealt with."""
         logger.warning("%s is not what as_ asks for: %s", event.id, error)
-        self._interest.unusable(event._arrival[0])
+        self._state.record_unusable(event._arrival[0])
         self.acknowledge(event)
 
     async def _next_unsealed(self, reader: Reader) -> T:
@@ -294,20 +299,20 @@ class Subscription(Generic[T]):
             found = await self.take_opened(reader)
             if found is None:
                 raise StopAsyncIteration
-            if found._arrival[1] & _ASKS:
+            if found._arrival[1] & _EXPECTS_ACK:
                 self._hold(found)
             self._last = found
             try:
-                return self.made_of(found)
+                return self.convert(found)
             except (ValueError, TypeError, KeyError) as error:
-                self.unusable(found, error)
+                self.report_unusable(found, error)
 
     async def take_opened(self, reader: Reader) -> UnsealedEvent | None:
         """The next that opens and matches; None when there will be no more. What does not open is told, counted, and
         dealt with. For the sync face, which settles the others itself."""
         while True:
             while not reader.waiting:
-                taken = await self.take_some(1)
+                taken = await self.take_batch(1)
                 if not taken:
                     return None
                 reader.begin(Event(taken[0], self))
@@ -315,9 +320,9 @@ class Subscription(Generic[T]):
             if not isinstance(found, str):
                 return found
             if found:
-                self._interest.unusable(event._arrival[0], found)
+                self._state.record_unusable(event._arrival[0], found)
             else:
-                self._interest.pass_over()
+                self._state.discard_unmatched()
             self.acknowledge(event)
 
     @property
@@ -325,25 +330,25 @@ class Subscription(Generic[T]):
         """What opens its events, if they are sealed."""
         return self._unseal
 
-    async def take_some(self, most: int) -> list[Arrival]:
+    async def take_batch(self, most: int) -> list[Arrival]:
         """Deliveries that wait; none when there will be no more. For the sync face, which settles them itself."""
         while not self._queue:
-            if self._interest.phase is Phase.ENDED:
-                if self._interest.error is not None:
-                    raise self._interest.error
+            if self._state.phase is Phase.ENDED:
+                if self._state.error is not None:
+                    raise self._state.error
                 return []
-            await self._more()
-        taken = [self._interest.take() for _ in range(min(most, len(self._queue)))]
+            await self._wait_for_change()
+        taken = [self._state.take() for _ in range(min(most, len(self._queue)))]
         if self._signals.dirty:
             self._driver.pump()
         return taken
 
     @property
-    def acks_by_hand(self) -> bool:
+    def manual_ack(self) -> bool:
         """Whether `ack="manual"` was asked for."""
         return self._manual
 
-    def made_of(self, event: Event) -> T:
+    def convert(self, event: Event) -> T:
         """The event as the application wants it; ValueError, TypeError or KeyError when it is none."""
         return event if self._read is None else self._read(event)  # type: ignore[return-value]  # T is Event then
 
@@ -364,48 +369,48 @@ class Subscription(Generic[T]):
                     await result
             except Exception:
                 logger.exception("a subscription's callback failed")
-                self._interest.errors += 1
+                self._state.errors += 1
                 self._held.pop(task, None)
 
     async def _drain_queued(self) -> None:
         """The broker sends what it has queued and says Done; the reader gets the rest from the queue."""
-        interest, driver = self._interest, self._driver
-        request = driver.session.wishes.unsubscribe(interest, driver.now(), drain=True)
-        await driver.answer(request)
+        state, driver = self._state, self._driver
+        request = driver.session.desired.unsubscribe(state, driver.now(), drain=True)
+        await driver.completed(request)
 
     async def _drain_durable(self) -> None:
-        interest, driver = self._interest, self._driver
-        driver.session.wishes.refuse_more(interest)
+        state, driver = self._state, self._driver
+        driver.session.desired.stop_deliveries(state)
         if self._workers or self._waiters or self._held:  # somebody reads
-            while (self._queue or interest.unacknowledged) and interest.phase is Phase.DRAINING:
-                await self._more()
+            while (self._queue or state.unacknowledged) and state.phase is Phase.DRAINING:
+                await self._wait_for_change()
         await self._stored()
-        request = driver.session.wishes.unsubscribe(interest, driver.now())
-        await driver.answer(request)
+        request = driver.session.desired.unsubscribe(state, driver.now())
+        await driver.completed(request)
 
     async def _stored(self) -> None:
         """Wait until the broker has stored what was acknowledged."""
         driver = self._driver
-        await driver.answer(driver.session.wishes.acknowledge(self._interest, driver.now()))
+        await driver.completed(driver.session.desired.acknowledge(self._state, driver.now()))
 
     async def _close(self, *, forget: bool) -> None:
-        interest, driver = self._interest, self._driver
+        state, driver = self._state, self._driver
         try:
-            if interest.phase is not Phase.ENDED and not driver.session.ended:
-                if interest.terms.durable and interest.phase is Phase.OPEN and driver.session.is_open:
+            if state.phase is not Phase.ENDED and not driver.session.ended:
+                if state.terms.durable and state.phase is Phase.OPEN and driver.session.is_open:
                     await self._stored()
-                request = driver.session.wishes.unsubscribe(interest, driver.now(), forget=forget)
+                request = driver.session.desired.unsubscribe(state, driver.now(), forget=forget)
                 if driver.session.is_open or forget:
-                    await driver.answer(request)
+                    await driver.completed(request)
         except Error:
             if forget:  # else it is over here in any case, and at the broker with the session
                 raise
         finally:
             self.detach()
-            if workers := self.let_go():
+            if workers := self.cancel_workers():
                 await asyncio.wait(workers)
 
-    def let_go(self) -> list[asyncio.Task[None]]:
+    def cancel_workers(self) -> list[asyncio.Task[None]]:
         """Cancels the callbacks; those to wait for."""
         workers = [worker for worker in self._workers if worker is not asyncio.current_task()]
         for worker in workers:
@@ -414,22 +419,15 @@ class Subscription(Generic[T]):
 
     def detach(self) -> None:
         """The session has done with it."""
-        interest = self._interest
-        if interest.phase is not Phase.ENDED:
-            self._driver.session.wishes.end(interest, None)
-        interest.discard_queue()
+        state = self._state
+        if state.phase is not Phase.ENDED:
+            self._driver.session.desired.end(state, None)
+        state.discard_queue()
         if self._unseal is not None:
-            self._unseal.let_go()
+            self._unseal.cancel()
         if self._unwatch is not None:
             self._unwatch()
         self._held.clear()
         self._wake()
-        self._driver.readers.pop(interest.id, None)
+        self._driver.readers.pop(state.id, None)
         self._client.forget_subscription(self)
-
-
-def ack_mode(ack: str) -> bool:
-    """Whether events are acknowledged by hand."""
-    if ack not in ("auto", "manual"):
-        raise NotAvailable(f"ack={ack!r}", hint="auto or manual")
-    return ack == "manual"

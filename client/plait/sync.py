@@ -17,23 +17,25 @@ import importlib.util
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from datetime import datetime
 from types import TracebackType
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, Unpack, overload
 
+from plait_core import Randomness
 from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE
 
 from . import client as asynchronous
 from .advertisement import Advertisement as AsyncAdvertisement
-from .client import Receipt
+from .driver import Dial
 from .errors import Closed, Error, NotAvailable, Timeout
 from .event import Event as AsyncEvent
-from .notices import Notice
-from .options.settings import DEFAULT_BUFFER, AckMode, Buffer, ConfirmLevel, FilterLike, LatePolicy
-from .options.validation import Seconds
+from .opening import Opening
+from .options.keyword_options import ConnectOptions, EventOptions, PublishOptions, SubscribeOptions, documented
+from .options.settings import FilterLike, Seconds
+from .protocol.notices import Notice
 from .protocol.session import SessionStats
 from .protocol.subscription_state import Arrival, SubscriptionStats
-from .sealing import Seal, UnsealedEvent, Unsealing
+from .receipt import Receipt
+from .sealing import UnsealedEvent as AsyncUnsealedEvent
 from .subscription import Subscription as AsyncSubscription
 
 T = TypeVar("T")
@@ -102,7 +104,7 @@ class Event(AsyncEvent):
         source.send_reply(self, answer, payload)
 
 
-class OpenedEvent(UnsealedEvent):
+class UnsealedEvent(AsyncUnsealedEvent):
     """A sealed event that was opened, whose `reply` blocks."""
 
     __slots__ = ()
@@ -130,18 +132,18 @@ class Subscription(Generic[T]):
 
     def next(self, timeout: float | None = None) -> T:
         """The next event; Timeout when none comes in time, Closed when none will ever come."""
-        self._settle()
+        self._ack_held()
         while True:
             event = self._event(timeout)
             self._last = event
-            if event._arrival[1] & (CONFIRM | DURABLE) and not self._inner.acks_by_hand:
+            if event._arrival[1] & (CONFIRM | DURABLE) and not self._inner.manual_ack:
                 self._held = event
             try:
-                read: Any = self._inner.made_of(event)
+                read: Any = self._inner.convert(event)
                 return read  # type: ignore[no-any-return]
             except (ValueError, TypeError, KeyError) as error:
                 self._held = None
-                self._thread.soon(self._inner.unusable, event, error)
+                self._thread.soon(self._inner.report_unusable, event, error)
 
     def events(self) -> Iterator[Notice]:
         """What did not come, or not in time: Gap, Late, SlowConsumer, Rerouted. Ends when the subscription does."""
@@ -203,7 +205,7 @@ class Subscription(Generic[T]):
 
     def close(self, *, forget: bool = False) -> None:
         """End it now; what is queued is not handed out. `forget`: give up a durable subscription's place as well."""
-        self._settle()
+        self._ack_held()
         self._close(forget=forget)
 
     def __enter__(self) -> Subscription[T]:
@@ -233,13 +235,13 @@ class Subscription(Generic[T]):
             self._held = None
         self._thread.soon(self._inner.decline, event)
 
-    async def reply(self, event: AsyncEvent, answer: object, payload: bytes) -> None:
-        """Answers a request."""
-        await self._inner.reply(event, answer, payload)
+    async def reply_to(self, request: AsyncEvent, reply: object, payload: bytes) -> None:
+        """Publish the reply to a request."""
+        await self._inner.reply_to(request, reply, payload)
 
-    def send_reply(self, event: AsyncEvent, answer: object, payload: bytes) -> None:
-        """Answers a request, and waits."""
-        self._thread.call(self._inner.reply(event, answer, payload))
+    def send_reply(self, request: AsyncEvent, reply: object, payload: bytes) -> None:
+        """Publish the reply to a request, and block until it is sent."""
+        self._thread.call(self._inner.reply_to(request, reply, payload))
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -248,16 +250,16 @@ class Subscription(Generic[T]):
         if reader is not None:
             return self._mine(self._thread.call(_within(timeout, self._inner.take_opened(reader))))
         if not self._ready:
-            self._ready.extend(self._thread.call(_within(timeout, self._inner.take_some(BATCH))))
+            self._ready.extend(self._thread.call(_within(timeout, self._inner.take_batch(BATCH))))
         return Event(self._ready.popleft(), self)
 
     def _mine(self, event: AsyncEvent) -> AsyncEvent:
         """The same event, whose methods block."""
-        if isinstance(event, UnsealedEvent):
-            return OpenedEvent(event._arrival, self, event.opened)
+        if isinstance(event, AsyncUnsealedEvent):
+            return UnsealedEvent(event._arrival, self, event.opened)
         return Event(event._arrival, self)
 
-    def _settle(self) -> None:
+    def _ack_held(self) -> None:
         """The reader came back: what it had is dealt with."""
         held, self._held = self._held, None
         if held is not None:
@@ -300,7 +302,8 @@ class Advertisement:
         """Whether any subscription intersects it now: if none does, there is no need to publish."""
         return self._inner.matching
 
-    def publish(self, event: object, payload: bytes = b"", **options: Any) -> Receipt:
+    @documented(EventOptions, PublishOptions)
+    def publish(self, event: object, payload: bytes = b"", **options: Unpack[PublishOptions]) -> Receipt:
         """As `client.publish`; EventInvalid when the event is not what was advertised, or not of the schema."""
         return self._thread.call(self._inner.publish(event, payload, **options))
 
@@ -325,39 +328,19 @@ class Client:
         self._thread = thread
         self._inner = inner
 
-    def publish(
-        self,
-        event: object,
-        payload: bytes = b"",
-        *,
-        ttl: Seconds | None = None,
-        deadline: Seconds | datetime | None = None,
-        priority: int = 0,
-        headers: Mapping[str, str] | None = None,
-        confirm: ConfirmLevel = "none",
-        seal: Seal | None = None,
-        timeout: float | None = None,
-    ) -> Receipt:
+    @documented(EventOptions, PublishOptions)
+    def publish(self, event: object, payload: bytes = b"", **options: Unpack[PublishOptions]) -> Receipt:
         """Publish a mapping, a dataclass or a pydantic model: see `plait.Client.publish`."""
-        return self._thread.call(
-            self._inner.publish(
-                event,
-                payload,
-                ttl=ttl,
-                deadline=deadline,
-                priority=priority,
-                headers=headers,
-                confirm=confirm,
-                seal=seal,
-                timeout=timeout,
-            )
-        )
+        return self._thread.call(self._inner.publish(event, payload, **options))
 
-    def try_publish(self, event: object, payload: bytes = b"", **options: Any) -> bool:
-        """Publish without waiting for room: False, and nothing done, when the outbox is full."""
+    @documented(EventOptions)
+    def try_publish(
+        self, event: object, payload: bytes = b"", *, seal: None = None, **options: Unpack[EventOptions]
+    ) -> bool:
+        """Publish without waiting for room. Return False, and publish nothing, when the outbox is full."""
 
         async def attempt() -> bool:
-            return self._inner.try_publish(event, payload, **options)
+            return self._inner.try_publish(event, payload, seal=seal, **options)
 
         return self._thread.call(attempt())
 
@@ -374,38 +357,31 @@ class Client:
 
     @overload
     def subscribe(
-        self,
-        filter: FilterLike,
-        *,
-        as_: None = None,
-        within: Seconds | None = None,
-        late: LatePolicy = "drop",
-        buffer: Buffer = DEFAULT_BUFFER,
-        durable: str | None = None,
-        start: str | int | datetime = "new",
-        ack: AckMode = "auto",
-        unseal: Unsealing | None = None,
+        self, filter: FilterLike, *, as_: None = None, **options: Unpack[SubscribeOptions]
     ) -> Subscription[Event]: ...
 
     @overload
     def subscribe(
-        self,
-        filter: FilterLike,
-        *,
-        as_: type[T],
-        within: Seconds | None = None,
-        late: LatePolicy = "drop",
-        buffer: Buffer = DEFAULT_BUFFER,
-        durable: str | None = None,
-        start: str | int | datetime = "new",
-        ack: AckMode = "auto",
-        unseal: Unsealing | None = None,
+        self, filter: FilterLike, *, as_: type[T], **options: Unpack[SubscribeOptions]
     ) -> Subscription[T]: ...
 
-    def subscribe(self, filter: FilterLike, *, as_: type[Any] | None = None, **terms: Any) -> Subscription[Any]:
-        """Hear events that match: see `plait.Client.subscribe`. Returns once the subscription is installed."""
+    @documented(SubscribeOptions)
+    def subscribe(
+        self, filter: FilterLike, *, as_: type[Any] | None = None, **options: Unpack[SubscribeOptions]
+    ) -> Subscription[Any]:
+        """Subscribe to events that match a filter: see `plait.Client.subscribe`.
+
+        Return when the subscription is installed.
+
+        - `as_`: a dataclass, a pydantic model or dict that each event is converted to. Default: `plait.sync.Event`.
+        """
         shape = None if as_ is None or issubclass(as_, AsyncEvent) else as_
-        opening = self._inner.subscribe(filter, as_=shape, **terms)
+        opening: Opening[AsyncSubscription[Any]]
+        opening = (
+            self._inner.subscribe(filter, **options)
+            if shape is None
+            else self._inner.subscribe(filter, as_=shape, **options)
+        )
 
         async def open() -> AsyncSubscription[Any]:
             return await opening
@@ -510,9 +486,20 @@ class Client:
         self.close()
 
 
-def connect(url: str | Sequence[str] | None = None, **options: Any) -> Client:
-    """Connect to a broker: `with plait.sync.connect() as client`. The options are those of `plait.connect`."""
-    opening = asynchronous.connect(url, **options)
+@documented(ConnectOptions)
+def connect(
+    url: str | Sequence[str] | None = None,
+    *,
+    dial: Dial | None = None,
+    randomness: Randomness | None = None,
+    **options: Unpack[ConnectOptions],
+) -> Client:
+    """Connect to a broker: `with plait.sync.connect() as client`.
+
+    - `url`: one URL, or several that are tried in turn. Default: PLAIT_URL, else plait://127.0.0.1:4680.
+    - `dial`, `randomness`: replaced by tests.
+    """
+    opening = asynchronous.connect(url, dial=dial, randomness=randomness, **options)
 
     async def open() -> asynchronous.Client:
         return await opening

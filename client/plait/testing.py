@@ -24,11 +24,12 @@ import selectors
 from collections.abc import Callable, Coroutine
 from importlib.metadata import entry_points
 from types import TracebackType
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, Unpack
 
 from .client import Client, connect
 from .errors import NotAvailable
 from .options.addresses import Address
+from .options.keyword_options import ConnectOptions, documented
 
 T = TypeVar("T")
 
@@ -131,7 +132,8 @@ class Network:
         if self._timer is not None:
             self._timer.cancel()
 
-    async def connect(self, **options: Any) -> Client:
+    @documented(ConnectOptions)
+    async def connect(self, **options: Unpack[ConnectOptions]) -> Client:
         """A client of the broker, with the options of `plait.connect`. The network closes it."""
         client = await connect("plait://testing", dial=self._dial, randomness=self._random, **options)
         self._clients.append(client)

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from processes import put_away
 
 import plait
-from plait.bridge.bridge import Bridging, Crossing
+from plait.bridge.bridge import Bridge, BridgeSettings
 from plait.bridge.interest import CELLS, cells_of
 from plait_core.filters import parse
 from plait_core.space import FloatRange, IntRange, Schema
@@ -104,7 +104,7 @@ SPACE = {"kind": 8, "size": 64}
 
 
 @asynccontextmanager
-async def interested() -> AsyncIterator[tuple[plait.Client, plait.Client, Bridging]]:
+async def interested() -> AsyncIterator[tuple[plait.Client, plait.Client, Bridge]]:
     """A broker's client, a peer, and a bridge between them that follows interest."""
     schema = Schema.of({name: IntRange(0, size - 1) for name, size in SPACE.items()})
     async with AsyncExitStack() as stack:
@@ -114,8 +114,8 @@ async def interested() -> AsyncIterator[tuple[plait.Client, plait.Client, Bridgi
         peer = await stack.enter_async_context(plait.peer(space=schema, timeout=PATIENCE_S))
         brokers = await stack.enter_async_context(plait.connect(url))
         peers = await stack.enter_async_context(plait.peer(peer.address, space=schema, timeout=PATIENCE_S))
-        crossing = Crossing(by_interest=True, cells=cells_of(schema))
-        yield broker, peer, await stack.enter_async_context(Bridging(brokers, peers, crossing))
+        crossing = BridgeSettings(by_interest=True, cells=cells_of(schema))
+        yield broker, peer, await stack.enter_async_context(Bridge(brokers, peers, crossing))
 
 
 async def until(client: plait.Client, attributes: dict[str, int], events: plait.Subscription[plait.Event]) -> None:

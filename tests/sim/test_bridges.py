@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from plait.bridge.election import BEACON_S, HELD_S, RISE_S, BridgeElection, Carried
+from plait.bridge.election import BEACON_S, HELD_S, START_S, BridgeElection, Carried
 
 WORLDS = ("brokers", "peers")
 SECONDS = 28.0
@@ -81,11 +81,11 @@ class Worlds:
             self.to(
                 id,
                 side,
-                lambda bridge: bridge.came(side, said.origin, said.passed | {WORLDS[side]}, said, self.now),
+                lambda bridge: bridge.receive(side, said.origin, said.passed | {WORLDS[side]}, said, self.now),
             )
 
     def _hears(self, bridge: BridgeElection[Said], id: int, number: int) -> list[Carried[Said]]:
-        bridge.heard(id, number, self.now)
+        bridge.receive_beacon(id, number, self.now)
         return []
 
     def _tell(self, id: int) -> None:
@@ -96,7 +96,7 @@ class Worlds:
             number = bridge.beacon(self.now)
             for other in self.bridges:
                 self.to(other, 0, lambda bridge: self._hears(bridge, id, number))
-            for carried in bridge.due(self.now):
+            for carried in bridge.take_due(self.now):
                 said = carried.event
                 self.say(carried.side, Said(said.origin, said.passed | {WORLDS[1 - carried.side]}))
         self.later(BEACON_S, lambda: self._tell(id))
@@ -108,7 +108,7 @@ def played(seed: int, trouble: str, bridges: int = 3) -> tuple[Worlds, dict[str,
     for _ in range(bridges):
         worlds.bridge()
         worlds.run(worlds.now + worlds.rng.random())
-    worlds.run(worlds.now + RISE_S + 1.0)
+    worlds.run(worlds.now + START_S + 1.0)
     begin = worlds.now
     troubled = begin + 5.0
     while worlds.now < begin + SECONDS:
@@ -144,24 +144,24 @@ def test_events_cross_once_whatever_happens_to_bridges(seed: int, trouble: str) 
 def test_a_bridge_alone_begins_to_carry_what_came_while_it_listened() -> None:
     worlds = Worlds(1)
     worlds.bridge()
-    worlds.run(RISE_S / 2)
+    worlds.run(START_S / 2)
     worlds.say(0, Said("early", frozenset()))
-    worlds.run(RISE_S + 2.0)
+    worlds.run(START_S + 2.0)
     assert worlds.heard[1] == {"early": 1}
 
 
 def test_what_has_been_in_a_world_does_not_come_back_by_way_of_a_third() -> None:
     bridge: BridgeElection[str] = BridgeElection(1, ("a", "b"), 0.0)
-    for beat in range(1 + int(RISE_S / BEACON_S)):
-        bridge.heard(1, bridge.beacon(beat * BEACON_S), beat * BEACON_S)
-    assert bridge.leads(RISE_S)
-    assert bridge.came(1, "x", frozenset({"a", "c", "b"}), "x", RISE_S) == []
-    assert bridge.came(1, "y", frozenset({"c", "b"}), "y", RISE_S) == [Carried(0, "y")]
+    for beat in range(1 + int(START_S / BEACON_S)):
+        bridge.receive_beacon(1, bridge.beacon(beat * BEACON_S), beat * BEACON_S)
+    assert bridge.leads(START_S)
+    assert bridge.receive(1, "x", frozenset({"a", "c", "b"}), "x", START_S) == []
+    assert bridge.receive(1, "y", frozenset({"c", "b"}), "y", START_S) == [Carried(0, "y")]
 
 
 @pytest.mark.parametrize("plant", ["all lead", "none is kept", "all goes back"])
 def test_planted_bugs_are_caught(plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = BridgeElection.came
+    honest = BridgeElection.receive
     if plant == "all lead":
         monkeypatch.setattr(BridgeElection, "leads", lambda *_: True)
     elif plant == "none is kept":
@@ -169,7 +169,7 @@ def test_planted_bugs_are_caught(plant: str, monkeypatch: pytest.MonkeyPatch) ->
     else:
         monkeypatch.setattr(
             BridgeElection,
-            "came",
+            "receive",
             lambda self, side, origin, passed, *rest: honest(self, side, origin, frozenset(), *rest),
         )
     with pytest.raises(AssertionError):

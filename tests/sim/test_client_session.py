@@ -15,7 +15,7 @@ import pytest
 
 from plait.options.addresses import Address
 from plait.options.settings import Outbox, Reconnect, SessionSettings
-from plait.protocol.outputs import Answered, Confirmed, Connect, Disconnect, NotConfirmed, Reading, Write
+from plait.protocol.outputs import Confirmed, Connect, Disconnect, NotConfirmed, Reading, RequestCompleted, Write
 from plait.protocol.session import NO_HEADERS, Session
 from plait.protocol.subscription_state import SubscriptionState, Terms
 from plait_broker import Broker, BrokerSettings, Caller, Cursor, Fetch, LogRecord, OpenGate, Persist, Recovered, Send
@@ -120,7 +120,7 @@ class World:
                 case Reading():
                     pass
         self.move(party)
-        for piece in session.take_happenings():
+        for piece in session.take_updates():
             match piece:
                 case Confirmed(sequence, matched):
                     assert sequence not in party.confirmed, "confirmed once"
@@ -128,9 +128,9 @@ class World:
                 case NotConfirmed(sequence, error):
                     assert sequence not in party.confirmed, "one outcome"
                     party.refused[sequence] = error
-                case Answered(error=error):
+                case RequestCompleted(error=error):
                     assert error is None, error
-        session.take_awake()
+        session.take_readable()
 
     def move(self, party: Party) -> None:
         pipe = party.pipe
@@ -200,11 +200,11 @@ class World:
     # --- what applications do -----------------------------------------------------------------------------------------
 
     def subscribe(self, party: Party, filter: str, durable: str = "") -> None:
-        interest, _ = party.session.wishes.subscribe(Terms(parse(filter).text, durable=durable), self.now)
+        interest, _ = party.session.desired.subscribe(Terms(parse(filter).text, durable=durable), self.now)
         party.readers.append(Reader(interest, filter, durable))
 
     def publish(self, party: Party) -> None:
-        if party.session.outbox.full:
+        if party.session.publishes.full:
             return
         n = self.random.randrange(8)
         attributes = {"n": n, "even": n % 2 == 0}
@@ -224,7 +224,7 @@ class World:
                 for _ in range(min(most, len(reader.interest.queue))):
                     frame, _, position, _ = reader.interest.take()
                     reader.got.append(frame.id)
-                    reader.interest.deal_with(position)
+                    reader.interest.acknowledge(position)
 
     def run(self, turns: int) -> None:
         for _ in range(turns):

@@ -21,7 +21,7 @@ from ..errors import Error
 from ..event import Event
 from ..options.settings import Buffer
 from .election import BEACON_S, LEASE_S, BridgeElection, Carried
-from .interest import PROBE, BridgeInterest, heard_filter
+from .interest import PROBE, BridgeInterest, cells_filter
 
 ORIGIN: Final = "plait-origin"
 PASSED: Final = "plait-passed"
@@ -34,7 +34,7 @@ BUFFER: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
+class BridgeSettings:
     """What goes across, where, and under which names."""
 
     to_peers: str = "true"
@@ -49,41 +49,41 @@ class Crossing:
     """Filters that make up everything: interest is told of one at a time."""
 
 
-class Bridging:
-    """One bridge at work: `async with Bridging(...)`."""
+class Bridge:
+    """One bridge at work: `async with Bridge(...)`."""
 
-    def __init__(self, brokers: Client, peers: Client, crossing: Crossing) -> None:
+    def __init__(self, brokers: Client, peers: Client, settings: BridgeSettings) -> None:
         self.counts: Counter[str] = Counter()
         """Events carried, by where to; and those that were not: refused by the other side, expired, sealed."""
         self._clients = (brokers, peers)
-        self._crossing = crossing
+        self._settings = settings
         id = time.time_ns() // 1_000_000 << 20 | secrets.randbits(20)
-        self._bridge: BridgeElection[Event] = BridgeElection(id, (crossing.brokers, crossing.peers), time.monotonic())
+        self._election: BridgeElection[Event] = BridgeElection(id, (settings.brokers, settings.peers), time.monotonic())
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def leads(self) -> bool:
         """Whether it is this one that carries now."""
-        return self._bridge.leads(time.monotonic())
+        return self._election.leads(time.monotonic())
 
-    async def __aenter__(self) -> Bridging:
-        crossing, (brokers, peers) = self._crossing, self._clients
-        self._beacons = await brokers.subscribe(f"{BEACON} == '{crossing.peers}' and not has({PROBE})")
-        to_peers, cells = f"({crossing.to_peers}) and not has({BEACON})", crossing.cells
-        at_first = () if crossing.by_interest else cells
+    async def __aenter__(self) -> Bridge:
+        settings, (brokers, peers) = self._settings, self._clients
+        self._beacons = await brokers.subscribe(f"{BEACON} == '{settings.peers}' and not has({PROBE})")
+        to_peers, cells = f"({settings.to_peers}) and not has({BEACON})", settings.cells
+        at_first = () if settings.by_interest else cells
         buffer = Buffer(items=BUFFER)
-        from_brokers = await brokers.subscribe(heard_filter(0, to_peers, at_first), buffer=buffer)
-        from_peers = await peers.subscribe(heard_filter(1, crossing.to_brokers, at_first), buffer=buffer)
+        from_brokers = await brokers.subscribe(cells_filter(0, to_peers, at_first), buffer=buffer)
+        from_peers = await peers.subscribe(cells_filter(1, settings.to_brokers, at_first), buffer=buffer)
         works = [
-            ("beacons", self._tell()),
-            ("others", self._listen()),
+            ("beacons", self._send_beacons()),
+            ("others", self._receive_beacons()),
             ("from brokers", self._carry_from(0, from_brokers)),
             ("from peers", self._carry_from(1, from_peers)),
         ]
-        if crossing.by_interest:
-            wanted_by_peers = BridgeInterest(peers, from_brokers, 0, to_peers, cells)
-            wanted_by_brokers = BridgeInterest(brokers, from_peers, 1, crossing.to_brokers, cells)
-            works += [("peers' interest", wanted_by_peers.run()), ("brokers' interest", wanted_by_brokers.run())]
+        if settings.by_interest:
+            peer_interest = BridgeInterest(peers, from_brokers, 0, to_peers, cells)
+            broker_interest = BridgeInterest(brokers, from_peers, 1, settings.to_brokers, cells)
+            works += [("peers' interest", peer_interest.run()), ("brokers' interest", broker_interest.run())]
         for name, work in works:
             self._tasks.append(asyncio.create_task(work, name=f"plait bridge: {name}"))
         return self
@@ -99,31 +99,31 @@ class Bridging:
         for task in done:
             task.result()
 
-    async def _tell(self) -> None:
+    async def _send_beacons(self) -> None:
         """Beacons, and what has become ours to carry."""
         brokers = self._clients[0]
         while True:
-            number = self._bridge.beacon(time.monotonic())
-            beacon = {BEACON: self._crossing.peers, _ID: f"{self._bridge.id:x}", _NUMBER: number}
+            number = self._election.beacon(time.monotonic())
+            beacon = {BEACON: self._settings.peers, _ID: f"{self._election.id:x}", _NUMBER: number}
             await brokers.publish(beacon, ttl=LEASE_S)
-            await self._publish(self._bridge.due(time.monotonic()))
+            await self._publish(self._election.take_due(time.monotonic()))
             await asyncio.sleep(BEACON_S)
 
-    async def _listen(self) -> None:
+    async def _receive_beacons(self) -> None:
         async for beacon in self._beacons:
             try:
                 other, number = int(str(beacon[_ID]), 16), int(str(beacon[_NUMBER]))
             except (KeyError, ValueError):
                 continue
-            self._bridge.heard(other, number, time.monotonic())
+            self._election.receive_beacon(other, number, time.monotonic())
 
     async def _carry_from(self, side: int, events: Any) -> None:
-        here = self._bridge.worlds[side]
+        here = self._election.networks[side]
         async for event in events:
             headers = event.headers
             origin = headers.get(ORIGIN, str(event.id))
             passed = frozenset(headers.get(PASSED, "").split()) | {here}
-            await self._publish(self._bridge.came(side, origin, passed, event, time.monotonic()))
+            await self._publish(self._election.receive(side, origin, passed, event, time.monotonic()))
 
     async def _publish(self, carried: list[Carried[Event]]) -> None:
         for each in carried:
@@ -132,7 +132,7 @@ class Bridging:
                 self.counts["sealed"] += 1
                 continue
             headers = event.headers
-            passed = [*headers.get(PASSED, "").split(), self._bridge.worlds[1 - side]]
+            passed = [*headers.get(PASSED, "").split(), self._election.networks[1 - side]]
             headers |= {ORIGIN: headers.get(ORIGIN, str(event.id)), PASSED: " ".join(passed)}
             left = event.lifetime_left
             if left is not None and left <= 0:
@@ -145,4 +145,4 @@ class Bridging:
             except Error:
                 self.counts["refused"] += 1
             else:
-                self.counts[f"to {self._bridge.worlds[side]}"] += 1
+                self.counts[f"to {self._election.networks[side]}"] += 1

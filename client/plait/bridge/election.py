@@ -1,10 +1,10 @@
 """Who carries an event from one world to the other, and which have been carried: a bridge, without I/O.
 
-Two worlds, side 0 and side 1: brokers, and a group of peers. Any number of bridges may join them. They hear each
+Two networks, side 0 and side 1: brokers, and a group of peers. Any number of bridges may join them. They hear each
 other's beacons in one world, and the eldest *leads*: it carries, the others keep what they hear until they see that it
 has come out on the other side. Who leads does so only for a while after a beacon of its own that came back to it, so
 that one that was asleep, or is cut off, stops by itself, and earlier than another begins. What has been carried says
-which worlds it has been in and never goes back to one of them: so nothing loops, through however many worlds.
+which networks it has been in and never goes back to one of them: so nothing loops, through however many networks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEASE_S: Final = 2.0
 """For so long after it has sent a beacon, one may lead that has heard it itself."""
 SILENCE_S: Final = LEASE_S + 1.0
 """Without another's beacons for so long that one is gone, and what it carried last has come out on the other side."""
-RISE_S: Final = LEASE_S + SILENCE_S
+START_S: Final = LEASE_S + SILENCE_S
 """A bridge that has just begun listens for so long before it may lead: whoever led has then heard of it, ..."""
 HELD_S: Final = 2 * SILENCE_S + LEASE_S
 """... and what others may have failed to carry is kept for longer than it takes to notice and to take over."""
@@ -44,16 +44,16 @@ class Carried(Generic[E]):
 
 
 class BridgeElection(Generic[E]):
-    """One of the bridges between two worlds. Ids order bridges by age: the least is the eldest."""
+    """One of the bridges between two networks. Ids order bridges by age: the least is the eldest."""
 
-    def __init__(self, id: int, worlds: tuple[str, str], now: float) -> None:
-        assert worlds[0] != worlds[1], "a bridge joins two worlds"
+    def __init__(self, id: int, networks: tuple[str, str], now: float) -> None:
+        assert networks[0] != networks[1], "a bridge joins two networks"
         self.id = id
-        self.worlds = worlds
+        self.networks = networks
         self.expired = 0
         """Events that nobody was there to carry while there was time."""
         self._since = now
-        self._heard: dict[int, float] = {}
+        self._beacons: dict[int, float] = {}
         self._sent: dict[int, float] = {}
         self._number = 0
         self._held: tuple[OrderedDict[str, tuple[E, float]], ...] = (OrderedDict(), OrderedDict())
@@ -61,7 +61,7 @@ class BridgeElection(Generic[E]):
 
     def beacon(self, now: float) -> int:
         """The number of a beacon that goes out now. Who finds that he was away begins anew."""
-        if now - self._heard.get(self.id, self._since) >= LEASE_S:
+        if now - self._beacons.get(self.id, self._since) >= LEASE_S:
             self._since = now
         self._number += 1
         self._sent[self._number] = now
@@ -69,25 +69,25 @@ class BridgeElection(Generic[E]):
             del self._sent[next(iter(self._sent))]
         return self._number
 
-    def heard(self, bridge: int, number: int, now: float) -> None:
+    def receive_beacon(self, bridge: int, number: int, now: float) -> None:
         """A beacon came. Of our own what counts is when it was sent: we may have been asleep since."""
         at = now if bridge != self.id else self._sent.get(number, self._since)
-        self._heard[bridge] = max(at, self._heard.get(bridge, at))
-        if len(self._heard) > BRIDGES_MAX:
-            del self._heard[max(self._heard)]
+        self._beacons[bridge] = max(at, self._beacons.get(bridge, at))
+        if len(self._beacons) > BRIDGES_MAX:
+            del self._beacons[max(self._beacons)]
 
     def leads(self, now: float) -> bool:
         """Whether it is for us to carry."""
-        leased = now - self._heard.get(self.id, self._since) < LEASE_S
-        if not leased or now - self._since < RISE_S:
+        leased = now - self._beacons.get(self.id, self._since) < LEASE_S
+        if not leased or now - self._since < START_S:
             return False
-        return all(bridge >= self.id or now - at >= SILENCE_S for bridge, at in self._heard.items())
+        return all(bridge >= self.id or now - at >= SILENCE_S for bridge, at in self._beacons.items())
 
-    def came(self, side: int, origin: str, passed: frozenset[str], event: E, now: float) -> list[Carried[E]]:
+    def receive(self, side: int, origin: str, passed: frozenset[str], event: E, now: float) -> list[Carried[E]]:
         """An event was heard on a side, with where it has been before; what to publish now."""
         other = 1 - side
-        if self.worlds[other] in passed:
-            self._note(other, origin)
+        if self.networks[other] in passed:
+            self._mark_carried(other, origin)
             return []
         if origin in self._carried[side] or origin in self._held[side]:
             return []
@@ -95,9 +95,9 @@ class BridgeElection(Generic[E]):
         if len(self._held[side]) > HELD_MAX:
             self._held[side].popitem(last=False)
             self.expired += 1
-        return self.due(now)
+        return self.take_due(now)
 
-    def due(self, now: float) -> list[Carried[E]]:
+    def take_due(self, now: float) -> list[Carried[E]]:
         """What to publish: all that is held, if it is for us."""
         found: list[Carried[E]] = []
         leads = self.leads(now)
@@ -109,13 +109,13 @@ class BridgeElection(Generic[E]):
                     break
                 del held[origin]
                 if leads:
-                    self._note(side, origin)
+                    self._mark_carried(side, origin)
                     found.append(Carried(1 - side, event))
                 else:
                     self.expired += 1
         return found
 
-    def _note(self, side: int, origin: str) -> None:
+    def _mark_carried(self, side: int, origin: str) -> None:
         """An event of this side has been carried."""
         self._held[side].pop(origin, None)
         carried = self._carried[side]

@@ -21,7 +21,7 @@ from ..client import Client
 from ..subscription import Subscription
 
 PROBE: Final = "plait.bridge_probe"
-"""No event has it: what a bridge offers to learn who asks."""
+"""No event has it: what a bridge advertisements to learn who asks."""
 CELLS: Final = 16
 """Parts of the event space that are asked for, or not: each is an advertisement on both sides."""
 NOTHING: Final = ("has(plait.bridge_nothing)", "false")
@@ -48,22 +48,24 @@ def _cuts(domain: IntRange | FloatRange) -> list[float]:
     return [domain.lo + width * place / CELLS for place in range(1, CELLS)]
 
 
-def heard_filter(side: int, terms: str, cells: Sequence[str]) -> str:
+def cells_filter(side: int, terms: str, cells: Sequence[str]) -> str:
     """What a bridge subscribes to at brokers (0) or among peers (1): of these cells, as far as its terms go."""
-    wanted = " or ".join(f"({cell})" for cell in cells) or NOTHING[side]
-    return f"({terms}) and ({wanted}) and not has({PROBE})"
+    interest = " or ".join(f"({cell})" for cell in cells) or NOTHING[side]
+    return f"({terms}) and ({interest}) and not has({PROBE})"
 
 
 class BridgeInterest:
     """Lets a subscription on one side follow what the other side asks for."""
 
-    def __init__(self, asked: Client, heard: Subscription[Any], side: int, terms: str, cells: Sequence[str]) -> None:
+    def __init__(
+        self, client: Client, subscription: Subscription[Any], side: int, terms: str, cells: Sequence[str]
+    ) -> None:
         """`side` is where it hears; `terms` bound what is offered, and what is heard."""
         self._side = side
-        self.wanted: tuple[str, ...] = ()
+        self.interest: tuple[str, ...] = ()
         """The cells that somebody asks for."""
-        self._asked = asked
-        self._heard = heard
+        self._client = client
+        self._subscription = subscription
         self._terms = terms
         self._cells = tuple(cells)
         self._changed = asyncio.Event()
@@ -71,20 +73,20 @@ class BridgeInterest:
     async def run(self) -> None:
         """Until it is cancelled."""
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
-            offers: list[Advertisement] = []
+            advertisements: list[Advertisement] = []
             for cell in self._cells:
-                offer = self._asked.advertise(f"({self._terms}) and ({cell}) and has({PROBE})")
-                offers.append(await stack.enter_async_context(offer))
-            for each in offers:
+                advertisement = self._client.advertise(f"({self._terms}) and ({cell}) and has({PROBE})")
+                advertisements.append(await stack.enter_async_context(advertisement))
+            for each in advertisements:
                 tasks.create_task(self._watch(each))
             while True:
                 await self._changed.wait()
                 self._changed.clear()
-                wanted = tuple(cell for cell, each in zip(self._cells, offers, strict=True) if each.matching)
-                if wanted != self.wanted:
-                    await self._heard.update(heard_filter(self._side, self._terms, wanted))
-                    self.wanted = wanted
+                interest = tuple(cell for cell, each in zip(self._cells, advertisements, strict=True) if each.matching)
+                if interest != self.interest:
+                    await self._subscription.update(cells_filter(self._side, self._terms, interest))
+                    self.interest = interest
 
-    async def _watch(self, offer: Advertisement) -> None:
-        async for _ in offer.matching_changes():
+    async def _watch(self, advertisement: Advertisement) -> None:
+        async for _ in advertisement.matching_changes():
             self._changed.set()

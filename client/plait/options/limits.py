@@ -20,7 +20,7 @@ OUTBOX_ITEMS = 10_000
 OUTBOX_BYTES = 16 << 20
 """Bytes of publishes that wait to be sent or confirmed."""
 
-ACCOUNTED_MAX = 65_536
+NOT_LOST_MAX = 65_536
 """Publishes beyond the highest confirmed that never went out, or were given up, and must not be taken for lost."""
 
 WRITE_BYTES = 256 << 10

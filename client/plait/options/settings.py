@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal, TypeAlias
 
 from plait_core.filters import Attribute, Filter
@@ -13,6 +14,9 @@ from .limits import BUFFER_BYTES, BUFFER_ITEMS, OUTBOX_BYTES, OUTBOX_ITEMS
 
 FilterLike: TypeAlias = str | Filter | Attribute
 """A filter: its text, or an expression made with F."""
+
+Seconds: TypeAlias = float | timedelta
+"""A duration: a number of seconds, or a timedelta."""
 
 FullPolicy: TypeAlias = Literal["drop_oldest", "drop_newest", "block", "close"]
 ConfirmLevel: TypeAlias = Literal["none", "broker", "subscribers"]

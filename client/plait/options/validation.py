@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final
 
 from plait_core import EventInvalid
 from plait_core.events import I64_MAX
@@ -14,10 +14,8 @@ from plait_core.wire import Confirm
 from plait_core.wire.frame_types.session_frames import Late, Start
 
 from ..errors import AddressInvalid, DeadlineMissed, NotAvailable, PayloadTooLarge
-from .settings import NEVER, Buffer, Outbox, Reconnect
-
-Seconds: TypeAlias = float | timedelta
-"""A duration: seconds, or a timedelta."""
+from .keyword_options import ConnectOptions
+from .settings import NEVER, Buffer, Outbox, Reconnect, Seconds
 
 _CONFIRMS: Final[dict[str, Confirm]] = {
     "none": Confirm.NONE,
@@ -39,10 +37,8 @@ def checked_payload(payload: bytes) -> bytes:
     return plain
 
 
-def check_extras(priority: int, seal: object) -> None:
-    """What a publish that does not wait may ask for."""
-    if seal is not None:
-        raise NotAvailable("seal= without waiting", hint="sealing takes time: await publish(..., seal=...)")
+def check_priority(priority: int) -> None:
+    """Raise EventInvalid for a priority that is none."""
     if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
         raise EventInvalid(f"priority {priority!r}", hint=f"0 to {PRIORITY_MAX}")
 
@@ -105,6 +101,13 @@ def checked_buffer(buffer: Buffer) -> Buffer:
     return buffer
 
 
+def is_manual(ack: str) -> bool:
+    """Return whether the application acknowledges events itself (`ack="manual"`)."""
+    if ack not in ("auto", "manual"):
+        raise NotAvailable(f"ack={ack!r}", hint="auto or manual")
+    return ack == "manual"
+
+
 def check_schema(schema: object) -> None:
     """The types of what is advertised."""
     types = schema.values() if isinstance(schema, Mapping) else [schema]
@@ -112,8 +115,9 @@ def check_schema(schema: object) -> None:
         raise NotAvailable(f"schema={schema!r}", hint="attribute names with their types, like {'price': float}")
 
 
-def check_connecting(url: object, name: object, auth: object, tls: object, **seconds: object) -> None:
-    """What `connect` takes as it is: of the right kind, or an error that says which."""
+def check_connecting(url: object, options: ConnectOptions) -> None:
+    """Raise AddressInvalid or NotAvailable for arguments of `connect` that have the wrong type."""
+    name, auth, tls = options.get("name"), options.get("auth"), options.get("tls")
     urls = list(url) if isinstance(url, Sequence) else [url]
     if url is not None and not all(isinstance(one, str) for one in urls):
         raise AddressInvalid(f"{url!r} is no URL", hint="a text, or a list of texts, like plait://127.0.0.1:4680")
@@ -123,7 +127,7 @@ def check_connecting(url: object, name: object, auth: object, tls: object, **sec
         raise NotAvailable(f"auth is a {type(auth).__name__}", hint="give a token, or a function that returns one")
     if tls is not None and not isinstance(tls, ssl.SSLContext | bool):
         raise NotAvailable(f"tls={tls!r}", hint="give an ssl.SSLContext, or True")
-    for what, given in seconds.items():
+    for what, given in (("heartbeat", options.get("heartbeat", 1.0)), ("timeout", options.get("timeout", 1.0))):
         if not _is_number(given):
             raise NotAvailable(f"{what}={given!r}", hint="give seconds")
 

@@ -35,17 +35,17 @@ class Backoff:
         # The exponent is bounded because a float overflows after some thousand rounds.
         return min(settings.max_s, settings.first_s * settings.factor ** min(rounds, 64))
 
-    def lost(self) -> float:
+    def wait_after_loss(self) -> float:
         """A good connection broke: how long to wait before the same address is tried again."""
         return self._randomness.random() * self.wait_max_s()
 
-    def failed(self) -> float:
+    def wait_after_failure(self) -> float:
         """An attempt failed: how long to wait before the next address is tried."""
         wait_s = self._randomness.random() * self.wait_max_s()
         self._attempts += 1
         self._at = (self._at + 1) % len(self._addresses)
         return wait_s
 
-    def good(self) -> None:
+    def reset(self) -> None:
         """The connection has proved itself."""
         self._attempts = 0

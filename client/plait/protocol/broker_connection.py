@@ -1,9 +1,9 @@
 """The line to a broker: attempts to connect, handshake, heartbeat, loss and the next attempt. No I/O.
 
 IDLE -> CONNECTING        start
-CONNECTING -> GREETING    the connection stands: hello is sent
-GREETING -> OPEN          welcome
-OPEN, GREETING, CONNECTING -> WAITING      it broke, failed, fell silent, or the broker said later
+CONNECTING -> HANDSHAKE    the connection stands: hello is sent
+HANDSHAKE -> OPEN          welcome
+OPEN, HANDSHAKE, CONNECTING -> WAITING      it broke, failed, fell silent, or the broker said later
 WAITING -> CONNECTING     the backoff is over
 any -> ENDED              closed; refused for good; given up
 """
@@ -51,7 +51,7 @@ CAPABILITIES: Final = ("resume", "durable")
 class State(Enum):
     IDLE = auto()
     CONNECTING = auto()
-    GREETING = auto()
+    HANDSHAKE = auto()
     OPEN = auto()
     WAITING = auto()
     ENDED = auto()
@@ -59,14 +59,14 @@ class State(Enum):
 
 MOVES: Final[dict[State, frozenset[State]]] = {
     State.IDLE: frozenset({State.CONNECTING, State.ENDED}),
-    State.CONNECTING: frozenset({State.GREETING, State.WAITING, State.ENDED}),
-    State.GREETING: frozenset({State.OPEN, State.WAITING, State.ENDED}),
+    State.CONNECTING: frozenset({State.HANDSHAKE, State.WAITING, State.ENDED}),
+    State.HANDSHAKE: frozenset({State.OPEN, State.WAITING, State.ENDED}),
     State.OPEN: frozenset({State.WAITING, State.ENDED}),
     State.WAITING: frozenset({State.CONNECTING, State.ENDED}),
     State.ENDED: frozenset(),
 }
 
-_TALKING: Final = (State.GREETING, State.OPEN)
+_CONNECTED: Final = (State.HANDSHAKE, State.OPEN)
 """While bytes come and go."""
 
 
@@ -87,8 +87,8 @@ class BrokerConnection:
         """The last broker's welcome."""
         self.log = 0
         """The last log that a broker of ours kept; 0 when none did."""
-        self.round_trip = RttEstimator()
-        self.pinged: Callable[[int], None] = _nobody_asks
+        self.rtt = RttEstimator()
+        self.ping_sent: Callable[[int], None] = _ignore
         """Told the nonce of each ping."""
         self.error: PlaitError | None = None
         """Why the last attempt failed, or the line ended."""
@@ -101,8 +101,8 @@ class BrokerConnection:
         self._backoff = Backoff(addresses, settings.reconnect, randomness)
         self._handshake: Handshake | None = None
         self._deadline: float | None = None
-        self._without_since = 0.0  # since when there has been no connection
-        self._opened_at = self._heard_at = 0.0
+        self._disconnected_since = 0.0  # since when there has been no connection
+        self._opened_at = self._received_at = 0.0
         self._heartbeat_s = settings.heartbeat_s
         self._pings: dict[int, float] = {}  # by nonce: when it was sent
         self._control: list[bytes] = []
@@ -113,22 +113,22 @@ class BrokerConnection:
 
     def start(self, now: float) -> None:
         """Begin with the first attempt."""
-        self._without_since = now
+        self._disconnected_since = now
         self._connect(now)
 
     def connected(self, now: float) -> None:
         """The connection stands."""
         if self.state is not State.CONNECTING:
             return
-        self._move(State.GREETING)
+        self._move(State.HANDSHAKE)
         self._deadline = now + self._settings.timeout_s
-        self._heard_at = now
+        self._received_at = now
         try:
             hello = self._hello()
         except Exception as error:  # the token comes from the application, and its function may raise anything
             failed = ConnectionLost(f"there is nothing to say hello with: {error}", hint="see what auth= gives")
             failed.__cause__ = error
-            self._lose(failed, now)
+            self._lost(failed, now)
             return
         self._handshake = Handshake.initiator(hello)
         self.decoder = FrameDecoder()
@@ -136,51 +136,51 @@ class BrokerConnection:
 
     def disconnected(self, now: float, reason: str = "") -> None:
         """The connection broke, or could not be opened."""
-        if self.state in (State.CONNECTING, State.GREETING, State.OPEN):
+        if self.state in (State.CONNECTING, State.HANDSHAKE, State.OPEN):
             what = "lost the connection to" if self.state is State.OPEN else "no connection to"
             said = f"{what} {self._backoff.address}" + (f": {reason}" if reason else "")
-            self._lose(ConnectionLost(said, hint=hints.hint(self._backoff.address, reason)), now, abort=True)
+            self._lost(ConnectionLost(said, hint=hints.hint(self._backoff.address, reason)), now, abort=True)
 
     def read(self, data: bytes, now: float) -> list[Frame]:
         """Bytes came in: frames that are complete now. While the decoder has more, `take` gives it."""
-        if self.state not in _TALKING:
+        if self.state not in _CONNECTED:
             return []
-        self._heard_at = now
+        self._received_at = now
         try:
             return self.decoder.read(data)
         except FrameError as error:
-            self.break_off(error, now)
+            self.protocol_error(error, now)
             return []
 
     def take(self, now: float) -> list[Frame]:
         """Further frames; none once the line is broken."""
-        if self.state not in _TALKING:
+        if self.state not in _CONNECTED:
             return []
         try:
             return self.decoder.take()
         except FrameError as error:
-            self.break_off(error, now)
+            self.protocol_error(error, now)
             return []
 
     def handle(self, frame: Frame, now: float) -> int | None:
         """Takes a frame that is the line's own; of a pong, its nonce."""
         match frame:
             case Welcome():
-                self._welcomed(frame, now)
+                self._receive_welcome(frame, now)
             case Close():
-                self._closed(frame, now)
+                self._receive_close(frame, now)
             case Ping(nonce):
                 self.send(Pong(nonce))
             case Pong(nonce):
-                return self._ponged(nonce, now)
+                return self._receive_pong(nonce, now)
             case _:
-                self.break_off(FrameError(FrameFault.ORDER, f"{type(frame).__name__} is not for a client"), now)
+                self.protocol_error(FrameError(FrameFault.ORDER, f"{type(frame).__name__} is not for a client"), now)
         return None
 
-    def break_off(self, error: FrameError, now: float) -> None:
-        """The broker broke the protocol: tell it, hang up, try again later."""
-        self._say_close(CloseCode.PROTOCOL, str(error))
-        self._lose(error, now)
+    def protocol_error(self, error: FrameError, now: float) -> None:
+        """The broker broke the protocol: tell it, hang up, try reconnected later."""
+        self._send_close(CloseCode.PROTOCOL, str(error))
+        self._lost(error, now)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
@@ -188,11 +188,11 @@ class BrokerConnection:
             return
         if self.state is State.WAITING:
             self._connect(now)
-        elif self.state in (State.CONNECTING, State.GREETING):
+        elif self.state in (State.CONNECTING, State.HANDSHAKE):
             address, waited_s = self._backoff.address, self._settings.timeout_s
-            self._lose(Timeout(f"{address} did not answer within {waited_s:g} s"), now, abort=True)
+            self._lost(Timeout(f"{address} did not answer within {waited_s:g} s"), now, abort=True)
         elif self.state is State.OPEN:
-            self._beat(now)
+            self._heartbeat(now)
 
     def next_deadline(self) -> float | None:
         """When `tick` is to be called."""
@@ -202,7 +202,7 @@ class BrokerConnection:
 
     def send(self, frame: ControlFrame) -> None:
         """Send a control frame, ahead of all publishes."""
-        assert self.state in (State.GREETING, State.OPEN), "there is a connection to send on"
+        assert self.state in (State.HANDSHAKE, State.OPEN), "there is a connection to send on"
         self._control.append(encode_frame(frame))
 
     def ping(self, now: float) -> int:
@@ -211,13 +211,13 @@ class BrokerConnection:
         if not self.paused and len(self._pings) < PINGS_MAX:
             self._pings[nonce] = now
         self.send(Ping(nonce))
-        self.pinged(nonce)
+        self.ping_sent(nonce)
         return nonce
 
     def pause(self, paused: bool, now: float) -> None:
         """Stop or go on reading."""
         self.paused = paused
-        self._heard_at = now
+        self._received_at = now
         self._outputs.append(Reading(not paused))
 
     def end(self, error: PlaitError | None, last: list[bytes] | None = None) -> None:
@@ -227,7 +227,7 @@ class BrokerConnection:
         was = self.state
         if was is State.OPEN:
             self._control.extend(last or [])
-            self._say_close(Code.BYE, "")
+            self._send_close(Code.BYE, "")
         self._move(State.ENDED)
         self._deadline = None
         self.error = error
@@ -252,7 +252,7 @@ class BrokerConnection:
         return changes
 
     @property
-    def wants_output(self) -> bool:
+    def has_output(self) -> bool:
         """Whether something is to be done or written."""
         return bool(self._control or self._outputs)
 
@@ -287,67 +287,67 @@ class BrokerConnection:
         self._deadline = now + self._settings.timeout_s
         self._outputs.append(Connect(self._backoff.address))
 
-    def _welcomed(self, welcome: Welcome, now: float) -> None:
+    def _receive_welcome(self, welcome: Welcome, now: float) -> None:
         assert self._handshake is not None, "bytes come over a connection"
         try:
             self._handshake.receive(welcome)
         except FrameError as error:
-            self.break_off(error, now)
+            self.protocol_error(error, now)
             return
         self.decoder.establish(self._handshake.version)
-        again = self.welcome is not None
-        other_log = bool(self.log and welcome.log) and welcome.log != self.log
+        reconnected = self.welcome is not None
+        log_changed = bool(self.log and welcome.log) and welcome.log != self.log
         self._move(State.OPEN)
         self.welcome = welcome
         self.log = welcome.log or self.log  # while there is none, there are no positions to mistake
-        self.round_trip = RttEstimator()
+        self.rtt = RttEstimator()
         self._pings.clear()
         self._opened_at = now
         self._heartbeat_s = min(self._settings.heartbeat_s, welcome.heartbeat_s)
-        self._changes.append(Opened(welcome.resumed and again, again, other_log))
-        self._beat(now)
+        self._changes.append(Opened(welcome.resumed and reconnected, reconnected, log_changed))
+        self._heartbeat(now)
 
-    def _closed(self, close: Close, now: float) -> None:
+    def _receive_close(self, close: Close, now: float) -> None:
         error = refusal(close.code, close.message or f"{self.address} closed the connection", retryable=close.retryable)
         if close.retryable or close.code in (Code.BYE, Code.TIMEOUT):
-            self._lose(error, now, elsewhere=True)
+            self._lost(error, now, elsewhere=True)
         else:
             self.end(error)
 
-    def _ponged(self, nonce: int, now: float) -> int:
+    def _receive_pong(self, nonce: int, now: float) -> int:
         sent_at = self._pings.pop(nonce, None)
         if sent_at is not None:
-            self.round_trip.sample(max(0.0, now - sent_at))
+            self.rtt.sample(max(0.0, now - sent_at))
         return nonce
 
-    def _beat(self, now: float) -> None:
-        silent_s = now - self._heard_at
+    def _heartbeat(self, now: float) -> None:
+        silent_s = now - self._received_at
         if silent_s >= SILENT_HEARTBEATS * self._heartbeat_s and not self.paused:
-            self._lose(ConnectionLost(f"{self.address} was silent for {silent_s:.1f} s"), now, abort=True)
+            self._lost(ConnectionLost(f"{self.address} was silent for {silent_s:.1f} s"), now, abort=True)
             return
         if now - self._opened_at >= STABLE_S:
-            self._backoff.good()
+            self._backoff.reset()
         self.ping(now)
         self._deadline = now + self._heartbeat_s
 
-    def _say_close(self, code: str, message: str) -> None:
+    def _send_close(self, code: str, message: str) -> None:
         """Put everything that is to be said on its way: after this the connection is no longer the line's."""
-        version = HANDSHAKE_VERSION if self.state is State.GREETING else VERSION_MAX
+        version = HANDSHAKE_VERSION if self.state is State.HANDSHAKE else VERSION_MAX
         self._control.append(encode_frame(Close(code, message[:CLOSE_TEXT_MAX]), version))
         self._outputs.append(Write(self.take_control()))
 
-    def _lose(self, error: PlaitError, now: float, *, abort: bool = False, elsewhere: bool = False) -> None:
+    def _lost(self, error: PlaitError, now: float, *, abort: bool = False, elsewhere: bool = False) -> None:
         """Go on to the next attempt, or give up."""
         was_open = self.state is State.OPEN
         if was_open:
-            self._without_since = now
-        wait_s = self._backoff.lost() if was_open and not elsewhere else self._backoff.failed()
+            self._disconnected_since = now
+        wait_s = self._backoff.wait_after_loss() if was_open and not elsewhere else self._backoff.wait_after_failure()
         limit_s = self._settings.reconnect.give_up_after_s
         self.error = error
         self._control.clear()
         self.paused = False
         tried = was_open or self.welcome is not None or self._backoff.tried_all
-        if limit_s is not None and tried and now + wait_s - self._without_since > limit_s:
+        if limit_s is not None and tried and now + wait_s - self._disconnected_since > limit_s:
             self._move(State.ENDED)
             self._deadline = None
             self._outputs.append(Disconnect(abort))
@@ -359,5 +359,5 @@ class BrokerConnection:
         self._changes.append(Lost(error, wait_s))
 
 
-def _nobody_asks(nonce: int) -> None:
+def _ignore(nonce: int) -> None:
     pass

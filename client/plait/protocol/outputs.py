@@ -50,9 +50,9 @@ class Opened:
     """The broker said welcome."""
 
     resumed: bool
-    again: bool
+    reconnected: bool
     """Whether there was a session before."""
-    other_log: bool = False
+    log_changed: bool = False
     """Whether the broker keeps another log than the one before: its own was wiped, or it is another broker."""
 
 
@@ -72,7 +72,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class RequestCompleted:
     """A request was carried out, or not."""
 
     request: int
@@ -105,7 +105,7 @@ class PublishesLost:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class PongReceived:
     """The broker has processed everything that was sent before the barrier, or answered a ping."""
 
     nonce: int
@@ -128,15 +128,15 @@ class AdvertisementEnded:
     error: PlaitError
 
 
-Happening: TypeAlias = (
+SessionUpdate: TypeAlias = (
     Opened
     | Lost
     | Ended
-    | Answered
+    | RequestCompleted
     | Confirmed
     | NotConfirmed
     | PublishesLost
-    | Reached
+    | PongReceived
     | MatchingChanged
     | AdvertisementEnded
 )

@@ -33,7 +33,7 @@ class Request:
     frame: ControlFrame
     terms: Terms | None = None
     """Of a change: what the subscription's terms become."""
-    again: bool = False
+    internal: bool = False
     """Asked by the session itself after a reconnect: nobody waits for the answer."""
 
 

@@ -1,6 +1,6 @@
 """One subscription as the session keeps it: its terms, its bounded queue, what it has had, what it has missed.
 
-Follow one delivery: `arrive` (duplicates end here) -> queue, or the policy for a full one -> `take` -> `deal_with`.
+Follow one delivery: `arrive` (duplicates end here) -> queue, or the policy for a full one -> `take` -> `acknowledge`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from plait_core.wire import Deliver
 from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE, LATE, REPLAYED, Full, Start, Subscribe
 from plait_core.wire.frame_types.session_frames import Late as LateTerm
 
-from ..notices import Gap, Late, Notice, Notices, Rerouted, SlowConsumer
 from ..options.limits import PUBLISHERS_MAX
 from ..options.settings import DEFAULT_BUFFER, Buffer
+from .notices import Gap, Late, Notice, Notices, Rerouted, SlowConsumer
 
 Arrival: TypeAlias = tuple[Deliver, int, int, float]
 """A delivery in the queue: frame, flags, position, and half the round trip to the broker when it came. A plain tuple:
@@ -104,7 +104,7 @@ class SubscriptionStats:
 class Signals:
     """What interests have to tell the session and its face; shared by all of them."""
 
-    awake: list[SubscriptionState] = field(default_factory=list)
+    readable: list[SubscriptionState] = field(default_factory=list)
     """Have something new for a reader who may be waiting."""
     overflowing: list[SubscriptionState] = field(default_factory=list)
     """Filled up, under a policy that the session must act on."""
@@ -117,16 +117,16 @@ class SubscriptionState:
     """One subscription."""
 
     __slots__ = (
-        "_base",
         "_buffer",
         "_bytes",
         "_bytes_max",
         "_duplicates",
         "_items_max",
+        "_last_sequences",
         "_paths",
+        "_position_base",
         "_signals",
         "_slow_at",
-        "_turns",
         "acknowledged",
         "blocking",
         "delivered",
@@ -156,16 +156,18 @@ class SubscriptionState:
         self.queue: deque[Arrival] = deque()
         self._duplicates = DuplicateWindow(DUPLICATE_WINDOW, PUBLISHERS_MAX)
         self._paths: dict[int, tuple[int, ...]] = {}  # by publisher: the brokers that its last event passed
-        self._turns: dict[int, dict[int, int]] = {}  # by publisher that uses priorities, and priority: the last number
+        self._last_sequences: dict[
+            int, dict[int, int]
+        ] = {}  # by publisher that uses priorities, and priority: the last number
         self.notices = Notices()
         self.blocking = False
         self.acknowledged: list[int] = []
         """Positions dealt with that the broker is to be told of."""
         self.unacknowledged: dict[int, None] = {}
-        """Positions in the queue or in the application's hands, each on top of `_base`."""
+        """Positions in the queue or in the application's hands, each on top of `_position_base`."""
         self.log_lost = False
         """Whether the application is to be told, once it is subscribed again, that the broker's log is another one."""
-        self._base = 0
+        self._position_base = 0
         """Tells positions of one log, or tokens of one session, from those before. An event in the application's hands
         must not settle a later one that happens to have its number."""
         self.received = self.delivered = self.dropped = self.duplicates = self.late = self.gaps = self.errors = 0
@@ -199,34 +201,34 @@ class SubscriptionState:
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
-    def arrive(self, frame: Deliver, flags: int, position: int, half_s: float) -> None:
+    def receive(self, frame: Deliver, flags: int, position: int, half_s: float) -> None:
         """A delivery from the broker."""
         publisher = frame.publisher
         sighting = self._duplicates.see(publisher, frame.sequence)
         if sighting is not NEW:
             if sighting is not BEHIND:
-                self._repeated(position)
+                self._receive_duplicate(position)
                 return
-            if self._out_of_turn(frame):
+            if self._is_out_of_order(frame):
                 flags |= REPLAYED
-        if frame.priority or self._turns:
-            self._take_turn(frame)
+        if frame.priority or self._last_sequences:
+            self._record_sequence(frame)
         path = frame.path
         if self._paths.get(publisher) != path:
-            self._rerouted(publisher, path)
+            self._record_path(publisher, path)
         self.received += 1
         if flags & _NOTED:
-            position = self._note(flags, position)
+            position = self._track(flags, position)
         queue, size = self.queue, len(frame.block)
         if len(queue) >= self._items_max or self._bytes + size > self._bytes_max:
             if not self._make_room(frame, position, size):
                 return
         elif not queue:
-            self._signals.awake.append(self)
+            self._signals.readable.append(self)
         queue.append((frame, flags, position, half_s))
         self._bytes += size
         if len(queue) == self._slow_at:
-            self.tell(SlowConsumer("client", len(queue)))
+            self.add_notice(SlowConsumer("client", len(queue)))
 
     def take(self) -> Arrival:
         """The next delivery for the application; there must be one."""
@@ -242,25 +244,25 @@ class SubscriptionState:
             self._signals.dirty = True
         return arrival
 
-    def put_back(self, arrival: Arrival) -> None:
+    def requeue(self, arrival: Arrival) -> None:
         """The application did not manage: hand it out again, after what is waiting."""
         self.delivered -= 1
         self._bytes += len(arrival[0].block)
         self.queue.append(arrival)
-        self._signals.awake.append(self)
+        self._signals.readable.append(self)
         self._signals.dirty = True
 
-    def deal_with(self, position: int) -> None:
+    def acknowledge(self, position: int) -> None:
         """The application has dealt with a delivery. Again, or one that nobody waits for: nothing happens."""
         if position not in self.unacknowledged:
             return
         del self.unacknowledged[position]
-        self._acknowledge(position & POSITION_MASK)
+        self._queue_ack(position & POSITION_MASK)
 
-    def deal_with_all_up_to(self, position: int) -> None:
+    def acknowledge_up_to(self, position: int) -> None:
         """The application has dealt with a delivery and all before it."""
         for earlier in [known for known in self.unacknowledged if known <= position]:
-            self.deal_with(earlier)
+            self.acknowledge(earlier)
 
     def discard_queue(self) -> None:
         """Nobody wants what is queued any more."""
@@ -270,42 +272,42 @@ class SubscriptionState:
 
     # --- what went wrong ----------------------------------------------------------------------------------------------
 
-    def tell(self, notice: Notice) -> None:
+    def add_notice(self, notice: Notice) -> None:
         """Adds a notice."""
         self.notices.add(notice)
-        self._signals.awake.append(self)
+        self._signals.readable.append(self)
 
-    def lost(self, gap: Gap, *, counted: bool = True) -> None:
+    def record_gap(self, gap: Gap, *, counted: bool = True) -> None:
         """Events that matched did not come."""
         self.gaps += 1
         if counted:
             self.dropped += gap.count
-        self.tell(gap)
+        self.add_notice(gap)
 
-    def came_late(self, late: Late) -> None:
+    def record_late(self, late: Late) -> None:
         """Events missed the delay bound."""
         self.late += late.count
         if late.dropped:
             self.dropped += late.count
-        self.tell(late)
+        self.add_notice(late)
 
-    def unusable(self, frame: Deliver, reason: str = "not_convertible") -> None:
+    def record_unusable(self, frame: Deliver, reason: str = "not_convertible") -> None:
         """An event that was taken turned out not to be what the application asked for, or does not open."""
         self.delivered -= 1
-        self.lost(Gap(reason, 1, frame.publisher, frame.sequence, frame.sequence))
+        self.record_gap(Gap(reason, 1, frame.publisher, frame.sequence, frame.sequence))
 
-    def pass_over(self) -> None:
+    def discard_unmatched(self) -> None:
         """An event that was taken does not match, as could be seen only when it was opened."""
         self.delivered -= 1
         self.received -= 1
 
-    def new_session(self, *, other_log: bool = False) -> None:
+    def new_session(self, *, log_changed: bool = False) -> None:
         """The broker has no memory of the session before: its confirmations are void, what it logged is not, unless it
         keeps another log now."""
-        if not self.terms.durable or other_log:
+        if not self.terms.durable or log_changed:
             self.unacknowledged.clear()
             self.acknowledged.clear()
-            self._base += POSITION_MASK + 1
+            self._position_base += POSITION_MASK + 1
             self.log_lost = bool(self.terms.durable) and (self.log_lost or self.phase is Phase.OPEN)
 
     def end(self, error: PlaitError | None) -> None:
@@ -313,51 +315,51 @@ class SubscriptionState:
         if self.phase is not Phase.ENDED:
             self.phase, self.error = Phase.ENDED, error
             self.blocking = False
-            self._signals.awake.append(self)
+            self._signals.readable.append(self)
             self._signals.dirty = True
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _repeated(self, position: int) -> None:
+    def _receive_duplicate(self, position: int) -> None:
         self.duplicates += 1
-        if position and position + self._base not in self.unacknowledged:
-            self._acknowledge(position)  # dealt with, and the broker did not hear of it
+        if position and position + self._position_base not in self.unacknowledged:
+            self._queue_ack(position)  # dealt with, and the broker did not hear of it
 
-    def _rerouted(self, publisher: int, path: tuple[int, ...]) -> None:
+    def _record_path(self, publisher: int, path: tuple[int, ...]) -> None:
         before = self._paths.get(publisher)
         if before is not None:
-            self.tell(Rerouted(publisher, before, path))
+            self.add_notice(Rerouted(publisher, before, path))
         elif len(self._paths) >= PUBLISHERS_MAX:
             self._paths.clear()
         self._paths[publisher] = path
 
-    def _take_turn(self, frame: Deliver) -> None:
+    def _record_sequence(self, frame: Deliver) -> None:
         """Of publishers whose events overtake each other by their priority, each priority has its own order."""
-        turns = self._turns.get(frame.publisher)
-        if turns is None:
-            if len(self._turns) >= PUBLISHERS_MAX:
-                self._turns.clear()
-            turns = self._turns[frame.publisher] = {}
-        turns[frame.priority] = max(frame.sequence, turns.get(frame.priority, 0))
+        last = self._last_sequences.get(frame.publisher)
+        if last is None:
+            if len(self._last_sequences) >= PUBLISHERS_MAX:
+                self._last_sequences.clear()
+            last = self._last_sequences[frame.publisher] = {}
+        last[frame.priority] = max(frame.sequence, last.get(frame.priority, 0))
 
-    def _out_of_turn(self, frame: Deliver) -> bool:
+    def _is_out_of_order(self, frame: Deliver) -> bool:
         """Whether an event that comes after a later one should have come before it: its publisher has repeated it, not
         having heard of it, and only now somebody here wants it."""
-        turns = self._turns.get(frame.publisher)
-        return turns is None or frame.sequence < turns.get(frame.priority, 0)
+        last = self._last_sequences.get(frame.publisher)
+        return last is None or frame.sequence < last.get(frame.priority, 0)
 
-    def _acknowledge(self, position: int) -> None:
+    def _queue_ack(self, position: int) -> None:
         if not self.acknowledged:
             self._signals.acknowledging.append(self)
         self.acknowledged.append(position)
         self._signals.dirty = True
 
-    def _note(self, flags: int, position: int) -> int:
+    def _track(self, flags: int, position: int) -> int:
         """Remember what is to be acknowledged; its position as it is known here."""
         if flags & LATE:
-            self.came_late(Late(1, dropped=False))
+            self.record_late(Late(1, dropped=False))
         if flags & (CONFIRM | DURABLE):
-            position += self._base
+            position += self._position_base
             self.unacknowledged[position] = None
         return position
 
@@ -387,4 +389,4 @@ class SubscriptionState:
     def _drop(self, frame: Deliver, position: int) -> None:
         self.unacknowledged.pop(position, None)
         self._duplicates.forget(frame.publisher, frame.sequence)  # if it comes again, it is welcome
-        self.lost(Gap("queue_full", 1, frame.publisher, frame.sequence, frame.sequence))
+        self.record_gap(Gap("queue_full", 1, frame.publisher, frame.sequence, frame.sequence))

@@ -12,11 +12,10 @@ from random import Random
 from typing import Any, Final
 
 from plait.errors import BufferFull, NotAllowed
-from plait.notices import Gap, Late
 from plait.options.addresses import Address
 from plait.options.settings import Buffer, Outbox, Reconnect, SessionSettings
+from plait.protocol.notices import Gap, Late
 from plait.protocol.outputs import (
-    Answered,
     Confirmed,
     Connect,
     Disconnect,
@@ -25,6 +24,7 @@ from plait.protocol.outputs import (
     NotConfirmed,
     Output,
     Reading,
+    RequestCompleted,
     Write,
 )
 from plait.protocol.session import Session
@@ -133,7 +133,7 @@ class Application(Process):
     ) -> EventId | None:
         """Publish, unless the outbox is full."""
         session = self.session
-        if session is None or self.paused or session.outbox.full or session.ended:
+        if session is None or self.paused or session.publishes.full or session.ended:
             return None
         id = EventId(session.publisher, session.stats().published + 1)
         publication = Publication(
@@ -164,7 +164,7 @@ class Application(Process):
         if session is None or self.paused or session.ended:
             return None
         terms = Terms(interest.text, buffer=buffer or Buffer(), durable=durable)
-        handle, request = session.wishes.subscribe(terms, self.now)
+        handle, request = session.desired.subscribe(terms, self.now)
         tenure = self.recorder.asked(self.name, self.owner, handle.id, interest, durable)
         self.tenures[handle.id] = tenure
         self._handles[handle.id] = handle
@@ -187,7 +187,7 @@ class Application(Process):
             else:  # the session has asked for what it had before
                 self.recorder.changing(tenure, before)
 
-        request = self.session.wishes.change(handle, terms, self.now)
+        request = self.session.desired.change(handle, terms, self.now)
         self._requests[request] = answered
         self._act()
 
@@ -197,7 +197,7 @@ class Application(Process):
         if self.session is None or self.paused or handle is None or not handle.open:
             return
         self.recorder.closing(tenure, "unsubscribe")
-        request = self.session.wishes.unsubscribe(handle, self.now, drain=drain, forget=forget)
+        request = self.session.desired.unsubscribe(handle, self.now, drain=drain, forget=forget)
         self._requests[request] = lambda error: self._unsubscribed(tenure)
         self._act()
 
@@ -279,13 +279,13 @@ class Application(Process):
         while session is not None and not self.paused:
             for output in session.take_output(self.now):
                 self._carry_out(output)
-            for happening in session.take_happenings():
-                self._hear(happening)
-            for handle in session.take_awake():
+            for update in session.take_updates():
+                self._handle(update)
+            for handle in session.take_readable():
                 self._look_at(handle)
             if self.session is not session:
                 return
-            if not session.wants_output:
+            if not session.has_output:
                 break
         if session is not None:
             deadline = session.next_deadline()
@@ -305,16 +305,16 @@ class Application(Process):
                 if self.connection is not None:
                     self.connection.set_reading(self, on)
 
-    def _hear(self, happening: object) -> None:
+    def _handle(self, update: object) -> None:
         assert self.session is not None
-        match happening:
+        match update:
             case Confirmed(sequence):
                 self.recorder.settled(EventId(self.session.publisher, sequence), Outcome.OK)
             case NotConfirmed(sequence, error):
                 kind = type(error).__name__
                 outcome = Outcome.UNKNOWN if kind in _UNKNOWN else Outcome.FAILED
                 self.recorder.settled(EventId(self.session.publisher, sequence), outcome, f"{kind}: {error}")
-            case Answered(request, error):
+            case RequestCompleted(request, error):
                 answered = self._requests.pop(request, None)
                 if answered is not None:
                     answered(error)
@@ -383,13 +383,13 @@ class Application(Process):
             self.recorder.breach(tenure.name, f"{frame.id} came {frame.delay_us} us old, and lives {frame.lifetime_us}")
         self.recorder.received(tenure, frame.id, digest_of(frame.attributes(), frame.payload), frame.priority)
         if not self.habits.acknowledge_s:
-            handle.deal_with(position)
+            handle.acknowledge(position)
             return
         life = self._life
 
         def acknowledge() -> None:
             if life == self._life:
-                handle.deal_with(position)
+                handle.acknowledge(position)
                 self._act()
 
         self.timeline.after(self.habits.acknowledge_s, lambda: self.when_running(acknowledge))

@@ -804,8 +804,8 @@ async def test_churn_of_subscriptions_leaves_nothing_behind(town: Town) -> None:
         session = client._session
         assert not client._subscriptions
         assert not client._driver.readers
-        assert not client._driver.answers
-        assert not session.wishes.interests
+        assert not client._driver.completions
+        assert not session.desired.subscriptions
         gc.collect()
         left = [thing for thing in gc.get_objects() if type(thing) is plait.Subscription]
         assert len(left) <= 1

@@ -249,7 +249,16 @@ def test_it_has_everything_that_the_asyncio_face_has() -> None:
     def names(thing: type) -> set[str]:
         return {name for name in dir(thing) if not name.startswith("_")}
 
-    internal = {"start", "answer", "forget_subscription", "acks_by_hand", "made_of", "take_some", "unusable", "let_go"}
+    internal = {
+        "start",
+        "reply_to",
+        "forget_subscription",
+        "manual_ack",
+        "convert",
+        "take_batch",
+        "report_unusable",
+        "cancel_workers",
+    }
     internal |= {"detach", "matching_changes", "take_opened", "unsealing"}
     for asynchronous, sync in (
         (plait.Client, plait.sync.Client),

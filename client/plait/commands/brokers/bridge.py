@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plait_core import Filter
     from plait_core.space import Schema
 
-    from ...bridge.bridge import Crossing
+    from ...bridge.bridge import BridgeSettings
 
 
 @click.command(epilog="\b\nExample: plait bridge --url plait://10.0.0.1 --join 10.0.0.5:4690 --to-peers 'price > 100'")
@@ -55,7 +55,7 @@ def bridge(
     """
     if not joined and not discover:
         raise click.UsageError("Give --join H:P, or --discover.")
-    from ...bridge.bridge import Crossing
+    from ...bridge.bridge import BridgeSettings
     from ...bridge.interest import cells_of
     from ..terminal.running import run
 
@@ -67,7 +67,7 @@ def bridge(
         "secret": _read(secret_file).strip(),
         "space": (schema := _space(space)),
     }
-    crossing = Crossing(
+    crossing = BridgeSettings(
         str(to_peers),
         str(to_brokers),
         by_interest=by_interest,
@@ -95,16 +95,16 @@ def _space(path: Path | None) -> Schema | None:
         raise WrongUse(f"{path}: {error.message}") from None
 
 
-async def _bridge(target: Target, options: dict[str, object], crossing: Crossing) -> None:
+async def _bridge(target: Target, options: dict[str, object], crossing: BridgeSettings) -> None:
     from ... import Error, peer
-    from ...bridge.bridge import Bridging
+    from ...bridge.bridge import Bridge
     from ..connection.connecting import connected
 
     try:
         async with (
             connected(target, "bridge") as brokers,
             peer(**options) as peers,  # type: ignore[arg-type]
-            Bridging(brokers, peers, crossing) as bridging,
+            Bridge(brokers, peers, crossing) as bridging,
         ):
             print(f"ready listen={peers.address}", flush=True)
             try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from ...notices import Gap, Late, Notice
+from ...protocol.notices import Gap, Late, Notice
 
 if TYPE_CHECKING:
     from plait_core import Attributes, Value

@@ -8,7 +8,7 @@ import click
 
 from plait_core import id_text
 
-from ...notices import Gap, Late, Notice, Rerouted, SlowConsumer
+from ...protocol.notices import Gap, Late, Notice, Rerouted, SlowConsumer
 
 if TYPE_CHECKING:
     from ... import Subscription

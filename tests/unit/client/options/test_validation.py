@@ -65,6 +65,37 @@ def test_subscribing_and_publishing_say_what_they_take() -> None:
     testing.run(story())
 
 
+async def test_an_unknown_option_is_rejected_by_mypy_and_at_run_time() -> None:
+    """Each `type: ignore` here would be reported as unused if mypy accepted the option."""
+    with pytest.raises(TypeError, match="connect.. got an unexpected keyword argument 'nome'"):
+        plait.connect(AT, nome="a")  # type: ignore[call-arg]
+    async with testing.Network() as network:
+        client = await network.connect()
+        with pytest.raises(TypeError, match="subscribe.. got an unexpected keyword argument 'whithin'"):
+            client.subscribe("true", whithin=1)  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match="publish.. got an unexpected keyword argument 'confrim'"):
+            await client.publish({}, confrim="broker")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="try_publish.. got an unexpected keyword argument 'confirm'"):
+            client.try_publish({}, confirm="broker")  # type: ignore[call-arg]
+        async with client.advertise("true") as advertisement:
+            with pytest.raises(TypeError, match="unexpected keyword argument 'tll'"):
+                await advertisement.publish({}, tll=1)  # type: ignore[call-arg]
+
+
+def test_help_shows_every_option_with_its_meaning() -> None:
+    for function, options in (
+        (plait.connect, [plait.ConnectOptions]),
+        (plait.sync.connect, [plait.ConnectOptions]),
+        (plait.Client.publish, [plait.EventOptions, plait.PublishOptions]),
+        (plait.Client.try_publish, [plait.EventOptions]),
+        (plait.Advertisement.publish, [plait.EventOptions, plait.PublishOptions]),
+        (plait.Client.subscribe, [plait.SubscribeOptions]),
+        (plait.sync.Client.subscribe, [plait.SubscribeOptions]),
+    ):
+        for name in (name for each in options for name in each.__annotations__):
+            assert f"- `{name}`: " in (function.__doc__ or "")
+
+
 async def test_something_else_that_answers_is_no_broker() -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

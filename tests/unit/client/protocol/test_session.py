@@ -20,14 +20,13 @@ from plait.errors import (
     Refused,
     Timeout,
 )
-from plait.notices import Gap, Late, Rerouted, SlowConsumer
 from plait.options.addresses import Address
 from plait.options.settings import NEVER, Buffer, Outbox, Reconnect, SessionSettings
 from plait.protocol.backoff import Backoff
 from plait.protocol.broker_connection import MOVES, State
+from plait.protocol.notices import Gap, Late, Rerouted, SlowConsumer
 from plait.protocol.outputs import (
     AdvertisementEnded,
-    Answered,
     Confirmed,
     Connect,
     Disconnect,
@@ -36,9 +35,10 @@ from plait.protocol.outputs import (
     MatchingChanged,
     NotConfirmed,
     Opened,
+    PongReceived,
     PublishesLost,
-    Reached,
     Reading,
+    RequestCompleted,
     Write,
 )
 from plait.protocol.session import NO_HEADERS, Session
@@ -110,7 +110,7 @@ class Story:
                     if isinstance(frames[0], Hello):
                         self.decoder.establish(1)
         self.said += written
-        self.news += self.session.take_happenings()
+        self.news += self.session.take_updates()
         return written
 
     def connect(self) -> Story:
@@ -160,7 +160,7 @@ class Story:
     def until_connect(self) -> Address:
         """Wait for the next attempt; where it goes."""
         for _ in range(100):
-            if self.session.line.state is State.CONNECTING:
+            if self.session.connection.state is State.CONNECTING:
                 return self.connects()[-1]
             at = self.session.next_deadline()
             assert at is not None, "no attempt will come"
@@ -186,7 +186,7 @@ class Story:
 
     def subscribe(self, filter: str = "true", **terms: Any) -> SubscriptionState:
         """A subscription that the broker has installed."""
-        interest, request = self.session.wishes.subscribe(Terms(filter, **terms), self.now)
+        interest, request = self.session.desired.subscribe(Terms(filter, **terms), self.now)
         self.turn()
         self.say(Done(request))
         return interest
@@ -222,7 +222,7 @@ def test_hello_says_who_and_welcome_opens() -> None:
     assert (hello.name, hello.token, hello.resume) == ("ibis", "secret", None)
     assert hello.publisher == story.session.publisher != 0
     assert story.session.is_open
-    assert story.happened(Opened) == [Opened(resumed=False, again=False)]
+    assert story.happened(Opened) == [Opened(resumed=False, reconnected=False)]
 
 
 def test_a_token_in_the_url_comes_before_the_other() -> None:
@@ -312,7 +312,7 @@ def test_close_says_goodbye_and_ends() -> None:
     assert story.outputs[-1] == Disconnect()
     assert story.happened(Ended) == [Ended(None)]
     with pytest.raises(Closed):
-        story.session.wishes.subscribe(Terms("true"), story.now)
+        story.session.desired.subscribe(Terms("true"), story.now)
 
 
 def test_close_sends_what_was_published_first() -> None:
@@ -330,7 +330,7 @@ def test_waits_are_drawn_with_full_jitter_below_a_bound_that_doubles() -> None:
     for seed in range(2000):
         backoff = Backoff((A,), Reconnect(first_s=0.1, max_s=2.0), random.Random(seed))
         for waits in drawn:
-            waits.append(backoff.failed())
+            waits.append(backoff.wait_after_failure())
     for n, waits in enumerate(drawn):
         bound = min(2.0, 0.1 * 2**n)
         assert 0 <= min(waits) < 0.05 * bound
@@ -343,10 +343,10 @@ def test_the_bound_grows_once_a_round_over_all_addresses_and_never_overflows() -
     bounds = []
     for _ in range(6):
         bounds.append(backoff.wait_max_s())
-        backoff.failed()
+        backoff.wait_after_failure()
     assert bounds == [1, 1, 2, 2, 4, 4]
     for _ in range(10_000):
-        backoff.failed()
+        backoff.wait_after_failure()
     assert backoff.wait_max_s() == 1e9
 
 
@@ -416,18 +416,18 @@ def test_half_the_round_trip_adds_to_the_delay_and_slow_pongs_hardly_count() -> 
     story = Story(heartbeat_s=2).open()
     story.now += 0.010
     story.say(Pong(story.heard(Ping)[-1].nonce))
-    assert story.session.line.round_trip.half_s == pytest.approx(0.005)
+    assert story.session.connection.rtt.half_s == pytest.approx(0.005)
     story.wait(2.0)
     story.now += 0.160
     story.say(Pong(story.heard(Ping)[-1].nonce))
-    assert story.session.line.round_trip.half_s == pytest.approx(0.010)
+    assert story.session.connection.rtt.half_s == pytest.approx(0.010)
     interest = story.subscribe()
     story.deliver(1, delay_us=3000)
     assert interest.take()[3] == pytest.approx(0.010)
 
 
 def test_a_pong_that_was_never_asked_for_changes_nothing() -> None:
-    assert Story().open().say(Pong(1)).session.line.round_trip.measured_s == 0
+    assert Story().open().say(Pong(1)).session.connection.rtt.measured_s == 0
 
 
 # --- publishing -------------------------------------------------------------------------------------------------------
@@ -461,7 +461,7 @@ def test_a_receipt_confirms_and_a_refusal_tells_why() -> None:
     assert refused.sequence == second
     assert isinstance(refused.error, DurabilityFailed)
     assert refused.error.retryable
-    assert story.session.outbox.items == 0
+    assert story.session.publishes.items == 0
 
 
 def test_what_is_not_confirmed_is_sent_again_first_in_order_under_its_own_number() -> None:
@@ -478,7 +478,7 @@ def test_what_is_not_confirmed_is_sent_again_first_in_order_under_its_own_number
     assert [frame.sequence for frame in story.heard(Publish)] == [3, 4, 5, 6]
     story.forget().again()
     assert [frame.sequence for frame in story.heard(Publish)] == [3, 4, 6]
-    assert story.say(Receipt((3, 4, 6), (1, 1, 1))).session.outbox.unconfirmed == 0
+    assert story.say(Receipt((3, 4, 6), (1, 1, 1))).session.publishes.unconfirmed == 0
 
 
 def test_a_draining_broker_keeps_nothing_so_the_next_one_gets_it() -> None:
@@ -511,7 +511,7 @@ def test_what_a_broker_could_not_tell_from_a_duplicate_is_not_sent_again() -> No
     story.publish(Confirm.BROKER)
     for _ in range(5000):
         story.publish()
-    while story.session.outbox.waiting:
+    while story.session.publishes.waiting:
         story.turn()
     story.forget().again()
     assert not story.heard(Publish)
@@ -521,31 +521,31 @@ def test_what_a_broker_could_not_tell_from_a_duplicate_is_not_sent_again() -> No
 def test_the_outbox_is_full_at_its_mark_and_has_room_again_at_half() -> None:
     story = Story(outbox=Outbox(items=4)).open()
     for _ in range(4):
-        assert not story.session.outbox.full
+        assert not story.session.publishes.full
         story.publish(Confirm.BROKER)
-    assert story.session.outbox.full
+    assert story.session.publishes.full
     story.turn()
     story.say(Receipt((1,), (0,)))
-    assert story.session.outbox.full
+    assert story.session.publishes.full
     story.say(Receipt((2,), (0,)))
-    assert not story.session.outbox.full
+    assert not story.session.publishes.full
 
 
 def test_the_outbox_is_bounded_in_bytes_and_in_what_awaits_confirmation() -> None:
     story = Story(outbox=Outbox(bytes=300)).open()
     story.publish(text="x" * 300)
-    assert story.session.outbox.full
+    assert story.session.publishes.full
     story = Story(outbox=Outbox(100_000)).open()
     for _ in range(4096):
         story.publish(Confirm.BROKER)
-    assert story.session.outbox.full
+    assert story.session.publishes.full
 
 
 def test_publishes_wait_while_the_transport_takes_none_and_control_frames_do_not() -> None:
     story = Story().open()
     story.session.writable = False
     story.publish()
-    story.session.wishes.subscribe(Terms("true"), story.now)
+    story.session.desired.subscribe(Terms("true"), story.now)
     assert [type(frame) for frame in story.turn()] == [Subscribe]
     story.session.writable = True
     assert [type(frame) for frame in story.turn()] == [Publish]
@@ -559,18 +559,18 @@ def test_a_barrier_overtakes_no_publish_and_survives_a_reconnect() -> None:
     story.forget().again()
     assert [type(frame) for frame in story.said if not isinstance(frame, Hello)][-2:] == [Publish, Ping]
     story.say(Pong(nonce))
-    assert [reached.nonce for reached in story.happened(Reached)] == [nonce]
+    assert [reached.nonce for reached in story.happened(PongReceived)] == [nonce]
 
 
 def test_closing_tells_everyone_who_waits() -> None:
     story = Story().open()
     story.publish(Confirm.BROKER)
-    _, request = story.session.wishes.subscribe(Terms("true"), story.now)
+    _, request = story.session.desired.subscribe(Terms("true"), story.now)
     story.session.close(story.now)
     story.turn()
     assert isinstance(story.happened(NotConfirmed)[0].error, Closed)
-    assert isinstance(story.happened(Answered)[0].error, Closed)
-    assert story.happened(Answered)[0].request == request
+    assert isinstance(story.happened(RequestCompleted)[0].error, Closed)
+    assert story.happened(RequestCompleted)[0].request == request
 
 
 # --- subscriptions and advertisements ---------------------------------------------------------------------------------
@@ -578,32 +578,32 @@ def test_closing_tells_everyone_who_waits() -> None:
 
 def test_a_subscription_is_open_when_the_broker_says_done() -> None:
     story = Story().open()
-    interest, request = story.session.wishes.subscribe(Terms("x > 1", within_us=50_000), story.now)
+    interest, request = story.session.desired.subscribe(Terms("x > 1", within_us=50_000), story.now)
     story.turn()
     assert story.heard(Subscribe)[0].filter == "x > 1"
     assert interest.phase is Phase.OPENING
     story.say(Done(request))
     assert interest.phase is Phase.OPEN
-    assert story.happened(Answered) == [Answered(request, None)]
+    assert story.happened(RequestCompleted) == [RequestCompleted(request, None)]
 
 
 def test_a_refused_subscription_is_forgotten() -> None:
     story = Story().open()
-    interest, request = story.session.wishes.subscribe(Terms("true"), story.now)
+    interest, request = story.session.desired.subscribe(Terms("true"), story.now)
     story.turn()
     story.say(Failed(request, "limit", "too many", "close some"))
     assert interest.phase is Phase.ENDED
-    assert not story.session.wishes.interests
-    assert story.happened(Answered)[0].error.hint == "close some"  # type: ignore[union-attr]
+    assert not story.session.desired.subscriptions
+    assert story.happened(RequestCompleted)[0].error.hint == "close some"  # type: ignore[union-attr]
 
 
 def test_what_cannot_be_sent_is_refused_while_there_is_no_connection_too() -> None:
     story = Story()
     for wrong in (Terms("true", durable="x" * 200), Terms("true", buffer=Buffer(items=2**40))):
         with pytest.raises(EventInvalid):
-            story.session.wishes.subscribe(wrong, story.now)
+            story.session.desired.subscribe(wrong, story.now)
     with pytest.raises(EventInvalid):
-        story.session.wishes.advertise("true", float("nan"), story.now)
+        story.session.desired.advertise("true", float("nan"), story.now)
     story.open()
     assert not story.heard(Subscribe)
     assert not story.heard(Advertise)
@@ -611,21 +611,21 @@ def test_what_cannot_be_sent_is_refused_while_there_is_no_connection_too() -> No
 
 def test_a_request_without_an_answer_times_out_and_is_taken_back() -> None:
     story = Story(timeout_s=5, heartbeat_s=100).open(heartbeat_s=100)
-    story.session.wishes.subscribe(Terms("true"), story.now)
-    story.session.wishes.advertise("true", 0, story.now)
+    story.session.desired.subscribe(Terms("true"), story.now)
+    story.session.desired.advertise("true", 0, story.now)
     story.turn()
     story.wait(6)
-    assert [type(answer.error) for answer in story.happened(Answered)] == [Timeout, Timeout]
+    assert [type(answer.error) for answer in story.happened(RequestCompleted)] == [Timeout, Timeout]
     assert story.heard(Unsubscribe)
     assert story.heard(Unadvertise)
-    assert not story.session.wishes.interests
-    assert not story.session.wishes.offers
+    assert not story.session.desired.subscriptions
+    assert not story.session.desired.advertisements
 
 
 def test_a_new_session_is_asked_for_everything_and_the_gap_is_told() -> None:
     story = Story().open()
     interest, durable = story.subscribe("a == 1"), story.subscribe("b == 2", durable="me")
-    _, request = story.session.wishes.advertise("c == 3", 7.0, story.now)
+    _, request = story.session.desired.advertise("c == 3", 7.0, story.now)
     story.turn()
     story.say(Done(request)).forget()
     story.again(session=6)
@@ -636,17 +636,17 @@ def test_a_new_session_is_asked_for_everything_and_the_gap_is_told() -> None:
     assert list(interest.notices.items) == [Gap("reconnected")]
     assert interest.gaps == 1
     assert not durable.notices.items  # the log will replay
-    assert not story.happened(Answered)  # nobody asked
+    assert not story.happened(RequestCompleted)  # nobody asked
 
 
 def test_a_request_whose_answer_was_lost_is_asked_again_and_answered_once() -> None:
     story = Story(timeout_s=60).open()
-    interest, request = story.session.wishes.subscribe(Terms("a == 1"), story.now)
+    interest, request = story.session.desired.subscribe(Terms("a == 1"), story.now)
     story.turn()
     story.forget().again(session=6)
     assert [s.request for s in story.heard(Subscribe)] == [request]
     story.say(Done(request))
-    assert story.happened(Answered) == [Answered(request, None)]
+    assert story.happened(RequestCompleted) == [RequestCompleted(request, None)]
     assert interest.phase is Phase.OPEN
     assert not interest.notices.items  # it was never open before
 
@@ -763,7 +763,7 @@ def test_changing_the_filter_is_kept_only_when_the_broker_took_it() -> None:
     story = Story().open()
     interest = story.subscribe("a == 1")
     for answer, kept in ((Failed, "a == 1"), (Done, "a == 2")):
-        request = story.session.wishes.change(interest, interest.terms.with_filter("a == 2"), story.now)
+        request = story.session.desired.change(interest, interest.terms.with_filter("a == 2"), story.now)
         story.turn()
         story.say(Failed(request, "limit") if answer is Failed else Done(request))
         assert interest.terms.filter == kept
@@ -772,21 +772,21 @@ def test_changing_the_filter_is_kept_only_when_the_broker_took_it() -> None:
 def test_unsubscribing_from_what_is_gone_is_done() -> None:
     story = Story().open()
     interest = story.subscribe()
-    request = story.session.wishes.unsubscribe(interest, story.now)
+    request = story.session.desired.unsubscribe(interest, story.now)
     story.turn()
     story.say(Failed(request, "unknown"))
-    assert story.happened(Answered)[-1] == Answered(request, None)
+    assert story.happened(RequestCompleted)[-1] == RequestCompleted(request, None)
     interest = story.subscribe()
-    request = story.session.wishes.unsubscribe(interest, story.now)
+    request = story.session.desired.unsubscribe(interest, story.now)
     story.turn()
     story.again(session=6)
-    assert story.happened(Answered)[-1] == Answered(request, None)
+    assert story.happened(RequestCompleted)[-1] == RequestCompleted(request, None)
 
 
 def test_a_draining_subscription_gets_what_the_broker_had_queued() -> None:
     story = Story().open()
     interest = story.subscribe()
-    request = story.session.wishes.unsubscribe(interest, story.now, drain=True)
+    request = story.session.desired.unsubscribe(interest, story.now, drain=True)
     assert story.turn() == [Unsubscribe(request, 1, drain=True)]
     story.deliver(1)
     story.say(Done(request)).deliver(2)
@@ -796,18 +796,18 @@ def test_a_draining_subscription_gets_what_the_broker_had_queued() -> None:
 
 def test_abandoning_a_subscription_takes_it_back() -> None:
     story = Story().open()
-    interest, request = story.session.wishes.subscribe(Terms("true"), story.now)
+    interest, request = story.session.desired.subscribe(Terms("true"), story.now)
     story.turn()
-    story.session.wishes.abandon(request)
+    story.session.desired.cancel(request)
     assert story.turn() == [Unsubscribe(0, interest.id)]
     story.say(Done(request)).deliver(1)
     assert not interest.queue
-    assert not story.happened(Answered)
+    assert not story.happened(RequestCompleted)
 
 
 def test_matching_is_told_when_it_changes_and_a_lost_advertisement_too() -> None:
     story = Story().open()
-    offer, request = story.session.wishes.advertise("true", 0, story.now)
+    offer, request = story.session.desired.advertise("true", 0, story.now)
     story.turn()
     story.say(Done(request), Matching(1, True), Matching(1, True), Matching(1, False), Matching(9, True))
     assert [change.matching for change in story.happened(MatchingChanged)] == [True, False]
@@ -989,12 +989,12 @@ def test_acknowledgements_go_out_together_once() -> None:
     interest = story.subscribe(durable="me")
     for n in range(1, 4):
         story.deliver(n, flags=DURABLE, position=10 * n)
-    interest.deal_with(10)
-    interest.deal_with(30)
-    interest.deal_with(10)
+    interest.acknowledge(10)
+    interest.acknowledge(30)
+    interest.acknowledge(10)
     assert story.turn() == [Acknowledge(1, (10, 30))]
     assert story.turn() == []
-    interest.deal_with_all_up_to(30)
+    interest.acknowledge_up_to(30)
     assert story.turn() == [Acknowledge(1, (20,))]
 
 
@@ -1002,8 +1002,8 @@ def test_what_nobody_asks_for_is_not_acknowledged() -> None:
     story = Story().open()
     interest = story.subscribe()
     story.deliver(1).deliver(2, flags=CONFIRM, position=7)
-    interest.deal_with(0)
-    interest.deal_with(7)
+    interest.acknowledge(0)
+    interest.acknowledge(7)
     assert story.turn() == [Acknowledge(1, (7,))]
 
 
@@ -1011,7 +1011,7 @@ def test_a_repeated_delivery_is_acknowledged_again_if_it_was_dealt_with() -> Non
     story = Story().open()
     interest = story.subscribe(durable="me")
     story.deliver(1, flags=DURABLE, position=1).deliver(2, flags=DURABLE, position=2)
-    interest.deal_with(1)
+    interest.acknowledge(1)
     story.again(session=6)  # the acknowledgement may not have arrived
     story.forget().deliver(1, flags=DURABLE, position=1).deliver(2, flags=DURABLE, position=2)
     assert story.heard(Acknowledge) == [Acknowledge(1, (1,))]
@@ -1023,7 +1023,7 @@ def test_confirmations_of_a_session_that_is_no_more_are_void() -> None:
     interest = story.subscribe()
     story.deliver(1, flags=CONFIRM, position=7)
     story.forget().again(session=6)
-    interest.deal_with(7)
+    interest.acknowledge(7)
     story.turn()
     assert not story.heard(Acknowledge)
 
@@ -1032,13 +1032,13 @@ def test_an_acknowledgement_may_ask_for_an_answer_over_reconnects() -> None:
     story = Story(timeout_s=60).open()
     interest = story.subscribe(durable="me")
     story.deliver(1, flags=DURABLE, position=1)
-    interest.deal_with(1)
-    request = story.session.wishes.acknowledge(interest, story.now)
+    interest.acknowledge(1)
+    request = story.session.desired.acknowledge(interest, story.now)
     story.turn()
     story.forget().again(session=6)
     assert Acknowledge(1, (), 0, request) in story.said
     story.say(Done(request))
-    assert story.happened(Answered) == [Answered(request, None)]
+    assert story.happened(RequestCompleted) == [RequestCompleted(request, None)]
 
 
 def test_positions_of_another_log_are_void_and_the_loss_is_told_once_subscribed_again() -> None:
@@ -1046,20 +1046,20 @@ def test_positions_of_another_log_are_void_and_the_loss_is_told_once_subscribed_
     interest = story.subscribe(durable="me")
     story.deliver(1, flags=DURABLE, position=1).deliver(2, flags=DURABLE, position=2)
     held = [interest.take()[2], interest.take()[2]]
-    interest.deal_with(held[0])  # and the connection breaks before that is sent
+    interest.acknowledge(held[0])  # and the connection breaks before that is sent
     story.forget().lose()
     story.until_connect()
     story.open(session=6, log=2)
-    assert story.happened(Opened) == [Opened(resumed=False, again=True, other_log=True)]
+    assert story.happened(Opened) == [Opened(resumed=False, reconnected=True, log_changed=True)]
     assert not interest.notices.items, "it is not subscribed yet"
     story.deliver(3, flags=DURABLE, position=2)
     story.say(Done(story.heard(Subscribe)[-1].request))
     assert list(interest.notices.items) == [Gap("log_lost")]
     assert interest.gaps == 1
-    interest.deal_with(held[1])
+    interest.acknowledge(held[1])
     story.turn()
     assert not story.heard(Acknowledge), "neither is of this log"
-    interest.deal_with_all_up_to(interest.take()[2])
+    interest.acknowledge_up_to(interest.take()[2])
     story.turn()
     assert story.heard(Acknowledge) == [Acknowledge(1, (2,))]
     story.forget().deliver(3, flags=DURABLE, position=2)
@@ -1084,10 +1084,10 @@ def test_an_acknowledgement_that_waits_fails_when_the_log_is_another_one() -> No
     story = Story(timeout_s=60).open(log=1)
     interest = story.subscribe(durable="me")
     story.deliver(1, flags=DURABLE, position=1)
-    interest.deal_with(1)
-    request = story.session.wishes.acknowledge(interest, story.now)
+    interest.acknowledge(1)
+    request = story.session.desired.acknowledge(interest, story.now)
     story.forget().again(session=6, log=2)
-    (answered,) = story.happened(Answered)
+    (answered,) = story.happened(RequestCompleted)
     assert answered.request == request
     assert isinstance(answered.error, DurabilityFailed)
     assert not story.heard(Acknowledge)
@@ -1099,10 +1099,10 @@ def test_a_token_of_a_session_that_is_no_more_settles_none_of_the_next() -> None
     story.deliver(1, flags=CONFIRM, position=7)
     before = interest.take()[2]
     story.forget().again(session=6).deliver(2, flags=CONFIRM, position=7)
-    interest.deal_with(before)
+    interest.acknowledge(before)
     story.turn()
     assert not story.heard(Acknowledge)
-    interest.deal_with(interest.take()[2])
+    interest.acknowledge(interest.take()[2])
     assert story.turn() == [Acknowledge(1, (7,))]
 
 
@@ -1123,13 +1123,13 @@ def test_what_can_be_done_about_a_lost_connection_depends_on_why(reason: str) ->
     assert lost.error.hint == hints.hint(A, reason)
 
 
-def test_what_is_put_back_comes_again_after_the_others() -> None:
+def test_a_requeued_event_comes_again_after_the_others() -> None:
     story = Story().open()
     interest = story.subscribe()
     story.deliver(1).deliver(2)
     arrival = interest.take()
     assert isinstance(arrival[0], Deliver)
-    interest.put_back(arrival)
+    interest.requeue(arrival)
     assert sequences(interest) == [2, 1]
     assert interest.delivered == 2
 

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from .options.limits import NOTICES_MAX
+from ..options.limits import NOTICES_MAX
 
 
 @dataclass(frozen=True, slots=True)

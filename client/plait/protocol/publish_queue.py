@@ -15,11 +15,11 @@ from plait_core import Event
 from plait_core.limits import DUPLICATE_WINDOW, UNCONFIRMED_MAX
 from plait_core.wire import Confirm, Ping, encode_frame, encode_publish
 
-from ..options.limits import ACCOUNTED_MAX, PINGS_MAX, WRITE_BYTES
+from ..options.limits import NOT_LOST_MAX, PINGS_MAX, WRITE_BYTES
 from ..options.settings import Outbox as OutboxSettings
 from .deadlines import Deadlines
 
-_WAIT_UNTOLD_S: Final = 0.001
+_WAIT_IGNORED_S: Final = 0.001
 """Waiting that is not taken off a lifetime: an event that goes out at once goes out as it is."""
 
 
@@ -54,14 +54,14 @@ class PublishQueue:
         self._waiting: deque[_Item] = deque()
         self._retained: dict[int, Retained] = {}  # by sequence number, ascending
         self._barriers: dict[int, Barrier] = {}  # sent, and not answered
-        self._mortal: Deadlines[int] = Deadlines()
+        self._expiries: Deadlines[int] = Deadlines()
         self._items = 0
         self._bytes = 0
         self._sent_up_to = 0  # publishes go out for the first time in their order, and their numbers have no holes
-        self._settled_up_to = 0  # up to here it is known what came of those that are sent once
-        self._arrived_up_to = 0  # up to here the broker has said that it has them: by a pong, or a receipt
+        self._counted_up_to = 0  # up to here it is known what came of those that are sent once
+        self._received_up_to = 0  # up to here the broker has said that it has them: by a pong, or a receipt
         self._pings: dict[int, int] = {}  # by nonce, of those under way: the last publish before it
-        self._accounted: deque[int] = deque(maxlen=ACCOUNTED_MAX)  # sent under no frame, or given up, and so told
+        self._not_lost: deque[int] = deque(maxlen=NOT_LOST_MAX)  # sent under no frame, or given up, and so told
         self.full = False
         """At the high-water mark; false again only at half of it, so that waiting publishers do not take turns."""
 
@@ -81,7 +81,7 @@ class PublishQueue:
         return bool(self._waiting)
 
     @property
-    def several(self) -> bool:
+    def has_several(self) -> bool:
         """Whether more than one thing waits to be sent."""
         return len(self._waiting) > 1
 
@@ -105,19 +105,19 @@ class PublishQueue:
         self._retained[sequence] = retained
         self._waiting.append(retained)
         if retained.expires_at is not None:
-            self._mortal.set(sequence, retained.expires_at)
+            self._expiries.set(sequence, retained.expires_at)
         self._grow(len(retained.frame))
 
     def add_barrier(self, nonce: int) -> None:
         """A ping behind everything published so far."""
         self._waiting.append(Barrier(nonce))
 
-    def passed(self, nonce: int) -> None:
+    def pong_received(self, nonce: int) -> None:
         """A pong came: of a barrier, or of any other ping."""
         self._barriers.pop(nonce, None)
-        self._arrived_up_to = max(self._arrived_up_to, self._pings.pop(nonce, 0))
+        self._received_up_to = max(self._received_up_to, self._pings.pop(nonce, 0))
 
-    def pinged(self, nonce: int) -> None:
+    def ping_sent(self, nonce: int) -> None:
         """A ping goes out, behind all that was sent: its pong will say that it has arrived."""
         if len(self._pings) < PINGS_MAX:
             self._pings[nonce] = self._sent_up_to
@@ -135,13 +135,13 @@ class PublishQueue:
                 forgotten_bytes += len(frame)
                 self._sent_up_to += 1
             else:
-                frame = self._prepared(item, now)
+                frame = self._frame_of(item, now)
             taken += len(frame)
             chunks.append(frame)
         self._shrink(forgotten, forgotten_bytes)
         return chunks
 
-    def take_lone(self) -> bytes | None:
+    def take_single(self) -> bytes | None:
         """What to write when a publish that is sent once and forgotten waits, and nothing else does."""
         frame = self._waiting[0] if len(self._waiting) == 1 else None
         if not isinstance(frame, bytes):
@@ -157,22 +157,22 @@ class PublishQueue:
 
     def confirmed(self, sequence: int) -> bool:
         """The broker has confirmed one, or refused it for good: it has all before it, too. Whether it was retained."""
-        self._arrived_up_to = max(self._arrived_up_to, sequence)
+        self._received_up_to = max(self._received_up_to, sequence)
         return self._drop(sequence) is not None
 
     def expire(self, now: float) -> list[tuple[int, Confirm]]:
         """Gives up what has outlived itself; sequence numbers and what they asked for."""
         expired: list[tuple[int, Confirm]] = []
-        for sequence in self._mortal.due(now):
+        for sequence in self._expiries.due(now):
             retained = self._drop(sequence)
-            self._accounted.append(sequence)
+            self._not_lost.append(sequence)
             if retained is not None and (retained.confirm or not retained.sent):
                 expired.append((sequence, retained.confirm))
         return expired
 
     def next_deadline(self) -> float | None:
         """When the next mortal publish ends."""
-        return self._mortal.next()
+        return self._expiries.next()
 
     def rewind(self) -> list[int]:
         """The connection broke: what was sent and not confirmed is to be sent again, first and in order.
@@ -188,7 +188,7 @@ class PublishQueue:
                 continue
             if sequence <= floor:
                 self._drop(sequence)
-                self._accounted.append(sequence)
+                self._not_lost.append(sequence)
                 unknowable.append(sequence)
             else:
                 retained.sent = False
@@ -198,13 +198,13 @@ class PublishQueue:
         self._waiting.extendleft(reversed(again))
         return unknowable
 
-    def settle(self, arrived_up_to: int | None) -> int:
+    def count_lost(self, received_up_to: int | None) -> int:
         """There is a connection again, whose broker has had everything up to a number, or does not know. How many of
         those that are sent once were lost with the connection before, in the latter case at most; it is told once."""
-        floor, self._settled_up_to = self._settled_up_to, self._sent_up_to
-        known = [*self._accounted, *self._retained]
-        self._accounted = deque((later for later in self._accounted if later > self._sent_up_to), ACCOUNTED_MAX)
-        arrived = self._arrived_up_to if arrived_up_to is None else arrived_up_to
+        floor, self._counted_up_to = self._counted_up_to, self._sent_up_to
+        known = [*self._not_lost, *self._retained]
+        self._not_lost = deque((later for later in self._not_lost if later > self._sent_up_to), NOT_LOST_MAX)
+        arrived = self._received_up_to if received_up_to is None else received_up_to
         beyond = range(max(floor, arrived) + 1, self._sent_up_to + 1)
         return len(beyond) - len({sequence for sequence in known if sequence in beyond})
 
@@ -218,10 +218,10 @@ class PublishQueue:
         self._barriers.clear()
         return unconfirmed
 
-    def _prepared(self, item: Retained | Barrier, now: float) -> bytes:
+    def _frame_of(self, item: Retained | Barrier, now: float) -> bytes:
         if isinstance(item, Barrier):
             self._barriers[item.nonce] = item
-            self.pinged(item.nonce)
+            self.ping_sent(item.nonce)
             return encode_frame(Ping(item.nonce))
         sequence = item.event.sequence
         self._sent_up_to = max(self._sent_up_to, sequence)
@@ -230,7 +230,7 @@ class PublishQueue:
         item.sent = True
         frame = item.frame
         waited_s = now - item.published_at
-        if item.expires_at is not None and waited_s > _WAIT_UNTOLD_S:
+        if item.expires_at is not None and waited_s > _WAIT_IGNORED_S:
             left_us = max(1, round((item.expires_at - now) * 1_000_000))
             frame = encode_publish(replace(item.event, lifetime_us=left_us), item.confirm)
         if not item.confirm:
@@ -240,7 +240,7 @@ class PublishQueue:
     def _drop(self, sequence: int) -> Retained | None:
         retained = self._retained.pop(sequence, None)
         if retained is not None:
-            self._mortal.discard(sequence)
+            self._expiries.discard(sequence)
             self._shrink(1, len(retained.frame))
         return retained
 
