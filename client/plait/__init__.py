@@ -1,12 +1,12 @@
-"""Plait: content-based publish/subscribe. Say what you want to hear, never from whom.
+"""Plait: content-based publish/subscribe. Subscribers name the content that they need, never its publisher.
 
     async with plait.connect("plait://localhost:4680") as client:
         async with client.subscribe("symbol == 'IBM' and price < 120") as quotes:
             async for event in quotes:
                 print(event["symbol"], event.delay, event.path)
 
-`plait.sync` is the same without asyncio, `plait.testing` an in-process broker for your tests. `errors.py` draws the
-tree of exceptions under `plait.Error`.
+`plait.sync` is the same API without asyncio. `plait.testing` is an in-process broker for your tests. `errors.py` draws
+the tree of exceptions under `plait.Error`.
 """
 
 from typing import TYPE_CHECKING

@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """Runs the command line; ends the process with its exit code."""
+    """Run the command line. End the process with its exit code."""
     try:
         _have_standard_streams()
         from .commands.terminal.interrupts import end_at_once
@@ -16,16 +16,16 @@ def main() -> None:
         from .commands.root import plait
 
         plait.main(prog_name="plait")
-    except KeyboardInterrupt:  # so early, or so often, that nobody else took it
+    except KeyboardInterrupt:  # raised before the command line handles signals
         sys.exit(130)
 
 
 def _have_standard_streams() -> None:
-    """What was started with one of them closed (`plait ... >&-`) must not find a socket of its own in its place."""
+    """Open /dev/null for each standard stream that is closed (`plait ... >&-`), so that no socket gets its number."""
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)
-            assert opened == descriptor, "the lowest that is free is this one"
+            assert opened == descriptor, "open() uses the lowest free number"
             setattr(sys, name, os.fdopen(opened, mode))
 
 

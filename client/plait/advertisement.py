@@ -1,4 +1,4 @@
-"""An advertisement: what a publisher says it will publish, and whether anyone is interested."""
+"""An advertisement: a filter that describes the events to be published, and whether a subscription intersects it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .receipt import Publisher, Receipt
 
 
 class Advertisement:
-    """One advertisement, until it is closed. Publishing through it checks that an event is what was advertised."""
+    """One advertisement, valid until it is closed. `publish` checks that an event matches what was advertised."""
 
     def __init__(
         self,
@@ -40,21 +40,21 @@ class Advertisement:
 
     @property
     def filter(self) -> str:
-        """The canonical text of its filter."""
+        """The canonical text of the advertised filter."""
         return self._filter.text
 
     @property
     def matching(self) -> bool:
-        """Whether any subscription intersects it now: if none does, there is no need to publish."""
+        """Whether any subscription intersects the advertisement now. If not, there is no need to publish."""
         return self._advertised.matching and not self._closed
 
     async def matching_changes(self) -> AsyncIterator[bool]:
-        """`matching` now, and whenever it changes; ends when the advertisement is closed."""
-        told: bool | None = None
+        """Yield `matching` now and after each change. End when the advertisement is closed."""
+        previous: bool | None = None
         while not self._closed:
-            if self.matching is not told:
-                told = self.matching
-                yield told
+            if self.matching is not previous:
+                previous = self.matching
+                yield previous
                 continue
             waiter = self._driver.loop.create_future()
             self._waiters.append(waiter)
@@ -67,7 +67,8 @@ class Advertisement:
 
     @documented(EventOptions, PublishOptions)
     async def publish(self, event: object, payload: bytes = b"", **options: Unpack[PublishOptions]) -> Receipt:
-        """As `client.publish`; EventInvalid when the event is not what was advertised, or not of the schema."""
+        """Publish an event as `client.publish` does. Raise EventInvalid when it does not match the advertised filter
+        or schema."""
         check_names("publish", options, PUBLISH_OPTIONS)
         parts, payload = event_parts(event, payload)
         attributes = plain_attributes(parts)
@@ -81,7 +82,7 @@ class Advertisement:
         return await self._client.publish(attributes, payload, **options)
 
     async def close(self) -> None:
-        """Take it back."""
+        """Withdraw the advertisement."""
         if self._closed:
             return
         self._end(None)

@@ -78,7 +78,7 @@ class Client:
 
         With `confirm`, the client retransmits the event after a reconnect until it is confirmed. Without it, the event
         is sent once. `stats.publishes_lost` counts such events that were lost with a connection. They count as
-        `stats.publishes_uncertain` when the broker itself was lost and nobody knows whether it had received them.
+        `stats.publishes_uncertain` when the broker itself was lost and may not have received them.
 
         `publish` waits for the confirmation, and while the outbox is full: the broker then reads more slowly than you
         publish. A slow subscriber does not slow you down. The broker drops events that exceed its queue, by its own
@@ -216,11 +216,11 @@ class Client:
         headers: Mapping[str, str] | None = None,
         priority: int = 0,
     ) -> Event:
-        """Publish a request and return the first reply to it; Timeout when none comes."""
+        """Publish a request and return the first reply. Raise Timeout when no reply arrives in time."""
         return await self._inbox.request(event, payload, timeout, headers, priority)
 
     async def rtt(self, timeout: float | None = None) -> float:
-        """The measured round trip to the home broker, in seconds: a ping now, smoothed with those before."""
+        """Ping the home broker and return the smoothed round-trip time in seconds."""
         self._driver.check()
         async with self._in_time(timeout, "no answer to a ping"):
             return await self._driver.pong(self._session.ping(self._driver.now()))
@@ -234,47 +234,47 @@ class Client:
             if waiting:
                 await asyncio.wait(waiting)
 
-    # --- knowing ------------------------------------------------------------------------------------------------------
+    # --- status -------------------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        """The name that the broker knows this client by."""
+        """The name by which the broker knows this client."""
         return self._session.settings.name
 
     @property
     def publisher(self) -> int:
-        """The id that its events carry; the same over all reconnects."""
+        """The publisher id of this client's events. It stays the same over reconnects."""
         return self._session.publisher
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now."""
+        """Whether the client is connected to a broker now."""
         return self._session.is_open
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, or gave up."""
+        """Whether the client was closed, or has given up reconnecting."""
         return self._session.ended
 
     @property
     def broker(self) -> str:
-        """The name of the home broker; empty before the first welcome."""
+        """The name of the home broker, or "" before the first welcome."""
         welcome = self._session.connection.welcome
         return "" if welcome is None else welcome.broker_name
 
     @property
     def broker_http(self) -> str:
-        """Where the home broker says its HTTP side is; a URL without a host means the broker's own."""
+        """The URL of the home broker's HTTP side. A URL without a host means the broker's own host."""
         welcome = self._session.connection.welcome
         return "" if welcome is None else welcome.http
 
     @property
     def stats(self) -> SessionStats:
-        """published, confirmed, refused, expired, waiting and more, up to now."""
+        """Counters so far: published, confirmed, refused, expired, waiting and more."""
         return self._session.stats()
 
     def broker_name(self, broker: int) -> str | None:
-        """The name of a broker by its id, where it is known."""
+        """Return the name of a broker, or None if the name is not known."""
         welcome = self._session.connection.welcome
         if welcome is not None and welcome.broker == broker:
             return welcome.broker_name
@@ -283,7 +283,7 @@ class Client:
     # --- ending -------------------------------------------------------------------------------------------------------
 
     async def drain(self, timeout: float = 30.0) -> None:
-        """Take nothing new, deliver what is queued, flush what was published, then close."""
+        """Close in order: take no new events, deliver the queued ones, flush what was published, then close."""
         try:
             async with asyncio.timeout(timeout):
                 for subscription in list(self._subscriptions):
@@ -299,7 +299,7 @@ class Client:
             await self.close()
 
     async def close(self) -> None:
-        """Close now. What was published goes out first if there is a connection; nothing queued is handed out."""
+        """Close now. Send what was published if there is a connection; discard queued events."""
         unsent = self._session.publishes.items if not self._session.is_open else 0
         try:
             await self._driver.close()
@@ -324,7 +324,7 @@ class Client:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect for the first time."""
+        """Start to connect, and wait for the first connection."""
         self._driver.start()
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -410,7 +410,7 @@ class Client:
 
 
 class _InTime:
-    """A block that takes no longer than it may; else Timeout."""
+    """A context manager that raises `plait.Timeout`, with a message, when its block takes too long."""
 
     def __init__(self, timeout_s: float, what: str) -> None:
         self._timeout_s = timeout_s

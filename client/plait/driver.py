@@ -1,7 +1,8 @@
-"""Carries out what a session asks for, with asyncio: connections, timers, writes; and wakes whoever waits for news.
+"""Runs a session on asyncio: carries out its outputs (connections, timers, writes) and completes the futures that wait
+for its updates.
 
-No await and no queue between a read and the application's deque. A publish that comes alone is written at once; those
-that come in bursts are joined, once per turn of the loop.
+There is no await and no queue between a read and the application's deque. A single publish is written at once. Several
+publishes in one turn of the event loop are joined into one write.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ from .protocol.subscription_state import SubscriptionState
 logger: Final = logging.getLogger("plait")
 
 Dial: TypeAlias = Callable[[Address, Callable[[], asyncio.Protocol]], Awaitable[asyncio.Transport]]
-"""Opens a connection. `tcp_dial` is the one for networks; `plait.testing` has one for memory."""
+"""Function that opens a connection: `tcp_dial` for networks, one of `plait.testing` for memory."""
 
 K = TypeVar("K", bound=int)
 
 
 class Wire(asyncio.Protocol):
-    """One connection, for as long as the driver holds on to it."""
+    """One connection. After `release` the driver no longer receives its callbacks."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver: Driver | None = driver
@@ -62,7 +63,7 @@ class Wire(asyncio.Protocol):
         self._unwritten = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        stream = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        stream = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
         self.transport = stream
         stream.set_write_buffer_limits(high=WRITE_BYTES)
         if self._driver is None:
@@ -91,9 +92,10 @@ class Wire(asyncio.Protocol):
             self._driver.wire_lost(self, error)
 
     def release(self, *, abort: bool) -> None:
-        """The driver has done with it: what was written still goes out, unless it is to be cut.
+        """Detach from the driver and close. Written bytes are still sent, unless `abort` is true.
 
-        The other end closes first: with bytes of its unread, closing a socket resets it, and what we wrote is lost.
+        The other end closes first. Closing a socket with unread bytes resets it, and then the last bytes written here
+        are lost.
         """
         self._driver = None
         transport = self.transport
@@ -106,15 +108,15 @@ class Wire(asyncio.Protocol):
         try:
             if transport.can_write_eof():
                 transport.write_eof()
-        except OSError:  # the other end has reset it: nobody is there to hear the rest
+        except OSError:  # the other end has reset the connection
             transport.abort()
             return
         self._unwritten = transport.get_write_buffer_size()
         self._close_timer = self._loop.call_later(CLOSE_S, self._check_closed)
 
     def _check_closed(self) -> None:
-        """It should be closed by now; as long as bytes are leaving, it may take its time."""
-        assert self.transport is not None, "it was opened"
+        """Abort the connection if it is still open and no bytes are leaving."""
+        assert self.transport is not None, "only an open connection is closed"
         unwritten = self.transport.get_write_buffer_size()
         if 0 < unwritten < self._unwritten:
             self._unwritten = unwritten
@@ -124,25 +126,25 @@ class Wire(asyncio.Protocol):
 
 
 class Driver:
-    """One session on one event loop."""
+    """Runs one session on one event loop."""
 
     def __init__(self, session: Session, dial: Dial, loop: asyncio.AbstractEventLoop) -> None:
         self.session = session
         self.loop = loop
-        # uvloop's clock counts whole milliseconds, which is no way to measure a round trip. asyncio's may be virtual.
+        # uvloop's clock has a resolution of 1 ms, too coarse for a round trip. asyncio's clock may be virtual.
         self.now = loop.time if isinstance(loop, asyncio.BaseEventLoop) else time.monotonic
         self.completions: dict[int, asyncio.Future[None]] = {}
         self.confirmations: dict[int, asyncio.Future[int]] = {}
         self.pongs: dict[int, asyncio.Future[float]] = {}
         self.readers: dict[int, Callable[[], None]] = {}
-        """By interest: what wakes its reader."""
+        """Functions that wake the reader of a subscription, by subscription number."""
         self.advertisement_callbacks: dict[int, Callable[[PlaitError | None], None]] = {}
         self.opened: asyncio.Future[None] = loop.create_future()
-        """Done at the first welcome, or failed when there will be none."""
+        """Future that completes at the first welcome, or fails if there will be none."""
         self.flushing = False
-        """Whether a flush is due in this turn of the loop."""
+        """Whether a flush is scheduled in this turn of the event loop."""
         self._bursts = False
-        """Whether the last flush had several publishes to join: then the next publish waits for those behind it."""
+        """Whether the last flush had several publishes to join. The next publish then waits for the end of the turn."""
         self._dial = dial
         self._dialling: asyncio.Task[None] | None = None
         self._wire: Wire | None = None
@@ -155,12 +157,12 @@ class Driver:
     # --- from the client ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start to connect."""
         self.session.start(self.now())
         self.pump()
 
     def flush_soon(self) -> None:
-        """Write what there is at the end of this turn of the loop; a publish that comes alone, now."""
+        """Schedule a write at the end of this turn of the event loop. Write a single publish at once."""
         if not self.flushing:
             self.flushing = True
             lone = None if self._bursts else self.session.take_single()
@@ -169,7 +171,7 @@ class Driver:
             self.loop.call_soon(self._flush)
 
     def pump(self) -> None:
-        """Something was done to the session: tell everyone, write, and set the timer."""
+        """Handle the session's updates, schedule a write and set the timer. Called after each change of the session."""
         session = self.session
         for update in session.take_updates():
             self._handle_update(update)
@@ -183,7 +185,7 @@ class Driver:
         self._arm()
 
     async def completed(self, request: int) -> None:
-        """Wait for a request's answer. Who is cancelled while waiting does not want it any more."""
+        """Wait until a request is completed. If the waiting task is cancelled, cancel the request."""
         future = self._expect(self.completions, request)
         self.pump()
         try:
@@ -196,7 +198,7 @@ class Driver:
             self.completions.pop(request, None)
 
     async def confirmation(self, sequence: int) -> int:
-        """Wait for a publish to be confirmed; how many subscriptions it went to."""
+        """Wait until a publish is confirmed. Return the number of subscriptions that it matched."""
         future: asyncio.Future[int] = self._expect(self.confirmations, sequence)
         try:
             return await future
@@ -204,7 +206,7 @@ class Driver:
             self.confirmations.pop(sequence, None)
 
     async def pong(self, nonce: int) -> float:
-        """Wait for a pong; the time it took."""
+        """Wait for a pong. Return the smoothed round-trip time in seconds."""
         future: asyncio.Future[float] = self._expect(self.pongs, nonce)
         self.pump()
         try:
@@ -213,7 +215,7 @@ class Driver:
             self.pongs.pop(nonce, None)
 
     async def wait_for_room(self) -> None:
-        """Wait until the outbox is below its mark; the error when it ended before."""
+        """Wait until the publish queue has room. Raise the session's error when it has ended."""
         while self.session.publishes.full and not self.session.ended:
             future = self.loop.create_future()
             self._room_waiters.append(future)
@@ -226,12 +228,12 @@ class Driver:
         self.check()
 
     def check(self) -> None:
-        """Raises when nothing can be asked for any more."""
+        """Raise an error when the session has ended."""
         if self.session.ended:
             raise self.session.connection.error or Closed("the client is closed")
 
     async def close(self, error: PlaitError | None = None) -> None:
-        """End the session, and wait a moment for its last bytes. Nothing is left running, whatever happens here."""
+        """End the session, wait for its last bytes, and stop all tasks and timers."""
         self.session.close(self.now(), error)
         self.pump()
         self._flush()
@@ -262,7 +264,7 @@ class Driver:
         signals = session.signals
         if signals.readable:
             readable, signals.readable = signals.readable, []
-            self._wake(readable)  # before all else: a reader is waiting
+            self._wake(readable)  # first of all, for the lowest delay
         if pumped:
             self.pump()
 
@@ -272,7 +274,7 @@ class Driver:
             self.pump()
 
     def wire_lost(self, wire: Wire, error: Exception | None) -> None:
-        assert wire is self._wire, "others were let go of"
+        assert wire is self._wire, "released connections do not call the driver"
         self._wire = None
         self.session.disconnected(self.now(), _reason(error))
         self.pump()
@@ -283,7 +285,7 @@ class Driver:
         self.flushing = False
         if not self.session.has_output:
             self._bursts = False
-            return  # it went out alone
+            return  # the publish was written at once
         self._bursts = self.session.publishes.has_several
         for output in self.session.take_output(self.now()):
             self._carry_out(output)
@@ -330,7 +332,8 @@ class Driver:
         self.pump()
 
     def _arm(self) -> None:
-        """One timer, that is only moved when it would ring too late."""
+        """Set the timer to the session's next deadline. A timer that fires too early is left: `_timer_due` sets it
+        again."""
         deadline = self.session.next_deadline()
         timer = self._timer
         if deadline is None:
@@ -348,7 +351,7 @@ class Driver:
         self.session.tick(self.now())
         self.pump()
 
-    # --- news ---------------------------------------------------------------------------------------------------------
+    # --- updates ------------------------------------------------------------------------------------------------------
 
     def _handle_update(self, update: SessionUpdate) -> None:
         match update:
@@ -362,8 +365,8 @@ class Driver:
                 else:
                     self._warn_once(error)
             case PublishesLost(count, certain):
-                told = "publishes were lost" if certain else "publishes may have been lost"
-                logger.warning("%d %s with the connection; confirm='broker' sends such ones reconnected", count, told)
+                outcome = "publishes were lost" if certain else "publishes may have been lost"
+                logger.warning("%d %s with the connection; confirm='broker' sends such ones again", count, outcome)
             case PongReceived(nonce, round_trip_s):
                 _settle(self.pongs.get(nonce), round_trip_s, None)
             case MatchingChanged(advertisement):
@@ -379,7 +382,7 @@ class Driver:
                 logger.info("connected to %s%s", self.session.connection.address, _session_note(resumed, reconnected))
                 _settle(self.opened, None, None)
             case Lost(error, retry_s):
-                logger.info("%s; trying reconnected in %.2f s", error, retry_s)
+                logger.info("%s; trying again in %.2f s", error, retry_s)
             case Ended(error):
                 ending = error or Closed("the client is closed")
                 _settle(self.opened, None, ending)
@@ -398,22 +401,22 @@ class Driver:
                 wake()
 
     def _notify_advertisement(self, advertisement: int, error: PlaitError | None) -> None:
-        tell = self.advertisement_callbacks.get(advertisement)
-        if tell is not None:
-            tell(error)
+        callback = self.advertisement_callbacks.get(advertisement)
+        if callback is not None:
+            callback(error)
 
     def _wake_room_waiters(self) -> None:
         while self._room_waiters:
             _settle(self._room_waiters.popleft(), None, None)
 
     def _warn_once(self, error: PlaitError) -> None:
-        """A publish that nobody waits for was refused: counted in `client.stats`, and said once for each reason."""
+        """Log the first refusal for each reason; `client.stats` counts them all."""
         if type(error).__name__ not in self._warned:
             self._warned.add(type(error).__name__)
-            logger.warning("a publish went nowhere: %s; further ones are only counted", error)
+            logger.warning("a publish failed: %s; further failures are only counted", error)
 
     def _expect(self, table: dict[K, asyncio.Future[Any]], key: K) -> asyncio.Future[Any]:
-        assert key not in table, "one waiter each"
+        assert key not in table, "one waiter for each key"
         future = table[key] = self.loop.create_future()
         return future
 
@@ -425,7 +428,7 @@ def _settle(future: asyncio.Future[Any] | None, result: object, error: PlaitErro
         future.set_result(result)
     else:
         future.set_exception(error)
-        future.exception()  # looked at: nobody may be waiting
+        future.exception()  # marks it as retrieved: the waiting task may be gone
 
 
 def _session_note(resumed: bool, reconnected: bool) -> str:
@@ -441,7 +444,7 @@ def _reason(error: BaseException | None) -> str:
 
 
 def tcp_dial(tls: ssl.SSLContext | bool | None) -> Dial:
-    """Opens TCP connections, with TLS for `plaits://` or when `tls` is given."""
+    """Return a function that opens TCP connections, with TLS for `plaits://` addresses or when `tls` is given."""
     made: list[ssl.SSLContext] = []
 
     def context() -> ssl.SSLContext:
@@ -454,7 +457,7 @@ def tcp_dial(tls: ssl.SSLContext | bool | None) -> Dial:
     async def dial(address: Address, wire: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         secure = context() if address.tls or tls else None
         loop = asyncio.get_running_loop()
-        # uvloop knows no happy eyeballs: it tries one address of a name after the other.
+        # uvloop has no happy eyeballs: it tries the addresses of a name one after the other.
         eyeballs: dict[str, Any] = {"happy_eyeballs_delay": 0.25} if isinstance(loop, asyncio.BaseEventLoop) else {}
         transport: asyncio.Transport
         transport, _ = await loop.create_connection(wire, address.host, address.port, ssl=secure, **eyeballs)

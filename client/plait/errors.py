@@ -1,27 +1,27 @@
 """The exception tree of the SDK: `plait.Error` is the root, every error has `.retryable` and `.hint`.
 
 Error                        (plait_core.PlaitError)
-├── EventInvalid             yours: attributes, headers or payload that no event may have
-│   └── PayloadTooLarge      its payload is over the limit
-├── FilterError              yours: a filter that cannot be used; has .text, .column and .caret()
+├── EventInvalid             local: attributes, headers or payload that no event may have
+│   └── PayloadTooLarge      the payload exceeds the limit
+├── FilterError              local: an unusable filter; has .text, .column and .caret()
 │   ├── FilterSyntax
 │   └── FilterTooComplex
-├── AddressInvalid           yours: a URL that names no broker
-├── NotAvailable             yours: asks for what this version does not have
-├── Closed                   the client or subscription was closed, by you
-├── ConnectionLost           no connection, and reconnecting was given up; or the outcome of a publish is not known
+├── AddressInvalid           local: a URL that names no broker
+├── NotAvailable             local: an argument or feature that this version does not have
+├── Closed                   the application has closed the client or subscription
+├── ConnectionLost           reconnecting was given up, or the outcome of a publish is unknown
 ├── Timeout                  no answer in time; also a TimeoutError
-├── DeadlineMissed           the event's time was over before it was confirmed
-├── BufferFull               a bounded queue is full, and its policy is to say so
-├── Refused                  the broker said no; has .code
-│   ├── AuthFailed           it does not know your token or certificate
-│   ├── NotAllowed           it knows you, and this is not permitted
-│   ├── FilterRefused        it does not take this filter
-│   ├── NameTaken            a name or id is in use by someone else
-│   ├── LimitReached         a quota or bound
-│   ├── DurabilityFailed     it cannot be stored now
-│   └── Draining             it is stopping; another broker, or a later time, may serve
-└── FrameError               theirs: bytes that break the protocol
+├── DeadlineMissed           the event's lifetime ended before it was confirmed
+├── BufferFull               a bounded queue is full, and its policy is to raise
+├── Refused                  the broker refused a request; has .code
+│   ├── AuthFailed           unknown token or certificate
+│   ├── NotAllowed           the client lacks the right
+│   ├── FilterRefused        the broker does not accept this filter
+│   ├── NameTaken            the name or id is in use by another client
+│   ├── LimitReached         a quota or bound of the broker
+│   ├── DurabilityFailed     the broker cannot store events now
+│   └── Draining             the broker is stopping; try another broker, or later
+└── FrameError               remote: bytes that break the protocol
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Error = PlaitError
 
 
 class PayloadTooLarge(EventInvalid):
-    """The payload is over the limit; large objects belong in a store, with their address in the event."""
+    """The payload exceeds the limit. Put large objects into a store, and their address into the event."""
 
 
 class AddressInvalid(PlaitError):
@@ -51,37 +51,37 @@ class AddressInvalid(PlaitError):
 
 
 class NotAvailable(PlaitError):
-    """What was asked for is not in this version."""
+    """An argument or feature that this version does not have."""
 
 
 class Closed(PlaitError):
-    """The client or subscription was closed."""
+    """The application has closed the client or subscription."""
 
 
 class ConnectionLost(PlaitError):
-    """There is no connection, and reconnecting was given up; or it broke before an outcome was known."""
+    """The client has given up reconnecting, or the connection broke before the outcome was known."""
 
     retryable = True
 
 
 class Timeout(PlaitError, TimeoutError):
-    """No answer came in time."""
+    """No answer arrived in time."""
 
     retryable = True
 
 
 class DeadlineMissed(PlaitError):
-    """The event's lifetime was over before it was confirmed; it is not delivered any more."""
+    """The event's lifetime ended before it was confirmed. It is no longer delivered."""
 
 
 class BufferFull(PlaitError):
-    """A bounded queue is full, and its policy is to say so."""
+    """A bounded queue is full, and its policy is to raise."""
 
     retryable = True
 
 
 class Refused(PlaitError):
-    """The broker said no. `code` says why in one word."""
+    """The broker refused a request. `code` names the reason in one word."""
 
     def __init__(self, message: str, *, code: str = "", hint: str = "", retryable: bool = False) -> None:
         super().__init__(message, hint=hint)
@@ -94,15 +94,15 @@ class AuthFailed(Refused):
 
 
 class NotAllowed(Refused):
-    """The broker knows who you are and does not permit this."""
+    """The broker knows the client and does not permit this."""
 
 
 class FilterRefused(Refused):
-    """The broker does not take this filter."""
+    """The broker does not accept this filter."""
 
 
 class NameTaken(Refused):
-    """A name or id is in use by someone else."""
+    """The name or id is in use by another client."""
 
 
 class LimitReached(Refused):
@@ -110,11 +110,11 @@ class LimitReached(Refused):
 
 
 class DurabilityFailed(Refused):
-    """The broker cannot store it now."""
+    """The broker cannot store events now."""
 
 
 class Draining(Refused):
-    """The broker is stopping; another one, or a later time, may serve."""
+    """The broker is stopping. Try another broker, or later."""
 
 
 _BY_CODE: Final[dict[str, type[Refused]]] = {
@@ -133,11 +133,11 @@ _HINTS: Final[dict[str, str]] = {
 
 
 def refusal(code: str, message: str, *, hint: str = "", retryable: bool = False) -> PlaitError:
-    """The error for what a broker answered. Codes that this version does not know become plain `Refused`."""
-    said = message or f"the broker answered {code!r}"
+    """Return the exception for an error code of the broker. An unknown code becomes a plain `Refused`."""
+    text = message or f"the broker answered {code!r}"
     if code == Code.EXPIRED:
-        return DeadlineMissed(said, hint=hint)
-    return _BY_CODE.get(code, Refused)(said, code=code, hint=hint or _HINTS.get(code, ""), retryable=retryable)
+        return DeadlineMissed(text, hint=hint)
+    return _BY_CODE.get(code, Refused)(text, code=code, hint=hint or _HINTS.get(code, ""), retryable=retryable)
 
 
 __all__ = [

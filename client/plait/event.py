@@ -1,4 +1,4 @@
-"""The event as a subscriber sees it: a mapping of its attributes, and everything known about how it came."""
+"""A received event: a mapping of its attributes, with its metadata: id, delay, path, headers and more."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Who signed an event, and what it proved to hold."""
+    """The signer of a sealed event, and the credentials that it proved to hold."""
 
     publisher: int
-    """The key server's id for it: the high half names the holder, the low half one of its processes."""
+    """The key server's id of the signer: the high half names the holder, the low half one of its processes."""
     epoch: int
     credentials: tuple[tuple[str, str], ...]
-    """For each attribute that guards events, the label of a credential."""
+    """The label of a credential, for each attribute by which events are sealed."""
 
 
 class Source(Protocol):
-    """Where an event came from: what its methods are carried out by."""
+    """The subscription that delivered an event. It carries out the event's methods."""
 
     def broker_name(self, broker: int) -> str | None:
-        """The name of a broker, where it is known."""
+        """Return the name of a broker, or None if the name is not known."""
         ...
 
     def acknowledge(self, event: Event) -> None: ...
@@ -39,9 +39,9 @@ class Source(Protocol):
 
 
 class Event(Mapping[str, Value]):
-    """One event that matched. `event["price"]`, `event.get("price")`, `dict(event)`; read-only.
+    """One matching event, a read-only mapping: `event["price"]`, `event.get("price")`, `dict(event)`.
 
-    Attributes are unpacked when the first one is asked for.
+    Attributes are unpacked at the first access.
     """
 
     __slots__ = ("_arrival", "_source")
@@ -63,35 +63,35 @@ class Event(Mapping[str, Value]):
         return name in self._arrival[0].attributes()
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The attribute's value, or `default` when the event does not have it."""
+        """Return the attribute's value, or `default` when the event does not have the attribute."""
         return self._arrival[0].attributes().get(name, default)
 
     @property
     def payload(self) -> bytes:
-        """What rides along, opaque to brokers."""
+        """The payload, which brokers do not read."""
         return self._arrival[0].payload
 
     @property
     def id(self) -> EventId:
-        """Publisher and sequence number: names this event for ever."""
+        """The publisher id and the sequence number. They identify the event for ever."""
         frame = self._arrival[0]
         return EventId(frame.publisher, frame.sequence)
 
     @property
     def publisher(self) -> int:
-        """The id of the client that published it."""
+        """The id of the publishing client."""
         publisher: int = self._arrival[0].publisher
         return publisher
 
     @property
     def seq(self) -> int:
-        """The publisher's own count, from 1."""
+        """The publisher's sequence number, from 1."""
         sequence: int = self._arrival[0].sequence
         return sequence
 
     @property
     def published_at(self) -> datetime:
-        """When, by the publisher's clock: for people, not for ordering or for measuring delay."""
+        """The publication time by the publisher's clock: for display, not for ordering or for measuring delay."""
         try:
             return _EPOCH + timedelta(microseconds=self._arrival[0].published_us)
         except OverflowError:
@@ -99,69 +99,72 @@ class Event(Mapping[str, Value]):
 
     @property
     def delay(self) -> float:
-        """Seconds from publication to arrival here: measured hop by hop by the brokers, plus half the round trip to
-        the home broker. No two clocks are ever compared."""
+        """Seconds from publication to arrival at this client.
+
+        Brokers measure the delay hop by hop; the client adds half the round trip to its home broker. Clocks of
+        different machines are never compared.
+        """
         frame, _, _, half_s = self._arrival
         return frame.delay_us / 1_000_000 + half_s
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The brokers that it passed, first to last: their names where known, else their ids."""
+        """Brokers that the event passed, first to last: their names, or their ids where no name is known."""
         name = self._source.broker_name
         return tuple([name(broker) or id_text(broker) for broker in self._arrival[0].path])
 
     @property
     def hops(self) -> int:
-        """Links between brokers that it took."""
+        """Number of links between brokers that the event crossed."""
         return max(0, len(self._arrival[0].path) - 1)
 
     @property
     def priority(self) -> int:
-        """0 (ordinary) to 9 (first)."""
+        """The priority, from 0 (ordinary) to 9 (first)."""
         return self._arrival[0].priority
 
     @property
     def lifetime_left(self) -> float | None:
-        """Seconds for which it was still worth delivering when it arrived; None when that has no end."""
+        """Seconds of lifetime that were left on arrival, or None without a limit."""
         frame = self._arrival[0]
         return (frame.lifetime_us - frame.delay_us) / 1_000_000 if frame.lifetime_us else None
 
     @property
     def headers(self) -> dict[str, str]:
-        """Text for applications, never routed on."""
+        """Texts for applications. Brokers do not route by them."""
         return self._arrival[0].headers()
 
     @property
     def verified(self) -> Verified | None:
-        """Who signed it, of an event that was sealed; None of others, which brokers alone vouch for."""
+        """The signer of a sealed event. None for other events: only the brokers vouch for their publisher."""
         return None
 
     @property
     def late(self) -> bool:
-        """Whether it missed the subscription's delay bound (`late="flag"`)."""
+        """Whether the event missed the subscription's delay bound (`late="flag"`)."""
         return bool(self._arrival[1] & LATE)
 
     @property
     def replayed(self) -> bool:
-        """Whether it is from the log: published before this subscription was opened, or delivered before. Or whether
-        its publisher had to repeat it, and later ones of it came first."""
+        """Whether the event is out of its publisher's order: read from the log, delivered before, or retransmitted by
+        the publisher after later events."""
         return bool(self._arrival[1] & REPLAYED)
 
     @property
     def position(self) -> int:
-        """Its place in a durable subscription's log; 0 when there is none."""
+        """The event's position in the log of a durable subscription; 0 for other subscriptions."""
         return self._arrival[2] & POSITION_MASK
 
     def ack(self) -> None:
-        """It has been dealt with (`ack="manual"`). Again: nothing happens. Sent with the next write."""
+        """Acknowledge the event (`ack="manual"`). A second call does nothing. The ack is sent with the next write."""
         self._source.acknowledge(self)
 
     def nak(self) -> None:
-        """It could not be dealt with: it is handed out again, after what is waiting."""
+        """Reject the event: deliver it again, after the events that are queued."""
         self._source.decline(self)
 
     async def reply(self, answer: object, payload: bytes = b"") -> None:
-        """Answer a request, to the one who made it; EventInvalid when this event is none."""
+        """Reply to a request. Raise EventInvalid when this event is not a request."""
         await self._source.reply_to(self, answer, payload)
 
     def __repr__(self) -> str:

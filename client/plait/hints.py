@@ -1,4 +1,4 @@
-"""Why there is no connection: from what the system said to what one can do about it."""
+"""Hints for failed connections: from an error text of the system to what a user can do about it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Final
 
 from .options.addresses import Address
 
-NOBODY: Final = "is a broker running there?"
+NO_LISTENER: Final = "is a broker running there?"
 NOT_TRUSTED: Final = (
-    "nobody trusted here has signed the broker's certificate: give its authority by "
+    "no authority trusted here has signed the broker's certificate: give its authority by "
     "tls=ssl.create_default_context(cafile=...), or by SSL_CERT_FILE"
 )
-OTHER_NAME: Final = "the certificate is for another name: connect by a name that it has"
-OUT_OF_DATE: Final = "the broker's certificate is out of date; the clock of this machine may be wrong, too"
-NO_TLS: Final = "does the broker speak TLS there? plait:// is without"
-PERHAPS_TLS: Final = "does the broker speak TLS there? plaits:// is with"
-NO_BROKER: Final = "something answers there that is no Plait broker; a broker's HTTP side is one port above it"
-WANTS_CERTIFICATE: Final = (
-    "the broker may ask for a client certificate that it trusts: give a context that has one by tls=; its log says more"
+OTHER_NAME: Final = "the certificate is for another name: connect by a name that it contains"
+OUT_OF_DATE: Final = "the broker's certificate is expired or not valid yet; or the clock of this machine is wrong"
+NO_TLS: Final = "is TLS enabled on this port of the broker? plait:// connects without TLS"
+PERHAPS_TLS: Final = "is TLS enabled on this port of the broker? plaits:// connects with TLS"
+NO_BROKER: Final = "the server at this address is no Plait broker; a broker's HTTP side is one port above the broker"
+NEEDS_CERTIFICATE: Final = (
+    "the broker may require a client certificate: give a context that has one by tls=; see the broker's log"
 )
 
 _VERIFICATION: Final = (
@@ -25,16 +25,16 @@ _VERIFICATION: Final = (
     (("expired", "not yet valid"), OUT_OF_DATE),
     (("CERTIFICATE_VERIFY_FAILED",), NOT_TRUSTED),
     (("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"), NO_TLS),
-    (("ALERT", "certificate required"), WANTS_CERTIFICATE),
+    (("ALERT", "certificate required"), NEEDS_CERTIFICATE),
 )
-"""What OpenSSL says, in the order in which it is looked for."""
+"""Substrings of OpenSSL's messages, in the order in which they are tested, with the hint for each."""
 
 
 def hint(address: Address, reason: str) -> str:
-    """One sentence for one whose connection to `address` failed for this reason."""
+    """Return the hint for a connection to `address` that failed with this reason."""
     for signs, sentence in _VERIFICATION:
         if any(sign in reason for sign in signs):
             return sentence
     if "closed by the other end" in reason or "reset by peer" in reason:
-        return WANTS_CERTIFICATE if address.tls else PERHAPS_TLS
-    return NOBODY
+        return NEEDS_CERTIFICATE if address.tls else PERHAPS_TLS
+    return NO_LISTENER

@@ -1,4 +1,4 @@
-"""What `connect`, `subscribe` and `advertise` return: something that is opened by `await x` or by `async with x`."""
+"""The result of `connect`, `subscribe` and `advertise`: it opens with `await x` or `async with x`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Closing(Protocol):
-    """What can be opened closes itself at the end of its block."""
+    """An object that is closed at the end of its `async with` block."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -19,7 +19,8 @@ T = TypeVar("T", bound=Closing)
 
 
 class Opening(Generic[T]):
-    """Nothing happens before it is awaited or entered; each of the two opens it once."""
+    """A client, subscription or advertisement that is not open yet. Awaiting or entering it opens it; use one of the
+    two."""
 
     __slots__ = ("_open", "_opened")
 
@@ -31,12 +32,12 @@ class Opening(Generic[T]):
         return self._open().__await__()
 
     async def __aenter__(self) -> T:
-        assert self._opened is None, "one block for each opening"
+        assert self._opened is None, "it is entered once"
         self._opened = await self._open()
         return self._opened
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._opened is not None, "a block ends after it began"
+        assert self._opened is not None, "it is left after it was entered"
         await self._opened.__aexit__(kind, error, trace)

@@ -1,6 +1,6 @@
-"""Applications without brokers: `plait.peer` gives a client like that of `plait.connect`, whose home is in the process.
+"""Publish/subscribe without brokers: `plait.peer` returns a client whose home broker is a peer in the same process.
 
-The peer itself comes from the distribution `plait-peer`, by its entry point `peer` in the group `plait.peers`.
+The peer comes from the distribution `plait-peer`, by its entry point `peer` in the group `plait.peers`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .protocol.session import Session
 GROUP: Final = "plait.peers"
 LISTEN: Final = "127.0.0.1:0"
 _HOME: Final = "plait://127.0.0.1:1"
-"""Where a peer's session says that it is: nobody connects there, for its home is beside it."""
+"""The address of the peer's session. Nothing connects to it: session and peer exchange bytes in memory."""
 _TIMEOUT_S: Final = 10.0
 _OUTBOX: Final = Outbox(items=8192)
-"""Published and not carried out yet: little enough for the peer, which lives in the same loop, to have its turn."""
+"""Bound of the publish queue: small enough that the peer, which runs in the same event loop, gets its turn."""
 
 
 class LivePeer(Protocol):
-    """What the entry point opens."""
+    """A running peer, as the entry point returns it."""
 
     address: str
     dial: Dial
@@ -41,8 +41,10 @@ OpenPeer: TypeAlias = Callable[..., Awaitable[LivePeer]]
 
 
 class PeerClient(Client):
-    """A client that is a peer: it publishes to and hears from the others of its group. Durable subscriptions, and
-    `confirm="broker"` beyond this process, need a broker."""
+    """A client that is a peer. It publishes to the peers of its group and receives from them.
+
+    Durable subscriptions, and `confirm="broker"` beyond this process, need a broker.
+    """
 
     def __init__(self, session: Session, live: LivePeer, timeout_s: float) -> None:
         super().__init__(session, live.dial, timeout_s)
@@ -50,11 +52,11 @@ class PeerClient(Client):
 
     @property
     def address(self) -> str:
-        """Where others can join it."""
+        """The address at which other peers can join this one."""
         return self._live.address
 
     async def close(self) -> None:
-        """Say goodbye to the group."""
+        """Leave the group and close."""
         try:
             await super().close()
         finally:
@@ -62,7 +64,7 @@ class PeerClient(Client):
 
 
 def installed_peer() -> OpenPeer:
-    """The peer of the installed distributions; NotAvailable when there is none."""
+    """Return the peer of the installed distributions. Raise NotAvailable when there is none."""
     for entry in entry_points(group=GROUP, name="peer"):
         found: OpenPeer = entry.load()
         return found
@@ -88,13 +90,16 @@ def peer(
 ) -> Opening[PeerClient]:
     """Publish and subscribe without a broker: `async with plait.peer(join="10.0.0.5:4690") as client`.
 
-    `join`: addresses (HOST:PORT) of peers that are there; `discover`: find them by multicast on this network segment.
-    `listen`: where this one is joined; the others must be able to reach it there, or at `advertise`: there is no help
-    for peers behind address translation. `group`, `secret` and `space` are the same for all: `space`, a
-    `plait_core.space.Schema`, lets events go only to those whose part of it they are in; without one everyone receives
-    everything and filters. `children` and `events_per_s` declare what this peer will send on, and receive. `timeout`:
-    how long a subscription may take to open; a group finds itself within a few seconds. `telemetry`: a directory to
-    record in what happens, for `plait analyze`.
+    - `join`: addresses (HOST:PORT) of running peers.
+    - `discover`: find peers by multicast on this network segment.
+    - `listen`: the address on which this peer accepts others. They must be able to reach it there, or at `advertise`.
+      Address translation (NAT) is not supported.
+    - `group`, `secret`, `space`: the same for all peers of a group. With `space`, a `plait_core.space.Schema`, peers
+      forward events only towards matching subscriptions. Without it every peer receives every event and filters it.
+    - `children`, `events_per_s`: the number of children that this peer forwards to, and the rate that it can receive.
+    - `telemetry`: a directory for telemetry, to be read by `plait analyze`.
+    - `timeout`: seconds for a subscription to be installed. A group forms within a few seconds.
+    - `outbox`: a `plait.Outbox`: how many unsent publishes are held.
     """
     joined = [join] if isinstance(join, str) else list(join)
     for address in (listen, *joined):

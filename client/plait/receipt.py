@@ -1,4 +1,4 @@
-"""What publishing returns, and the interface of objects that publish."""
+"""Receipts of publishes, and the interface of objects that publish."""
 
 from __future__ import annotations
 

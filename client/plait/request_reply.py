@@ -1,10 +1,10 @@
-"""Requests and replies: one inbox for each client, and a future for each request that waits in it.
+"""Requests and replies: a client has one reply inbox, which holds a future for each open request.
 
-A request carries two headers: where to reply to, a token that nobody can guess, and which request it is. A reply is an
-event like any other, with the token as its `$reply` attribute, so it is routed by a filter as everything is.
+A request carries two headers: `reply-to`, an unguessable token, and the number of the request. A reply is an ordinary
+event that has the token as its `$reply` attribute. So a filter routes it, like any other event.
 """
 
-# ruff: noqa: ASYNC109 - timeouts are arguments of this interface: whoever calls it need not know asyncio's
+# ruff: noqa: ASYNC109 - the methods take timeouts as arguments, so that callers need not know `asyncio.timeout`
 from __future__ import annotations
 
 import asyncio
@@ -39,7 +39,7 @@ class Requester(Publisher, Protocol):
 
 
 class ReplyInbox:
-    """One client's requests. The subscription is opened with the first one."""
+    """The open requests of one client. The first request opens the inbox subscription."""
 
     def __init__(self, client: Requester) -> None:
         self._client = client
@@ -52,7 +52,7 @@ class ReplyInbox:
     async def request(
         self, event: object, payload: bytes, timeout: float, headers: Mapping[str, str] | None, priority: int
     ) -> Event:
-        """Publishes a request; the first reply to it."""
+        """Publish a request and return the first reply."""
         if len(self._waiting) >= REQUESTS_MAX:
             raise BufferFull(f"{REQUESTS_MAX} requests wait for a reply")
         self._count += 1
@@ -71,7 +71,7 @@ class ReplyInbox:
             del self._waiting[name]
 
     def end(self) -> None:
-        """The client is closed: nobody will reply."""
+        """Fail all open requests: the client is closed."""
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(Closed("the client was closed before a reply came"))
@@ -90,10 +90,10 @@ class ReplyInbox:
 
 
 async def publish_reply(client: Publisher, request: Event, reply: object, payload: bytes) -> None:
-    """Publishes the reply to a request, ahead of ordinary events."""
+    """Publish the reply to a request, with the request's priority."""
     headers = request.headers
     if REPLY_TO not in headers:
-        raise EventInvalid(f"event {request.id} asks for no reply", hint="it was published, not requested")
+        raise EventInvalid(f"event {request.id} expects no reply", hint="it was published, not requested")
     parts, payload = event_parts(reply, payload)
     named = {REQUEST: headers.get(REQUEST, "")}
     await client.publish({**parts, REPLY: headers[REPLY_TO]}, payload, headers=named, priority=request.priority)

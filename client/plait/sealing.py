@@ -1,8 +1,9 @@
-"""Sealed events in the SDK (thesis ch. 5): sealed before the client numbers them, opened when a reader takes them.
+"""Sealed events in the SDK (thesis ch. 5): sealing before an event is numbered, opening when the application takes it.
 
-On the way a sealed event is an ordinary one: its clear attributes, `$sealed` that names its realm, and the rest as its
-payload. Brokers route it by what is in the clear; what of a filter is about hidden attributes is decided by the reader.
-Rings come from `plait_keyserver.Membership`; nothing here imports the arithmetic until there is one.
+Between publisher and subscriber a sealed event is an ordinary one. Its attributes are the clear ones and `$sealed`,
+which names the realm; its payload holds the rest. Brokers route it by the clear attributes. The `Reader` evaluates
+conditions on hidden attributes after opening. Key rings come from `plait_keyserver.Membership`. `plait_crypto` is
+imported only when a ring is used.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from plait_crypto import Draft, Opened, Realm
 
 DECLINED_MAX: Final = 1024
-"""Opened events that were declined and wait to be handed out again: their ring opens nothing twice."""
+"""Opened events that wait to be delivered again after `nak`. They are kept because a ring opens nothing twice."""
 
 
 class Sealing(Protocol):
-    """What seals: a PublisherRing."""
+    """A key ring that seals: the interface of PublisherRing."""
 
     @property
     def realm(self) -> Realm: ...
@@ -39,7 +40,7 @@ class Sealing(Protocol):
 
 
 class Unsealing(Protocol):
-    """What opens: a SubscriberRing."""
+    """A key ring that opens: the interface of SubscriberRing."""
 
     @property
     def realm(self) -> Realm: ...
@@ -52,14 +53,14 @@ class Unsealing(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Seal:
-    """How to seal an event: with whose keys, and which attributes only readers see; None hides all of them."""
+    """The key ring that seals an event, and the attributes to hide from brokers. `hidden=None` hides all of them."""
 
     ring: Sealing
     hidden: Collection[str] | None = None
 
 
 async def sealed(seal: object, event: object, payload: bytes, publisher: int) -> tuple[Attributes, bytes]:
-    """Attributes and payload of the event as it travels."""
+    """Seal an event. Return the attributes and the payload that are sent."""
     if not isinstance(seal, Seal):
         raise NotAvailable(f"seal={seal!r:.80}", hint="give a plait.Seal")
     from plait_crypto import Draft
@@ -74,18 +75,21 @@ async def sealed(seal: object, event: object, payload: bytes, publisher: int) ->
 
 
 def routed(filter: Filter, realm: Realm) -> Filter:
-    """What brokers route by: matches every sealed event of the realm that the filter may match, whatever is hidden."""
+    """Return the filter that brokers route by. It matches every sealed event of the realm that may match `filter`."""
     of_realm = Compare(SEALED, "==", realm.short_name.hex())
     found = Filter(conjoin([of_realm, _relaxed(filter.expr)]))
     try:
         _ = found.normal
-    except FilterTooComplex:  # brokers send more than is wanted, and the reader decides
+    except FilterTooComplex:  # brokers then send more events, and the reader filters them
         return Filter(of_realm)
     return found
 
 
 class Reader:
-    """Opens what one subscription takes, in its order; what a cancelled reader was waiting for goes to the next one."""
+    """Opens the events of one subscription, in their order.
+
+    If a reading task is cancelled while an event is being opened, the next reading task gets that event.
+    """
 
     def __init__(self, filter: Filter, ring: object) -> None:
         if not hasattr(ring, "open") or not hasattr(ring, "realm"):
@@ -97,28 +101,28 @@ class Reader:
 
     @property
     def routed(self) -> Filter:
-        """What brokers route by."""
+        """The filter that brokers route by."""
         return routed(self._filter, self._ring.realm)
 
     @property
     def deposit(self) -> bytes:
-        """What brokers test tags with."""
+        """The routing tokens with which brokers test tags."""
         return self._ring.deposit
 
-    def watch(self, told: Callable[[], None]) -> Callable[[], None]:
-        """Be told of other keys; what ends that."""
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed` whenever the ring's keys change. Return a function that ends this."""
         watchers = self._ring.watchers
-        watchers.append(told)
-        return lambda: watchers.remove(told) if told in watchers else None
+        watchers.append(changed)
+        return lambda: watchers.remove(changed) if changed in watchers else None
 
     def change(self, filter: Filter) -> Filter:
-        """Another filter from now on; what brokers route by."""
+        """Replace the filter. Return the new filter that brokers route by."""
         self._filter = filter
         return self.routed
 
     @property
     def waiting(self) -> bool:
-        """Whether an event was taken and not handed out."""
+        """Whether an event was taken and not delivered yet."""
         return bool(self._unfinished)
 
     def begin(self, event: Event) -> None:
@@ -128,7 +132,8 @@ class Reader:
         self._unfinished.append((event, opening))
 
     async def finish(self) -> tuple[Event, UnsealedEvent | str]:
-        """The first that was begun: opened, or why not; empty when it is not what the subscription is about."""
+        """Wait for the oldest event that is being opened. Return the event with its opened form, or with the reason
+        why it does not open. The reason is "" when the event does not match the subscription."""
         event, opening = self._unfinished.popleft()
         try:
             opened = await asyncio.shield(opening)
@@ -146,12 +151,12 @@ class Reader:
         return event, UnsealedEvent(event._arrival, event._source, opened)
 
     def decline(self, event: Event) -> None:
-        """An event is to be handed out again."""
+        """Keep the opened form of an event that will be delivered again."""
         if isinstance(event, UnsealedEvent) and len(self._declined) < DECLINED_MAX:
             self._declined[event.id] = event.opened
 
     def cancel(self) -> None:
-        """Nobody reads any more."""
+        """Cancel all opening: the subscription has ended."""
         while self._unfinished:
             self._unfinished.popleft()[1].cancel()
         self._declined.clear()
@@ -164,7 +169,7 @@ class Reader:
 
 
 class UnsealedEvent(Event):
-    """A sealed event that was opened: attributes and payload are what its publisher sealed."""
+    """A sealed event after opening. Its attributes and payload are those that the publisher sealed."""
 
     __slots__ = ("opened",)
 
@@ -185,24 +190,25 @@ class UnsealedEvent(Event):
         return name in self.opened.attributes
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The attribute's value, or `default` when the event does not have it."""
+        """Return the attribute's value, or `default` when the event does not have the attribute."""
         return self.opened.attributes.get(name, default)
 
     @property
     def payload(self) -> bytes:
-        """What rides along, which only readers saw."""
+        """The payload, which brokers could not read."""
         return self.opened.payload
 
     @property
     def verified(self) -> Verified:
-        """Who signed it."""
+        """The signer."""
         opened = self.opened
         named = tuple((name, each.label.decode(errors="replace")) for name, each in opened.credentials)
         return Verified(opened.publisher, opened.epoch, named)
 
 
 def _relaxed(expr: Expr) -> Expr:
-    """Each atom, or its attribute is not there to be seen. Never false where `expr` may be true of what is hidden."""
+    """Relax each atom to "or the attribute is absent". The result is never false where `expr` may hold on hidden
+    attributes."""
     match expr:
         case Conjunction(parts, column):
             return conjoin([_relaxed(part) for part in parts], column)
@@ -218,11 +224,11 @@ def _relaxed(expr: Expr) -> Expr:
 
 
 def _bound(publisher: int) -> bytes:
-    """An envelope fits events of the client that sealed it, and of no other."""
+    """Return the bytes that bind a sealed payload to its publisher, so that no other client can publish it."""
     return publisher.to_bytes(8, "big")
 
 
 def _noticed(opening: asyncio.Future[Opened]) -> None:
-    """Its outcome is asked for later, or by nobody when the subscription ends."""
+    """Mark the outcome as retrieved: after the end of the subscription no task waits for it."""
     if not opening.cancelled():
         opening.exception()

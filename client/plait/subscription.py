@@ -1,6 +1,6 @@
-"""A subscription as the application holds it: an asynchronous iterator over a deque that the session fills."""
+"""A subscription of an application: an asynchronous iterator over a queue that the session fills."""
 
-# ruff: noqa: ASYNC109 - timeouts are arguments of this interface: whoever calls it need not know asyncio's
+# ruff: noqa: ASYNC109 - the methods take timeouts as arguments, so that callers need not know `asyncio.timeout`
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +27,7 @@ from .sealing import Reader, UnsealedEvent
 T = TypeVar("T")
 
 _EXPECTS_ACK: Final = CONFIRM | DURABLE
-"""Flags of a delivery that waits to be acknowledged."""
+"""Flags of a delivery that the broker expects an ack for."""
 
 
 class SubscriptionOwner(Protocol):
@@ -39,11 +39,14 @@ class SubscriptionOwner(Protocol):
 
 
 class Subscription(Generic[T]):
-    """Events that match a filter. `async for event in subscription` ends cleanly when it is drained or closed, and
-    raises when it ended otherwise: it never just stops.
+    """An asynchronous iterator over the events that match a filter.
 
-    With `ack="auto"` an event counts as dealt with when you come back for the next one, or close; an exception that
-    leaves the block leaves it undealt with. For several readers each task has its own.
+    `async for event in subscription` ends when the subscription is drained or closed. It raises when the subscription
+    ends for another reason; it never stops silently.
+
+    With `ack="auto"` an event is acknowledged when the same task takes the next event, or when the subscription is
+    closed. An exception that leaves the `async with` block leaves the event unacknowledged. Several tasks may read
+    from one subscription.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class Subscription(Generic[T]):
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._held: WeakKeyDictionary[asyncio.Task[Any], Event] = WeakKeyDictionary()
         self._ever_held = False
-        """Whether it ever held one: asking that is cheap, asking a weak dictionary is not."""
+        """Whether `_held` was ever used: testing a flag is cheaper than testing a weak dictionary."""
         self._workers: list[asyncio.Task[None]] = []
         self._turn = YIELD_EVERY
         self._last: Event | None = None
@@ -93,7 +96,7 @@ class Subscription(Generic[T]):
             self._turn -= 1
             if not self._turn:
                 self._turn = YIELD_EVERY
-                await asyncio.sleep(0)  # whoever never waits lets the others run all the same
+                await asyncio.sleep(0)  # lets other tasks run even if the queue is never empty
                 continue
             event = Event(self._state.take(), self)
             if event._arrival[1] & _EXPECTS_ACK:
@@ -109,7 +112,7 @@ class Subscription(Generic[T]):
                 self.report_unusable(event, error)
 
     async def next(self, timeout: float | None = None) -> T:
-        """The next event; Timeout when none comes in time, Closed when none will ever come."""
+        """Return the next event. Raise Timeout when none arrives in time, Closed when the subscription has ended."""
         try:
             async with asyncio.timeout(timeout):
                 return await self.__anext__()
@@ -121,7 +124,7 @@ class Subscription(Generic[T]):
             raise Timeout(f"no event within {timeout:g} s") from None
 
     async def events(self) -> AsyncIterator[Notice]:
-        """What did not come, or not in time: Gap, Late, SlowConsumer, Rerouted. Ends when the subscription does."""
+        """Yield the subscription's notices: Gap, Late, SlowConsumer, Rerouted. End when the subscription ends."""
         notices = self._state.notices.items
         while True:
             while notices:
@@ -131,9 +134,10 @@ class Subscription(Generic[T]):
             await self._wait_for_change()
 
     def on(self, fn: Callable[[T], Awaitable[object] | object], concurrency: int = 1) -> Subscription[T]:
-        """Call `fn`, a function or coroutine function, with every event: `concurrency` at a time, in order with 1.
+        """Call `fn`, a function or coroutine function, with each event.
 
-        What it raises is logged and counted in `stats.errors`, and leaves that event undealt with; nothing stops.
+        `concurrency` is the number of calls at a time; with 1, events stay in order. An exception of `fn` is logged
+        and counted in `stats.errors`. It leaves the event unacknowledged, and the subscription goes on.
         """
         if concurrency < 1:
             raise ValueError("concurrency is at least 1")
@@ -143,50 +147,53 @@ class Subscription(Generic[T]):
 
     @property
     def event(self) -> Event | None:
-        """With `as_`: the event that the last object was made of."""
+        """With `as_`: the event that the last object was converted from."""
         return self._last
 
-    # --- knowing ------------------------------------------------------------------------------------------------------
+    # --- status -------------------------------------------------------------------------------------------------------
 
     @property
     def stats(self) -> SubscriptionStats:
-        """received, delivered, dropped, late, gaps, pending and more, up to now."""
+        """Counters so far: received, delivered, dropped, late, gaps, pending and more."""
         return self._state.stats()
 
     @property
     def filter(self) -> str:
-        """The canonical text of its filter."""
+        """The canonical text of the filter."""
         return self._state.terms.filter
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will come; what is queued may still be read."""
+        """Whether the subscription has ended. Queued events may still be read."""
         return self._state.phase is Phase.ENDED
 
-    # --- changing -----------------------------------------------------------------------------------------------------
+    # --- control ------------------------------------------------------------------------------------------------------
 
     async def update(self, filter: FilterLike) -> None:
-        """Another filter from now on, in one step: no event falls between the old and the new."""
+        """Replace the filter in one step: every event matches the old filter or the new one."""
         self._driver.check()
         if not self._state.open:
             raise Closed("the subscription is closed")
-        wanted = as_filter(filter)
-        terms = self._state.terms.with_filter((self._unseal.change(wanted) if self._unseal else wanted).text)
+        parsed = as_filter(filter)
+        terms = self._state.terms.with_filter((self._unseal.change(parsed) if self._unseal else parsed).text)
         session = self._driver.session
         await self._driver.completed(session.desired.change(self._state, terms, self._driver.now()))
 
     def ack_up_to(self, event: Event) -> None:
-        """This event and all before it have been dealt with."""
+        """Acknowledge this event and all earlier ones."""
         self._state.acknowledge_up_to(event._arrival[2])
         self._driver.pump()
 
     async def drain(self, timeout: float = 30.0) -> None:
-        """Take nothing new, hand out what is queued, then end. Callbacks are waited for; an iterator gets what is
-        left and then ends. A durable subscription waits for its readers, and keeps what they did not deal with."""
+        """End in order: take no new events, deliver the queued ones, then end.
+
+        The method waits for callbacks. An iterator gets the queued events and then ends. A durable subscription waits
+        for its readers; unacknowledged events stay in the broker's log.
+        """
         state, driver = self._state, self._driver
         if not state.open or driver.session.ended:
             return
-        self._ack_held()  # or it would wait for its own caller
+        self._ack_held()  # else draining would wait for its own caller's ack
         try:
             async with asyncio.timeout(timeout):
                 if state.terms.durable:
@@ -201,7 +208,7 @@ class Subscription(Generic[T]):
             raise Timeout(f"the subscription was not drained within {timeout:g} s") from None
 
     async def close(self, *, forget: bool = False) -> None:
-        """End it now; what is queued is not handed out. `forget`: give up a durable subscription's place as well."""
+        """End now and discard queued events. `forget`: also give up the place of a durable subscription."""
         for event in list(self._held.values()):
             self._state.acknowledge(event._arrival[2])
         await self._close(forget=forget)
@@ -220,11 +227,11 @@ class Subscription(Generic[T]):
     # --- for events ---------------------------------------------------------------------------------------------------
 
     def broker_name(self, broker: int) -> str | None:
-        """The name of a broker, where it is known."""
+        """Return the name of a broker, or None if the name is not known."""
         return self._client.broker_name(broker)
 
     def acknowledge(self, event: Event) -> None:
-        """One event has been dealt with."""
+        """Acknowledge one event."""
         self._state.acknowledge(event._arrival[2])
         if self._signals.dirty:
             self._driver.pump()
@@ -232,7 +239,7 @@ class Subscription(Generic[T]):
             self._wake()
 
     def decline(self, event: Event) -> None:
-        """One event is to be handed out again."""
+        """Queue an event for another delivery."""
         if self._state.phase is Phase.ENDED:
             return
         for task, held in list(self._held.items()):
@@ -255,7 +262,7 @@ class Subscription(Generic[T]):
                 waiter.set_result(None)
 
     async def _wait_for_change(self) -> None:
-        """Wait until something has changed."""
+        """Wait until the session has queued something or ended the subscription."""
         waiter = self._driver.loop.create_future()
         self._waiters.append(waiter)
         try:
@@ -264,12 +271,12 @@ class Subscription(Generic[T]):
             self._waiters.remove(waiter)
 
     def _keys_changed(self) -> None:
-        """Its ring may be of another loop."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+        """Schedule `_update_routing`. The ring may run in another event loop."""
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
             self._driver.loop.call_soon_threadsafe(self._update_routing)
 
     def _update_routing(self) -> None:
-        """There are other keys: brokers are to test tags with those."""
+        """Send new routing tokens to the broker: the ring's keys have changed."""
         if self._unseal is not None and self._state.open and not self._driver.session.ended:
             self._driver.session.desired.update_routing(self._state, self._unseal.deposit)
             self._driver.pump()
@@ -281,20 +288,20 @@ class Subscription(Generic[T]):
             self._ever_held = True
 
     def _ack_held(self) -> None:
-        """The reader came back: what it had is dealt with."""
+        """Acknowledge the event that this task took last."""
         task = asyncio.current_task()
         event = self._held.pop(task, None) if task is not None else None
         if event is not None:
             self.acknowledge(event)
 
     def report_unusable(self, event: Event, error: Exception) -> None:
-        """An event is not what `as_` asks for: told, counted, and dealt with."""
-        logger.warning("%s is not what as_ asks for: %s", event.id, error)
+        """Log, count and acknowledge an event that does not convert to `as_`."""
+        logger.warning("%s does not convert to the type of as_: %s", event.id, error)
         self._state.record_unusable(event._arrival[0])
         self.acknowledge(event)
 
     async def _next_unsealed(self, reader: Reader) -> T:
-        """The next event that opens and matches."""
+        """Return the next sealed event that opens, matches and converts."""
         while True:
             found = await self.take_opened(reader)
             if found is None:
@@ -308,8 +315,10 @@ class Subscription(Generic[T]):
                 self.report_unusable(found, error)
 
     async def take_opened(self, reader: Reader) -> UnsealedEvent | None:
-        """The next that opens and matches; None when there will be no more. What does not open is told, counted, and
-        dealt with. For the sync face, which settles the others itself."""
+        """Return the next sealed event that opens and matches, or None when the subscription has ended.
+
+        Events that do not open are counted, noticed and acknowledged. The caller acknowledges the returned event.
+        """
         while True:
             while not reader.waiting:
                 taken = await self.take_batch(1)
@@ -327,11 +336,14 @@ class Subscription(Generic[T]):
 
     @property
     def unsealing(self) -> Reader | None:
-        """What opens its events, if they are sealed."""
+        """The reader that opens sealed events. None for a subscription to ordinary events."""
         return self._unseal
 
     async def take_batch(self, most: int) -> list[Arrival]:
-        """Deliveries that wait; none when there will be no more. For the sync face, which settles them itself."""
+        """Take up to `most` deliveries, waiting for the first. Return none when the subscription has ended.
+
+        The caller acknowledges them.
+        """
         while not self._queue:
             if self._state.phase is Phase.ENDED:
                 if self._state.error is not None:
@@ -345,11 +357,11 @@ class Subscription(Generic[T]):
 
     @property
     def manual_ack(self) -> bool:
-        """Whether `ack="manual"` was asked for."""
+        """Whether the application acknowledges events itself (`ack="manual"`)."""
         return self._manual
 
     def convert(self, event: Event) -> T:
-        """The event as the application wants it; ValueError, TypeError or KeyError when it is none."""
+        """Convert an event to the application's type. Raise ValueError, TypeError or KeyError if that fails."""
         return event if self._read is None else self._read(event)  # type: ignore[return-value]  # T is Event then
 
     async def _work(self, fn: Callable[[T], Awaitable[object] | object]) -> None:
@@ -373,7 +385,7 @@ class Subscription(Generic[T]):
                 self._held.pop(task, None)
 
     async def _drain_queued(self) -> None:
-        """The broker sends what it has queued and says Done; the reader gets the rest from the queue."""
+        """Unsubscribe. The broker first sends the events that it has queued."""
         state, driver = self._state, self._driver
         request = driver.session.desired.unsubscribe(state, driver.now(), drain=True)
         await driver.completed(request)
@@ -381,7 +393,7 @@ class Subscription(Generic[T]):
     async def _drain_durable(self) -> None:
         state, driver = self._state, self._driver
         driver.session.desired.stop_deliveries(state)
-        if self._workers or self._waiters or self._held:  # somebody reads
+        if self._workers or self._waiters or self._held:  # it has a reader
             while (self._queue or state.unacknowledged) and state.phase is Phase.DRAINING:
                 await self._wait_for_change()
         await self._stored()
@@ -389,7 +401,7 @@ class Subscription(Generic[T]):
         await driver.completed(request)
 
     async def _stored(self) -> None:
-        """Wait until the broker has stored what was acknowledged."""
+        """Wait until the broker has stored all acks."""
         driver = self._driver
         await driver.completed(driver.session.desired.acknowledge(self._state, driver.now()))
 
@@ -403,7 +415,7 @@ class Subscription(Generic[T]):
                 if driver.session.is_open or forget:
                     await driver.completed(request)
         except Error:
-            if forget:  # else it is over here in any case, and at the broker with the session
+            if forget:  # else it has ended here, and ends at the broker with the session
                 raise
         finally:
             self.detach()
@@ -411,14 +423,14 @@ class Subscription(Generic[T]):
                 await asyncio.wait(workers)
 
     def cancel_workers(self) -> list[asyncio.Task[None]]:
-        """Cancels the callbacks; those to wait for."""
+        """Cancel the callback tasks. Return those that the caller has to wait for."""
         workers = [worker for worker in self._workers if worker is not asyncio.current_task()]
         for worker in workers:
             worker.cancel()
         return workers
 
     def detach(self) -> None:
-        """The session has done with it."""
+        """Remove the subscription from the session and the client."""
         state = self._state
         if state.phase is not Phase.ENDED:
             self._driver.session.desired.end(state, None)

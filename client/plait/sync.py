@@ -1,12 +1,12 @@
-"""The same API without asyncio: `plait.sync.connect(...)`. Each client has one thread that runs its event loop.
+"""The SDK without asyncio: `plait.sync.connect(...)`. Each client has one thread that runs its event loop.
 
     with plait.sync.connect() as client:
         with client.subscribe("symbol == 'IBM'") as quotes:
             for event in quotes:
                 print(event["symbol"], event.delay)
 
-Every method blocks until it is done, and may be called from any thread. Events are fetched in batches, so iterating
-is fast; a publish costs a change of threads, some tens of microseconds.
+Every method blocks until it is done, and may be called from any thread. Events are fetched in batches, so iterating is
+fast. A publish costs a switch of threads, some tens of microseconds.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from .subscription import Subscription as AsyncSubscription
 T = TypeVar("T")
 R = TypeVar("R")
 BATCH = 512
-"""Deliveries fetched at once."""
+"""Deliveries fetched in one batch."""
 
 
 class Thread:
-    """An event loop in a thread of its own."""
+    """An event loop in its own thread."""
 
     def __init__(self) -> None:
         self.loop = _new_loop()
@@ -53,7 +53,7 @@ class Thread:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there and wait for it. Ctrl-C while waiting cancels it."""
+        """Run a coroutine in the thread and wait for its result. Ctrl-C while waiting cancels it."""
         if threading.current_thread() is self._thread or self.loop.is_closed():
             work.close()
             raise Closed("the client is closed" if self.loop.is_closed() else "called from the client's own thread")
@@ -65,12 +65,12 @@ class Thread:
             raise
 
     def soon(self, work: Callable[..., object], *arguments: object) -> None:
-        """Have it done there, without waiting."""
+        """Schedule a function call in the thread."""
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(work, *arguments)
 
     def stop(self) -> None:
-        """End the thread; nothing is left running."""
+        """Stop the event loop and end the thread."""
         if self.loop.is_closed():
             return
         self.call(self.loop.shutdown_asyncgens())
@@ -99,20 +99,20 @@ class Event(AsyncEvent):
     __slots__ = ()
 
     def reply(self, answer: object, payload: bytes = b"") -> None:  # type: ignore[override]
-        """Answer a request, to the one who made it; EventInvalid when this event is none."""
+        """Reply to a request. Raise EventInvalid when this event is not a request."""
         source: Any = self._source
         source.send_reply(self, answer, payload)
 
 
 class UnsealedEvent(AsyncUnsealedEvent):
-    """A sealed event that was opened, whose `reply` blocks."""
+    """A sealed event after opening, whose `reply` blocks."""
 
     __slots__ = ()
     reply = Event.reply  # type: ignore[assignment]
 
 
 class Subscription(Generic[T]):
-    """`plait.Subscription`, as a plain iterator. For several readers, give each a subscription of its own."""
+    """`plait.Subscription` as a plain iterator. Use one subscription for each reading thread."""
 
     def __init__(self, thread: Thread, inner: AsyncSubscription[T]) -> None:
         self._thread = thread
@@ -131,7 +131,7 @@ class Subscription(Generic[T]):
             raise StopIteration from None
 
     def next(self, timeout: float | None = None) -> T:
-        """The next event; Timeout when none comes in time, Closed when none will ever come."""
+        """Return the next event. Raise Timeout when none arrives in time, Closed when the subscription has ended."""
         self._ack_held()
         while True:
             event = self._event(timeout)
@@ -146,7 +146,7 @@ class Subscription(Generic[T]):
                 self._thread.soon(self._inner.report_unusable, event, error)
 
     def events(self) -> Iterator[Notice]:
-        """What did not come, or not in time: Gap, Late, SlowConsumer, Rerouted. Ends when the subscription does."""
+        """Yield the subscription's notices: Gap, Late, SlowConsumer, Rerouted. End when the subscription ends."""
         notices = self._inner.events()
 
         async def following() -> Notice | None:
@@ -156,9 +156,10 @@ class Subscription(Generic[T]):
             yield notice
 
     def on(self, fn: Callable[[T], object], concurrency: int = 1) -> Subscription[T]:
-        """Call `fn` with every event, in worker threads: `concurrency` at a time, in order with 1.
+        """Call `fn` with each event, in worker threads.
 
-        What it raises is logged and counted in `stats.errors`, and leaves that event undealt with; nothing stops.
+        `concurrency` is the number of calls at a time; with 1, events stay in order. An exception of `fn` is logged
+        and counted in `stats.errors`. It leaves the event unacknowledged, and the subscription goes on.
         """
 
         async def in_a_thread(value: T) -> None:
@@ -173,38 +174,38 @@ class Subscription(Generic[T]):
 
     @property
     def event(self) -> AsyncEvent | None:
-        """The event that the last object was made of."""
+        """The event that the last object was converted from."""
         return self._last
 
     @property
     def stats(self) -> SubscriptionStats:
-        """received, delivered, dropped, late, gaps, pending and more, up to now."""
+        """Counters so far: received, delivered, dropped, late, gaps, pending and more."""
         return self._inner.stats
 
     @property
     def filter(self) -> str:
-        """The canonical text of its filter."""
+        """The canonical text of the filter."""
         return self._inner.filter
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will come; what is queued may still be read."""
+        """Whether the subscription has ended. Queued events may still be read."""
         return self._inner.closed
 
     def update(self, filter: FilterLike) -> None:
-        """Another filter from now on, in one step: no event falls between the old and the new."""
+        """Replace the filter in one step: every event matches the old filter or the new one."""
         self._thread.call(self._inner.update(filter))
 
     def ack_up_to(self, event: AsyncEvent) -> None:
-        """This event and all before it have been dealt with."""
+        """Acknowledge this event and all earlier ones."""
         self._thread.soon(self._inner.ack_up_to, event)
 
     def drain(self, timeout: float = 30.0) -> None:
-        """Take nothing new; what is queued may still be read, then iteration ends."""
+        """End in order: take no new events. Queued events may still be read, then iteration ends."""
         self._thread.call(self._inner.drain(timeout))
 
     def close(self, *, forget: bool = False) -> None:
-        """End it now; what is queued is not handed out. `forget`: give up a durable subscription's place as well."""
+        """End now and discard queued events. `forget`: also give up the place of a durable subscription."""
         self._ack_held()
         self._close(forget=forget)
 
@@ -222,15 +223,15 @@ class Subscription(Generic[T]):
     # --- for events ---------------------------------------------------------------------------------------------------
 
     def broker_name(self, broker: int) -> str | None:
-        """The name of a broker, where it is known."""
+        """Return the name of a broker, or None if the name is not known."""
         return self._inner.broker_name(broker)
 
     def acknowledge(self, event: AsyncEvent) -> None:
-        """One event has been dealt with."""
+        """Acknowledge one event."""
         self._thread.soon(self._inner.acknowledge, event)
 
     def decline(self, event: AsyncEvent) -> None:
-        """One event is to be handed out again."""
+        """Queue an event for another delivery."""
         if self._held is event:
             self._held = None
         self._thread.soon(self._inner.decline, event)
@@ -254,13 +255,13 @@ class Subscription(Generic[T]):
         return Event(self._ready.popleft(), self)
 
     def _mine(self, event: AsyncEvent) -> AsyncEvent:
-        """The same event, whose methods block."""
+        """Wrap an event so that its methods block."""
         if isinstance(event, AsyncUnsealedEvent):
             return UnsealedEvent(event._arrival, self, event.opened)
         return Event(event._arrival, self)
 
     def _ack_held(self) -> None:
-        """The reader came back: what it had is dealt with."""
+        """Acknowledge the event that was taken last."""
         held, self._held = self._held, None
         if held is not None:
             self.acknowledge(held)
@@ -272,7 +273,7 @@ class Subscription(Generic[T]):
 
 
 async def _within(timeout: float | None, taking: Coroutine[Any, Any, R | None]) -> R:  # noqa: ASYNC109 - handed on
-    """What there is to take; Timeout when that does not come in time, Closed when it never will."""
+    """Return what `taking` returns. Raise Timeout when it takes too long, Closed when the subscription has ended."""
     try:
         async with asyncio.timeout(timeout):
             taken = await taking
@@ -294,21 +295,22 @@ class Advertisement:
 
     @property
     def filter(self) -> str:
-        """The canonical text of its filter."""
+        """The canonical text of the filter."""
         return self._inner.filter
 
     @property
     def matching(self) -> bool:
-        """Whether any subscription intersects it now: if none does, there is no need to publish."""
+        """Whether any subscription intersects the advertisement now. If not, there is no need to publish."""
         return self._inner.matching
 
     @documented(EventOptions, PublishOptions)
     def publish(self, event: object, payload: bytes = b"", **options: Unpack[PublishOptions]) -> Receipt:
-        """As `client.publish`; EventInvalid when the event is not what was advertised, or not of the schema."""
+        """Publish an event as `client.publish` does. Raise EventInvalid when it does not match the advertised filter
+        or schema."""
         return self._thread.call(self._inner.publish(event, payload, **options))
 
     def close(self) -> None:
-        """Take it back."""
+        """Withdraw the advertisement."""
         if not self._thread.loop.is_closed():
             self._thread.call(self._inner.close())
 
@@ -347,7 +349,7 @@ class Client:
     def advertise(
         self, filter: FilterLike, *, rate: float | None = None, schema: Mapping[str, type] | None = None
     ) -> Advertisement:
-        """Say what will be published: see `plait.Client.advertise`."""
+        """Advertise a filter that describes the events to be published: see `plait.Client.advertise`."""
         opening = self._inner.advertise(filter, rate=rate, schema=schema)
 
         async def open() -> AsyncAdvertisement:
@@ -405,13 +407,13 @@ class Client:
         headers: Mapping[str, str] | None = None,
         priority: int = 0,
     ) -> AsyncEvent:
-        """Publish a request and return the first reply to it; Timeout when none comes."""
+        """Publish a request and return the first reply. Raise Timeout when no reply arrives in time."""
         return self._thread.call(
             self._inner.request(event, payload, timeout=timeout, headers=headers, priority=priority)
         )
 
     def rtt(self, timeout: float | None = None) -> float:
-        """The measured round trip to the home broker, in seconds."""
+        """Ping the home broker and return the smoothed round-trip time in seconds."""
         return self._thread.call(self._inner.rtt(timeout))
 
     def flush(self, timeout: float | None = None) -> None:
@@ -419,28 +421,31 @@ class Client:
         self._thread.call(self._inner.flush(timeout))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the client's own loop, and wait for it: for what is there with asyncio alone, like the
-        `plait_keyserver.Membership` that rings for `seal` and `unseal` come from."""
+        """Run a coroutine in the client's event loop, and wait for its result.
+
+        Use it for objects that exist for asyncio only, like the `plait_keyserver.Membership` that provides the key
+        rings for `seal` and `unseal`.
+        """
         return self._thread.call(work)
 
     @property
     def name(self) -> str:
-        """The name that the broker knows this client by."""
+        """The name by which the broker knows this client."""
         return self._inner.name
 
     @property
     def publisher(self) -> int:
-        """The id that its events carry; the same over all reconnects."""
+        """The publisher id of this client's events. It stays the same over reconnects."""
         return self._inner.publisher
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now."""
+        """Whether the client is connected to a broker now."""
         return self._inner.connected
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, or gave up."""
+        """Whether the client was closed, or has given up reconnecting."""
         return self._inner.closed
 
     @property
@@ -450,27 +455,27 @@ class Client:
 
     @property
     def broker_http(self) -> str:
-        """Where the home broker says its HTTP side is."""
+        """The URL of the home broker's HTTP side."""
         return self._inner.broker_http
 
     @property
     def stats(self) -> SessionStats:
-        """published, confirmed, refused, expired, waiting and more, up to now."""
+        """Counters so far: published, confirmed, refused, expired, waiting and more."""
         return self._inner.stats
 
     def broker_name(self, broker: int) -> str | None:
-        """The name of a broker by its id, where it is known."""
+        """Return the name of a broker, or None if the name is not known."""
         return self._inner.broker_name(broker)
 
     def drain(self, timeout: float = 30.0) -> None:
-        """Take nothing new, deliver what is queued, flush what was published, then close."""
+        """Close in order: take no new events, deliver the queued ones, flush what was published, then close."""
         try:
             self._thread.call(self._inner.drain(timeout))
         finally:
             self._thread.stop()
 
     def close(self) -> None:
-        """Close now. What was published goes out first if there is a connection."""
+        """Close now. Send what was published if there is a connection."""
         if not self._thread.loop.is_closed():
             try:
                 self._thread.call(self._inner.close())

@@ -1,4 +1,5 @@
-"""For your tests: a broker in the process, in memory, on virtual time. The same protocol objects as in production.
+"""For your tests: a broker in the process, in memory, on virtual time. It runs the same protocol objects as in
+production.
 
     async def test_quotes() -> None:
         async with plait.testing.Network() as network:
@@ -10,10 +11,10 @@
 
     plait.testing.run(test_quotes())
 
-`run` gives a coroutine an event loop whose clock jumps to whatever happens next. Without it (under pytest-asyncio, say)
-the network works as well, in real time. `network.cut()` breaks all connections, `network.restart()` replaces the broker
-by a new one that knows nothing. The broker comes from the distribution `plait-broker`, by its entry point `broker` in
-the group `plait.testing`.
+`run` gives a coroutine an event loop whose clock jumps to the next timer. Without `run`, as under pytest-asyncio, the
+network works in real time. `network.cut()` breaks all connections. `network.restart()` replaces the broker by a new
+one without state. The broker comes from the distribution `plait-broker`, by its entry point `broker` in the group
+`plait.testing`.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ T = TypeVar("T")
 GROUP: Final = "plait.testing"
 _WALL_US: Final = 1_700_000_000_000_000
 _STUCK_S: Final = 1.0
-"""Real seconds without anything to do after which a test is taken to be stuck."""
+"""Real seconds without a timer or I/O after which `run` reports a test as stuck."""
 
 
 class BytesBroker(Protocol):
-    """What the entry point makes: a broker that needs nothing but bytes and time. Its log is in memory."""
+    """A broker that consumes bytes and time only, as the entry point makes it. Its log is in memory."""
 
-    def connected(self, link: int, now: float) -> None: ...
-    def receive(self, link: int, data: bytes, now: float) -> None: ...
-    def disconnected(self, link: int, now: float) -> None: ...
+    def connected(self, connection: int, now: float) -> None: ...
+    def receive(self, connection: int, data: bytes, now: float) -> None: ...
+    def disconnected(self, connection: int, now: float) -> None: ...
     def tick(self, now: float) -> None: ...
     def next_deadline(self) -> float | None: ...
     def take_output(self, now: float) -> list[tuple[int, bytes | None]]:
-        """Bytes for links, in order; None closes one."""
+        """Return bytes to write, by connection and in order. None closes a connection."""
         ...
 
 
@@ -57,7 +58,7 @@ MakeBroker: TypeAlias = Callable[..., BytesBroker]
 
 
 def installed_broker() -> MakeBroker:
-    """The broker of the installed distributions; NotAvailable when there is none."""
+    """Return the broker of the installed distributions. Raise NotAvailable when there is none."""
     for entry in entry_points(group=GROUP, name="broker"):
         make: MakeBroker = entry.load()
         return make
@@ -65,7 +66,7 @@ def installed_broker() -> MakeBroker:
 
 
 class Pipe(asyncio.Transport):
-    """One end of a connection in memory. What is written arrives at the other end after the network's delay."""
+    """One end of a connection in memory. Bytes written here arrive at the other end after the network's delay."""
 
     def __init__(self, network: Network, deliver: Callable[[bytes], None], end: Callable[[], None]) -> None:
         super().__init__()
@@ -98,22 +99,22 @@ class Pipe(asyncio.Transport):
         return 0
 
     def pause_reading(self) -> None:
-        """Memory does not fill up: what arrives meanwhile is delivered all the same."""
+        """Do nothing: a connection in memory needs no flow control."""
 
     def resume_reading(self) -> None:
         pass
 
 
 class Network:
-    """One broker, and clients connected to it. `delay_s` is the way of every byte; `seed` decides all randomness."""
+    """One broker and its clients. `delay_s` delays all bytes; `seed` determines all randomness."""
 
     def __init__(self, *, delay_s: float = 0.001, seed: int = 0, broker: MakeBroker | None = None) -> None:
         self._make = broker if broker is not None else installed_broker()
         self._delay_s = delay_s
-        self._random = random.Random(seed)  # noqa: S311 - a test is to be the same every time
+        self._random = random.Random(seed)  # noqa: S311 - tests are reproducible
         self._clients: list[Client] = []
         self._protocols: dict[int, asyncio.Protocol] = {}
-        self._links = 0
+        self._last_connection = 0
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._broker: BytesBroker | None = None
@@ -134,37 +135,37 @@ class Network:
 
     @documented(ConnectOptions)
     async def connect(self, **options: Unpack[ConnectOptions]) -> Client:
-        """A client of the broker, with the options of `plait.connect`. The network closes it."""
+        """Return a client of the broker. The network closes it."""
         client = await connect("plait://testing", dial=self._dial, randomness=self._random, **options)
         self._clients.append(client)
         return client
 
     @property
     def broker(self) -> BytesBroker:
-        """The broker that runs now."""
-        assert self._broker is not None, "the network runs inside its block"
+        """The running broker."""
+        assert self._broker is not None, "the network is used inside its `async with` block"
         return self._broker
 
     def cut(self) -> None:
-        """Break all connections; what is on its way is lost."""
-        for link in list(self._protocols):
-            self._lose(link)
-            self.broker.disconnected(link, self._now())
+        """Break all connections. Bytes in flight are lost."""
+        for connection in list(self._protocols):
+            self._lose(connection)
+            self.broker.disconnected(connection, self._now())
         self._pump()
 
     def restart(self) -> None:
-        """Replace the broker by one that knows nothing of what was."""
+        """Replace the broker by a new one without state."""
         self.cut()
         self._start()
 
     def later(self, work: Callable[..., None], *arguments: object) -> None:
-        """Have something happen at the other end."""
+        """Call a function after the network's delay."""
         self._running().call_later(self._delay_s, work, *arguments)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        assert self._loop is not None, "the network runs inside its block"
+        assert self._loop is not None, "the network is used inside its `async with` block"
         return self._loop
 
     def _now(self) -> float:
@@ -178,43 +179,45 @@ class Network:
 
     async def _dial(self, address: Address, make: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         await asyncio.sleep(self._delay_s)
-        self._links += 1
-        link, protocol = self._links, make()
-        pipe = Pipe(self, lambda data: self._arrived(link, data), lambda: self._hung_up(link))
-        self._protocols[link] = protocol
-        self.broker.connected(link, self._now())
+        self._last_connection += 1
+        connection, protocol = self._last_connection, make()
+        pipe = Pipe(
+            self, lambda data: self._receive_at_broker(connection, data), lambda: self._closed_by_client(connection)
+        )
+        self._protocols[connection] = protocol
+        self.broker.connected(connection, self._now())
         protocol.connection_made(pipe)
         return pipe
 
-    def _arrived(self, link: int, data: bytes) -> None:
-        if link in self._protocols:
-            self.broker.receive(link, data, self._now())
+    def _receive_at_broker(self, connection: int, data: bytes) -> None:
+        if connection in self._protocols:
+            self.broker.receive(connection, data, self._now())
             self._pump()
 
-    def _hung_up(self, link: int) -> None:
-        if link in self._protocols:
-            self._lose(link)
-            self.broker.disconnected(link, self._now())
+    def _closed_by_client(self, connection: int) -> None:
+        if connection in self._protocols:
+            self._lose(connection)
+            self.broker.disconnected(connection, self._now())
             self._pump()
 
-    def _lose(self, link: int) -> None:
-        self._protocols.pop(link).connection_lost(None)
+    def _lose(self, connection: int) -> None:
+        self._protocols.pop(connection).connection_lost(None)
 
     def _pump(self) -> None:
-        for link, data in self.broker.take_output(self._now()):
+        for connection, data in self.broker.take_output(self._now()):
             if data is not None:
-                self.later(self._deliver, link, data)
+                self.later(self._deliver, connection, data)
             else:
-                self.later(self._broker_closed, link)
+                self.later(self._closed_by_broker, connection)
         self._arm()
 
-    def _deliver(self, link: int, data: bytes) -> None:
-        protocol = self._protocols.get(link)
+    def _deliver(self, connection: int, data: bytes) -> None:
+        protocol = self._protocols.get(connection)
         if protocol is not None:
             protocol.data_received(data)
 
-    def _broker_closed(self, link: int) -> None:
-        self._hung_up(link)
+    def _closed_by_broker(self, connection: int) -> None:
+        self._closed_by_client(connection)
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -228,8 +231,8 @@ class Network:
         self._pump()
 
 
-class _Jumping(selectors.DefaultSelector):
-    """Waits for nothing: where an event loop would wait, time moves on."""
+class _JumpingSelector(selectors.DefaultSelector):
+    """A selector that advances the virtual clock where an event loop would wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -244,23 +247,23 @@ class _Jumping(selectors.DefaultSelector):
             return ready
         ready = super().select(_STUCK_S)
         if not ready:
-            raise RuntimeError("everything waits, and nothing is due: the test is stuck")
+            raise RuntimeError("no timer is set and nothing is ready: the test is stuck")
         return ready
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock stands still while something happens, and jumps while nothing does."""
+    """An event loop on virtual time: its clock advances only while nothing is ready to run."""
 
     def __init__(self) -> None:
-        self._jumping = _Jumping()
-        super().__init__(self._jumping)
+        self._virtual_selector = _JumpingSelector()
+        super().__init__(self._virtual_selector)
 
     def time(self) -> float:
-        return self._jumping.now
+        return self._virtual_selector.now
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on virtual time: sleeping costs nothing, and every run is the same."""
+    """Run a coroutine on virtual time. Sleeping takes no time, and each run is the same."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
 

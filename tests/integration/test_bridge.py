@@ -1,4 +1,4 @@
-"""Real brokers and real peers, joined by real bridges: events cross once, in both directions, and bridges may die."""
+"""Real brokers and peers, joined by real bridges: events cross once, in both directions, even when a bridge dies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE_S = 90.0
 
 @asynccontextmanager
 async def process(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """`plait ...` until the end of the block, and the line that it says when it is ready."""
+    """Run `plait ...` until the end of the block. Yield its ready line."""
     running = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "plait", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )
@@ -33,23 +33,23 @@ async def process(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Pro
         await put_away(running)
 
 
-class Ear:
-    """What one subscription has heard, by event."""
+class Receiver:
+    """Counts the events that one subscription has received."""
 
     def __init__(self, subscription: plait.Subscription[plait.Event]) -> None:
-        self.heard: Counter[int] = Counter()
+        self.received: Counter[int] = Counter()
         self._changed = asyncio.Condition()
-        self.task = asyncio.create_task(self._listen(subscription))
+        self.task = asyncio.create_task(self._receive(subscription))
 
-    async def _listen(self, subscription: plait.Subscription[plait.Event]) -> None:
+    async def _receive(self, subscription: plait.Subscription[plait.Event]) -> None:
         async for event in subscription:
             async with self._changed:
-                self.heard[int(str(event["x"]))] += 1
+                self.received[int(str(event["x"]))] += 1
                 self._changed.notify_all()
 
     async def has(self, events: range) -> None:
         async with self._changed:
-            await self._changed.wait_for(lambda: set(events) <= set(self.heard))
+            await self._changed.wait_for(lambda: set(events) <= set(self.received))
 
 
 async def test_two_bridges_carry_everything_once_and_one_of_them_dies() -> None:
@@ -61,7 +61,7 @@ async def test_two_bridges_carry_everything_once_and_one_of_them_dies() -> None:
         across = ("bridge", "--url", url, "--join", peer.address, "--group", "joined")
         bridges = [await stack.enter_async_context(process(*across)) for _ in range(2)]
         assert all(line.startswith("ready listen=") for _, line in bridges)
-        ears = [Ear(await stack.enter_async_context(client.subscribe("x >= 0"))) for client in (broker, peer)]
+        receivers = [Receiver(await stack.enter_async_context(client.subscribe("x >= 0"))) for client in (broker, peer)]
 
         async def publish(events: range) -> None:
             for x in events:
@@ -69,17 +69,19 @@ async def test_two_bridges_carry_everything_once_and_one_of_them_dies() -> None:
                 await asyncio.sleep(0.001)
 
         await publish(range(300))
-        for ear in ears:
-            await ear.has(range(300))
+        for receiver in receivers:
+            await receiver.has(range(300))
         # The eldest carries: it goes, and what is published from then on waits until the other one takes over.
         bridges[0][0].kill()
         await bridges[0][0].wait()
         await publish(range(300, 600))
-        for ear in ears:
-            await ear.has(range(600))
-        assert all(set(ear.heard.values()) == {1} for ear in ears), "nothing twice, and nothing came back"
-        for ear in ears:
-            ear.task.cancel()
+        for receiver in receivers:
+            await receiver.has(range(600))
+        assert all(set(receiver.received.values()) == {1} for receiver in receivers), (
+            "nothing twice, and nothing came back"
+        )
+        for receiver in receivers:
+            receiver.task.cancel()
 
 
 async def test_a_bridge_carries_what_it_is_told_to() -> None:
@@ -105,7 +107,7 @@ SPACE = {"kind": 8, "size": 64}
 
 @asynccontextmanager
 async def interested() -> AsyncIterator[tuple[plait.Client, plait.Client, Bridge]]:
-    """A broker's client, a peer, and a bridge between them that follows interest."""
+    """A broker's client, a peer, and a bridge between them that carries by interest."""
     schema = Schema.of({name: IntRange(0, size - 1) for name, size in SPACE.items()})
     async with AsyncExitStack() as stack:
         _, line = await stack.enter_async_context(process("broker", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"))
@@ -119,7 +121,7 @@ async def interested() -> AsyncIterator[tuple[plait.Client, plait.Client, Bridge
 
 
 async def until(client: plait.Client, attributes: dict[str, int], events: plait.Subscription[plait.Event]) -> None:
-    """Publish until it is heard on the other side: interest is on its way."""
+    """Publish until the event arrives on the other side: the interest has then crossed the bridge."""
     while True:
         await client.publish(attributes)
         try:
@@ -146,7 +148,7 @@ async def test_a_bridge_by_interest_carries_what_is_asked_for_and_leaves_the_res
                 await until(peer, {"kind": 2, "size": 50}, at_broker)
                 await until(broker, {"kind": 5, "size": 51}, at_peer)
                 more = bridging.counts - carried
-                assert sum(more.values()) <= 100, "what nobody asks for has stayed where it was"
+                assert sum(more.values()) <= 100, "events without interest are not carried"
                 # Interest that comes later is followed, and that which was there is not disturbed.
                 async with broker.subscribe("kind == 7") as later:
                     await until(peer, {"kind": 7, "size": 3}, later)

@@ -1,4 +1,4 @@
-"""TLS and tokens from end to end: a broker process, the SDK and the command line, and certificates of the occasion."""
+"""TLS and tokens end to end: a broker process, the SDK, the command line, and test certificates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def others(tmp_path: Path) -> Authority:
 async def secured(
     ours: Authority, *, tls: str = "", access: str = "open = true", hosts: tuple[str, ...] = HERE, http: str = "off"
 ) -> AsyncIterator[BrokerProcess]:
-    """A broker that speaks TLS."""
+    """Run a broker with TLS."""
     certificate, key = ours.sign("broker", hosts=hosts)
     config = ours.folder / "broker.toml"
     config.write_text(
@@ -62,7 +62,7 @@ async def hears_itself(client: plait.Client) -> None:
 
 
 async def refused(address: str, tls: ssl.SSLContext | None = None) -> plait.Error:
-    """Why there is no connection; told at the first attempt."""
+    """Return the error of a first attempt that must fail."""
     with pytest.raises(plait.Error) as raised:
         await plait.connect(address, tls=tls, reconnect=False, timeout=PATIENCE_S)
     return raised.value
@@ -93,7 +93,7 @@ async def test_a_certificate_that_is_asked_for_and_not_given(ours: Authority, ot
     async with secured(ours, tls=f'client_ca = "{ours.file}"') as broker:
         for context in (ours.client(), other):
             error = await refused(url(broker), context)
-            assert (type(error), error.hint) == (plait.ConnectionLost, hints.WANTS_CERTIFICATE)
+            assert (type(error), error.hint) == (plait.ConnectionLost, hints.NEEDS_CERTIFICATE)
 
 
 async def test_a_certificate_is_no_ones_business_where_a_token_will_do(ours: Authority) -> None:
@@ -127,7 +127,7 @@ async def test_one_end_that_speaks_no_tls(ours: Authority) -> None:
     async with broker_process("--listen", "127.0.0.1:0", "--http", "off") as broker:
         await broker.ready()
         assert (await refused(url(broker), ours.client())).hint == hints.NO_TLS
-    assert (await refused(url(broker), ours.client())).hint == hints.NOBODY
+    assert (await refused(url(broker), ours.client())).hint == hints.NO_LISTENER
 
 
 async def test_who_goes_on_trying_is_told_the_same_in_the_end(ours: Authority, others: Authority) -> None:

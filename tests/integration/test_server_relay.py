@@ -169,7 +169,7 @@ async def test_a_cut_resets_both_ends_and_refuses_until_it_is_mended() -> None:
             await said_back(*again, b"again")
 
 
-async def test_a_reset_end_ends_the_other_after_what_was_under_way() -> None:
+async def test_a_reset_end_ends_the_other_after_what_was_in_flight() -> None:
     async with relayed() as (relay, echo), dialled(relay.listen) as (reader, writer):
         await said_back(reader, writer, b"hello")
         relay.shape("back", delay_s=0.05)

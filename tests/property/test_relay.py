@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.relay.shaping import UNDER_WAY_BYTES_MAX, WAITING_BYTES_MAX, FlowShape, Shape, ShapedLane
+from plait.relay.shaping import IN_FLIGHT_BYTES_MAX, WAITING_BYTES_MAX, FlowShape, Shape, ShapedLane
 
 shapes = st.builds(
     Shape,
@@ -41,18 +41,18 @@ def test_every_byte_once_and_in_order(first: Shape, steps: list[tuple[float, Sha
         elif step is not None and not lane.full:
             data = chance.randbytes(step)
             given += data
-            lane.offer(data, now)
+            lane.add(data, now)
         out += b"".join(lane.take(now))
         assert given.startswith(out)
         assert lane.held_bytes == len(given) - len(out)
-        assert lane.held_bytes <= WAITING_BYTES_MAX + UNDER_WAY_BYTES_MAX + 20_000
+        assert lane.held_bytes <= WAITING_BYTES_MAX + IN_FLIGHT_BYTES_MAX + 20_000
     lane.end()
     lane.reshape(Shape(), now)
     rest, _ = drained(lane, now)
     assert out + rest == given
     assert lane.finished
     assert lane.carried_bytes == len(given)
-    assert not lane.torn
+    assert not lane.has_lost_bytes
 
 
 open_shapes = shapes.filter(lambda shape: shape.flow is FlowShape.OPEN)
@@ -65,7 +65,7 @@ def test_when_it_is_looked_at_changes_nothing(shape: Shape, sizes: list[int], se
     for looks in (False, True):
         lane, now, times = ShapedLane(shape, random.Random(seed).random), 0.0, []
         for number, size in enumerate(sizes):
-            lane.offer(bytes(size), number * 0.01)
+            lane.add(bytes(size), number * 0.01)
         while (due := lane.next_deadline()) is not None:
             now = max(now, min(due, now + step_s) if looks else due)
             times += [now for _ in lane.take(now)]
@@ -76,7 +76,7 @@ def test_when_it_is_looked_at_changes_nothing(shape: Shape, sizes: list[int], se
 @given(st.floats(0.001, 0.5), st.integers(1, 200_000))
 def test_nothing_arrives_before_its_delay(delay_s: float, size: int) -> None:
     lane = ShapedLane(Shape(delay_s=delay_s), random.Random(1).random)
-    lane.offer(bytes(size), 10.0)
+    lane.add(bytes(size), 10.0)
     assert not lane.take(10.0 + 0.99 * delay_s)
     assert lane.next_deadline() == 10.0 + delay_s
     assert b"".join(lane.take(10.0 + delay_s)) == bytes(size)
@@ -85,18 +85,18 @@ def test_nothing_arrives_before_its_delay(delay_s: float, size: int) -> None:
 @given(st.floats(1e5, 1e8), st.integers(1, 100_000))
 def test_a_bandwidth_takes_its_time(bandwidth: float, size: int) -> None:
     lane = ShapedLane(Shape(bandwidth_bit_s=bandwidth), random.Random(1).random)
-    lane.offer(bytes(size), 0.0)
+    lane.add(bytes(size), 0.0)
     _, last = drained(lane, 0.0)
     assert abs(last - 8 * size / bandwidth) < 1e-6
 
 
 @given(st.integers(1, 10_000), st.integers(1, 10_000))
-def test_a_swallowed_byte_tears_the_stream(before: int, after: int) -> None:
+def test_a_dropped_byte_breaks_the_stream(before: int, after: int) -> None:
     lane = ShapedLane(Shape(delay_s=1.0), random.Random(1).random)
-    lane.offer(bytes(before), 0.0)
+    lane.add(bytes(before), 0.0)
     lane.reshape(Shape(flow=FlowShape.LOST), 0.5)
-    lane.offer(bytes(after), 0.6)
-    assert lane.torn
+    lane.add(bytes(after), 0.6)
+    assert lane.has_lost_bytes
     assert lane.swallowed_bytes == before + after
     assert not lane.held_bytes
     assert lane.next_deadline() is None
@@ -105,14 +105,14 @@ def test_a_swallowed_byte_tears_the_stream(before: int, after: int) -> None:
 def test_losses_are_stalls_and_as_many_as_they_should_be() -> None:
     lane = ShapedLane(Shape(delay_s=0.01, loss=0.1), random.Random(1).random)
     for number in range(2000):
-        lane.offer(bytes(100), number * 100.0)
+        lane.add(bytes(100), number * 100.0)
         drained(lane, number * 100.0)
     assert 170 < lane.stalls < 280, "one in nine: a retransmission may be lost, too"
 
 
 def test_what_waits_goes_by_the_new_bandwidth() -> None:
     lane = ShapedLane(Shape(bandwidth_bit_s=8000), random.Random(1).random)
-    lane.offer(bytes(100_000), 0.0)
+    lane.add(bytes(100_000), 0.0)
     assert lane.full or lane.held_bytes == 100_000
     lane.reshape(Shape(), 2.0)
     out, last = drained(lane, 2.0)

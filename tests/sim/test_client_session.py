@@ -1,7 +1,7 @@
-"""Client sessions and the broker protocol wired together, byte by byte, on virtual time: cuts, lost bytes, restarts.
+"""Client sessions and the broker protocol connected byte by byte, on virtual time, with cuts, lost bytes and restarts.
 
-What must hold, whatever the seed: no event reaches an application twice, none out of its publisher's order, none that
-was not published or does not match; and what was confirmed reaches every durable subscription that matched it.
+Invariants for every seed: no event reaches an application twice, out of its publisher's order, unpublished or
+unmatched. A confirmed event reaches every durable subscription that it matched.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FILTERS = ("true", "n >= 3", "n in [1, 2, 5]", "n < 5 and even == true")
 
 @dataclass
 class Pipe:
-    """Bytes on their way between one client and the broker."""
+    """Bytes in flight between one client and the broker."""
 
     link: int
     up: bytearray = field(default_factory=bytearray)
@@ -39,7 +39,7 @@ class Pipe:
 
 @dataclass(eq=False)
 class Reader:
-    """An application that reads one subscription."""
+    """An application with one subscription."""
 
     interest: SubscriptionState
     filter: str
@@ -61,7 +61,7 @@ class Party:
 
 
 class World:
-    """Everything, on one clock and one generator."""
+    """All parties, on one clock and one random generator."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -93,7 +93,7 @@ class World:
     # --- one turn -----------------------------------------------------------------------------------------------------
 
     def turn(self, seconds: float) -> None:
-        """Time passes, some bytes move, everyone does what is due."""
+        """Advance the clock, move some bytes, and process what is due."""
         self.now += seconds
         if self.broker.next_deadline() <= self.now:
             self.broker.tick(self.now)
@@ -126,7 +126,7 @@ class World:
                     assert sequence not in party.confirmed, "confirmed once"
                     party.confirmed[sequence] = matched
                 case NotConfirmed(sequence, error):
-                    assert sequence not in party.confirmed, "one outcome"
+                    assert sequence not in party.confirmed, "one outcome for each publish"
                     party.refused[sequence] = error
                 case RequestCompleted(error=error):
                     assert error is None, error
@@ -182,14 +182,14 @@ class World:
             party.pipe = None
 
     def cut(self, party: Party) -> None:
-        """The connection breaks, and what is on its way is lost."""
+        """Break a connection. The bytes in flight are lost."""
         if party.pipe is not None:
             self.faults["cut"] += 1
             self.hang_up(party)
             party.session.disconnected(self.now, "cut")
 
     def restart(self) -> None:
-        """The broker dies; another starts from its log."""
+        """Replace the broker by another one, which starts from its log."""
         self.faults["restart"] += 1
         self.broker = self.new_broker()
         for party in self.parties:
@@ -239,7 +239,7 @@ class World:
             self.read(self.random.randrange(4))
 
     def settle(self) -> None:
-        """No more faults: everything that is on its way arrives."""
+        """Deliver everything in flight, without further faults."""
         for _ in range(400):
             self.turn(0.1)
             self.read(1000)
@@ -258,12 +258,12 @@ class World:
 
     def check_reader(self, reader: Reader, publishers: dict[int, Party]) -> None:
         matches = parse(reader.filter).matches
-        assert len(reader.got) == len(set(reader.got)), "twice"
+        assert len(reader.got) == len(set(reader.got)), "delivered twice"
         last: dict[int, int] = {}
         for id in reader.got:
             assert id.sequence > last.get(id.publisher, 0), "out of order"
             last[id.publisher] = id.sequence
-            assert matches(publishers[id.publisher].published[id.sequence]), "not asked for"
+            assert matches(publishers[id.publisher].published[id.sequence]), "not matching"
         if reader.durable:
             confirmed = {
                 EventId(publisher, sequence)
@@ -271,7 +271,7 @@ class World:
                 for sequence in party.confirmed
                 if matches(party.published[sequence])
             }
-            assert not confirmed - set(reader.got), "confirmed, and lost"
+            assert not confirmed - set(reader.got), "confirmed but lost"
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -1,7 +1,7 @@
 """Any message in any state, from two clients at once: the broker answers or closes, and never fails (D4, D5).
 
-A rule-based state machine sends well-formed frames in orders that no client would. Beside the two under test an honest
-pair goes on; what they say and hear must stay untouched.
+A rule-based state machine sends well-formed frames in orders that no client would use. An honest pair of clients runs
+in parallel; its events must not be affected.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ out_of_place = st.sampled_from(
 
 
 class Sessions(RuleBasedStateMachine):
-    """Two clients without manners, and an honest pair."""
+    """Two misbehaving clients and an honest pair."""
 
     @initialize(small=st.booleans())
     def begin(self, small: bool) -> None:
@@ -185,7 +185,7 @@ class Sessions(RuleBasedStateMachine):
         self.said += 1
         self.speaker.publish(honest=True)
         self.stage.run(0.02)
-        assert self.listener.sequences(1) == list(range(1, self.said + 1)), "others must not be disturbed"
+        assert self.listener.sequences(1) == list(range(1, self.said + 1)), "honest clients are not affected"
 
     @invariant()
     def within_bounds(self) -> None:
@@ -197,7 +197,7 @@ class Sessions(RuleBasedStateMachine):
         if hasattr(self, "stage"):
             self.stage.disk.terms.full, self.stage.disk.terms.failing = False, 0.0
             self.stage.run(10.0)
-            assert self.speaker.lost_count == self.listener.lost_count == 0, "honest connections stay"
+            assert self.speaker.lost_count == self.listener.lost_count == 0, "honest connections stay open"
 
 
 TestSessions = Sessions.TestCase

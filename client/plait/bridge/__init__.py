@@ -1,1 +1,1 @@
-"""Carries events between brokers and a group of peers; of several bridges one is elected."""
+"""Carries events between brokers and a group of peers. Several bridges elect one that carries."""

@@ -1,8 +1,8 @@
-"""A bridge between brokers and a group of peers: a client of each, and `bridging.Bridge` to say what goes across.
+"""A bridge between brokers and a group of peers: one client of each; `BridgeElection` decides which bridge carries.
 
-Events keep their attributes, payload, headers, priority and what is left of their lifetime. Two headers are added:
-which event it was where it was published, and which worlds it has been in. Sealed events stay: they name
-their publisher under its signature, and a bridge is another.
+Carried events keep their attributes, payload, headers, priority and remaining lifetime. Two headers are added: the id
+of the original event, and the networks that the event has passed. Sealed events are not carried: the signature names
+the publisher, and the bridge is another publisher.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .interest import PROBE, BridgeInterest, cells_filter
 ORIGIN: Final = "plait-origin"
 PASSED: Final = "plait-passed"
 BEACON: Final = "plait.bridge.bridge"
-"""The attribute of beacons, which go among the brokers: they have no event space that it could lie outside of."""
+"""The attribute of beacons. They are sent among the brokers, which have no event space that could exclude them."""
 _ID: Final = "plait.bridge_id"
 _NUMBER: Final = "plait.bridge_beacon"
 BUFFER: Final = 16_384
@@ -35,26 +35,27 @@ BUFFER: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class BridgeSettings:
-    """What goes across, where, and under which names."""
+    """The events that a bridge carries, and the names of its networks."""
 
     to_peers: str = "true"
     to_brokers: str = "true"
     brokers: str = "brokers"
-    """What the world of the brokers is called; worlds that are joined in a ring of bridges need names of their own."""
+    """Name of the brokers' network. Networks that bridges join in a ring need different names."""
     peers: str = "peers"
     by_interest: bool = False
-    """Whether only what somebody on the other side asks for is carried; a new subscription then begins a moment later
-    across the bridge than on its own side."""
+    """Whether the bridge carries only events that match a subscription on the other side. A new subscription then
+    takes effect across the bridge a moment later than on its own side."""
     cells: tuple[str, ...] = ("true",)
-    """Filters that make up everything: interest is told of one at a time."""
+    """Filters that together match everything. Interest is exchanged for each of them."""
 
 
 class Bridge:
-    """One bridge at work: `async with Bridge(...)`."""
+    """One running bridge: `async with Bridge(...)`."""
 
     def __init__(self, brokers: Client, peers: Client, settings: BridgeSettings) -> None:
         self.counts: Counter[str] = Counter()
-        """Events carried, by where to; and those that were not: refused by the other side, expired, sealed."""
+        """Counters: carried events by target network, and events not carried: refused by the other side, expired,
+        sealed."""
         self._clients = (brokers, peers)
         self._settings = settings
         id = time.time_ns() // 1_000_000 << 20 | secrets.randbits(20)
@@ -63,18 +64,18 @@ class Bridge:
 
     @property
     def leads(self) -> bool:
-        """Whether it is this one that carries now."""
+        """Whether this bridge is the leader, which carries, now."""
         return self._election.leads(time.monotonic())
 
     async def __aenter__(self) -> Bridge:
         settings, (brokers, peers) = self._settings, self._clients
         self._beacons = await brokers.subscribe(f"{BEACON} == '{settings.peers}' and not has({PROBE})")
         to_peers, cells = f"({settings.to_peers}) and not has({BEACON})", settings.cells
-        at_first = () if settings.by_interest else cells
+        first_cells = () if settings.by_interest else cells
         buffer = Buffer(items=BUFFER)
-        from_brokers = await brokers.subscribe(cells_filter(0, to_peers, at_first), buffer=buffer)
-        from_peers = await peers.subscribe(cells_filter(1, settings.to_brokers, at_first), buffer=buffer)
-        works = [
+        from_brokers = await brokers.subscribe(cells_filter(0, to_peers, first_cells), buffer=buffer)
+        from_peers = await peers.subscribe(cells_filter(1, settings.to_brokers, first_cells), buffer=buffer)
+        coroutines = [
             ("beacons", self._send_beacons()),
             ("others", self._receive_beacons()),
             ("from brokers", self._carry_from(0, from_brokers)),
@@ -83,9 +84,9 @@ class Bridge:
         if settings.by_interest:
             peer_interest = BridgeInterest(peers, from_brokers, 0, to_peers, cells)
             broker_interest = BridgeInterest(brokers, from_peers, 1, settings.to_brokers, cells)
-            works += [("peers' interest", peer_interest.run()), ("brokers' interest", broker_interest.run())]
-        for name, work in works:
-            self._tasks.append(asyncio.create_task(work, name=f"plait bridge: {name}"))
+            coroutines += [("peers' interest", peer_interest.run()), ("brokers' interest", broker_interest.run())]
+        for name, coroutine in coroutines:
+            self._tasks.append(asyncio.create_task(coroutine, name=f"plait bridge: {name}"))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -94,13 +95,13 @@ class Bridge:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def run(self) -> None:
-        """Until something fails that cannot be mended."""
+        """Run until a task fails for good."""
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
 
     async def _send_beacons(self) -> None:
-        """Beacons, and what has become ours to carry."""
+        """Send beacons, and carry held events after becoming the leader."""
         brokers = self._clients[0]
         while True:
             number = self._election.beacon(time.monotonic())

@@ -1,10 +1,12 @@
-"""Who carries an event from one world to the other, and which have been carried: a bridge, without I/O.
+"""Leader election among the bridges between two networks, and duplicate suppression. No I/O.
 
-Two networks, side 0 and side 1: brokers, and a group of peers. Any number of bridges may join them. They hear each
-other's beacons in one world, and the eldest *leads*: it carries, the others keep what they hear until they see that it
-has come out on the other side. Who leads does so only for a while after a beacon of its own that came back to it, so
-that one that was asleep, or is cut off, stops by itself, and earlier than another begins. What has been carried says
-which networks it has been in and never goes back to one of them: so nothing loops, through however many networks.
+The two networks are side 0, brokers, and side 1, a group of peers. Any number of bridges may join them. Bridges send
+beacons in one network, and the bridge with the least id leads. The leader carries events. The others hold each event
+until they see it on the other side.
+
+A leader needs a lease: one of its own beacons, received back recently. So a bridge that was suspended or is cut off
+stops by itself, before another bridge starts. A carried event names the networks that it has passed and never returns
+to one of them. So no event loops, through any number of networks.
 """
 
 from __future__ import annotations
@@ -16,42 +18,42 @@ from typing import Final, Generic, TypeVar
 E = TypeVar("E")
 
 BEACON_S: Final = 0.5
-"""Between two beacons."""
+"""Seconds between two beacons."""
 LEASE_S: Final = 2.0
-"""For so long after it has sent a beacon, one may lead that has heard it itself."""
+"""Lease: seconds after sending a beacon, received back since, during which a bridge may lead."""
 SILENCE_S: Final = LEASE_S + 1.0
-"""Without another's beacons for so long that one is gone, and what it carried last has come out on the other side."""
+"""Seconds without beacons after which a bridge counts as gone. Its last carried events have arrived by then."""
 START_S: Final = LEASE_S + SILENCE_S
-"""A bridge that has just begun listens for so long before it may lead: whoever led has then heard of it, ..."""
+"""Seconds that a new bridge waits before it may lead: the previous leader has then received its beacons."""
 HELD_S: Final = 2 * SILENCE_S + LEASE_S
-"""... and what others may have failed to carry is kept for longer than it takes to notice and to take over."""
+"""Seconds that an event is held: longer than detecting a failed leader and taking over."""
 HELD_MAX: Final = 16_384
-"""Events kept in each direction; the oldest goes first, and is counted."""
+"""Events held for each direction. The oldest is dropped first, and counted."""
 CARRIED_MAX: Final = 65_536
-"""Events that are known to have been carried, in each direction."""
+"""Carried events that are remembered for each direction."""
 BEACONS_MAX: Final = 16
-"""Beacons of our own that are remembered: those of several leases."""
+"""Own beacons that are remembered: those of several leases."""
 BRIDGES_MAX: Final = 64
-"""Bridges that are known at a time."""
+"""Bridges that are tracked at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Carried(Generic[E]):
-    """An event to publish on a side."""
+    """An event to be published on a side."""
 
     side: int
     event: E
 
 
 class BridgeElection(Generic[E]):
-    """One of the bridges between two networks. Ids order bridges by age: the least is the eldest."""
+    """The election state of one bridge. Ids order bridges by age; the least is the oldest."""
 
     def __init__(self, id: int, networks: tuple[str, str], now: float) -> None:
         assert networks[0] != networks[1], "a bridge joins two networks"
         self.id = id
         self.networks = networks
         self.expired = 0
-        """Events that nobody was there to carry while there was time."""
+        """Held events that were dropped: no bridge was the leader in time."""
         self._since = now
         self._beacons: dict[int, float] = {}
         self._sent: dict[int, float] = {}
@@ -60,7 +62,8 @@ class BridgeElection(Generic[E]):
         self._carried: tuple[OrderedDict[str, None], ...] = (OrderedDict(), OrderedDict())
 
     def beacon(self, now: float) -> int:
-        """The number of a beacon that goes out now. Who finds that he was away begins anew."""
+        """Return the number of the next beacon. If the last own beacon is too old, restart the waiting time of a new
+        bridge."""
         if now - self._beacons.get(self.id, self._since) >= LEASE_S:
             self._since = now
         self._number += 1
@@ -70,21 +73,21 @@ class BridgeElection(Generic[E]):
         return self._number
 
     def receive_beacon(self, bridge: int, number: int, now: float) -> None:
-        """A beacon came. Of our own what counts is when it was sent: we may have been asleep since."""
+        """Process a beacon. An own beacon counts from its sending time: this bridge may have been suspended since."""
         at = now if bridge != self.id else self._sent.get(number, self._since)
         self._beacons[bridge] = max(at, self._beacons.get(bridge, at))
         if len(self._beacons) > BRIDGES_MAX:
             del self._beacons[max(self._beacons)]
 
     def leads(self, now: float) -> bool:
-        """Whether it is for us to carry."""
+        """Return whether this bridge is the leader."""
         leased = now - self._beacons.get(self.id, self._since) < LEASE_S
         if not leased or now - self._since < START_S:
             return False
         return all(bridge >= self.id or now - at >= SILENCE_S for bridge, at in self._beacons.items())
 
     def receive(self, side: int, origin: str, passed: frozenset[str], event: E, now: float) -> list[Carried[E]]:
-        """An event was heard on a side, with where it has been before; what to publish now."""
+        """Process an event received on a side, with the networks that it has passed. Return the events to publish."""
         other = 1 - side
         if self.networks[other] in passed:
             self._mark_carried(other, origin)
@@ -98,7 +101,7 @@ class BridgeElection(Generic[E]):
         return self.take_due(now)
 
     def take_due(self, now: float) -> list[Carried[E]]:
-        """What to publish: all that is held, if it is for us."""
+        """Remove and return the held events that are to be published now: all of them if this bridge leads."""
         found: list[Carried[E]] = []
         leads = self.leads(now)
         for side, held in enumerate(self._held):
@@ -116,7 +119,7 @@ class BridgeElection(Generic[E]):
         return found
 
     def _mark_carried(self, side: int, origin: str) -> None:
-        """An event of this side has been carried."""
+        """Record that an event of this side was carried."""
         self._held[side].pop(origin, None)
         carried = self._carried[side]
         carried[origin] = None

@@ -1,9 +1,9 @@
-"""What one side of a bridge asks for, cell by cell, so that no more of it is carried there.
+"""Exchange of interest across a bridge, cell by cell, so that only requested events are carried.
 
-A bridge offers each cell to one side, and hears whether anyone there asks for it; on the other side it subscribes to
-those cells alone. A cell is a part of the first attribute of the group's event space: coarse, so that the
-subscription seldom changes. Offers say that they have an attribute that the bridges' own subscriptions exclude:
-otherwise bridges would hear each other ask.
+The bridge advertises each cell on one side, and learns whether a subscription there intersects it. On the other side
+it subscribes to those cells only. A cell is a part of the first attribute of the group's event space. Cells are
+coarse, so that the subscription seldom changes. The advertisements contain an attribute that the bridges' own
+subscriptions exclude. Otherwise bridges would match each other.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ..client import Client
 from ..subscription import Subscription
 
 PROBE: Final = "plait.bridge_probe"
-"""No event has it: what a bridge advertisements to learn who asks."""
+"""The attribute of the bridge's advertisements. No event has it."""
 CELLS: Final = 16
-"""Parts of the event space that are asked for, or not: each is an advertisement on both sides."""
+"""Number of cells. Each is an advertisement on both sides."""
 NOTHING: Final = ("has(plait.bridge_nothing)", "false")
-"""What is subscribed to while nobody asks, at brokers and among peers: brokers refuse what no event can match, and to
-peers whatever may match is all of the event space."""
+"""Filters, by side, for a subscription without interest. Brokers refuse a filter that no event can match. Among peers,
+a filter that may match anything would mean the whole event space."""
 
 
 def cells_of(space: Schema | None) -> tuple[str, ...]:
-    """Filters that make up the whole space; one for everything where it has nothing to cut, or there is none."""
+    """Return filters that together match the whole space: one for everything if it has no numeric attribute."""
     for name, domain in zip(space.names, space.domains, strict=True) if space is not None else ():
         if isinstance(domain, IntRange | FloatRange) and (cuts := _cuts(domain)):
             inner = [f"{name} >= {low!r} and {name} < {high!r}" for low, high in pairwise(cuts)]
@@ -39,7 +39,7 @@ def cells_of(space: Schema | None) -> tuple[str, ...]:
 
 
 def _cuts(domain: IntRange | FloatRange) -> list[float]:
-    """Where its values are parted."""
+    """Return the values at which the domain is cut."""
     if isinstance(domain, IntRange):
         size = domain.hi - domain.lo + 1
         count = min(CELLS, size)
@@ -49,21 +49,21 @@ def _cuts(domain: IntRange | FloatRange) -> list[float]:
 
 
 def cells_filter(side: int, terms: str, cells: Sequence[str]) -> str:
-    """What a bridge subscribes to at brokers (0) or among peers (1): of these cells, as far as its terms go."""
+    """Return the bridge's subscription at brokers (0) or among peers (1): the cells, restricted by the terms."""
     interest = " or ".join(f"({cell})" for cell in cells) or NOTHING[side]
     return f"({terms}) and ({interest}) and not has({PROBE})"
 
 
 class BridgeInterest:
-    """Lets a subscription on one side follow what the other side asks for."""
+    """Keeps a subscription on one side equal to the interest of the other side."""
 
     def __init__(
         self, client: Client, subscription: Subscription[Any], side: int, terms: str, cells: Sequence[str]
     ) -> None:
-        """`side` is where it hears; `terms` bound what is offered, and what is heard."""
+        """`subscription` belongs to `side`. `terms` restrict the advertisements and the subscription."""
         self._side = side
         self.interest: tuple[str, ...] = ()
-        """The cells that somebody asks for."""
+        """Cells that intersect a subscription of the other side."""
         self._client = client
         self._subscription = subscription
         self._terms = terms
@@ -71,7 +71,7 @@ class BridgeInterest:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
             advertisements: list[Advertisement] = []
             for cell in self._cells:

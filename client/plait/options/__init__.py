@@ -1,1 +1,1 @@
-"""What users pass to the SDK: options with their limits, checked and converted."""
+"""The arguments of the SDK: options with their limits, checked and converted."""

@@ -1,4 +1,4 @@
-"""Where brokers are: `plait://[TOKEN@]HOST[:PORT]`, and `plaits://` for TLS."""
+"""Addresses of brokers: `plait://[TOKEN@]HOST[:PORT]`, and `plaits://` for TLS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCHEMES: Final = {"plait": False, "plaits": True}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One broker's address."""
+    """The address of one broker."""
 
     host: str
     port: int = PORT
@@ -25,13 +25,13 @@ class Address:
     token: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        """Without the token: this goes into messages and logs."""
+        """Return the URL without the token, because messages and logs contain it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'plaits' if self.tls else 'plait'}://{host}:{self.port}"
 
 
 def parse_address(url: str) -> Address:
-    """The address that a URL writes, or AddressInvalid."""
+    """Parse a URL. Raise AddressInvalid if it names no broker."""
     shown = url.rpartition("@")[2][:200]
     try:
         parts = urlsplit(url)
@@ -47,7 +47,7 @@ def parse_address(url: str) -> Address:
 
 
 def parse_place(text: str, *, any_port: bool = False) -> Address:
-    """Where a HOST:PORT is, or AddressInvalid; `any_port`: 0 is a port too, whichever is free."""
+    """Parse HOST:PORT. Raise AddressInvalid for other texts. `any_port` allows port 0, for any free port."""
     invalid = AddressInvalid(f"{text[:200]!r} is no HOST:PORT", hint=f"like 127.0.0.1:{PORT}")
     try:
         place = parse_address(f"plait://{text}")
@@ -62,7 +62,7 @@ def parse_place(text: str, *, any_port: bool = False) -> Address:
 
 
 def parse_addresses(urls: str | Sequence[str]) -> tuple[Address, ...]:
-    """The addresses to try in turn, at least one."""
+    """Parse the URLs that are tried in turn, at least one."""
     given = [urls] if isinstance(urls, str) else list(urls)
     if not 0 < len(given) <= URLS_MAX:
         raise AddressInvalid(f"{len(given)} URLs", hint=f"one to {URLS_MAX}")

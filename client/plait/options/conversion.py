@@ -1,6 +1,6 @@
-"""Between Python objects and attributes: mappings, dataclasses and pydantic models, both ways.
+"""Conversion between Python objects and attributes: mappings, dataclasses and pydantic models, both ways.
 
-Pydantic is used where the application uses it, and never imported here.
+Pydantic models are recognised by their methods; this module never imports pydantic.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ T = TypeVar("T")
 
 _NAMES_KEPT: Final = 8192
 _SHORT: Final = VALUE_BYTES_MAX // 4
-"""Characters that are within the limit of bytes whatever they are."""
+"""Length of a text whose UTF-8 bytes are within the limit in any case."""
 _checked_names: set[str] = set()
 
 
 def plain_attributes(given: Mapping[str, object]) -> Attributes:
-    """Attributes that an event may have, or EventInvalid. A dict of what was seen before is taken as it is."""
+    """Check attributes and return them. Raise EventInvalid for attributes that no event may have.
+
+    A dict whose names were checked before is returned as it is.
+    """
     if type(given) is dict and given.keys() <= _checked_names and len(given) <= ATTRIBUTES_MAX:
         for value in given.values():
             kind = type(value)
@@ -44,7 +47,7 @@ def plain_attributes(given: Mapping[str, object]) -> Attributes:
     attributes = check_attributes(given)
     reserved = next(filter(is_reserved, attributes), None)
     if reserved is not None:
-        raise EventInvalid(f"{reserved}: names that begin with $ are for what brokers say", hint="choose another name")
+        raise EventInvalid(f"{reserved}: names that begin with $ are reserved for brokers", hint="choose another name")
     if len(_checked_names) + len(attributes) > _NAMES_KEPT:
         _checked_names.clear()
     _checked_names.update(attributes)
@@ -52,13 +55,14 @@ def plain_attributes(given: Mapping[str, object]) -> Attributes:
 
 
 def event_parts(given: object, payload: bytes) -> tuple[Mapping[str, object], bytes]:
-    """Attributes and payload of whatever may be published. A `payload` field of bytes is the payload."""
+    """Return the attributes and the payload of a mapping, dataclass or pydantic model. A `payload` field of bytes is
+    the payload."""
     if isinstance(given, Mapping):
         return given, payload
     if dataclasses.is_dataclass(given) and not isinstance(given, type):
         fields: dict[str, object] = {f.name: getattr(given, f.name) for f in dataclasses.fields(given)}
     elif hasattr(given, "model_dump"):
-        fields = dict(given.model_dump(by_alias=True))  # the names that it is read by
+        fields = dict(given.model_dump(by_alias=True))  # the names that model_validate reads
     else:
         raise EventInvalid(
             f"a {type(given).__name__} cannot be published", hint="give a mapping, a dataclass or a pydantic model"
@@ -71,7 +75,8 @@ def event_parts(given: object, payload: bytes) -> tuple[Mapping[str, object], by
 
 
 def reader_of(shape: type[T]) -> Callable[[Event], T]:
-    """Makes a `shape` of an event, or raises ValueError or TypeError when the event is none."""
+    """Return a function that converts an event to `shape`. It raises ValueError or TypeError if the event does not
+    convert."""
     if shape is dict:
         return dict  # type: ignore[return-value]  # a dict of any key and value
     validate: Callable[[dict[str, object]], T] | None = getattr(shape, "model_validate", None)
@@ -103,7 +108,7 @@ def _dataclass_reader(shape: type[T]) -> Callable[[Event], T]:
         for name, allowed in kinds.items():
             if name in given:
                 values[name] = _converted(name, given[name], allowed)
-        made: T = shape(**values)  # a field without a default that is missing is a TypeError
+        made: T = shape(**values)  # raises TypeError for a missing field without a default
         return made
 
     return read
@@ -119,7 +124,7 @@ def _converted(name: str, value: object, allowed: tuple[type, ...] | None) -> ob
 
 @lru_cache(maxsize=1024)
 def _kinds(hint: Any) -> tuple[type, ...] | None:
-    """The plain types that a field takes; None when its annotation says more than that."""
+    """Return the plain types that a field accepts, or None when its annotation is not a plain type."""
     if hint is None:
         return (type(None),)
     if hint in (int, float, str, bool, bytes, list, type(None)):

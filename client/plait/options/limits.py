@@ -1,51 +1,51 @@
-"""Every bound of the client, by name, with its reason; those of events and frames are in `plait_core.limits`."""
+"""All bounds of the client, each with its reason. Bounds of events and frames are in `plait_core.limits`."""
 
 from __future__ import annotations
 
 PUBLISHERS_MAX = 1024
-"""Publishers whose duplicates one subscription tells apart, half a KiB each; the first known is forgotten first."""
+"""Publishers whose duplicates one subscription recognises, half a KiB each. The oldest is forgotten first."""
 
 NOTICES_MAX = 1024
-"""Gaps and other notices that wait to be read; drops in a row share one. The oldest goes, and is counted."""
+"""Notices that wait to be read. Consecutive losses share one notice. The oldest is discarded and counted."""
 
 BUFFER_ITEMS = 65_536
-"""Events that wait for the application, per subscription: half a second at full speed."""
+"""Events that wait for the application, per subscription: half a second at full rate."""
 
 BUFFER_BYTES = 64 << 20
 """Bytes of events that wait for the application, per subscription."""
 
 OUTBOX_ITEMS = 10_000
-"""Publishes that wait to be sent or confirmed: some 50 ms at full speed, and all that an outage keeps."""
+"""Publishes that wait to be sent or confirmed: some 50 ms at full rate. During an outage this is all that is kept."""
 
 OUTBOX_BYTES = 16 << 20
 """Bytes of publishes that wait to be sent or confirmed."""
 
 NOT_LOST_MAX = 65_536
-"""Publishes beyond the highest confirmed that never went out, or were given up, and must not be taken for lost."""
+"""Publishes above the highest confirmed one that were never sent or were given up. They must not be counted as lost."""
 
 WRITE_BYTES = 256 << 10
-"""Bytes of publishes given to the transport at once, so that a full outbox does not move into its buffer."""
+"""Bytes of publishes per write: a full publish queue must not move into the transport's buffer."""
 
 REQUESTS_MAX = 65_536
-"""Requests that wait for an answer: subscriptions and advertisements being opened or changed."""
+"""Requests that wait for an answer of the broker: subscriptions and advertisements being opened or changed."""
 
 PINGS_MAX = 1024
 """Pings that wait for a pong."""
 
 SILENT_HEARTBEATS = 3
-"""Heartbeats without a byte from the broker after which the connection is taken for dead."""
+"""Heartbeat periods without a byte from the broker after which the connection counts as lost."""
 
 RETRY_REFUSED_S = 1.0
-"""Wait before a re-subscription that the broker could not serve is tried again."""
+"""Seconds before a re-subscription that the broker refused for now is retried."""
 
 STABLE_S = 5.0
-"""A connection that lived this long was a good one: the backoff starts anew after it."""
+"""Age of a connection in seconds at which the reconnect backoff is reset."""
 
 URLS_MAX = 64
-"""Addresses that are tried in turn."""
+"""Addresses of one client, tried in turn."""
 
 YIELD_EVERY = 512
-"""Events that an iteration hands out before it lets the event loop run: about two milliseconds."""
+"""Events that an iteration returns before it lets the event loop run: about two milliseconds."""
 
 CLOSE_S = 1.0
-"""How long closing waits for the broker to close its end, or for another byte to leave."""
+"""Seconds that closing waits for the broker to close its end, or for another byte to be sent."""

@@ -1,4 +1,4 @@
-"""What a client can be told. Each default says why it is that."""
+"""Option types of a client. Each default is stated with its reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plait_core.values import is_text
 from .limits import BUFFER_BYTES, BUFFER_ITEMS, OUTBOX_BYTES, OUTBOX_ITEMS
 
 FilterLike: TypeAlias = str | Filter | Attribute
-"""A filter: its text, or an expression made with F."""
+"""A filter: a text, or an expression built with F."""
 
 Seconds: TypeAlias = float | timedelta
 """A duration: a number of seconds, or a timedelta."""
@@ -26,16 +26,18 @@ AckMode: TypeAlias = Literal["auto", "manual"]
 
 @dataclass(frozen=True, slots=True)
 class Reconnect:
-    """How to come back. Waits are drawn between zero and a bound that doubles: full jitter, so that thousands of
-    clients of one broker do not come back at once."""
+    """The reconnect policy. Each wait is drawn between zero and a bound that doubles.
+
+    This full jitter keeps thousands of clients of one broker from reconnecting at the same moment.
+    """
 
     first_s: float = 0.1
-    """The bound of the first wait: a restarted broker listens again by then."""
+    """Bound of the first wait: a restarted broker listens again by then."""
     max_s: float = 10.0
-    """The bound that it grows to."""
+    """Largest bound of a wait."""
     factor: float = 2.0
     give_up_after_s: float | None = None
-    """How long without a connection until it is given up; None is never, 0 is at once."""
+    """Seconds without a connection after which the client gives up. None: never; 0: at once."""
 
     def __post_init__(self) -> None:
         if not 0 < self.first_s <= self.max_s or self.factor < 1 or (self.give_up_after_s or 0) < 0:
@@ -43,15 +45,16 @@ class Reconnect:
 
 
 NEVER = Reconnect(give_up_after_s=0)
-"""Do not reconnect."""
+"""The policy of a client that does not reconnect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """What a subscription holds for an application that is slower than its events, and what to do beyond that.
+    """The bound of a subscription's queue in the client, and the policy when it is full.
 
-    `drop_oldest` and `drop_newest` drop and tell; `close` ends the subscription; `block` stops reading from the broker
-    until there is room, which holds up the client's other subscriptions too: give it a client of its own.
+    `drop_oldest` and `drop_newest` drop events and report a Gap. `close` ends the subscription. `block` stops reading
+    from the broker until there is room, which blocks the client's other subscriptions, too: use a separate client for
+    it.
     """
 
     items: int = BUFFER_ITEMS
@@ -70,7 +73,8 @@ DEFAULT_BUFFER = Buffer()
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """What a client holds of publishes that are not sent or not confirmed yet. Beyond it `publish` waits."""
+    """The bound of a client's publish queue: publishes that are not sent or not confirmed yet. `publish` waits when it
+    is full."""
 
     items: int = OUTBOX_ITEMS
     bytes: int = OUTBOX_BYTES
@@ -82,14 +86,14 @@ class Outbox:
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """Everything that a session is told."""
+    """The settings of a session."""
 
     name: str
     reconnect: Reconnect = Reconnect()
     heartbeat_s: float = 2.0
-    """A ping this often, or as often as the broker asks if that is more; three without an answer end a connection."""
+    """Seconds between pings, unless the broker's period is shorter. Three pings without an answer end a connection."""
     timeout_s: float = 5.0
-    """For one attempt to connect, and for the answer to a request."""
+    """Seconds for one attempt to connect, and for the answer to a request."""
     outbox: Outbox = Outbox()
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What applications pass, checked: each becomes what frames have, or an error that says what would be right."""
+"""Checks of the arguments of the SDK: each is converted to the form that frames use, or raises an error with a hint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONFIRMS: Final[dict[str, Confirm]] = {
 
 
 def checked_payload(payload: bytes) -> bytes:
-    """The payload as it is sent."""
+    """Check a payload and return its bytes."""
     if not isinstance(payload, (bytes, bytearray, memoryview)):
         raise EventInvalid(f"a payload of type {type(payload).__name__}", hint="payloads are bytes")
     plain = bytes(payload)
@@ -44,7 +44,7 @@ def check_priority(priority: int) -> None:
 
 
 def confirmation(level: str) -> Confirm:
-    """What a publish waits for."""
+    """Return the confirmation level of a publish."""
     try:
         return _CONFIRMS[level]
     except KeyError:
@@ -52,7 +52,7 @@ def confirmation(level: str) -> Confirm:
 
 
 def microseconds(given: Seconds | None, what: str) -> int:
-    """A duration as frames have it; 0 for none."""
+    """Convert a duration to microseconds; 0 for none."""
     if given is None:
         return 0
     seconds = given.total_seconds() if isinstance(given, timedelta) else given
@@ -62,7 +62,7 @@ def microseconds(given: Seconds | None, what: str) -> int:
 
 
 def lifetime_us(ttl: Seconds | None, deadline: Seconds | datetime | None) -> int:
-    """How long an event lives: the shorter of both; 0 for ever."""
+    """Return the lifetime of an event in microseconds: the shorter of both limits, or 0 without a limit."""
     if isinstance(deadline, datetime):
         if deadline.tzinfo is None:
             raise EventInvalid("a deadline without a time zone", hint="datetime.now(timezone.utc) + ...")
@@ -75,7 +75,7 @@ def lifetime_us(ttl: Seconds | None, deadline: Seconds | datetime | None) -> int
 
 
 def starting_point(start: str | int | datetime) -> tuple[Start, int]:
-    """Where a durable subscription begins, and the time or position that goes with it."""
+    """Return the start of a durable subscription, with its time or position."""
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise EventInvalid("a start without a time zone", hint="datetime.now(timezone.utc) - ...")
@@ -88,14 +88,14 @@ def starting_point(start: str | int | datetime) -> tuple[Start, int]:
 
 
 def late_policy(late: str) -> Late:
-    """What becomes of events that miss their delay bound."""
+    """Return the policy for events that miss the delay bound."""
     if late not in ("drop", "flag"):
         raise NotAvailable(f"late={late!r}", hint="drop or flag")
     return Late(late)
 
 
 def checked_buffer(buffer: Buffer) -> Buffer:
-    """What a subscription holds."""
+    """Check the buffer option and return it."""
     if not isinstance(buffer, Buffer):
         raise NotAvailable(f"buffer={buffer!r}", hint="give a plait.Buffer")
     return buffer
@@ -109,7 +109,7 @@ def is_manual(ack: str) -> bool:
 
 
 def check_schema(schema: object) -> None:
-    """The types of what is advertised."""
+    """Raise NotAvailable for a schema that is no mapping of names to types."""
     types = schema.values() if isinstance(schema, Mapping) else [schema]
     if schema is not None and not all(isinstance(kind, type) for kind in types):
         raise NotAvailable(f"schema={schema!r}", hint="attribute names with their types, like {'price': float}")
@@ -133,7 +133,7 @@ def check_connecting(url: object, options: ConnectOptions) -> None:
 
 
 def reconnecting(given: Reconnect | bool | None) -> Reconnect:
-    """How to come back."""
+    """Return the reconnect policy for the option `reconnect`."""
     if isinstance(given, Reconnect):
         return given
     if given is not None and not isinstance(given, bool):
@@ -142,7 +142,7 @@ def reconnecting(given: Reconnect | bool | None) -> Reconnect:
 
 
 def outbox_of(given: Outbox | None) -> Outbox:
-    """What is held of publishes."""
+    """Return the publish queue's bound for the option `outbox`."""
     if given is not None and not isinstance(given, Outbox):
         raise NotAvailable(f"outbox={given!r}", hint="give a plait.Outbox")
     return given if given is not None else Outbox()

@@ -1,11 +1,11 @@
-"""The line to a broker: attempts to connect, handshake, heartbeat, loss and the next attempt. No I/O.
+"""The connection to a broker: attempts, handshake, pings, loss and backoff. No I/O.
 
 IDLE -> CONNECTING        start
-CONNECTING -> HANDSHAKE    the connection stands: hello is sent
-HANDSHAKE -> OPEN          welcome
-OPEN, HANDSHAKE, CONNECTING -> WAITING      it broke, failed, fell silent, or the broker said later
+CONNECTING -> HANDSHAKE   the connection is open; Hello is sent
+HANDSHAKE -> OPEN         Welcome received
+OPEN, HANDSHAKE, CONNECTING -> WAITING     lost, failed, timed out, or closed by the broker with a retryable reason
 WAITING -> CONNECTING     the backoff is over
-any -> ENDED              closed; refused for good; given up
+any -> ENDED              closed, refused for good, or given up
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ MOVES: Final[dict[State, frozenset[State]]] = {
 }
 
 _CONNECTED: Final = (State.HANDSHAKE, State.OPEN)
-"""While bytes come and go."""
+"""States in which bytes are exchanged."""
 
 
 class BrokerConnection:
-    """One client's connection, over all its attempts. Frames for the session come out of `read`."""
+    """The connection of one client, over all attempts. `read` returns the frames for the session."""
 
     def __init__(
         self,
@@ -82,42 +82,42 @@ class BrokerConnection:
     ) -> None:
         self.state = State.IDLE
         self.publisher = new_id(randomness)
-        """The id that this client's events carry."""
+        """The publisher id of this client's events."""
         self.welcome: Welcome | None = None
-        """The last broker's welcome."""
+        """The last Welcome."""
         self.log = 0
-        """The last log that a broker of ours kept; 0 when none did."""
+        """The id of the last broker's log; 0 if no broker had one."""
         self.rtt = RttEstimator()
         self.ping_sent: Callable[[int], None] = _ignore
-        """Told the nonce of each ping."""
+        """Called with the nonce of each ping."""
         self.error: PlaitError | None = None
-        """Why the last attempt failed, or the line ended."""
+        """The error of the last attempt, or of the end."""
         self.decoder = FrameDecoder()
         self.paused = False
-        """Whether the session has stopped reading: silence then means nothing."""
+        """Whether the session has paused reading. Silence of the broker then means nothing."""
         self._settings = settings
         self._randomness = randomness
         self._token = token
         self._backoff = Backoff(addresses, settings.reconnect, randomness)
         self._handshake: Handshake | None = None
         self._deadline: float | None = None
-        self._disconnected_since = 0.0  # since when there has been no connection
+        self._disconnected_since = 0.0
         self._opened_at = self._received_at = 0.0
         self._heartbeat_s = settings.heartbeat_s
-        self._pings: dict[int, float] = {}  # by nonce: when it was sent
+        self._pings: dict[int, float] = {}  # sending times by nonce
         self._control: list[bytes] = []
         self._outputs: list[Output] = []
         self._changes: list[Opened | Lost | Ended] = []
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> None:
-        """Begin with the first attempt."""
+        """Start the first attempt."""
         self._disconnected_since = now
         self._connect(now)
 
     def connected(self, now: float) -> None:
-        """The connection stands."""
+        """Send Hello over the new connection."""
         if self.state is not State.CONNECTING:
             return
         self._move(State.HANDSHAKE)
@@ -125,24 +125,24 @@ class BrokerConnection:
         self._received_at = now
         try:
             hello = self._hello()
-        except Exception as error:  # the token comes from the application, and its function may raise anything
-            failed = ConnectionLost(f"there is nothing to say hello with: {error}", hint="see what auth= gives")
+        except Exception as error:  # the application's `auth` function may raise any exception
+            failed = ConnectionLost(f"no Hello could be made: {error}", hint="see what auth= returns")
             failed.__cause__ = error
-            self._lost(failed, now)
+            self._retry_or_end(failed, now)
             return
         self._handshake = Handshake.initiator(hello)
         self.decoder = FrameDecoder()
         self._control.append(encode_frame(self._handshake.start(), HANDSHAKE_VERSION))
 
     def disconnected(self, now: float, reason: str = "") -> None:
-        """The connection broke, or could not be opened."""
+        """Handle a connection that broke or could not be opened."""
         if self.state in (State.CONNECTING, State.HANDSHAKE, State.OPEN):
-            what = "lost the connection to" if self.state is State.OPEN else "no connection to"
-            said = f"{what} {self._backoff.address}" + (f": {reason}" if reason else "")
-            self._lost(ConnectionLost(said, hint=hints.hint(self._backoff.address, reason)), now, abort=True)
+            failure = "lost the connection to" if self.state is State.OPEN else "no connection to"
+            message = f"{failure} {self._backoff.address}" + (f": {reason}" if reason else "")
+            self._retry_or_end(ConnectionLost(message, hint=hints.hint(self._backoff.address, reason)), now, abort=True)
 
     def read(self, data: bytes, now: float) -> list[Frame]:
-        """Bytes came in: frames that are complete now. While the decoder has more, `take` gives it."""
+        """Decode received bytes. Return the complete frames. While the decoder has more, `take` returns them."""
         if self.state not in _CONNECTED:
             return []
         self._received_at = now
@@ -153,7 +153,7 @@ class BrokerConnection:
             return []
 
     def take(self, now: float) -> list[Frame]:
-        """Further frames; none once the line is broken."""
+        """Return further frames; none once the connection is lost."""
         if self.state not in _CONNECTED:
             return []
         try:
@@ -163,7 +163,7 @@ class BrokerConnection:
             return []
 
     def handle(self, frame: Frame, now: float) -> int | None:
-        """Takes a frame that is the line's own; of a pong, its nonce."""
+        """Handle a frame of the connection itself. Return the nonce of a Pong, else None."""
         match frame:
             case Welcome():
                 self._receive_welcome(frame, now)
@@ -178,35 +178,35 @@ class BrokerConnection:
         return None
 
     def protocol_error(self, error: FrameError, now: float) -> None:
-        """The broker broke the protocol: tell it, hang up, try reconnected later."""
+        """Close the connection after a protocol error of the broker, and retry later."""
         self._send_close(CloseCode.PROTOCOL, str(error))
-        self._lost(error, now)
+        self._retry_or_end(error, now)
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Process the timer if it is due."""
         if self._deadline is None or now < self._deadline:
             return
         if self.state is State.WAITING:
             self._connect(now)
         elif self.state in (State.CONNECTING, State.HANDSHAKE):
             address, waited_s = self._backoff.address, self._settings.timeout_s
-            self._lost(Timeout(f"{address} did not answer within {waited_s:g} s"), now, abort=True)
+            self._retry_or_end(Timeout(f"{address} did not answer within {waited_s:g} s"), now, abort=True)
         elif self.state is State.OPEN:
             self._heartbeat(now)
 
     def next_deadline(self) -> float | None:
-        """When `tick` is to be called."""
+        """Return the time at which `tick` must be called, or None."""
         return self._deadline
 
-    # --- what to do ---------------------------------------------------------------------------------------------------
+    # --- outputs ------------------------------------------------------------------------------------------------------
 
     def send(self, frame: ControlFrame) -> None:
-        """Send a control frame, ahead of all publishes."""
-        assert self.state in (State.HANDSHAKE, State.OPEN), "there is a connection to send on"
+        """Queue a control frame, ahead of all publishes."""
+        assert self.state in (State.HANDSHAKE, State.OPEN), "frames are sent over a connection"
         self._control.append(encode_frame(frame))
 
     def ping(self, now: float) -> int:
-        """Ask for a sign of life; the nonce that the pong will carry."""
+        """Send a ping. Return its nonce."""
         nonce = new_id(self._randomness)
         if not self.paused and len(self._pings) < PINGS_MAX:
             self._pings[nonce] = now
@@ -215,13 +215,13 @@ class BrokerConnection:
         return nonce
 
     def pause(self, paused: bool, now: float) -> None:
-        """Stop or go on reading."""
+        """Pause or resume reading."""
         self.paused = paused
         self._received_at = now
         self._outputs.append(Reading(not paused))
 
     def end(self, error: PlaitError | None, last: list[bytes] | None = None) -> None:
-        """Hang up for good, after saying the last things there are to say."""
+        """End for good, after sending `last` and a Close."""
         if self.state is State.ENDED:
             return
         was = self.state
@@ -237,28 +237,28 @@ class BrokerConnection:
         self._changes.append(Ended(error))
 
     def take_control(self) -> list[bytes]:
-        """Control frames to write."""
+        """Remove and return the control frames to write."""
         control, self._control = self._control, []
         return control
 
     def take_output(self) -> list[Output]:
-        """Everything but what goes over an open connection."""
+        """Remove and return the outputs, apart from control frames."""
         outputs, self._outputs = self._outputs, []
         return outputs
 
     def take_changes(self) -> list[Opened | Lost | Ended]:
-        """What has become of the line since the last call."""
+        """Remove and return the changes since the last call."""
         changes, self._changes = self._changes, []
         return changes
 
     @property
     def has_output(self) -> bool:
-        """Whether something is to be done or written."""
+        """Whether there is an output or a control frame."""
         return bool(self._control or self._outputs)
 
     @property
     def address(self) -> Address:
-        """Where it leads, or was last tried to."""
+        """The address of the connection, or of the last attempt."""
         return self._backoff.address
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class BrokerConnection:
             self._token() if token is None else token,
             self.welcome.session if self.welcome is not None else None,
         )
-        encode_frame(hello, HANDSHAKE_VERSION)  # ValueError when it is too long
+        encode_frame(hello, HANDSHAKE_VERSION)  # raises ValueError if the token is too long
         return hello
 
     def _connect(self, now: float) -> None:
@@ -288,7 +288,7 @@ class BrokerConnection:
         self._outputs.append(Connect(self._backoff.address))
 
     def _receive_welcome(self, welcome: Welcome, now: float) -> None:
-        assert self._handshake is not None, "bytes come over a connection"
+        assert self._handshake is not None, "a Welcome follows a Hello"
         try:
             self._handshake.receive(welcome)
         except FrameError as error:
@@ -299,7 +299,7 @@ class BrokerConnection:
         log_changed = bool(self.log and welcome.log) and welcome.log != self.log
         self._move(State.OPEN)
         self.welcome = welcome
-        self.log = welcome.log or self.log  # while there is none, there are no positions to mistake
+        self.log = welcome.log or self.log  # a broker without a log has no positions
         self.rtt = RttEstimator()
         self._pings.clear()
         self._opened_at = now
@@ -310,7 +310,7 @@ class BrokerConnection:
     def _receive_close(self, close: Close, now: float) -> None:
         error = refusal(close.code, close.message or f"{self.address} closed the connection", retryable=close.retryable)
         if close.retryable or close.code in (Code.BYE, Code.TIMEOUT):
-            self._lost(error, now, elsewhere=True)
+            self._retry_or_end(error, now, elsewhere=True)
         else:
             self.end(error)
 
@@ -323,7 +323,7 @@ class BrokerConnection:
     def _heartbeat(self, now: float) -> None:
         silent_s = now - self._received_at
         if silent_s >= SILENT_HEARTBEATS * self._heartbeat_s and not self.paused:
-            self._lost(ConnectionLost(f"{self.address} was silent for {silent_s:.1f} s"), now, abort=True)
+            self._retry_or_end(ConnectionLost(f"{self.address} was silent for {silent_s:.1f} s"), now, abort=True)
             return
         if now - self._opened_at >= STABLE_S:
             self._backoff.reset()
@@ -331,13 +331,13 @@ class BrokerConnection:
         self._deadline = now + self._heartbeat_s
 
     def _send_close(self, code: str, message: str) -> None:
-        """Put everything that is to be said on its way: after this the connection is no longer the line's."""
+        """Write a Close with all queued frames: the connection is closed next."""
         version = HANDSHAKE_VERSION if self.state is State.HANDSHAKE else VERSION_MAX
         self._control.append(encode_frame(Close(code, message[:CLOSE_TEXT_MAX]), version))
         self._outputs.append(Write(self.take_control()))
 
-    def _lost(self, error: PlaitError, now: float, *, abort: bool = False, elsewhere: bool = False) -> None:
-        """Go on to the next attempt, or give up."""
+    def _retry_or_end(self, error: PlaitError, now: float, *, abort: bool = False, elsewhere: bool = False) -> None:
+        """Schedule the next attempt, or give up."""
         was_open = self.state is State.OPEN
         if was_open:
             self._disconnected_since = now

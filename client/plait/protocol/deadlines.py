@@ -1,4 +1,4 @@
-"""Many deadlines, of which the next one matters."""
+"""A set of deadlines by key, with fast access to the earliest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ K = TypeVar("K", bound=int)
 
 
 class Deadlines(Generic[K]):
-    """Deadlines by key. Those that are taken back stay in the heap until they come up or outnumber the others."""
+    """Deadlines by key. Discarded entries stay in the heap until they come up or outnumber the others."""
 
     def __init__(self) -> None:
         self._at: dict[K, float] = {}
@@ -19,7 +19,7 @@ class Deadlines(Generic[K]):
         return len(self._at)
 
     def set(self, key: K, at: float) -> None:
-        """Sets or moves the key's deadline."""
+        """Set or move the deadline of a key."""
         self._at[key] = at
         heapq.heappush(self._heap, (at, key))
         if len(self._heap) > 2 * len(self._at) + 64:
@@ -27,17 +27,17 @@ class Deadlines(Generic[K]):
             heapq.heapify(self._heap)
 
     def discard(self, key: K) -> None:
-        """Takes the key's deadline back, if it has one."""
+        """Remove the deadline of a key, if it has one."""
         self._at.pop(key, None)
 
     def next(self) -> float | None:
-        """The earliest deadline."""
+        """Return the earliest deadline, or None."""
         while self._heap and self._at.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> list[K]:
-        """Takes the keys whose time has come, earliest first."""
+        """Remove and return the keys whose deadline has passed, earliest first."""
         found: list[K] = []
         while (at := self.next()) is not None and at <= now:
             _, key = heapq.heappop(self._heap)

@@ -1,7 +1,7 @@
-"""What the client wants of its broker: subscriptions and advertisements, and the requests that open and end them.
+"""The desired state at the broker: subscriptions and advertisements, and the requests that create and remove them.
 
-A wish outlives connections. When a broker has no session of ours it is asked for all of them anew; a request whose
-answer was lost is asked again, and its answer, whenever it comes, is reported once.
+The desired state outlives connections. A broker without a session of this client gets all requests anew. A request
+whose answer was lost is sent again. Each request of the application is completed once.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from .subscription_state import Phase, Signals, SubscriptionState, Terms
 
 @dataclass(slots=True)
 class AdvertisedFilter:
-    """One advertisement."""
+    """An advertised filter."""
 
     id: int
     filter: str
     rate: float
     matching: bool = False
-    """Whether anyone is interested in it."""
+    """Whether any subscription intersects the advertisement."""
 
     def frame(self, request: int) -> Advertise:
-        """The frame that tells the broker of it."""
+        """Return the frame that advertises the filter."""
         return Advertise(request, self.id, self.filter, self.rate)
 
 
 class DesiredState:
-    """All of one client's. Requests are numbered; each gets one RequestCompleted among the updates."""
+    """The desired state of one client. Requests are numbered; each one of the application yields a RequestCompleted."""
 
     def __init__(
         self, connection: BrokerConnection, settings: SessionSettings, signals: Signals, updates: list[SessionUpdate]
@@ -60,13 +60,14 @@ class DesiredState:
         self._signals = signals
         self._updates = updates
         self._requests = PendingRequests()
-        self._retries: Deadlines[int] = Deadlines()  # by subscription: when to ask again for what could not be served
+        self._retries: Deadlines[int] = Deadlines()  # times of re-subscriptions that the broker refused for now
         self._last_subscription = self._last_advertisement = 0
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
     def subscribe(self, terms: Terms, now: float) -> tuple[SubscriptionState, int]:
-        """Open a subscription; it, and the request that is answered once it is installed."""
+        """Add a subscription. Return it with the number of the request, which completes when the subscription is
+        installed."""
         number = self._number()
         _check(terms.frame(number, 1))
         self._last_subscription += 1
@@ -77,7 +78,7 @@ class DesiredState:
         return subscription, number
 
     def change(self, subscription: SubscriptionState, terms: Terms, now: float) -> int:
-        """Change a subscription's filter or terms; the request."""
+        """Change the filter or terms of a subscription. Return the number of the request."""
         number = self._number()
         _check(terms.frame(number, subscription.id))
         self._request(
@@ -86,7 +87,7 @@ class DesiredState:
         return number
 
     def update_routing(self, subscription: SubscriptionState, routing: bytes) -> None:
-        """Other routing keys for a subscription from now on, also on later connections. Nobody waits for the answer."""
+        """Replace the routing tokens of a subscription, also for later connections. No caller waits for the answer."""
         changing = [r.terms for r in self._requests.all() if r.kind is Kind.CHANGE and r.about == subscription.id]
         subscription.terms = replace(subscription.terms, routing=routing)
         terms = replace((changing[-1] if changing else None) or subscription.terms, routing=routing)
@@ -97,7 +98,8 @@ class DesiredState:
     def unsubscribe(
         self, subscription: SubscriptionState, now: float, *, drain: bool = False, forget: bool = False
     ) -> int:
-        """End a subscription; the request. With `drain`, what the broker has queued still comes before the answer."""
+        """Remove a subscription. Return the number of the request. With `drain`, the broker first sends its queued
+        events."""
         number = self._number()
         if self._connection.state is State.OPEN:
             self.send_acknowledgements()
@@ -112,25 +114,26 @@ class DesiredState:
         return number
 
     def stop_deliveries(self, subscription: SubscriptionState) -> None:
-        """Take no more deliveries, and go on acknowledging: how a durable subscription is drained."""
+        """Accept no more deliveries, but go on acknowledging: the first step of draining a durable subscription."""
         subscription.phase = Phase.DRAINING
         self.subscriptions.pop(subscription.id, None)
 
     def end(self, subscription: SubscriptionState, error: PlaitError | None) -> None:
-        """Forget a subscription; its reader sees why."""
+        """End a subscription locally. Its reader gets the error."""
         subscription.end(error)
         self.subscriptions.pop(subscription.id, None)
         self._retries.discard(subscription.id)
 
     def terminate(self, subscription: SubscriptionState, error: PlaitError) -> None:
-        """End a subscription here and at the broker."""
+        """End a subscription locally and at the broker."""
         self._send(Unsubscribe(0, subscription.id))
         self.end(subscription, error)
 
     # --- acknowledgements ---------------------------------------------------------------------------------------------
 
     def acknowledge(self, subscription: SubscriptionState, now: float) -> int:
-        """Send what was dealt with; the request that is answered once that is stored."""
+        """Send the pending acks of a subscription. Return the number of the request, which completes when they are
+        stored."""
         number = self._number()
         if self._connection.state is State.OPEN:
             self.send_acknowledgements()
@@ -141,7 +144,7 @@ class DesiredState:
         return number
 
     def send_acknowledgements(self) -> None:
-        """Tell the broker, over an open line, what was dealt with since the last time."""
+        """Send all pending acks over the open connection."""
         acknowledging, self._signals.acknowledging = self._signals.acknowledging, []
         for subscription in acknowledging:
             positions, subscription.acknowledged = subscription.acknowledged, []
@@ -151,7 +154,7 @@ class DesiredState:
     # --- advertisements -----------------------------------------------------------------------------------------------
 
     def advertise(self, filter: str, rate: float, now: float) -> tuple[AdvertisedFilter, int]:
-        """Say what will be published; the advertisement and its request."""
+        """Add an advertisement. Return it with the number of the request."""
         number = self._number()
         advertisement = AdvertisedFilter(self._last_advertisement + 1, filter, rate)
         _check(advertisement.frame(number))
@@ -161,7 +164,7 @@ class DesiredState:
         return advertisement, number
 
     def unadvertise(self, advertisement: AdvertisedFilter, now: float) -> int:
-        """Take an advertisement back; the request."""
+        """Remove an advertisement. Return the number of the request."""
         number = self._number()
         self.advertisements.pop(advertisement.id, None)
         self._request(Request(number, Kind.UNADVERTISE, advertisement.id, Unadvertise(number, advertisement.id)), now)
@@ -170,30 +173,30 @@ class DesiredState:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def cancel(self, request: int) -> None:
-        """Nobody waits for a request any more: what it was opening is taken back."""
+        """Cancel a request that no caller waits for: undo what it was about to create."""
         known = self._requests.close(request)
         if known is not None:
             self._undo(known)
 
     def done(self, frame: Done, now: float) -> None:
-        """The broker did it."""
+        """Complete a request that the broker has carried out."""
         request = self._requests.close(frame.request)
         if request is not None:
             self._request_succeeded(request)
 
     def failed(self, frame: Failed, now: float) -> None:
-        """The broker did not do it."""
+        """Complete a request that the broker has refused."""
         request = self._requests.close(frame.request)
         if request is None:
             return
         if frame.code == Code.UNKNOWN and request.kind in (Kind.UNSUBSCRIBE, Kind.UNADVERTISE):
-            self._request_succeeded(request)  # it is gone, which is what was wanted
+            self._request_succeeded(request)  # the broker has already removed it
             return
         error = refusal(frame.code, frame.message, hint=frame.hint, retryable=frame.retryable)
         self._request_failed(request, error, now)
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Time out requests, and retry re-subscriptions."""
         for request in self._requests.due(now):
             self._undo(request)
             where = (
@@ -213,35 +216,38 @@ class DesiredState:
                 self._retries.set(id, now + RETRY_REFUSED_S)
 
     def next_deadline(self) -> float | None:
-        """When `tick` is to be called."""
+        """Return the time at which `tick` must be called, or None."""
         deadlines = (self._requests.next_deadline(), self._retries.next())
         return min((at for at in deadlines if at is not None), default=None)
 
-    # --- connections come and go --------------------------------------------------------------------------------------
+    # --- connections --------------------------------------------------------------------------------------------------
 
     def resend_requests(self) -> None:
-        """The broker still has the session: only requests and answers that were on their way may be missing."""
+        """Send open requests again: the broker still has the session, but requests or answers may be lost."""
         for request in self._requests.all():
             self._connection.send(request.frame)
 
     def resubscribe_all(self, *, log_changed: bool = False) -> None:
-        """A broker without a session of ours: ask it for everything. `log_changed`: nor with the log that we knew."""
+        """Request the whole desired state from a broker that has no session of this client.
+
+        `log_changed`: the broker also has another log than the last one.
+        """
         for request in self._requests.all():
             if request.internal:
-                self._requests.close(request.number)  # it was for the session before; this one is asked below
-        asking = {request.about for request in self._requests.all() if request.kind is Kind.SUBSCRIBE}
-        offering = {request.about for request in self._requests.all() if request.kind is Kind.ADVERTISE}
+                self._requests.close(request.number)  # it was for the lost session
+        subscribing = {request.about for request in self._requests.all() if request.kind is Kind.SUBSCRIBE}
+        advertising = {request.about for request in self._requests.all() if request.kind is Kind.ADVERTISE}
         for request in self._requests.all():
             if request.kind in (Kind.SUBSCRIBE, Kind.ADVERTISE):
                 self._connection.send(request.frame)
         for subscription in list(self.subscriptions.values()):
             subscription.new_session(log_changed=log_changed)
             self._retries.discard(subscription.id)
-            if subscription.id in asking or subscription.phase is not Phase.OPEN:
+            if subscription.id in subscribing or subscription.phase is not Phase.OPEN:
                 continue
             self._subscribe_again(subscription)
         for advertisement in self.advertisements.values():
-            if advertisement.id not in offering:
+            if advertisement.id not in advertising:
                 number = self._number()
                 self._request(
                     Request(number, Kind.ADVERTISE, advertisement.id, advertisement.frame(number), internal=True), None
@@ -249,7 +255,7 @@ class DesiredState:
         self._settle_requests_of_lost_session(log_changed=log_changed)
 
     def end_all(self, error: PlaitError | None) -> None:
-        """There will be no other connection."""
+        """Complete all requests and end all subscriptions: the session has ended."""
         for request in self._requests.all():
             self._requests.close(request.number)
             self._complete(request, error or Closed("the client is closed"))
@@ -265,12 +271,13 @@ class DesiredState:
         return self._requests.number()
 
     def _request(self, request: Request, now: float | None) -> None:
-        """With the usual deadline from `now`, or with none."""
+        """Open and send a request, with a timeout counted from `now`, or without one."""
         self._requests.open(request, None if now is None else now + self._settings.timeout_s)
         self._send(request.frame)
 
     def _send(self, frame: ControlFrame) -> None:
-        """Now, or not at all: what has to outlive a connection is asked again when there is a new one."""
+        """Send a frame if the connection is open. Requests are repeated on the next connection; other frames are not
+        needed there."""
         if self._connection.state is State.OPEN:
             self._connection.send(frame)
 
@@ -280,13 +287,13 @@ class DesiredState:
         self._request(Request(number, Kind.SUBSCRIBE, subscription.id, frame, internal=True), None)
 
     def _settle_requests_of_lost_session(self, *, log_changed: bool) -> None:
-        """Open requests that a new session does not answer by being empty."""
+        """Send or complete the open requests of a lost session. A new session is empty: removals are already done."""
         for request in self._requests.all():
             match request.kind:
                 case Kind.ACKNOWLEDGE if log_changed:
                     self._requests.close(request.number)
-                    said = "the broker keeps another log now: what was acknowledged is not stored there"
-                    self._complete(request, DurabilityFailed(said, code=Code.DURABILITY))
+                    message = "the broker has another log now: the acks are not stored there"
+                    self._complete(request, DurabilityFailed(message, code=Code.DURABILITY))
                 case Kind.CHANGE | Kind.ACKNOWLEDGE:
                     self._connection.send(request.frame)
                 case Kind.UNADVERTISE:
@@ -309,9 +316,8 @@ class DesiredState:
             case Kind.SUBSCRIBE if subscription is not None and subscription.phase is Phase.OPENING:
                 subscription.phase = Phase.OPEN
             case Kind.SUBSCRIBE if subscription is not None and request.internal and not subscription.terms.durable:
-                subscription.record_gap(
-                    Gap("reconnected")
-                )  # told when it ends: whoever now looks elsewhere misses nothing more
+                # Reported now, not at the loss: events published from now on arrive.
+                subscription.record_gap(Gap("reconnected"))
             case Kind.SUBSCRIBE if subscription is not None and subscription.log_lost:
                 subscription.log_lost = False
                 subscription.record_gap(Gap("log_lost"))
@@ -335,7 +341,7 @@ class DesiredState:
         self._complete(request, error)
 
     def _undo(self, request: Request) -> None:
-        """Undo what a request was about to do."""
+        """Undo the change that a request was about to make."""
         subscription = self.subscriptions.get(request.about)
         match request.kind:
             case Kind.SUBSCRIBE if subscription is not None:
@@ -354,7 +360,7 @@ class DesiredState:
 
 
 def _check(frame: ControlFrame) -> None:
-    """Nothing that cannot be sent is wished for: it would only be found out when a connection is there."""
+    """Raise EventInvalid for a frame that cannot be encoded, before it is queued for a later connection."""
     try:
         encode_frame(frame)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a subscription did not get, or not in time: the items of `subscription.events()`."""
+"""Notices of a subscription: gaps, late events, slow consumption and re-routes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from ..options.limits import NOTICES_MAX
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Events that matched and did not come, or may not have come."""
+    """Matching events that did not arrive, or may not have arrived."""
 
     reason: str
-    """`queue_full`: dropped here; `reconnected`: published while there was no session; `connection_lost`: on their way
-    when a resumed connection broke; `log_lost`: the broker keeps another log than before, and what a durable
-    subscription had not had of the old one is gone; `not_convertible`: not what `as_` needs; or the broker's reason.
+    """The broker's drop reason, or one of these. `queue_full`: dropped by this client's buffer. `reconnected`:
+    published while there was no session. `connection_lost`: in flight when a resumed connection broke. `log_lost`: the
+    broker has another log than before, and undelivered events of the old log are lost. `not_convertible`: the event
+    does not convert to `as_`.
 
-    Of sealed events that do not open: `missing_key`: no keys of its epoch; `stale_epoch`: it is over, or has not begun;
-    `replayed`: it was opened before; `another_realm`; `not_authentic`: changed, or not signed as it says."""
+    Of sealed events that do not open: `missing_key`: no keys for the event's epoch. `stale_epoch`: the epoch is over,
+    or has not begun. `replayed`: the event was opened before. `another_realm`: sealed in another realm.
+    `not_authentic`: changed, or wrongly signed.
+    """
     count: int = 0
-    """How many; 0 when that is not known. After `connection_lost`: of all the client's subscriptions together."""
+    """Number of events; 0 if unknown. With `connection_lost`: of all the client's subscriptions together."""
     publisher: int = 0
     first: int = 0
     last: int = 0
-    """Their first and last sequence number when all are of one publisher; else all three are 0."""
+    """Sequence numbers of the first and last event if all are of one publisher; else all three are 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,41 +37,41 @@ class Late:
 
     count: int
     dropped: bool
-    """Whether they were dropped on the way (`late="drop"`), or came with `event.late` set (`late="flag"`)."""
+    """Whether the events were dropped on their path (`late="drop"`), or delivered with `event.late` (`late="flag"`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlowConsumer:
-    """The application is slower than its events: the queue that is named fills up."""
+    """The application reads more slowly than events arrive: a queue is filling up."""
 
     where: str
-    """`client` or `broker`."""
+    """The place of the queue: `client` or `broker`."""
     pending: int
-    """Events that wait there; 0 when that is not known."""
+    """Events in the queue; 0 if the number is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rerouted:
-    """A publisher's events come another way than before."""
+    """The events of a publisher take another path than before."""
 
     publisher: int
     before: tuple[int, ...]
     after: tuple[int, ...]
-    """Ids of the brokers passed."""
+    """Ids of the brokers on the path."""
 
 
 Notice: TypeAlias = Gap | Late | SlowConsumer | Rerouted
 
 
 class Notices:
-    """Notices that wait to be read, bounded. Losses in a row for one reason grow one notice instead of many."""
+    """A bounded queue of notices. Consecutive losses for one reason are merged into one notice."""
 
     __slots__ = ("forgotten", "items")
 
     def __init__(self) -> None:
         self.items: deque[Notice] = deque()
         self.forgotten = 0
-        """Notices that nobody read before there were too many."""
+        """Notices that were discarded because the queue was full."""
 
     def add(self, notice: Notice) -> None:
         last = self.items[-1] if self.items else None

@@ -1,4 +1,4 @@
-"""What a session asks its face to do, and what it tells it. Values only; asyncio and tests carry out the same ones."""
+"""Outputs of a session, which the driver carries out, and updates, which it reports. All are plain values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..options.addresses import Address
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Open a connection; then call `connected`, or `disconnected` if it fails. It replaces whatever was open before."""
+    """Open a connection in place of any other, then call `connected`, or `disconnected` if it fails."""
 
     address: Address
 
@@ -28,14 +28,14 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Close the connection, or give up opening it; the session has already forgotten it. `abort`: do not wait."""
+    """Close the connection, or stop opening it. `abort`: do not wait for unsent bytes."""
 
     abort: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Stop or go on reading: a subscription that blocks is full, or has room again."""
+    """Pause or resume reading: a subscription with the policy `block` is full, or has room again."""
 
     on: bool
 
@@ -47,18 +47,18 @@ Output: TypeAlias = Connect | Write | Disconnect | Reading
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The broker said welcome."""
+    """The broker has accepted the connection."""
 
     resumed: bool
     reconnected: bool
-    """Whether there was a session before."""
+    """Whether the client had a session before."""
     log_changed: bool = False
-    """Whether the broker keeps another log than the one before: its own was wiped, or it is another broker."""
+    """Whether the broker's log is another one than before: it was wiped, or this is another broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The connection broke, or an attempt failed; the next attempt is in `retry_s`."""
+    """The connection broke, or an attempt failed. The next attempt follows in `retry_s`."""
 
     error: PlaitError
     retry_s: float
@@ -66,14 +66,14 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """There will be no other connection: closed, given up or refused."""
+    """The session has ended: closed, given up or refused."""
 
     error: PlaitError | None
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCompleted:
-    """A request was carried out, or not."""
+    """A request was carried out (`error` is None), refused, or has timed out."""
 
     request: int
     error: PlaitError | None
@@ -81,7 +81,7 @@ class RequestCompleted:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """A publish is confirmed at the level that it asked for."""
+    """A publish was confirmed at its level."""
 
     sequence: int
     matched: int
@@ -89,7 +89,7 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class NotConfirmed:
-    """A publish went nowhere, or its outcome is not known."""
+    """A publish was refused or has expired, or its outcome is unknown."""
 
     sequence: int
     error: PlaitError
@@ -97,8 +97,10 @@ class NotConfirmed:
 
 @dataclass(frozen=True, slots=True)
 class PublishesLost:
-    """So many publishes that asked for no confirmation were on their way when the connection broke; at most so many
-    where no broker is left that knows."""
+    """Publishes without confirmation were in flight when the connection broke.
+
+    `count` is exact if `certain`; else it is an upper bound, because the broker has lost the session.
+    """
 
     count: int
     certain: bool = True
@@ -106,7 +108,7 @@ class PublishesLost:
 
 @dataclass(frozen=True, slots=True)
 class PongReceived:
-    """The broker has processed everything that was sent before the barrier, or answered a ping."""
+    """The broker has answered a ping or barrier: it has processed everything that was sent before."""
 
     nonce: int
     round_trip_s: float
@@ -114,7 +116,7 @@ class PongReceived:
 
 @dataclass(frozen=True, slots=True)
 class MatchingChanged:
-    """Whether anyone is interested in an advertisement has changed."""
+    """The value of an advertisement's `matching` has changed."""
 
     advertisement: int
     matching: bool
@@ -122,7 +124,7 @@ class MatchingChanged:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisementEnded:
-    """The broker does not take an advertisement any more."""
+    """The broker has ended an advertisement."""
 
     advertisement: int
     error: PlaitError

@@ -1,4 +1,4 @@
-"""What the broker was asked and has not answered: by number, with a deadline."""
+"""Requests that the broker has not answered, by number, with their timeouts."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question. `frame` asks it, again if need be."""
+    """A request to the broker. `frame` is sent again on later connections."""
 
     number: int
     kind: Kind
     about: int
-    """The subscription or advertisement."""
+    """The number of the subscription or advertisement."""
     frame: ControlFrame
     terms: Terms | None = None
-    """Of a change: what the subscription's terms become."""
+    """The new terms of the subscription; of a CHANGE only."""
     internal: bool = False
-    """Asked by the session itself after a reconnect: nobody waits for the answer."""
+    """Whether the session itself sent the request, so that no caller waits for the answer."""
 
 
 class PendingRequests:
-    """All questions that are open, in the order in which they were asked."""
+    """All open requests, in the order in which they were sent."""
 
     def __init__(self) -> None:
         self._open: dict[int, Request] = {}
@@ -46,31 +46,31 @@ class PendingRequests:
         self._last = 0
 
     def number(self) -> int:
-        """A number for the next request."""
+        """Return a number for the next request. Raise LimitReached when too many are open."""
         if len(self._open) >= REQUESTS_MAX:
             raise LimitReached(f"{REQUESTS_MAX} requests wait for an answer", retryable=True)
         self._last = self._last % (2**32 - 1) + 1
         return self._last
 
     def open(self, request: Request, deadline: float | None) -> None:
-        """A request is being asked."""
+        """Add a request, with the time of its timeout."""
         self._open[request.number] = request
         if deadline is not None:
             self._deadlines.set(request.number, deadline)
 
     def close(self, number: int) -> Request | None:
-        """The answer came, or nobody waits for it any more."""
+        """Remove a request. Return None if it is not open."""
         self._deadlines.discard(number)
         return self._open.pop(number, None)
 
     def all(self) -> list[Request]:
-        """Open requests, oldest first."""
+        """Return the open requests, oldest first."""
         return list(self._open.values())
 
     def due(self, now: float) -> list[Request]:
-        """Takes those whose time is up."""
+        """Remove and return the requests that have timed out."""
         return [self._open.pop(number) for number in self._deadlines.due(now)]
 
     def next_deadline(self) -> float | None:
-        """When the next one's time is up."""
+        """Return the time of the next timeout, or None."""
         return self._deadlines.next()

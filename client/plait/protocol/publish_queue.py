@@ -1,8 +1,9 @@
-"""Publishes on their way to the broker: first those that wait to be sent, then those that wait to be confirmed.
+"""The publish queue: publishes that wait to be sent, and publishes that wait for confirmation.
 
-What asked for confirmation is kept until it has it, and goes out again, under its own sequence number and in order,
-ahead of everything new, whenever a connection breaks: the broker tells duplicates apart. What asked for none is sent
-once. An event whose lifetime ends here is not sent at all, and one that waited is sent with what is left of its life.
+A publish with confirmation is kept until it is confirmed. When a connection breaks, kept publishes are sent again,
+ahead of new ones, in order and under their own sequence numbers; the broker removes duplicates. A publish without
+confirmation is sent once. An event whose lifetime ends in the queue is not sent. An event that waited is sent with its
+remaining lifetime.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from ..options.settings import Outbox as OutboxSettings
 from .deadlines import Deadlines
 
 _WAIT_IGNORED_S: Final = 0.001
-"""Waiting that is not taken off a lifetime: an event that goes out at once goes out as it is."""
+"""Wait in the queue that is not subtracted from a lifetime: an event that is sent at once is sent unchanged."""
 
 
 @dataclass(slots=True, eq=False)
 class Retained:
-    """A publish that is to be remembered: it wants confirmation, or it is mortal."""
+    """A publish that is kept because it needs confirmation or has a limited lifetime."""
 
     event: Event
     confirm: Confirm
@@ -37,7 +38,7 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """A ping that overtakes no publish: its pong says that the broker has processed all before it."""
+    """A ping that is sent after all queued publishes. Its pong shows that the broker has processed them."""
 
     nonce: int
 
@@ -46,52 +47,53 @@ _Item: TypeAlias = bytes | Retained | Barrier
 
 
 class PublishQueue:
-    """Bounded in items and bytes. It never refuses: who publishes asks `full` first."""
+    """The publish queue, bounded in items and bytes. It never refuses a publish: callers check `full` first."""
 
     def __init__(self, settings: OutboxSettings) -> None:
         self._items_max = settings.items
         self._bytes_max = settings.bytes
         self._waiting: deque[_Item] = deque()
         self._retained: dict[int, Retained] = {}  # by sequence number, ascending
-        self._barriers: dict[int, Barrier] = {}  # sent, and not answered
+        self._barriers: dict[int, Barrier] = {}  # sent, without an answer yet
         self._expiries: Deadlines[int] = Deadlines()
         self._items = 0
         self._bytes = 0
-        self._sent_up_to = 0  # publishes go out for the first time in their order, and their numbers have no holes
-        self._counted_up_to = 0  # up to here it is known what came of those that are sent once
-        self._received_up_to = 0  # up to here the broker has said that it has them: by a pong, or a receipt
-        self._pings: dict[int, int] = {}  # by nonce, of those under way: the last publish before it
-        self._not_lost: deque[int] = deque(maxlen=NOT_LOST_MAX)  # sent under no frame, or given up, and so told
+        self._sent_up_to = 0  # first transmissions are in order, without holes
+        self._counted_up_to = 0  # losses are counted up to here
+        self._received_up_to = 0  # the broker has received all up to here, by a pong or a receipt
+        self._pings: dict[int, int] = {}  # pings in flight: the last publish sent before each nonce
+        self._not_lost: deque[int] = deque(maxlen=NOT_LOST_MAX)  # not sent, or reported as failed
         self.full = False
-        """At the high-water mark; false again only at half of it, so that waiting publishers do not take turns."""
+        """Whether the queue has reached its bound. It becomes false at half of it, so that waiting publishers do not
+        alternate."""
 
     @property
     def items(self) -> int:
-        """Publishes held."""
+        """Number of publishes in the queue."""
         return self._items
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of publishes held."""
+        """Bytes of the publishes in the queue."""
         return self._bytes
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to send."""
+        """Whether there is an item to send."""
         return bool(self._waiting)
 
     @property
     def has_several(self) -> bool:
-        """Whether more than one thing waits to be sent."""
+        """Whether more than one item waits to be sent."""
         return len(self._waiting) > 1
 
     @property
     def unconfirmed(self) -> int:
-        """Publishes that wait for a receipt, sent or not."""
+        """Number of publishes that wait for a receipt, sent or not."""
         return len(self._retained)
 
     def add(self, frame: bytes) -> None:
-        """A publish that is sent once and forgotten."""
+        """Add a publish that is sent once."""
         self._waiting.append(frame)
         self._items += 1
         self._bytes += len(frame)
@@ -99,7 +101,7 @@ class PublishQueue:
             self.full = True
 
     def retain(self, retained: Retained) -> None:
-        """A publish that is remembered."""
+        """Add a publish that is kept."""
         sequence = retained.event.sequence
         assert sequence not in self._retained, "sequence numbers are used once"
         self._retained[sequence] = retained
@@ -109,25 +111,25 @@ class PublishQueue:
         self._grow(len(retained.frame))
 
     def add_barrier(self, nonce: int) -> None:
-        """A ping behind everything published so far."""
+        """Add a ping behind all queued publishes."""
         self._waiting.append(Barrier(nonce))
 
     def pong_received(self, nonce: int) -> None:
-        """A pong came: of a barrier, or of any other ping."""
+        """Handle a pong: the broker has received all publishes that were sent before the ping."""
         self._barriers.pop(nonce, None)
         self._received_up_to = max(self._received_up_to, self._pings.pop(nonce, 0))
 
     def ping_sent(self, nonce: int) -> None:
-        """A ping goes out, behind all that was sent: its pong will say that it has arrived."""
+        """Note how many publishes were sent before a ping."""
         if len(self._pings) < PINGS_MAX:
             self._pings[nonce] = self._sent_up_to
 
     def take(self, now: float, bytes_max: int = WRITE_BYTES) -> list[bytes]:
-        """What to write next: about `bytes_max` bytes."""
+        """Remove and return the frames to write next, about `bytes_max` bytes."""
         chunks: list[bytes] = []
-        taken = forgotten = forgotten_bytes = 0
+        size = forgotten = forgotten_bytes = 0
         waiting = self._waiting
-        while waiting and taken < bytes_max:
+        while waiting and size < bytes_max:
             item = waiting.popleft()
             if isinstance(item, bytes):
                 frame = item
@@ -136,13 +138,14 @@ class PublishQueue:
                 self._sent_up_to += 1
             else:
                 frame = self._frame_of(item, now)
-            taken += len(frame)
+            size += len(frame)
             chunks.append(frame)
         self._shrink(forgotten, forgotten_bytes)
         return chunks
 
     def take_single(self) -> bytes | None:
-        """What to write when a publish that is sent once and forgotten waits, and nothing else does."""
+        """Remove and return the frame of a publish without confirmation if it is the only queued item; else return
+        None."""
         frame = self._waiting[0] if len(self._waiting) == 1 else None
         if not isinstance(frame, bytes):
             return None
@@ -156,12 +159,15 @@ class PublishQueue:
         return frame
 
     def confirmed(self, sequence: int) -> bool:
-        """The broker has confirmed one, or refused it for good: it has all before it, too. Whether it was retained."""
+        """Handle a confirmation or a final refusal: the broker has received all earlier publishes, too.
+
+        Return whether the publish was kept.
+        """
         self._received_up_to = max(self._received_up_to, sequence)
         return self._drop(sequence) is not None
 
     def expire(self, now: float) -> list[tuple[int, Confirm]]:
-        """Gives up what has outlived itself; sequence numbers and what they asked for."""
+        """Remove publishes whose lifetime is over. Return the sequence numbers and levels of those to report."""
         expired: list[tuple[int, Confirm]] = []
         for sequence in self._expiries.due(now):
             retained = self._drop(sequence)
@@ -171,13 +177,13 @@ class PublishQueue:
         return expired
 
     def next_deadline(self) -> float | None:
-        """When the next mortal publish ends."""
+        """Return the time at which the next lifetime ends, or None."""
         return self._expiries.next()
 
     def rewind(self) -> list[int]:
-        """The connection broke: what was sent and not confirmed is to be sent again, first and in order.
+        """Queue kept publishes again, first and in order: the connection broke.
 
-        Gives up, and returns, what is so far behind that a broker could not tell whether it had it before.
+        Remove and return those that are too far behind: the broker could no longer recognise them as duplicates.
         """
         self._pings.clear()
         floor = self._sent_up_to - DUPLICATE_WINDOW
@@ -199,8 +205,11 @@ class PublishQueue:
         return unknowable
 
     def count_lost(self, received_up_to: int | None) -> int:
-        """There is a connection again, whose broker has had everything up to a number, or does not know. How many of
-        those that are sent once were lost with the connection before, in the latter case at most; it is told once."""
+        """Count the publishes without confirmation that were lost with the last connection. Each is counted once.
+
+        The broker has received all publishes up to `received_up_to`. None means that it does not know: the result is
+        then an upper bound.
+        """
         floor, self._counted_up_to = self._counted_up_to, self._sent_up_to
         known = [*self._not_lost, *self._retained]
         self._not_lost = deque((later for later in self._not_lost if later > self._sent_up_to), NOT_LOST_MAX)
@@ -209,7 +218,7 @@ class PublishQueue:
         return len(beyond) - len({sequence for sequence in known if sequence in beyond})
 
     def clear(self) -> list[int]:
-        """Gives up everything; the sequence numbers that wanted confirmation."""
+        """Remove everything. Return the sequence numbers that waited for confirmation."""
         unconfirmed = [sequence for sequence, kept in self._retained.items() if kept.confirm]
         for sequence in list(self._retained):
             self._drop(sequence)
@@ -226,7 +235,7 @@ class PublishQueue:
         sequence = item.event.sequence
         self._sent_up_to = max(self._sent_up_to, sequence)
         if self._retained.get(sequence) is not item:
-            return b""  # it expired, or was given up, while it waited
+            return b""  # it expired or was cleared while it waited
         item.sent = True
         frame = item.frame
         waited_s = now - item.published_at
@@ -253,7 +262,7 @@ class PublishQueue:
     def _shrink(self, items: int, size: int) -> None:
         self._items -= items
         self._bytes -= size
-        assert min(self._items, self._bytes) >= 0, "what leaves was counted when it came"
+        assert min(self._items, self._bytes) >= 0, "only counted items are removed"
         if self.full and self._half_empty():
             self.full = False
 

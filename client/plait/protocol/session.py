@@ -1,9 +1,11 @@
-"""A client's session with its home broker, without I/O: time, bytes and wishes in; bytes, deliveries and news out.
+"""A client's session with its home broker, without I/O. The driver performs the I/O and passes in bytes and the time.
 
-Follow one publish: `publish` -> outbox -> `take_output`; its receipt -> `Confirmed`. Follow one delivery: `receive` ->
-`SubscriptionState.arrive` -> the interest's queue, from which the face takes it. The face calls `connected`, `receive`,
-`disconnected` and `tick` as the world turns, then carries out `take_output` and looks at `take_updates` and
-`take_readable`. What survives a broken connection, and how, is in `Session._resumed` and `DesiredState.anew`.
+A publish goes from `publish` to the publish queue and out through `take_output`; its receipt becomes `Confirmed`. A
+delivery goes from `receive` to the queue of its `SubscriptionState`, from which the application takes it.
+
+The driver calls `connected`, `receive`, `disconnected` and `tick`. Then it carries out `take_output`, handles
+`take_updates`, and wakes the readers of `take_readable`. `Session._resume` and `DesiredState.resubscribe_all` restore
+the session after a lost connection.
 """
 
 from __future__ import annotations
@@ -55,38 +57,38 @@ NO_HEADERS: Final[Headers] = {}
 _OPEN: Final = State.OPEN
 _ENDED: Final = State.ENDED
 _PHASE_ENDED: Final = Phase.ENDED
-"""Asked for with every event: looking a member up in its enumeration costs ten times what a constant does."""
+"""Constants for the hot path: looking up a member of an enumeration costs ten times as much."""
 
 _LATE: Final = "late"
-"""The broker's reason for what a delay bound dropped."""
+"""The broker's drop reason for events that missed the delay bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionStats:
-    """Counts since the client was made."""
+    """Counters since the client was made."""
 
     published: int
     confirmed: int
     refused: int
     """Publishes that the broker refused."""
     expired: int
-    """Publishes whose lifetime was over before they could be sent or confirmed."""
+    """Publishes whose lifetime ended before they were sent or confirmed."""
     waiting: int
     """Publishes that are not sent, or not confirmed, yet."""
     waiting_bytes: int
     lost: int
-    """Deliveries that were on their way when a resumed connection broke."""
+    """Deliveries that were in flight when a resumed connection broke."""
     publishes_lost: int
-    """Publishes without confirmation that were on their way when a resumed connection broke."""
+    """Publishes without confirmation that were in flight when a resumed connection broke."""
     publishes_uncertain: int
-    """The same where the broker has forgotten the session, as one that was killed has: so many at most were lost,
-    namely all that it had not shown to have. Whoever must know asks for confirmation."""
+    """Publishes without confirmation that may have been lost, at most: the broker had not acknowledged them, and then
+    lost the session, as a killed broker does. Use confirmation to know."""
     connections: int
-    """Times that a broker said welcome."""
+    """Number of welcomes from brokers."""
 
 
 class Session:
-    """One client's session, over all its connections."""
+    """The session of one client, over all its connections."""
 
     def __init__(
         self,
@@ -95,53 +97,53 @@ class Session:
         randomness: Randomness,
         token: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`token` is asked for at every attempt; `randomness` draws ids and waits."""
+        """`token` is called at every attempt to connect. `randomness` draws ids and backoff times."""
         self.connection = BrokerConnection(addresses, settings, randomness, token)
         self.publishes = PublishQueue(settings.outbox)
         self.connection.ping_sent = self.publishes.ping_sent
         self.signals = Signals()
         self.publisher = self.connection.publisher
         self.writable = True
-        """Whether the transport takes publishes; control frames go out regardless."""
+        """Whether the transport accepts publishes. Control frames are sent regardless."""
         self.settings = settings
         self.brokers: dict[int, str] = {}
-        """Names of brokers, as far as the home broker has told them."""
+        """Names of brokers, by id, as announced by the home broker."""
         self._randomness = randomness
         self._updates: list[SessionUpdate] = []
         self.desired = DesiredState(self.connection, settings, self.signals, self._updates)
         self._sequence = 0
-        self._delivered = 0  # deliver frames that came in the broker's present session
+        self._delivered = 0  # Deliver frames received in the broker's current session
         self._reading = True
         self._confirmed = self._refused = self._expired = self._lost = self._connections = 0
         self._publishes_lost = self._publishes_uncertain = 0
         self._handlers: dict[type[Frame], Callable[..., None]] = {
             Done: self.desired.done,
             Failed: self.desired.failed,
-            Receipt: self._receipt,
-            Refusal: self._refusal,
-            Notice: self._notice,
-            Matching: self._matching,
-            Brokers: self._brokers,
+            Receipt: self._receive_receipt,
+            Refusal: self._receive_refusal,
+            Notice: self._receive_notice,
+            Matching: self._receive_matching,
+            Brokers: self._receive_brokers,
         }
 
     # --- the connection -----------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> None:
-        """Begin to connect."""
+        """Start to connect."""
         self.connection.start(now)
 
     def connected(self, now: float) -> None:
-        """The connection that was asked for stands."""
+        """Continue with the handshake: the connection is open."""
         self.connection.connected(now)
         self._apply_connection_changes(now)
 
     def disconnected(self, now: float, reason: str = "") -> None:
-        """The connection broke, or could not be opened."""
+        """Handle a connection that broke or could not be opened."""
         self.connection.disconnected(now, reason)
         self._apply_connection_changes(now)
 
     def receive(self, data: bytes, now: float) -> bool:
-        """Bytes came in; whether there is anything to do but to wake readers."""
+        """Process received bytes. Return whether the driver has more to do than to wake readers."""
         connection, controlled, subscriptions = self.connection, False, self.desired.subscriptions
         frames = connection.read(data, now)
         while frames:
@@ -149,24 +151,24 @@ class Session:
             for frame in frames:
                 if type(frame) is Deliver:
                     self._delivered += 1
-                    for subscription, flags, position in frame.deliveries:
-                        interest = subscriptions.get(subscription)
-                        if interest is not None and interest.phase is not _PHASE_ENDED:
-                            interest.receive(frame, flags, position, half_s)
+                    for number, flags, position in frame.deliveries:
+                        subscription = subscriptions.get(number)
+                        if subscription is not None and subscription.phase is not _PHASE_ENDED:
+                            subscription.receive(frame, flags, position, half_s)
                 else:
                     controlled = True
-                    self._control(frame, now)
+                    self._receive_control(frame, now)
                     if connection.state is not _OPEN:
                         break
             frames = connection.take(now) if connection.decoder.more else []
         if not (controlled or self.signals.overflowing or self.signals.dirty) and connection.state is _OPEN:
-            return False  # deliveries alone
+            return False  # only readers are to be woken
         self._apply_connection_changes(now)
         self._handle_signals(now)
         return controlled or self.has_output or connection.state is not _OPEN
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Process all timers that are due."""
         self.connection.tick(now)
         self._apply_connection_changes(now)
         for sequence, confirm in self.publishes.expire(now):
@@ -178,12 +180,12 @@ class Session:
         self._handle_signals(now)
 
     def next_deadline(self) -> float | None:
-        """When `tick` is to be called."""
+        """Return the time at which `tick` must be called, or None."""
         parts = (self.connection.next_deadline(), self.publishes.next_deadline(), self.desired.next_deadline())
         return min((at for at in parts if at is not None), default=None)
 
     def take_output(self, now: float) -> list[Output]:
-        """What the face is to do, in order."""
+        """Return the outputs that the driver must carry out, in order."""
         self._handle_signals(now)
         outputs = self.connection.take_output()
         if self.connection.state is _OPEN:
@@ -196,32 +198,34 @@ class Session:
         return outputs
 
     def take_single(self) -> bytes | None:
-        """The frame of a publish that is all there is to do over an open connection: it may go out at once, and has
-        changed nothing else."""
+        """Return the frame of a single queued publish if there is no other output over an open connection; else None.
+
+        The driver writes the frame at once. The session's other state does not change.
+        """
         if not self.writable or self.connection.state is not _OPEN or self.connection.has_output or self.signals.dirty:
             return None
         return self.publishes.take_single()
 
     @property
     def has_output(self) -> bool:
-        """Whether `take_output` has something."""
+        """Whether `take_output` has an output."""
         if self.signals.dirty or self.connection.has_output:
             return True
         return self.writable and self.publishes.waiting and self.connection.state is _OPEN
 
     def take_updates(self) -> list[SessionUpdate]:
-        """What has become of things since the last call."""
+        """Return the updates since the last call."""
         updates = self._updates.copy()
         self._updates.clear()
         return updates
 
     def take_readable(self) -> list[SubscriptionState]:
-        """Interests with something new for their reader."""
+        """Return the subscriptions that have something new for their reader."""
         awake, self.signals.readable = self.signals.readable, []
         return awake
 
     def close(self, now: float, error: PlaitError | None = None) -> None:
-        """End it: what waits to be sent goes out if there is a connection, then a farewell."""
+        """End the session. If there is a connection, send what is queued and then a Close."""
         last: list[bytes] = []
         if self.connection.state is _OPEN:
             self.desired.send_acknowledgements()
@@ -232,7 +236,7 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Whether a broker is connected."""
+        """Whether the client is connected to a broker."""
         return self.connection.state is _OPEN
 
     @property
@@ -240,7 +244,7 @@ class Session:
         return self.connection.state is _ENDED
 
     def stats(self) -> SessionStats:
-        """Counts up to now."""
+        """Return the counters."""
         return SessionStats(
             self._sequence,
             self._confirmed,
@@ -264,7 +268,8 @@ class Session:
         priority: int = 0,
         headers: Headers = NO_HEADERS,
     ) -> int:
-        """Send an event, whose parts were checked, once; its sequence number. The caller has asked `outbox.full`."""
+        """Queue a checked event that is sent once. Return its sequence number. The caller checks `publishes.full`
+        first."""
         sequence = self._sequence + 1
         event = Event(attributes, payload, self.publisher, sequence, published_us, 0, priority, headers)
         self.publishes.add(encode_publish(event))
@@ -272,7 +277,8 @@ class Session:
         return sequence
 
     def publish_plain(self, attributes: object, payload: object, published_us: int) -> int:
-        """As `publish`, for unchecked parts of which most are plain; 0, and nothing done, when these are not."""
+        """Queue an event whose parts are unchecked. Return its sequence number, or 0 if a part needs checks or
+        conversion."""
         sequence = self._sequence + 1
         frame = encode_plain_publish(attributes, payload, self.publisher, sequence, published_us)
         if frame is None:
@@ -293,7 +299,7 @@ class Session:
         confirm: Confirm,
         now: float,
     ) -> int:
-        """Send an event that wants confirmation, or whose lifetime is limited."""
+        """Queue an event that needs confirmation or has a limited lifetime. Return its sequence number."""
         sequence = self._sequence + 1
         event = Event(dict(attributes), payload, self.publisher, sequence, published_us, lifetime_us, priority, headers)
         expires_at = now + lifetime_us / 1_000_000 if lifetime_us else None
@@ -302,20 +308,20 @@ class Session:
         return sequence
 
     def barrier(self) -> int:
-        """A nonce that is `PongReceived` once the broker has processed all publishes so far, over reconnects too."""
+        """Queue a ping behind all publishes. Return its nonce. Its pong shows that the broker has processed them."""
         nonce = new_id(self._randomness)
         self.publishes.add_barrier(nonce)
         return nonce
 
     def ping(self, now: float) -> int:
-        """A nonce that is `PongReceived` with the time it took; ConnectionLost when there is no connection."""
+        """Send a ping. Return its nonce. Raise ConnectionLost when there is no connection."""
         if not self.is_open:
             raise ConnectionLost("there is no connection now")
         return self.connection.ping(now)
 
     # --- frames -------------------------------------------------------------------------------------------------------
 
-    def _control(self, frame: Frame, now: float) -> None:
+    def _receive_control(self, frame: Frame, now: float) -> None:
         handler = self._handlers.get(type(frame))
         if handler is not None:
             handler(frame, now)
@@ -326,39 +332,40 @@ class Session:
             self._updates.append(PongReceived(nonce, self.connection.rtt.measured_s))
         self._apply_connection_changes(now)
 
-    def _receipt(self, frame: Receipt, now: float) -> None:
+    def _receive_receipt(self, frame: Receipt, now: float) -> None:
         for sequence, matched in zip(frame.sequences, frame.matched, strict=False):
             if self.publishes.confirmed(sequence):
                 self._confirmed += 1
                 self._updates.append(Confirmed(sequence, matched))
 
-    def _refusal(self, frame: Refusal, now: float) -> None:
+    def _receive_refusal(self, frame: Refusal, now: float) -> None:
         if frame.code == Code.DRAINING and frame.retryable:
-            return  # kept: it goes to whatever broker comes next
+            return  # the event is kept, and sent to the next broker
         self._refused += 1
         self.publishes.confirmed(frame.sequence)
         error = refusal(frame.code, frame.message, hint=frame.hint, retryable=frame.retryable)
         self._updates.append(NotConfirmed(frame.sequence, error))
 
-    def _notice(self, frame: Notice, now: float) -> None:
-        interest = self.desired.subscriptions.get(frame.subscription)
-        if interest is None:
+    def _receive_notice(self, frame: Notice, now: float) -> None:
+        subscription = self.desired.subscriptions.get(frame.subscription)
+        if subscription is None:
             return
         match frame.kind:
             case NoticeKind.GAP if frame.reason == _LATE:
-                interest.record_late(Late(frame.count, dropped=True))
+                subscription.record_late(Late(frame.count, dropped=True))
             case NoticeKind.GAP:
-                interest.record_gap(Gap(frame.reason, frame.count, frame.publisher, frame.first, frame.last))
+                subscription.record_gap(Gap(frame.reason, frame.count, frame.publisher, frame.first, frame.last))
             case NoticeKind.SLOW:
-                interest.add_notice(SlowConsumer("broker", frame.count))
+                subscription.add_notice(SlowConsumer("broker", frame.count))
             case NoticeKind.CLOSED:
-                self.desired.end(interest, _closed_by_broker(frame))
+                self.desired.end(subscription, _closed_by_broker(frame))
 
-    def _brokers(self, frame: Brokers, now: float) -> None:
+    def _receive_brokers(self, frame: Brokers, now: float) -> None:
         before = self.brokers if len(self.brokers) < BROKERS_MAX else {}
-        self.brokers = before | dict(zip(frame.ids, frame.names, strict=True))  # events may still come of one that died
+        # Names of dead brokers are kept: their events may still arrive.
+        self.brokers = before | dict(zip(frame.ids, frame.names, strict=True))
 
-    def _matching(self, frame: Matching, now: float) -> None:
+    def _receive_matching(self, frame: Matching, now: float) -> None:
         advertisement = self.desired.advertisements.get(frame.advertisement)
         if advertisement is not None and advertisement.matching != frame.matching:
             advertisement.matching = frame.matching
@@ -375,7 +382,7 @@ class Session:
                     self._updates.append(change)
                     self._count_lost_publishes(resumed=change.resumed)
                     if change.resumed:
-                        self._resumed()
+                        self._resume()
                     else:
                         self._delivered = 0
                         self.desired.resubscribe_all(log_changed=change.log_changed)
@@ -386,21 +393,23 @@ class Session:
                     self._end_all(error)
                     self._updates.append(change)
 
-    def _resumed(self) -> None:
-        """The broker still has the session. What was on its way is lost, except what is logged, which comes again."""
-        assert self.connection.welcome is not None, "it has just come"
+    def _resume(self) -> None:
+        """Continue a session that the broker still has. Deliveries in flight are lost, except logged ones, which are
+        repeated."""
+        assert self.connection.welcome is not None, "Welcome was just received"
         missing = self.connection.welcome.delivered - self._delivered
         if missing > 0:
             self._lost += missing
-            hit = [interest for interest in self.desired.subscriptions.values() if not interest.terms.durable]
-            for interest in hit:
-                interest.record_gap(Gap("connection_lost", missing), counted=len(self.desired.subscriptions) == 1)
+            subscriptions = self.desired.subscriptions
+            for subscription in subscriptions.values():
+                if not subscription.terms.durable:  # logged events are sent again
+                    subscription.record_gap(Gap("connection_lost", missing), counted=len(subscriptions) == 1)
         self._delivered = self.connection.welcome.delivered
         self.desired.resend_requests()
 
     def _count_lost_publishes(self, *, resumed: bool) -> None:
-        """Of publishes that are sent once, tell how many the broker never had, or may never have had."""
-        assert self.connection.welcome is not None, "it has just come"
+        """Count the publishes without confirmation that were lost, or may have been lost, with the last connection."""
+        assert self.connection.welcome is not None, "Welcome was just received"
         published = self.connection.welcome.published if resumed else None
         lost, certain = self.publishes.count_lost(published), published is not None
         if lost:
@@ -409,7 +418,7 @@ class Session:
             self._updates.append(PublishesLost(lost, certain))
 
     def _rewind(self) -> None:
-        """Everything that outlives the connection is made ready for the next one."""
+        """Prepare kept publishes for the next connection. Report those whose outcome can no longer be found out."""
         for sequence in self.publishes.rewind():
             unknown = ConnectionLost("the connection broke before its outcome was known", hint="it may have arrived")
             self._updates.append(NotConfirmed(sequence, unknown))
@@ -426,21 +435,21 @@ class Session:
         signals = self.signals
         if signals.overflowing:
             overflowing, signals.overflowing = signals.overflowing, []
-            for interest in overflowing:
-                if not interest.blocking and interest.id in self.desired.subscriptions:
-                    self._end_full(interest)
+            for subscription in overflowing:
+                if not subscription.blocking and subscription.id in self.desired.subscriptions:
+                    self._end_full(subscription)
             signals.dirty = True
         if signals.dirty:
             signals.dirty = False
-            reading = not any(interest.blocking for interest in self.desired.subscriptions.values())
+            reading = not any(subscription.blocking for subscription in self.desired.subscriptions.values())
             if reading != self._reading and self.is_open:
                 self._reading = reading
                 self.connection.pause(not reading, now)
 
-    def _end_full(self, interest: SubscriptionState) -> None:
-        waiting = len(interest.queue)
+    def _end_full(self, subscription: SubscriptionState) -> None:
+        waiting = len(subscription.queue)
         error = BufferFull(f"its buffer of {waiting} events is full", hint="read faster, or choose another policy")
-        self.desired.terminate(interest, error)
+        self.desired.terminate(subscription, error)
 
 
 def _closed_by_broker(notice: Notice) -> PlaitError:

@@ -1,6 +1,7 @@
-"""One subscription as the session keeps it: its terms, its bounded queue, what it has had, what it has missed.
+"""The session's state of one subscription: terms, bounded queue, duplicates, acks and counters.
 
-Follow one delivery: `arrive` (duplicates end here) -> queue, or the policy for a full one -> `take` -> `acknowledge`.
+A delivery goes through `receive`, which ends duplicates, into the queue, or is handled by the policy for a full queue.
+The application calls `take` and then `acknowledge`.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ from ..options.settings import DEFAULT_BUFFER, Buffer
 from .notices import Gap, Late, Notice, Notices, Rerouted, SlowConsumer
 
 Arrival: TypeAlias = tuple[Deliver, int, int, float]
-"""A delivery in the queue: frame, flags, position, and half the round trip to the broker when it came. A plain tuple:
-one is made for every event."""
+"""A queued delivery: frame, flags, position, and half the round-trip time on arrival. A plain tuple, because one is
+made for every event."""
 
 POSITION_MASK: Final = 2**64 - 1
-"""The part of a position that the broker knows."""
+"""Mask of the part of a position that the broker knows."""
 
 _NOTED: Final = LATE | CONFIRM | DURABLE
-"""Flags that make more work of a delivery."""
+"""Flags of a delivery that need extra work."""
 
 
 class Phase(Enum):
-    OPENING = auto()  # the broker has not said Done yet
+    OPENING = auto()  # the broker has not confirmed it yet
     OPEN = auto()
-    DRAINING = auto()  # nothing new is taken; what is queued is still handed out
-    ENDED = auto()  # what is queued is still handed out, then `error` is raised or iteration ends
+    DRAINING = auto()  # new deliveries are refused; queued ones are still delivered
+    ENDED = auto()  # queued events are still delivered, then `error` is raised or iteration ends
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What was asked for when subscribing."""
+    """The terms of a subscription, with its filter."""
 
     filter: str
     within_us: int = 0
@@ -51,14 +52,14 @@ class Terms:
     start: Start = Start.NEW
     start_at: int = 0
     routing: bytes = b""
-    """Keys that brokers test the tags of sealed events with."""
+    """Routing tokens with which brokers test the tags of sealed events."""
 
     def with_filter(self, filter: str) -> Terms:
-        """The same, for other events."""
+        """Return the terms with another filter."""
         return replace(self, filter=filter)
 
     def frame(self, request: int, subscription: int) -> Subscribe:
-        """The frame that asks the broker for it."""
+        """Return the Subscribe frame."""
         return Subscribe(
             request,
             subscription,
@@ -77,44 +78,44 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStats:
-    """Counts since it was opened. Every event that matched is in `delivered`, `pending` or `dropped`."""
+    """Counters since the subscription was opened. Each matching event is in `delivered`, `pending` or `dropped`."""
 
     received: int
-    """Events that came from the broker, duplicates aside."""
+    """Events received from the broker, without duplicates."""
     delivered: int
-    """Handed to the application."""
+    """Events delivered to the application."""
     dropped: int
-    """Matched, and did not reach the application, as far as that is known: here or at the broker."""
+    """Matching events known not to have reached the application: dropped by the client or by a broker."""
     late: int
-    """Missed the delay bound: dropped or flagged."""
+    """Events that missed the delay bound: dropped or flagged."""
     gaps: int
-    """Times that events were lost, or may have been."""
+    """Number of gaps: losses, certain or possible."""
     pending: int
-    """Waiting for the application."""
+    """Events queued for the application."""
     pending_bytes: int
     duplicates: int
-    """Came again and were kept from the application."""
+    """Repeated events that were not delivered again."""
     max_delay: float
-    """Of the events handed out, in seconds."""
+    """Largest delay of the delivered events, in seconds."""
     errors: int
-    """Exceptions that a callback raised."""
+    """Exceptions raised by callbacks."""
 
 
 @dataclass(slots=True)
 class Signals:
-    """What interests have to tell the session and its face; shared by all of them."""
+    """Signals of the subscriptions to the session and its driver. All subscriptions share one object."""
 
     readable: list[SubscriptionState] = field(default_factory=list)
-    """Have something new for a reader who may be waiting."""
+    """Subscriptions with something new for a waiting reader."""
     overflowing: list[SubscriptionState] = field(default_factory=list)
-    """Filled up, under a policy that the session must act on."""
+    """Subscriptions with a full queue whose policy the session must apply."""
     acknowledging: list[SubscriptionState] = field(default_factory=list)
     dirty: bool = False
-    """Whether the session has something to do for them: an acknowledgement to send, reading to go on with."""
+    """Whether the session must send acks or resume reading."""
 
 
 class SubscriptionState:
-    """One subscription."""
+    """The state of one subscription."""
 
     __slots__ = (
         "_buffer",
@@ -152,24 +153,25 @@ class SubscriptionState:
         self.terms = terms
         self.phase = Phase.OPENING
         self.error: PlaitError | None = None
-        """Why it ended, if not because it was closed."""
+        """The reason of the end; None after a regular close."""
         self.queue: deque[Arrival] = deque()
         self._duplicates = DuplicateWindow(DUPLICATE_WINDOW, PUBLISHERS_MAX)
-        self._paths: dict[int, tuple[int, ...]] = {}  # by publisher: the brokers that its last event passed
-        self._last_sequences: dict[
-            int, dict[int, int]
-        ] = {}  # by publisher that uses priorities, and priority: the last number
+        self._paths: dict[int, tuple[int, ...]] = {}  # path of the last event, by publisher
+        # Last sequence numbers by publisher and priority; only of publishers that use priorities.
+        self._last_sequences: dict[int, dict[int, int]] = {}
         self.notices = Notices()
         self.blocking = False
         self.acknowledged: list[int] = []
-        """Positions dealt with that the broker is to be told of."""
+        """Acknowledged positions that are not sent to the broker yet."""
         self.unacknowledged: dict[int, None] = {}
-        """Positions in the queue or in the application's hands, each on top of `_position_base`."""
+        """Positions of queued or delivered events without ack, each with `_position_base` added."""
         self.log_lost = False
-        """Whether the application is to be told, once it is subscribed again, that the broker's log is another one."""
+        """Whether a Gap must report, after the next re-subscription, that the broker's log was replaced."""
         self._position_base = 0
-        """Tells positions of one log, or tokens of one session, from those before. An event in the application's hands
-        must not settle a later one that happens to have its number."""
+        """Offset that keeps the positions of one log or session apart from those of the next.
+
+        Without it an ack for an event of the old log could acknowledge a later event with the same position.
+        """
         self.received = self.delivered = self.dropped = self.duplicates = self.late = self.gaps = self.errors = 0
         self.max_delay_us = 0
         self._signals = signals
@@ -181,11 +183,11 @@ class SubscriptionState:
 
     @property
     def open(self) -> bool:
-        """Whether deliveries are taken."""
+        """Whether the subscription accepts deliveries."""
         return self.phase in (Phase.OPENING, Phase.OPEN)
 
     def stats(self) -> SubscriptionStats:
-        """Counts up to now."""
+        """Return the counters."""
         return SubscriptionStats(
             self.received,
             self.delivered,
@@ -202,7 +204,7 @@ class SubscriptionState:
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
     def receive(self, frame: Deliver, flags: int, position: int, half_s: float) -> None:
-        """A delivery from the broker."""
+        """Process a delivery from the broker."""
         publisher = frame.publisher
         sighting = self._duplicates.see(publisher, frame.sequence)
         if sighting is not NEW:
@@ -231,7 +233,7 @@ class SubscriptionState:
             self.add_notice(SlowConsumer("client", len(queue)))
 
     def take(self) -> Arrival:
-        """The next delivery for the application; there must be one."""
+        """Remove and return the next delivery. The queue must not be empty."""
         arrival = self.queue.popleft()
         frame = arrival[0]
         self._bytes -= len(frame.block)
@@ -245,7 +247,7 @@ class SubscriptionState:
         return arrival
 
     def requeue(self, arrival: Arrival) -> None:
-        """The application did not manage: hand it out again, after what is waiting."""
+        """Queue a delivery again, behind the others."""
         self.delivered -= 1
         self._bytes += len(arrival[0].block)
         self.queue.append(arrival)
@@ -253,57 +255,60 @@ class SubscriptionState:
         self._signals.dirty = True
 
     def acknowledge(self, position: int) -> None:
-        """The application has dealt with a delivery. Again, or one that nobody waits for: nothing happens."""
+        """Acknowledge a delivery. A second ack, or one for an unknown position, does nothing."""
         if position not in self.unacknowledged:
             return
         del self.unacknowledged[position]
         self._queue_ack(position & POSITION_MASK)
 
     def acknowledge_up_to(self, position: int) -> None:
-        """The application has dealt with a delivery and all before it."""
+        """Acknowledge a delivery and all earlier ones."""
         for earlier in [known for known in self.unacknowledged if known <= position]:
             self.acknowledge(earlier)
 
     def discard_queue(self) -> None:
-        """Nobody wants what is queued any more."""
+        """Discard the queued deliveries."""
         self.queue.clear()
         self._bytes = 0
         self.blocking = False
 
-    # --- what went wrong ----------------------------------------------------------------------------------------------
+    # --- losses ------------------------------------------------------------------------------------------------------
 
     def add_notice(self, notice: Notice) -> None:
-        """Adds a notice."""
+        """Add a notice and wake the reader."""
         self.notices.add(notice)
         self._signals.readable.append(self)
 
     def record_gap(self, gap: Gap, *, counted: bool = True) -> None:
-        """Events that matched did not come."""
+        """Record the loss of matching events."""
         self.gaps += 1
         if counted:
             self.dropped += gap.count
         self.add_notice(gap)
 
     def record_late(self, late: Late) -> None:
-        """Events missed the delay bound."""
+        """Record events that missed the delay bound."""
         self.late += late.count
         if late.dropped:
             self.dropped += late.count
         self.add_notice(late)
 
     def record_unusable(self, frame: Deliver, reason: str = "not_convertible") -> None:
-        """An event that was taken turned out not to be what the application asked for, or does not open."""
+        """Record a taken event that does not convert to the application's type, or does not open."""
         self.delivered -= 1
         self.record_gap(Gap(reason, 1, frame.publisher, frame.sequence, frame.sequence))
 
     def discard_unmatched(self) -> None:
-        """An event that was taken does not match, as could be seen only when it was opened."""
+        """Discount a taken sealed event: only its opening has shown that it does not match."""
         self.delivered -= 1
         self.received -= 1
 
     def new_session(self, *, log_changed: bool = False) -> None:
-        """The broker has no memory of the session before: its confirmations are void, what it logged is not, unless it
-        keeps another log now."""
+        """Reset the acks for a new session of the broker.
+
+        Unsent and outstanding acks become void. Those of a durable subscription stay valid unless the log was
+        replaced.
+        """
         if not self.terms.durable or log_changed:
             self.unacknowledged.clear()
             self.acknowledged.clear()
@@ -311,7 +316,7 @@ class SubscriptionState:
             self.log_lost = bool(self.terms.durable) and (self.log_lost or self.phase is Phase.OPEN)
 
     def end(self, error: PlaitError | None) -> None:
-        """Nothing more comes."""
+        """End the subscription."""
         if self.phase is not Phase.ENDED:
             self.phase, self.error = Phase.ENDED, error
             self.blocking = False
@@ -323,7 +328,7 @@ class SubscriptionState:
     def _receive_duplicate(self, position: int) -> None:
         self.duplicates += 1
         if position and position + self._position_base not in self.unacknowledged:
-            self._queue_ack(position)  # dealt with, and the broker did not hear of it
+            self._queue_ack(position)  # acknowledged before, but the ack was lost
 
     def _record_path(self, publisher: int, path: tuple[int, ...]) -> None:
         before = self._paths.get(publisher)
@@ -334,7 +339,10 @@ class SubscriptionState:
         self._paths[publisher] = path
 
     def _record_sequence(self, frame: Deliver) -> None:
-        """Of publishers whose events overtake each other by their priority, each priority has its own order."""
+        """Record the sequence number for its priority.
+
+        Events of one publisher overtake each other by priority, so each priority has an order of its own.
+        """
         last = self._last_sequences.get(frame.publisher)
         if last is None:
             if len(self._last_sequences) >= PUBLISHERS_MAX:
@@ -343,8 +351,7 @@ class SubscriptionState:
         last[frame.priority] = max(frame.sequence, last.get(frame.priority, 0))
 
     def _is_out_of_order(self, frame: Deliver) -> bool:
-        """Whether an event that comes after a later one should have come before it: its publisher has repeated it, not
-        having heard of it, and only now somebody here wants it."""
+        """Return whether an event arrives after a later one of its priority: its publisher has retransmitted it."""
         last = self._last_sequences.get(frame.publisher)
         return last is None or frame.sequence < last.get(frame.priority, 0)
 
@@ -355,7 +362,7 @@ class SubscriptionState:
         self._signals.dirty = True
 
     def _track(self, flags: int, position: int) -> int:
-        """Remember what is to be acknowledged; its position as it is known here."""
+        """Track a delivery that needs an ack or is late. Return its position with the base added."""
         if flags & LATE:
             self.record_late(Late(1, dropped=False))
         if flags & (CONFIRM | DURABLE):
@@ -364,14 +371,14 @@ class SubscriptionState:
         return position
 
     def _make_room(self, frame: Deliver, position: int, size: int) -> bool:
-        """The queue is full: acts by the policy; whether the delivery is to be queued all the same."""
+        """Apply the policy of a full queue. Return whether the delivery is to be queued."""
         policy = self._buffer.full
         if policy == "close":
             self._signals.overflowing.append(self)
             self._drop(frame, position)
             return False
         if policy == "block" or self.terms.durable:
-            # What is logged is never dropped. One read's worth comes on top of the buffer, then reading stops.
+            # Logged events are never dropped. Those of one more read exceed the bound, then reading stops.
             if not self.blocking:
                 self.blocking = True
                 self._signals.overflowing.append(self)
@@ -388,5 +395,5 @@ class SubscriptionState:
 
     def _drop(self, frame: Deliver, position: int) -> None:
         self.unacknowledged.pop(position, None)
-        self._duplicates.forget(frame.publisher, frame.sequence)  # if it comes again, it is welcome
+        self._duplicates.forget(frame.publisher, frame.sequence)  # a retransmission is accepted
         self.record_gap(Gap("queue_full", 1, frame.publisher, frame.sequence, frame.sequence))

@@ -1,7 +1,7 @@
-"""One connection through a relay: two sockets and a lane each way between them, driven by asyncio.
+"""One connection through a relay: two sockets with a shaped lane for each direction, driven by asyncio.
 
-Reading stops where a lane is full or the other end takes nothing; so a slow end pushes back through the relay, as it
-does through a network.
+Reading pauses where a lane is full or the other socket accepts no bytes. So a slow receiver pushes back through the
+relay, as it does through a network.
 """
 
 from __future__ import annotations
@@ -15,116 +15,117 @@ from typing import Final, cast
 
 from .shaping import FlowShape, Shape, ShapedLane
 
-_AT_ONCE: Final = struct.pack("ii", 1, 0)
-"""Lingering for no time: closing resets, instead of ending in order."""
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER with a timeout of 0: closing then resets the connection."""
 
 
 def reset(transport: asyncio.BaseTransport) -> None:
-    """Close a connection so that its other end sees a reset."""
-    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+    """Reset a connection."""
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
     cast(asyncio.Transport, transport).abort()
 
 
 class End(asyncio.Protocol):
-    """One socket: what it reads goes into one lane, what it writes comes out of the other."""
+    """One of the two sockets. Bytes read go into one lane; bytes written come from the other."""
 
-    def __init__(self, outward: ShapedLane, passage: RelayedConnection) -> None:
+    def __init__(self, outward: ShapedLane, connection: RelayedConnection) -> None:
         self.transport: asyncio.Transport | None = None
-        self.gone = False
+        self.closed = False
         self.writable = True
         self.ended = False
-        """Whether its writing side is closed."""
+        """Whether the writing side is closed."""
         self._outward = outward
-        self._passage = passage
+        self._connection = connection
         self._reading = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-        if self._passage.is_cut:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
+        if self._connection.is_cut:
             reset(self.transport)
-        self._passage.move()
+        self._connection.move()
 
     def data_received(self, data: bytes) -> None:
-        self._outward.offer(data, self._passage.loop.time())
-        self._passage.move()
+        self._outward.add(data, self._connection.loop.time())
+        self._connection.move()
 
     def eof_received(self) -> bool:
         self._outward.end()
-        self._passage.move()
-        return True  # the other direction goes on
+        self._connection.move()
+        return True  # keeps the other direction open
 
     def pause_writing(self) -> None:
         self.writable = False
 
     def resume_writing(self) -> None:
         self.writable = True
-        self._passage.move()
+        self._connection.move()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.gone = True
+        self.closed = True
         self._outward.end()
-        self._passage.move()
+        self._connection.move()
 
-    def listen(self, wanted: bool) -> None:
-        """Read on, or leave bytes where they are."""
-        if self.transport is None or self.gone or wanted == self._reading:
+    def set_reading(self, reading: bool) -> None:
+        """Resume or pause reading."""
+        if self.transport is None or self.closed or reading == self._reading:
             return
-        self._reading = wanted
-        if wanted:
+        self._reading = reading
+        if reading:
             self.transport.resume_reading()
         else:
             self.transport.pause_reading()
 
     def finish(self, *, close: bool) -> None:
-        """All that was for it has been written; `close`: and nobody is there any more to hear it."""
+        """Close the writing side after the last byte; with `close`, the whole connection."""
         if self.transport is None or self.ended:
             return
         self.ended = True
         if close:
             self.transport.close()
-        elif not self.gone:
-            with suppress(OSError):  # its other end has reset it, and the loop has not said so yet
+        elif not self.closed:
+            with suppress(OSError):  # reset by the other end, not reported by the loop yet
                 self.transport.write_eof()
 
     def abort(self) -> None:
-        """Reset it."""
-        if self.transport is not None and not self.gone:
+        """Reset the connection."""
+        if self.transport is not None and not self.closed:
             reset(self.transport)
 
 
 class RelayedConnection:
-    """One connection. `near` is who dialled the relay, `far` whom the relay dialled for it."""
+    """One relayed connection. `near` is the socket of the connecting client; `far` is the relay's socket to the
+    target."""
 
     def __init__(
-        self, forth: Shape, back: Shape, draw: Callable[[], float], over: Callable[[RelayedConnection], None]
+        self, forth: Shape, back: Shape, draw: Callable[[], float], on_close: Callable[[RelayedConnection], None]
     ) -> None:
-        """`over` is called when both sockets are closed."""
+        """`on_close` is called when both sockets are closed."""
         self.loop = asyncio.get_running_loop()
         self.forth = ShapedLane(forth, draw)
         self.back = ShapedLane(back, draw)
         self.near = End(self.forth, self)
         self.far = End(self.back, self)
-        self._over = over
+        self._on_close = on_close
         self._timer: asyncio.TimerHandle | None = None
         self._dialling: asyncio.Task[None] | None = None
         self.is_cut = False
 
     def dial(self, host: str, port: int) -> None:
-        """Connect the far end; the near one is reset when nobody answers."""
+        """Connect the far socket. If that fails, reset the near one."""
         self._dialling = self.loop.create_task(self._dial(host, port))
 
     def reshape(self, forth: Shape, back: Shape) -> None:
-        """Both directions are another way from now on."""
+        """Apply other shapes to both directions."""
         now = self.loop.time()
         for lane, shape in ((self.forth, forth), (self.back, back)):
             lane.reshape(shape, now)
-            if lane.torn and shape.flow is not FlowShape.LOST:
+            if lane.has_lost_bytes and shape.flow is not FlowShape.LOST:
                 self.cut()
                 return
         self.move()
 
     def cut(self) -> None:
-        """Reset both ends; whatever was under way is gone."""
+        """Reset both sockets and drop the bytes in flight."""
         self.is_cut = True
         if self._dialling is not None:
             self._dialling.cancel()
@@ -133,7 +134,7 @@ class RelayedConnection:
         self.far.abort()
 
     def move(self) -> None:
-        """Hand on what is due, and read where there is room."""
+        """Write the bytes that are due, and read where there is room."""
         if not self.is_cut:
             now = self.loop.time()
             self._carry(self.forth, self.near, self.far, now)
@@ -141,11 +142,11 @@ class RelayedConnection:
             self._schedule(now)
             if self.near.ended and self.far.ended:
                 self._close()
-        if self.near.gone and self.far.transport is None:
-            self.cut()  # nobody waits for the far end any more
-        if self.near.gone and (self.far.gone or self.far.transport is None):
+        if self.near.closed and self.far.transport is None:
+            self.cut()  # the client is gone before the far socket was open
+        if self.near.closed and (self.far.closed or self.far.transport is None):
             self._cancel_timer()
-            self._over(self)
+            self._on_close(self)
 
     async def _dial(self, host: str, port: int) -> None:
         try:
@@ -155,14 +156,14 @@ class RelayedConnection:
             self.cut()
 
     def _carry(self, lane: ShapedLane, source: End, sink: End, now: float) -> None:
-        if sink.gone:
-            lane.take(now)  # nobody is there to have it
+        if sink.closed:
+            lane.take(now)  # drop it
         elif sink.transport is not None and not sink.ended:
             while sink.writable and (pieces := lane.take(now)):
                 sink.transport.write(b"".join(pieces))
         if lane.finished:
-            sink.finish(close=source.gone)
-        source.listen(not lane.full and sink.transport is not None and (sink.writable or sink.gone))
+            sink.finish(close=source.closed)
+        source.set_reading(not lane.full and sink.transport is not None and (sink.writable or sink.closed))
 
     def _schedule(self, now: float) -> None:
         self._cancel_timer()
@@ -175,7 +176,7 @@ class RelayedConnection:
             self._timer = self.loop.call_at(max(min(times), now), self.move)
 
     def _close(self) -> None:
-        """Both directions have ended in order."""
+        """Close both sockets: both directions have ended in order."""
         self._cancel_timer()
         for end in (self.near, self.far):
             if end.transport is not None:

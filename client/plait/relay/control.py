@@ -1,6 +1,6 @@
-"""A relay's control port: one JSON object a line asks, one answers. Whoever reaches the port may shape the link.
+"""The control port of a relay: each line is a JSON object, a request or its answer. There is no access control.
 
-{"both": {"delay_s": 0.02}, "forth": {"flow": "frozen"}, "cut": true}    all optional; {} only asks how it is
+{"both": {"delay_s": 0.02}, "forth": {"flow": "frozen"}, "cut": true}    all optional; {} returns the state
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from ..options.addresses import parse_place
 from .relay import Direction, Relay
 
 LINE_BYTES_MAX: Final = 4096
-"""A request names eleven numbers at most."""
+"""Length of a request, which has at most eleven numbers."""
 
 ANSWER_S: Final = 5.0
-"""A relay answers at once; one that does not is no relay."""
+"""Seconds to wait for an answer. A relay answers at once."""
 
 STATE: Final = frozenset(("listen", "to", "cut", "connections", "forth", "back"))
-"""What an answer has at least."""
+"""Keys that each answer has."""
 
 
 @asynccontextmanager
 async def serve_control(relay: Relay, place: str) -> AsyncIterator[str]:
-    """Let others shape a relay at HOST:PORT; where that is in the end."""
+    """Serve the control port of a relay at HOST:PORT. Yield the address in use."""
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
                 writer.write(json.dumps(_answer(relay, line)).encode() + b"\n")
                 await writer.drain()
-        except (ValueError, OSError):  # a line without an end, or nobody who reads
+        except (ValueError, OSError):  # a line that is too long, or the client has closed
             pass
         finally:
             writer.close()
@@ -47,8 +47,11 @@ async def serve_control(relay: Relay, place: str) -> AsyncIterator[str]:
 
 
 async def ask_control(place: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Ask the relay whose control port this is; its state. AddressInvalid when that is no place, ConnectionLost when no
-    relay answers there, Refused when it does not take the request."""
+    """Send a request to a relay's control port and return the relay's state.
+
+    Raise AddressInvalid for an invalid place, ConnectionLost when no relay answers there, Refused when the relay
+    rejects the request.
+    """
     address = parse_place(place)
     try:
         async with asyncio.timeout(ANSWER_S):
@@ -59,10 +62,10 @@ async def ask_control(place: str, request: dict[str, Any]) -> dict[str, Any]:
             finally:
                 writer.close()
     except TimeoutError:
-        raise _silent(place, f"nothing came within {ANSWER_S:g} s") from None
+        raise _silent(place, f"no answer within {ANSWER_S:g} s") from None
     except OSError as error:
         raise _silent(place, error.strerror or type(error).__name__) from None
-    except ValueError:  # a line without an end
+    except ValueError:  # a line that is too long
         line = b"?"
     try:
         answer = json.loads(line.decode())
@@ -71,7 +74,7 @@ async def ask_control(place: str, request: dict[str, Any]) -> dict[str, Any]:
     if isinstance(answer, dict) and isinstance(answer.get("error"), str):
         raise Refused(answer["error"])
     if not isinstance(answer, dict) or not answer.keys() >= STATE:
-        raise _silent(place, "something else answers" if line else "it hung up")
+        raise _silent(place, "the answer is not a relay's" if line else "the connection was closed")
     return answer
 
 
@@ -93,8 +96,8 @@ def _apply(relay: Relay, request: dict[str, Any]) -> None:
     for direction in get_args(Direction):
         if changes := request.pop(direction, None):
             relay.shape(direction, **changes)
-    wanted = request.pop("cut", None)
-    if wanted is not None:
-        (relay.cut if wanted else relay.mend)()
+    cut = request.pop("cut", None)
+    if cut is not None:
+        (relay.cut if cut else relay.mend)()
     if request:
-        raise ValueError(f"no request: {', '.join(sorted(request))}")
+        raise ValueError(f"unknown keys: {', '.join(sorted(request))}")

@@ -1,14 +1,14 @@
-"""A TCP link with delay, jitter, loss and bandwidth, in each direction by itself, that can be cut, frozen and mended.
+"""A TCP relay with delay, jitter, loss and bandwidth for each direction. It can be cut, frozen and mended.
 
-    async with Relay("127.0.0.1:4680") as relay:          # who dials relay.listen speaks to 127.0.0.1:4680
-        relay.shape(delay_s=0.020, jitter_s=0.005)        # both directions; what is not named stays
-        relay.shape("back", delay_s=0.200, loss=0.01)     # towards who dialled; "forth" is the other
+    async with Relay("127.0.0.1:4680") as relay:          # clients of relay.listen reach 127.0.0.1:4680
+        relay.shape(delay_s=0.020, jitter_s=0.005)        # both directions; other settings stay
+        relay.shape("back", delay_s=0.200, loss=0.01)     # towards the client; "forth" is the other direction
         relay.shape(flow="frozen")                        # half-open: nothing passes, nothing is lost
-        relay.shape(flow="lost")                          # swallowed; opened again, what lost bytes is cut
-        relay.cut(); relay.mend()                         # reset what is open and what is dialled; no more of that
+        relay.shape(flow="lost")                          # bytes are dropped; afterwards such connections are reset
+        relay.cut(); relay.mend()                         # reset open and new connections; accept them again
 
-`relay_lane` has what becomes of bytes, without I/O. For tests and demonstrations: timers are as fine as the event
-loop's, a millisecond. `plait chaos relay` runs one; `relay_control` lets other processes shape it.
+`shaping` computes the delays and losses without I/O. The relay is for tests and demonstrations: its timers have the
+event loop's resolution of a millisecond. `plait chaos relay` runs a relay; other processes shape it through `control`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .shaping import FlowShape, Shape, ShapedLane
 
 Direction: TypeAlias = Literal["both", "forth", "back"]
 
-PASSAGES_MAX: Final = 1024
-"""Connections through one relay; more are reset at once."""
+CONNECTIONS_MAX: Final = 1024
+"""Connections through one relay. Further ones are reset at once."""
 
 
 class Relay:
-    """A listening port, and what it connects to."""
+    """A listening port that relays connections to a target."""
 
     def __init__(
         self,
@@ -42,21 +42,21 @@ class Relay:
         back: Shape | None = None,
         seed: int = 0,
     ) -> None:
-        """`to` and `listen` are HOST:PORT, or AddressInvalid. Jitter and loss are drawn from the seed."""
+        """`to` and `listen` are HOST:PORT, else AddressInvalid is raised. `seed` determines jitter and loss."""
         self._to, self._listen = parse_place(to), parse_place(listen, any_port=True)
         self.to = to
         self.listen = listen
-        """Where it listens: with its real port once it is started."""
+        """The address of the listening port, with the real port after `start`."""
         self.is_cut = False
         self.refused = 0
-        """Connections that came while it was cut, or were too many."""
+        """Connections refused because the relay was cut or had too many."""
         self._shapes = {"forth": forth or Shape(), "back": back or Shape()}
-        self._draw = random.Random(seed).random  # noqa: S311 - to be repeated, not to be secret
-        self._passages: dict[RelayedConnection, None] = {}
-        self._past: dict[str, Counter[str]] = {name: Counter() for name in self._shapes}
-        """Of connections that are over."""
+        self._draw = random.Random(seed).random  # noqa: S311 - reproducible, not secret
+        self._connections: dict[RelayedConnection, None] = {}
+        self._closed_counts: dict[str, Counter[str]] = {name: Counter() for name in self._shapes}
+        """Counters of closed connections."""
         self._server: asyncio.Server | None = None
-        self._emptied: asyncio.Future[None] | None = None
+        self._all_closed: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -68,59 +68,59 @@ class Relay:
         await self.stop()
 
     async def start(self) -> None:
-        """Listen."""
-        assert self._server is None, "it is started once"
+        """Start to listen."""
+        assert self._server is None, "a relay is started once"
         place = self._listen
         self._server = await asyncio.get_running_loop().create_server(self._accept, place.host, place.port)
         host = f"[{place.host}]" if ":" in place.host else place.host
         self.listen = f"{host}:{self._server.sockets[0].getsockname()[1]}"
 
     async def stop(self) -> None:
-        """Reset everything, and listen no more."""
+        """Reset all connections and stop listening."""
         if self._server is None:
             return
         self._server.close()
         self.cut()
-        if self._passages:
-            self._emptied = asyncio.get_running_loop().create_future()
-            await self._emptied
+        if self._connections:
+            self._all_closed = asyncio.get_running_loop().create_future()
+            await self._all_closed
         await self._server.wait_closed()
         self._server = None
 
     def shape(self, direction: Direction = "both", **changes: Any) -> None:
-        """Change `delay_s`, `jitter_s`, `loss`, `bandwidth_bit_s`, `flow`; ValueError when it cannot be so."""
+        """Change `delay_s`, `jitter_s`, `loss`, `bandwidth_bit_s` or `flow`. Raise ValueError for impossible values."""
         if "flow" in changes:
             changes["flow"] = FlowShape(changes["flow"])
         changed = {name: _replaced(shape, changes) if direction in ("both", name) else shape
                    for name, shape in self._shapes.items()}  # fmt: skip
         self._shapes = changed
-        for passage in list(self._passages):
-            passage.reshape(changed["forth"], changed["back"])
+        for connection in list(self._connections):
+            connection.reshape(changed["forth"], changed["back"])
 
     def cut(self) -> None:
-        """Reset every connection, and every new one until it is mended. The port stays taken: nobody else gets it."""
+        """Reset all connections, and all new ones until `mend`. The port stays bound."""
         self.is_cut = True
         self._reset()
 
     def mend(self) -> None:
-        """Let connections through again."""
+        """Accept connections again."""
         self.is_cut = False
 
     def state(self) -> dict[str, Any]:
-        """What it is like and what it has carried, for people and `plait chaos show --json`."""
+        """Return the settings and counters, as `plait chaos show --json` prints them."""
         return {
             "listen": self.listen,
             "to": self.to,
             "cut": self.is_cut,
-            "connections": len(self._passages),
+            "connections": len(self._connections),
             "refused": self.refused,
             "forth": self._direction("forth"),
             "back": self._direction("back"),
         }
 
     def _direction(self, name: str) -> dict[str, Any]:
-        shape, counts = self._shapes[name], self._past[name].copy()
-        lanes = [_lane(passage, name) for passage in self._passages]
+        shape, counts = self._shapes[name], self._closed_counts[name].copy()
+        lanes = [_lane(connection, name) for connection in self._connections]
         for lane in lanes:
             counts.update(_counted(lane))
         return {
@@ -136,36 +136,36 @@ class Relay:
         }
 
     def _accept(self) -> asyncio.Protocol:
-        if self.is_cut or len(self._passages) >= PASSAGES_MAX:
+        if self.is_cut or len(self._connections) >= CONNECTIONS_MAX:
             self.refused += 1
             return _Refusal()
-        passage = RelayedConnection(self._shapes["forth"], self._shapes["back"], self._draw, self._over)
-        self._passages[passage] = None
-        passage.dial(self._to.host, self._to.port)
-        return passage.near
+        connection = RelayedConnection(self._shapes["forth"], self._shapes["back"], self._draw, self._closed)
+        self._connections[connection] = None
+        connection.dial(self._to.host, self._to.port)
+        return connection.near
 
-    def _over(self, passage: RelayedConnection) -> None:
-        if passage in self._passages:
-            del self._passages[passage]
-            for name, counts in self._past.items():
-                counts.update(_counted(_lane(passage, name)))
-        if not self._passages and self._emptied is not None and not self._emptied.done():
-            self._emptied.set_result(None)
+    def _closed(self, connection: RelayedConnection) -> None:
+        if connection in self._connections:
+            del self._connections[connection]
+            for name, counts in self._closed_counts.items():
+                counts.update(_counted(_lane(connection, name)))
+        if not self._connections and self._all_closed is not None and not self._all_closed.done():
+            self._all_closed.set_result(None)
 
     def _reset(self) -> None:
-        for passage in list(self._passages):
-            passage.cut()
+        for connection in list(self._connections):
+            connection.cut()
 
 
 class _Refusal(asyncio.Protocol):
-    """Resets who was accepted."""
+    """Resets an accepted connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         reset(transport)
 
 
-def _lane(passage: RelayedConnection, name: str) -> ShapedLane:
-    return passage.forth if name == "forth" else passage.back
+def _lane(connection: RelayedConnection, name: str) -> ShapedLane:
+    return connection.forth if name == "forth" else connection.back
 
 
 def _counted(lane: ShapedLane) -> dict[str, int]:

@@ -1,8 +1,8 @@
-"""One direction of a shaped link: bytes in with a time, bytes out when they are due. No I/O.
+"""One direction of a shaped link, without I/O: bytes enter with a time and leave when they are due.
 
-A piece first waits until the link is free (bandwidth), then is under way (delay, jitter). It carries TCP streams, so
-order is kept and loss is what an application sees of it: a stall of a retransmission time-out, twice as long each time
-the same segment is lost again. Nothing is lost or repeated except where the flow is `lost`.
+A piece first waits until the link is free (bandwidth), then it is in flight (delay, jitter). The lane carries TCP
+streams, so it keeps the order. Loss therefore appears as TCP applications see it: as a stall for a retransmission
+timeout, which doubles each time the same segment is lost again. Bytes are lost only while the flow is `lost`.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from enum import StrEnum
 from typing import Final
 
 SEGMENT_BYTES: Final = 1448
-"""What one Ethernet frame carries of a TCP stream: the unit of loss, and of sending where the bandwidth is bounded."""
+"""TCP bytes of one Ethernet frame: the unit of loss, and of sending where the bandwidth is bounded."""
 
 WAITING_BYTES_MAX: Final = 256 << 10
-"""Bytes that wait for the link to be free, as in a router's queue; beyond, the sender is pushed back."""
+"""Bytes that wait for the link to be free, as in a router's queue. Beyond it the sender is blocked."""
 
-UNDER_WAY_BYTES_MAX: Final = 16 << 20
-"""Bytes under way: those of a gigabit link with 100 ms of delay."""
+IN_FLIGHT_BYTES_MAX: Final = 16 << 20
+"""Bytes in flight: those of a gigabit link with 100 ms of delay."""
 
 RETRANSMIT_S: Final = 0.2
-"""The least retransmission time-out of common systems; the way there and back comes on top."""
+"""The smallest retransmission timeout of common systems, to which the round trip is added."""
 
 RETRANSMISSIONS_MAX: Final = 6
-"""Losses of one segment in a row: together 12.6 s, after which the best neighbour has given up."""
+"""Losses of one segment in a row: together 12.6 s."""
 
 
 class FlowShape(StrEnum):
-    """What becomes of bytes."""
+    """The treatment of bytes."""
 
     OPEN = "open"
-    """They arrive."""
+    """Bytes arrive."""
     FROZEN = "frozen"
-    """They wait, and arrive once the flow is open again: half-open, as when the other end's machine has stopped."""
+    """Bytes wait, and arrive after the flow is open again: half-open, as when the other machine is suspended."""
     LOST = "lost"
-    """They are swallowed without a sign."""
+    """Bytes are dropped silently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How a direction is; the default is a link that adds nothing."""
+    """The shape of one direction. The default adds nothing."""
 
     delay_s: float = 0.0
     jitter_s: float = 0.0
-    """Each piece takes up to so much longer or shorter, but never overtakes."""
+    """Maximal deviation of the delay, both ways. Pieces never overtake each other."""
     loss: float = 0.0
-    """The share of segments that are lost and sent again."""
+    """Share of segments that are lost and retransmitted."""
     bandwidth_bit_s: float | None = None
     flow: FlowShape = FlowShape.OPEN
 
@@ -64,7 +64,7 @@ class Shape:
 
     @property
     def segmented(self) -> bool:
-        """Whether it matters where segments begin."""
+        """Whether bytes must be split into segments."""
         return bool(self.loss) or self.bandwidth_bit_s is not None
 
 
@@ -72,43 +72,44 @@ class ShapedLane:
     """One direction of one connection."""
 
     def __init__(self, shape: Shape, draw: Callable[[], float]) -> None:
-        """`draw` gives numbers from 0 to below 1."""
+        """`draw` returns random numbers from 0 to below 1."""
         self.shape = shape
         self.carried_bytes = 0
         self.swallowed_bytes = 0
         self.stalls = 0
-        """Segments that were lost and sent again."""
-        self.torn = False
-        """Whether something was swallowed: what comes after it makes no stream any more."""
+        """Segments that were lost and retransmitted."""
+        self.has_lost_bytes = False
+        """Whether bytes were dropped, which breaks the stream."""
         self._draw = draw
         self._waiting: deque[tuple[float, bytes]] = deque()
-        """Since when, and what."""
+        """Arrival time and bytes of each piece."""
         self._waiting_bytes = 0
-        self._under_way: deque[tuple[float, bytes]] = deque()
-        """When it is due, and what. Nothing overtakes: what is due before those ahead of it waits for them."""
-        self._under_way_bytes = 0
+        self._in_flight: deque[tuple[float, bytes]] = deque()
+        """Due time and bytes of each piece. Pieces stay in order: an earlier due time behind a later one has no
+        effect."""
+        self._in_flight_bytes = 0
         self._free_at = 0.0
         self._ended = False
 
     @property
     def held_bytes(self) -> int:
-        return self._waiting_bytes + self._under_way_bytes
+        return self._waiting_bytes + self._in_flight_bytes
 
     @property
     def full(self) -> bool:
-        """Whether no more is to be offered now."""
-        return self._waiting_bytes >= WAITING_BYTES_MAX or self._under_way_bytes >= UNDER_WAY_BYTES_MAX
+        """Whether the lane accepts no more bytes now."""
+        return self._waiting_bytes >= WAITING_BYTES_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
 
     @property
     def finished(self) -> bool:
-        """Whether the stream has ended and all of it has been taken."""
+        """Whether the stream has ended and all bytes were taken."""
         return self._ended and not self.held_bytes and self.shape.flow is FlowShape.OPEN
 
-    def offer(self, data: bytes, now: float) -> None:
-        """Bytes come in."""
-        assert not self._ended, "a stream that has ended has no more bytes"
+    def add(self, data: bytes, now: float) -> None:
+        """Add bytes to the lane."""
+        assert not self._ended, "an ended stream accepts no bytes"
         if self.shape.flow is FlowShape.LOST:
-            self._swallow(len(data))
+            self._drop(len(data))
             return
         step = SEGMENT_BYTES if self.shape.segmented else len(data)
         for at in range(0, len(data), step or 1):
@@ -117,55 +118,55 @@ class ShapedLane:
         self._send(now)
 
     def end(self) -> None:
-        """No more bytes will come."""
+        """End the stream."""
         self._ended = True
-        self.torn |= self.shape.flow is FlowShape.LOST
+        self.has_lost_bytes |= self.shape.flow is FlowShape.LOST
 
     def take(self, now: float) -> list[bytes]:
-        """What has arrived by now."""
+        """Remove and return the bytes that have arrived by now."""
         self._send(now)
         arrived: list[bytes] = []
         if self.shape.flow is FlowShape.OPEN:
-            while self._under_way and self._under_way[0][0] <= now:
-                piece = self._under_way.popleft()[1]
-                self._under_way_bytes -= len(piece)
+            while self._in_flight and self._in_flight[0][0] <= now:
+                piece = self._in_flight.popleft()[1]
+                self._in_flight_bytes -= len(piece)
                 self.carried_bytes += len(piece)
                 arrived.append(piece)
-        assert self._under_way_bytes >= 0, "what is taken was under way"
+        assert self._in_flight_bytes >= 0, "only pieces in flight are taken"
         return arrived
 
     def next_deadline(self) -> float | None:
-        """When `take` may have something more."""
+        """Return the next time at which `take` may return bytes, or None."""
         if self.shape.flow is not FlowShape.OPEN:
             return None
-        due = self._under_way[0][0] if self._under_way else None
-        if not self._waiting or self._under_way_bytes >= UNDER_WAY_BYTES_MAX:
+        due = self._in_flight[0][0] if self._in_flight else None
+        if not self._waiting or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX:
             return due
         begins = max(self._free_at, self._waiting[0][0])
         return begins if due is None else min(due, begins)
 
     def reshape(self, shape: Shape, now: float) -> None:
-        """Another shape from now on. What is under way stays as it was sent; what waits is sent by the new one."""
+        """Apply another shape. Pieces in flight keep their due times; waiting pieces are sent under the new shape."""
         self._send(now)
         before, self.shape = self.shape, shape
         if shape.flow is FlowShape.LOST:
-            self._swallow(self.held_bytes)
+            self._drop(self.held_bytes)
             self._waiting.clear()
-            self._under_way.clear()
-            self._waiting_bytes = self._under_way_bytes = 0
+            self._in_flight.clear()
+            self._waiting_bytes = self._in_flight_bytes = 0
         elif before.flow is not FlowShape.OPEN:
             self._free_at = max(self._free_at, now)
 
-    def _swallow(self, count: int) -> None:
+    def _drop(self, count: int) -> None:
         self.swallowed_bytes += count
-        self.torn |= bool(count)
+        self.has_lost_bytes |= bool(count)
 
     def _send(self, now: float) -> None:
-        """Put under way what the link was free for by now."""
+        """Send the waiting pieces for which the link was free by now."""
         shape = self.shape
         if shape.flow is not FlowShape.OPEN:
             return
-        while self._waiting and self._under_way_bytes < UNDER_WAY_BYTES_MAX:
+        while self._waiting and self._in_flight_bytes < IN_FLIGHT_BYTES_MAX:
             since, piece = self._waiting[0]
             begins = max(self._free_at, since)
             if begins > now:
@@ -173,20 +174,20 @@ class ShapedLane:
             self._waiting.popleft()
             self._waiting_bytes -= len(piece)
             self._free_at = begins + (8 * len(piece) / shape.bandwidth_bit_s if shape.bandwidth_bit_s else 0.0)
-            self._under_way.append((self._free_at + self._way_s(shape), piece))
-            self._under_way_bytes += len(piece)
+            self._in_flight.append((self._free_at + self._transit_s(shape), piece))
+            self._in_flight_bytes += len(piece)
 
-    def _way_s(self, shape: Shape) -> float:
-        """How long one piece is under way."""
-        way_s = shape.delay_s
+    def _transit_s(self, shape: Shape) -> float:
+        """Return the transit time of one piece in seconds."""
+        transit_s = shape.delay_s
         if shape.jitter_s:
-            way_s = max(0.0, way_s + shape.jitter_s * (2 * self._draw() - 1))
+            transit_s = max(0.0, transit_s + shape.jitter_s * (2 * self._draw() - 1))
         if shape.loss:
             stall_s = RETRANSMIT_S + 2 * shape.delay_s
             for _ in range(RETRANSMISSIONS_MAX):
                 if self._draw() >= shape.loss:
                     break
                 self.stalls += 1
-                way_s += stall_s
+                transit_s += stall_s
                 stall_s *= 2
-        return way_s
+        return transit_s

@@ -1,4 +1,4 @@
-"""The asyncio face over real loopback sockets, against a small broker written from the wire frames alone."""
+"""The asyncio client over real loopback sockets, against a small broker that is built from the wire frames alone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FAST = plait.Reconnect(first_s=0.01, max_s=0.02)
 
 
 class LittleBroker(asyncio.Protocol):
-    """One connection of a broker that routes between the connections of its town."""
+    """One connection of the broker, which routes between all its connections."""
 
     def __init__(self, town: Town) -> None:
         self.town = town
@@ -132,7 +132,7 @@ class LittleBroker(asyncio.Protocol):
 
 
 class Town:
-    """The broker: a listening socket, its connections, and all that it heard."""
+    """The broker: a listening socket, its connections, and all frames that it received."""
 
     def __init__(self) -> None:
         self.links: list[LittleBroker] = []
@@ -148,7 +148,7 @@ class Town:
         self.port = self.server.sockets[0].getsockname()[1]
 
     async def fall(self) -> None:
-        """Stop, as a crash would: every connection is reset."""
+        """Stop as in a crash: reset every connection."""
         assert self.server is not None
         self.server.close()
         for link in self.links:
@@ -812,7 +812,7 @@ async def test_churn_of_subscriptions_leaves_nothing_behind(town: Town) -> None:
 
 
 async def test_it_is_fast_enough(town: Town) -> None:
-    """Not a benchmark: a floor far below what is measured, which an await or a queue for each event would miss."""
+    """A lower bound far below the measured rate. It fails if each event costs an await or a queue."""
     async with plait.connect(town.url) as client, client.subscribe("true") as events:
         for _ in range(2000):
             await client.publish(TRADE)

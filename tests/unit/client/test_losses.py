@@ -1,4 +1,4 @@
-"""Publishes without confirmation and connections that break, against the real broker: none is lost without a count."""
+"""Publishes without confirmation over breaking connections, against the real broker: each loss is counted."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def test_a_publish_that_comes_alone_is_written_at_once_and_those_in_bursts_toget
 
             transport.write = noted  # type: ignore[method-assign,assignment]
             await client.publish({"n": 0}, b"payload")
-            assert written == [1], "before the loop has turned"
+            assert written == [1], "written before the next turn of the loop"
             for _ in range(2):
                 await client.publish({"n": 1}, b"payload")
             await asyncio.sleep(0)
-            assert written == [1, 2], "what follows it in the same turn is joined"
+            assert written == [1, 2], "publishes of the same turn are joined"
             await client.publish({"n": 2}, b"payload")
-            assert written == [1, 2], "who has just published in bursts may do so again"
+            assert written == [1, 2], "the publish after a burst waits for the end of the turn"
             await asyncio.sleep(0)
             await client.publish({"n": 3}, b"payload")
             assert written == [1, 2, 1, 1]

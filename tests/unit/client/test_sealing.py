@@ -1,4 +1,4 @@
-"""Sealed events in the SDK: what brokers route by, what readers get, and how what does not open is told."""
+"""Sealed events in the SDK: the filters that brokers route by, the opened events, and the notices for others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONDON, PARIS = {"area": 3, "location": "London"}, {"area": 99, "location": "Par
 
 
 class Clock:
-    """A clock that is set."""
+    """A manual clock."""
 
     def __init__(self) -> None:
         self.now_us = NOON_US
@@ -35,7 +35,7 @@ class Clock:
 
 
 class Realm:
-    """A realm with rings on one clock, a network in memory and a client."""
+    """A realm with key rings on one clock, a network in memory and a client."""
 
     def __init__(self) -> None:
         self.world, self.clock, self.chance = World.of(areas()), Clock(), Random(2)
@@ -89,7 +89,7 @@ def test_no_event_that_matches_is_routed_away(spelled: tuple[Any, str], seed: in
         clear = {name: value for name, value in attributes.items() if name not in hidden}
         if filter.matches(attributes):
             assert outer.matches({**clear, SEALED: realm.short_name.hex()})
-        assert not outer.matches(clear), "events that are not sealed are not for it"
+        assert not outer.matches(clear), "it matches sealed events only"
 
 
 def test_what_is_in_the_clear_is_routed_by() -> None:
@@ -146,7 +146,7 @@ async def test_what_keys_or_filter_leave_out_is_no_loss(realm: Realm) -> None:
 
 
 async def told(subscription: plait.Subscription[Any]) -> str:
-    """The reason of the next gap; the subscription is read meanwhile."""
+    """Read the subscription until the next gap, and return the gap's reason."""
     reading = asyncio.ensure_future(subscription.next())
     try:
         async with asyncio.timeout(20):
@@ -200,7 +200,7 @@ async def test_a_replay_and_a_forgery_are_told(realm: Realm) -> None:
             assert await told(subscription) == "not_authentic"
             await client.publish(dict(seen), b"nothing of the kind")
             await client.publish(LONDON, b"the last", seal=Seal(publishing))
-            assert (await subscription.next()).payload == b"the last", "what has no tags ended at the broker"
+            assert (await subscription.next()).payload == b"the last", "an event without tags is dropped by the broker"
             assert subscription.stats.dropped == 4
 
 
@@ -263,9 +263,9 @@ async def test_steady_traffic_costs_no_pairings(realm: Realm) -> None:
     assert reading._payloads.cheap(parcels[1])
     with pytest.raises(Unopenable):
         await reading.open({}, parcels[2])
-    assert reading._payloads.cheap(parcels[3]), "that it does not open is remembered"
+    assert reading._payloads.cheap(parcels[3]), "a failed opening is remembered"
     await realm.read_in(reading, 0, "area > 64")
-    assert not reading._payloads.cheap(parcels[3]), "until there are other keys"
+    assert not reading._payloads.cheap(parcels[3]), "forgotten after a change of keys"
     await reading.open({}, parcels[3])
 
 

@@ -1,4 +1,4 @@
-"""The sync face over real sockets, against the real broker protocol in a thread of its own."""
+"""The sync client over real sockets, against the real broker protocol in another thread."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Link(asyncio.Protocol):
 
 
 class Hub:
-    """A broker on a socket: its log stores everything at once, in nothing."""
+    """A broker on a socket. Its log confirms storing at once and stores nothing."""
 
     def __init__(self) -> None:
         self.links: dict[int, Link] = {}

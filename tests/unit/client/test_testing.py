@@ -14,7 +14,7 @@ from plait.testing import Network, VirtualLoop, installed_broker, run
 
 
 def network(**options: Any) -> Network:
-    """A network with the broker that is installed."""
+    """A network with the installed broker."""
     return Network(**options)
 
 

@@ -27,11 +27,11 @@ TIMEOUT_S: Final = 5.0
 _WITHOUT_ENTRY: Final = "give the broker's token: --url plait://TOKEN@HOST, or `plait context add NAME URL --token -`"
 
 _AT_A_PROMPT: Final = {
-    hints.NOBODY: "`plait up` starts a broker here; --url says where else to look",
+    hints.NO_LISTENER: "`plait up` starts a broker here; --url says where else to look",
     hints.NOT_TRUSTED: (
         "`plait context add NAME URL --ca FILE` says whom to trust, SSL_CERT_FILE=FILE does so for once"
     ),
-    hints.WANTS_CERTIFICATE: (
+    hints.NEEDS_CERTIFICATE: (
         "the broker may ask for a certificate: `plait context add NAME URL --certificate FILE --key FILE`"
     ),
 }

@@ -1,4 +1,4 @@
-"""`as_=` and publishing with the real pydantic, where it is installed; dataclasses beside it, for what differs."""
+"""Conversion of events with the real pydantic, where it is installed, and with dataclasses, which differ."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ class Plain:
 
 
 def received(shape: type[Any], *published: object) -> tuple[list[Any], list[object]]:
-    """What a subscriber with `as_=shape` gets of these, of which the last one fits, and what it is told of others."""
-    assert not isinstance(published[-1], Misfit), "what does not fit is met when something is read after it"
+    """Publish the events and return those that a subscriber with `as_=shape` receives, with its notices. The last
+    event must convert."""
+    assert not isinstance(published[-1], Misfit), "reading the last event passes the misfits before it"
     fitting = sum(not isinstance(event, Misfit) for event in published)
 
     async def main() -> tuple[list[Any], list[object]]:
@@ -69,7 +70,7 @@ def received(shape: type[Any], *published: object) -> tuple[list[Any], list[obje
 
 
 class Misfit(dict[str, Any]):
-    """Attributes that do not make one."""
+    """Attributes that do not convert."""
 
 
 def test_models_both_ways() -> None:

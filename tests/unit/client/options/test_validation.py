@@ -1,4 +1,4 @@
-"""What a stranger passes by mistake: an error of plait's that says what would be right, before anything is sent."""
+"""Wrong arguments: each raises one of Plait's errors, with a hint, before anything is sent."""
 
 from __future__ import annotations
 

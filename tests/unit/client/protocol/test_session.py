@@ -1,4 +1,4 @@
-"""The client session without I/O, against a broker of hand-made frames: every rule of its life, on a manual clock."""
+"""The client session without I/O on a manual clock, against a broker of hand-made frames."""
 
 from __future__ import annotations
 
@@ -84,20 +84,20 @@ F = TypeVar("F")
 
 
 class Story:
-    """A session, a clock, and a broker that says what the test tells it to."""
+    """A session, a clock, and a broker that sends the frames that the test names."""
 
     def __init__(self, *addresses: Address, token: str | None = None, **settings: Any) -> None:
         self.now = 1000.0
         self.session = Session(addresses or (A,), SessionSettings("ibis", **settings), random.Random(1), lambda: token)
         self.said: list[Any] = []
         self.outputs: list[Any] = []
-        self.news: list[Any] = []
+        self.all_updates: list[Any] = []
         self.decoder = FrameDecoder()
         self.session.start(self.now)
         self.turn()
 
     def turn(self) -> list[Any]:
-        """Carry out what the session asks for; the frames that it wrote."""
+        """Carry out the session's outputs. Return the frames that it wrote."""
         written: list[Any] = []
         for output in self.session.take_output(self.now):
             self.outputs.append(output)
@@ -110,7 +110,7 @@ class Story:
                     if isinstance(frames[0], Hello):
                         self.decoder.establish(1)
         self.said += written
-        self.news += self.session.take_updates()
+        self.all_updates += self.session.take_updates()
         return written
 
     def connect(self) -> Story:
@@ -122,12 +122,12 @@ class Story:
         self, *, session: int = 5, resumed: bool = False, delivered: int = 0, heartbeat_s: float = 5.0, log: int = 0,
         published: int | None = None,
     ) -> Story:  # fmt: skip
-        """Connected and welcome."""
+        """Connect, and answer Hello with Welcome."""
         self.connect()
         welcome = Welcome(1, (), "hub", HOME, session, heartbeat_s, resumed, delivered, log, published=published)
-        return self.say(welcome)
+        return self.send(welcome)
 
-    def say(self, *frames: Any) -> Story:
+    def send(self, *frames: Any) -> Story:
         self.session.receive(b"".join(encode_frame(frame) for frame in frames), self.now)
         self.turn()
         return self
@@ -148,7 +148,7 @@ class Story:
         return self
 
     def wait(self, seconds: float) -> Story:
-        """Let time pass, ringing every deadline on the way."""
+        """Advance the clock, processing every deadline on the way."""
         end = self.now + seconds
         while (at := self.session.next_deadline()) is not None and at <= end:
             self.now = max(self.now, at)
@@ -158,19 +158,19 @@ class Story:
         return self
 
     def until_connect(self) -> Address:
-        """Wait for the next attempt; where it goes."""
+        """Wait for the next attempt and return its address."""
         for _ in range(100):
             if self.session.connection.state is State.CONNECTING:
                 return self.connects()[-1]
             at = self.session.next_deadline()
-            assert at is not None, "no attempt will come"
+            assert at is not None, "an attempt is scheduled"
             self.now = max(self.now, at)
             self.session.tick(self.now)
             self.turn()
         raise AssertionError("no attempt came")
 
     def again(self, **how: Any) -> Story:
-        """The connection breaks and is back."""
+        """Break the connection and open the next one."""
         self.lose()
         self.until_connect()
         return self.open(**how)
@@ -185,31 +185,31 @@ class Story:
         )  # fmt: skip
 
     def subscribe(self, filter: str = "true", **terms: Any) -> SubscriptionState:
-        """A subscription that the broker has installed."""
-        interest, request = self.session.desired.subscribe(Terms(filter, **terms), self.now)
+        """Return a subscription that the broker has installed."""
+        subscription, request = self.session.desired.subscribe(Terms(filter, **terms), self.now)
         self.turn()
-        self.say(Done(request))
-        return interest
+        self.send(Done(request))
+        return subscription
 
-    def heard(self, kind: type[F]) -> list[F]:
+    def received(self, kind: type[F]) -> list[F]:
         return [frame for frame in self.said if isinstance(frame, kind)]
 
-    def happened(self, kind: type[F]) -> list[F]:
-        return [piece for piece in self.news if isinstance(piece, kind)]
+    def updates(self, kind: type[F]) -> list[F]:
+        return [piece for piece in self.all_updates if isinstance(piece, kind)]
 
     def connects(self) -> list[Address]:
         return [output.address for output in self.outputs if isinstance(output, Connect)]
 
     def forget(self) -> Story:
-        self.said, self.outputs, self.news = [], [], []
+        self.said, self.outputs, self.all_updates = [], [], []
         return self
 
 
-def sequences(interest: SubscriptionState) -> list[int]:
-    """What the application gets now."""
+def sequences(subscription: SubscriptionState) -> list[int]:
+    """Take all queued events. Return their sequence numbers."""
     taken = []
-    while interest.queue:
-        taken.append(interest.take()[0].sequence)
+    while subscription.queue:
+        taken.append(subscription.take()[0].sequence)
     return taken
 
 
@@ -218,23 +218,23 @@ def sequences(interest: SubscriptionState) -> list[int]:
 
 def test_hello_says_who_and_welcome_opens() -> None:
     story = Story(token="secret").open()
-    (hello,) = story.heard(Hello)
+    (hello,) = story.received(Hello)
     assert (hello.name, hello.token, hello.resume) == ("ibis", "secret", None)
     assert hello.publisher == story.session.publisher != 0
     assert story.session.is_open
-    assert story.happened(Opened) == [Opened(resumed=False, reconnected=False)]
+    assert story.updates(Opened) == [Opened(resumed=False, reconnected=False)]
 
 
 def test_a_token_in_the_url_comes_before_the_other() -> None:
     story = Story(Address("a", token="mine"), token="general").connect()
-    assert story.heard(Hello)[0].token == "mine"
+    assert story.received(Hello)[0].token == "mine"
 
 
 @pytest.mark.parametrize("token", ["x" * 5000, "\ud800"])
 def test_a_hello_that_cannot_be_sent_is_a_failed_attempt(token: str) -> None:
     story = Story(token=token, reconnect=NEVER).connect()
-    (ended,) = story.happened(Ended)
-    assert "hello" in str(ended.error)
+    (ended,) = story.updates(Ended)
+    assert "Hello" in str(ended.error)
 
 
 def test_the_table_of_states_reaches_every_state_and_ends() -> None:
@@ -247,15 +247,15 @@ def test_the_table_of_states_reaches_every_state_and_ends() -> None:
 
 def test_an_attempt_that_nobody_answers_is_given_up_after_the_timeout() -> None:
     story = Story(A, B, timeout_s=3).wait(2.9)
-    assert not story.happened(Lost)
+    assert not story.updates(Lost)
     story.wait(0.2)
-    assert isinstance(story.happened(Lost)[0].error, Timeout)
+    assert isinstance(story.updates(Lost)[0].error, Timeout)
     assert story.until_connect() == B
 
 
 def test_a_greeting_without_a_welcome_is_given_up_too() -> None:
     story = Story(timeout_s=3).connect().wait(3.1)
-    assert isinstance(story.happened(Lost)[0].error, Timeout)
+    assert isinstance(story.updates(Lost)[0].error, Timeout)
 
 
 @pytest.mark.parametrize(
@@ -265,13 +265,13 @@ def test_a_refusal_for_good_ends_it(code: str, kind: type[Exception]) -> None:
     story = Story().connect()
     story.session.receive(encode_frame(Close(code, "no"), 0), story.now)
     story.turn()
-    (ended,) = story.happened(Ended)
+    (ended,) = story.updates(Ended)
     assert type(ended.error) is kind
     assert story.session.next_deadline() is None
 
 
 def test_a_draining_broker_sends_us_to_the_next_address() -> None:
-    story = Story(A, B).open().say(Close("draining", "stopping", retryable=True))
+    story = Story(A, B).open().send(Close("draining", "stopping", retryable=True))
     assert story.until_connect() == B
 
 
@@ -286,15 +286,15 @@ def test_bytes_that_break_the_protocol_are_answered_and_the_line_comes_back() ->
     story = Story().open()
     story.session.receive(b"\0\0\0\0\1\x99\0\0", story.now)
     story.turn()
-    assert story.heard(Close)[-1].code == "protocol"
+    assert story.received(Close)[-1].code == "protocol"
     assert not story.session.is_open
     story.until_connect()
     assert story.open().session.is_open
 
 
 def test_a_frame_that_no_broker_sends_breaks_the_protocol() -> None:
-    story = Story().open().say(Subscribe(1, 1, "true"))
-    assert story.heard(Close)[-1].code == "protocol"
+    story = Story().open().send(Subscribe(1, 1, "true"))
+    assert story.received(Close)[-1].code == "protocol"
 
 
 def test_a_refusal_before_the_welcome_is_written_in_the_handshakes_version() -> None:
@@ -308,9 +308,9 @@ def test_close_says_goodbye_and_ends() -> None:
     story = Story().open()
     story.session.close(story.now)
     story.turn()
-    assert story.heard(Close) == [Close("bye")]
+    assert story.received(Close) == [Close("bye")]
     assert story.outputs[-1] == Disconnect()
-    assert story.happened(Ended) == [Ended(None)]
+    assert story.updates(Ended) == [Ended(None)]
     with pytest.raises(Closed):
         story.session.desired.subscribe(Terms("true"), story.now)
 
@@ -359,23 +359,23 @@ def test_it_tries_for_ever_unless_told() -> None:
 
 def test_it_gives_up_when_told() -> None:
     story = Story(reconnect=Reconnect(give_up_after_s=30)).open()
-    interest = story.subscribe()
+    subscription = story.subscribe()
     lost_at = story.now
     story.lose()
-    while not story.happened(Ended):
+    while not story.updates(Ended):
         story.until_connect()
         story.lose("refused")
     assert story.now - lost_at <= 30
-    assert isinstance(story.happened(Ended)[0].error, ConnectionLost)
-    assert interest.phase is Phase.ENDED
-    assert isinstance(interest.error, ConnectionLost)
+    assert isinstance(story.updates(Ended)[0].error, ConnectionLost)
+    assert subscription.phase is Phase.ENDED
+    assert isinstance(subscription.error, ConnectionLost)
 
 
 def test_never_reconnecting_still_tries_every_address_once() -> None:
     story = Story(A, B, reconnect=NEVER).lose("refused")
     assert story.until_connect() == B
     story.open().lose()
-    assert story.happened(Ended)
+    assert story.updates(Ended)
 
 
 def test_a_connection_that_proved_itself_starts_the_backoff_anew() -> None:
@@ -385,49 +385,49 @@ def test_a_connection_that_proved_itself_starts_the_backoff_anew() -> None:
         story.until_connect()
     story.open()
     for _ in range(10):
-        story.wait(1.0).say(Ping(1))
+        story.wait(1.0).send(Ping(1))
     story.lose()
-    assert story.happened(Lost)[-1].retry_s <= 0.1
+    assert story.updates(Lost)[-1].retry_s <= 0.1
 
 
 # --- heartbeat and round trip -----------------------------------------------------------------------------------------
 
 
 def test_the_brokers_pings_are_answered() -> None:
-    assert Pong(42) in Story().open().say(Ping(42)).said
+    assert Pong(42) in Story().open().send(Ping(42)).said
 
 
 def test_a_ping_goes_out_every_heartbeat_the_shorter_of_the_two() -> None:
     story = Story(heartbeat_s=2).open(heartbeat_s=1).forget()
     for _ in range(5):
-        story.wait(1.0).say(Pong(story.heard(Ping)[-1].nonce))
-    assert len(story.heard(Ping)) == 5
+        story.wait(1.0).send(Pong(story.received(Ping)[-1].nonce))
+    assert len(story.received(Ping)) == 5
 
 
 def test_three_silent_heartbeats_end_a_connection() -> None:
     story = Story(heartbeat_s=2).open().wait(5.9)
     assert story.session.is_open
     story.wait(0.2)
-    assert isinstance(story.happened(Lost)[0].error, ConnectionLost)
-    assert "silent" in str(story.happened(Lost)[0].error)
+    assert isinstance(story.updates(Lost)[0].error, ConnectionLost)
+    assert "silent" in str(story.updates(Lost)[0].error)
 
 
 def test_half_the_round_trip_adds_to_the_delay_and_slow_pongs_hardly_count() -> None:
     story = Story(heartbeat_s=2).open()
     story.now += 0.010
-    story.say(Pong(story.heard(Ping)[-1].nonce))
+    story.send(Pong(story.received(Ping)[-1].nonce))
     assert story.session.connection.rtt.half_s == pytest.approx(0.005)
     story.wait(2.0)
     story.now += 0.160
-    story.say(Pong(story.heard(Ping)[-1].nonce))
+    story.send(Pong(story.received(Ping)[-1].nonce))
     assert story.session.connection.rtt.half_s == pytest.approx(0.010)
-    interest = story.subscribe()
+    subscription = story.subscribe()
     story.deliver(1, delay_us=3000)
-    assert interest.take()[3] == pytest.approx(0.010)
+    assert subscription.take()[3] == pytest.approx(0.010)
 
 
 def test_a_pong_that_was_never_asked_for_changes_nothing() -> None:
-    assert Story().open().say(Pong(1)).session.connection.rtt.measured_s == 0
+    assert Story().open().send(Pong(1)).session.connection.rtt.measured_s == 0
 
 
 # --- publishing -------------------------------------------------------------------------------------------------------
@@ -448,16 +448,16 @@ def test_publishes_wait_for_a_connection_in_order() -> None:
         story.publish()
     assert not story.turn()
     story.open()
-    assert [frame.sequence for frame in story.heard(Publish)] == [1, 2, 3]
+    assert [frame.sequence for frame in story.received(Publish)] == [1, 2, 3]
 
 
 def test_a_receipt_confirms_and_a_refusal_tells_why() -> None:
     story = Story().open()
     first, second = story.publish(Confirm.BROKER), story.publish(Confirm.SUBSCRIBERS)
     story.turn()
-    story.say(Receipt((first, 99), (4, 1)), Refusal(second, "durability", "disk full", True))
-    assert story.happened(Confirmed) == [Confirmed(first, 4)]
-    (refused,) = story.happened(NotConfirmed)
+    story.send(Receipt((first, 99), (4, 1)), Refusal(second, "durability", "disk full", True))
+    assert story.updates(Confirmed) == [Confirmed(first, 4)]
+    (refused,) = story.updates(NotConfirmed)
     assert refused.sequence == second
     assert isinstance(refused.error, DurabilityFailed)
     assert refused.error.retryable
@@ -469,26 +469,26 @@ def test_what_is_not_confirmed_is_sent_again_first_in_order_under_its_own_number
     for confirm in (Confirm.BROKER, Confirm.NONE, Confirm.SUBSCRIBERS, Confirm.BROKER):
         story.publish(confirm)
     story.turn()
-    story.say(Receipt((1,), (0,)))
+    story.send(Receipt((1,), (0,)))
     story.lose()
     story.publish()
     story.publish(Confirm.BROKER)
     story.until_connect()
     story.forget().open()
-    assert [frame.sequence for frame in story.heard(Publish)] == [3, 4, 5, 6]
+    assert [frame.sequence for frame in story.received(Publish)] == [3, 4, 5, 6]
     story.forget().again()
-    assert [frame.sequence for frame in story.heard(Publish)] == [3, 4, 6]
-    assert story.say(Receipt((3, 4, 6), (1, 1, 1))).session.publishes.unconfirmed == 0
+    assert [frame.sequence for frame in story.received(Publish)] == [3, 4, 6]
+    assert story.send(Receipt((3, 4, 6), (1, 1, 1))).session.publishes.unconfirmed == 0
 
 
 def test_a_draining_broker_keeps_nothing_so_the_next_one_gets_it() -> None:
     story = Story().open()
     story.publish(Confirm.BROKER)
     story.turn()
-    story.say(Refusal(1, "draining", "stopping", True))
-    assert not story.happened(NotConfirmed)
+    story.send(Refusal(1, "draining", "stopping", True))
+    assert not story.updates(NotConfirmed)
     story.forget().again()
-    assert [frame.sequence for frame in story.heard(Publish)] == [1]
+    assert [frame.sequence for frame in story.received(Publish)] == [1]
 
 
 def test_an_event_that_outlives_itself_in_the_outbox_is_not_sent() -> None:
@@ -497,12 +497,12 @@ def test_an_event_that_outlives_itself_in_the_outbox_is_not_sent() -> None:
     story.publish(Confirm.BROKER, lifetime_s=1)
     story.publish(Confirm.BROKER, lifetime_s=60)
     story.wait(2)
-    assert [n.sequence for n in story.happened(NotConfirmed)] == [2]
-    assert isinstance(story.happened(NotConfirmed)[0].error, DeadlineMissed)
+    assert [n.sequence for n in story.updates(NotConfirmed)] == [2]
+    assert isinstance(story.updates(NotConfirmed)[0].error, DeadlineMissed)
     story.open()
-    (sent,) = story.heard(Publish)
+    (sent,) = story.received(Publish)
     assert sent.sequence == 3
-    assert sent.lifetime_us == 58_000_000  # what is left of it
+    assert sent.lifetime_us == 58_000_000  # the remaining lifetime
     assert story.session.stats().expired == 2
 
 
@@ -514,8 +514,8 @@ def test_what_a_broker_could_not_tell_from_a_duplicate_is_not_sent_again() -> No
     while story.session.publishes.waiting:
         story.turn()
     story.forget().again()
-    assert not story.heard(Publish)
-    assert isinstance(story.happened(NotConfirmed)[0].error, ConnectionLost)
+    assert not story.received(Publish)
+    assert isinstance(story.updates(NotConfirmed)[0].error, ConnectionLost)
 
 
 def test_the_outbox_is_full_at_its_mark_and_has_room_again_at_half() -> None:
@@ -525,9 +525,9 @@ def test_the_outbox_is_full_at_its_mark_and_has_room_again_at_half() -> None:
         story.publish(Confirm.BROKER)
     assert story.session.publishes.full
     story.turn()
-    story.say(Receipt((1,), (0,)))
+    story.send(Receipt((1,), (0,)))
     assert story.session.publishes.full
-    story.say(Receipt((2,), (0,)))
+    story.send(Receipt((2,), (0,)))
     assert not story.session.publishes.full
 
 
@@ -558,8 +558,8 @@ def test_a_barrier_overtakes_no_publish_and_survives_a_reconnect() -> None:
     assert [type(frame) for frame in story.turn()] == [Publish, Ping]
     story.forget().again()
     assert [type(frame) for frame in story.said if not isinstance(frame, Hello)][-2:] == [Publish, Ping]
-    story.say(Pong(nonce))
-    assert [reached.nonce for reached in story.happened(PongReceived)] == [nonce]
+    story.send(Pong(nonce))
+    assert [reached.nonce for reached in story.updates(PongReceived)] == [nonce]
 
 
 def test_closing_tells_everyone_who_waits() -> None:
@@ -568,9 +568,9 @@ def test_closing_tells_everyone_who_waits() -> None:
     _, request = story.session.desired.subscribe(Terms("true"), story.now)
     story.session.close(story.now)
     story.turn()
-    assert isinstance(story.happened(NotConfirmed)[0].error, Closed)
-    assert isinstance(story.happened(RequestCompleted)[0].error, Closed)
-    assert story.happened(RequestCompleted)[0].request == request
+    assert isinstance(story.updates(NotConfirmed)[0].error, Closed)
+    assert isinstance(story.updates(RequestCompleted)[0].error, Closed)
+    assert story.updates(RequestCompleted)[0].request == request
 
 
 # --- subscriptions and advertisements ---------------------------------------------------------------------------------
@@ -578,23 +578,23 @@ def test_closing_tells_everyone_who_waits() -> None:
 
 def test_a_subscription_is_open_when_the_broker_says_done() -> None:
     story = Story().open()
-    interest, request = story.session.desired.subscribe(Terms("x > 1", within_us=50_000), story.now)
+    subscription, request = story.session.desired.subscribe(Terms("x > 1", within_us=50_000), story.now)
     story.turn()
-    assert story.heard(Subscribe)[0].filter == "x > 1"
-    assert interest.phase is Phase.OPENING
-    story.say(Done(request))
-    assert interest.phase is Phase.OPEN
-    assert story.happened(RequestCompleted) == [RequestCompleted(request, None)]
+    assert story.received(Subscribe)[0].filter == "x > 1"
+    assert subscription.phase is Phase.OPENING
+    story.send(Done(request))
+    assert subscription.phase is Phase.OPEN
+    assert story.updates(RequestCompleted) == [RequestCompleted(request, None)]
 
 
 def test_a_refused_subscription_is_forgotten() -> None:
     story = Story().open()
-    interest, request = story.session.desired.subscribe(Terms("true"), story.now)
+    subscription, request = story.session.desired.subscribe(Terms("true"), story.now)
     story.turn()
-    story.say(Failed(request, "limit", "too many", "close some"))
-    assert interest.phase is Phase.ENDED
+    story.send(Failed(request, "limit", "too many", "close some"))
+    assert subscription.phase is Phase.ENDED
     assert not story.session.desired.subscriptions
-    assert story.happened(RequestCompleted)[0].error.hint == "close some"  # type: ignore[union-attr]
+    assert story.updates(RequestCompleted)[0].error.hint == "close some"  # type: ignore[union-attr]
 
 
 def test_what_cannot_be_sent_is_refused_while_there_is_no_connection_too() -> None:
@@ -605,8 +605,8 @@ def test_what_cannot_be_sent_is_refused_while_there_is_no_connection_too() -> No
     with pytest.raises(EventInvalid):
         story.session.desired.advertise("true", float("nan"), story.now)
     story.open()
-    assert not story.heard(Subscribe)
-    assert not story.heard(Advertise)
+    assert not story.received(Subscribe)
+    assert not story.received(Advertise)
 
 
 def test_a_request_without_an_answer_times_out_and_is_taken_back() -> None:
@@ -615,54 +615,54 @@ def test_a_request_without_an_answer_times_out_and_is_taken_back() -> None:
     story.session.desired.advertise("true", 0, story.now)
     story.turn()
     story.wait(6)
-    assert [type(answer.error) for answer in story.happened(RequestCompleted)] == [Timeout, Timeout]
-    assert story.heard(Unsubscribe)
-    assert story.heard(Unadvertise)
+    assert [type(answer.error) for answer in story.updates(RequestCompleted)] == [Timeout, Timeout]
+    assert story.received(Unsubscribe)
+    assert story.received(Unadvertise)
     assert not story.session.desired.subscriptions
     assert not story.session.desired.advertisements
 
 
 def test_a_new_session_is_asked_for_everything_and_the_gap_is_told() -> None:
     story = Story().open()
-    interest, durable = story.subscribe("a == 1"), story.subscribe("b == 2", durable="me")
+    subscription, durable = story.subscribe("a == 1"), story.subscribe("b == 2", durable="me")
     _, request = story.session.desired.advertise("c == 3", 7.0, story.now)
     story.turn()
-    story.say(Done(request)).forget()
+    story.send(Done(request)).forget()
     story.again(session=6)
-    assert [(s.subscription, s.filter) for s in story.heard(Subscribe)] == [(1, "a == 1"), (2, "b == 2")]
-    assert [(a.filter, a.rate) for a in story.heard(Advertise)] == [("c == 3", 7.0)]
-    assert not interest.notices.items, "the gap has not ended yet"
-    story.say(*[Done(s.request) for s in story.heard(Subscribe)])
-    assert list(interest.notices.items) == [Gap("reconnected")]
-    assert interest.gaps == 1
-    assert not durable.notices.items  # the log will replay
-    assert not story.happened(RequestCompleted)  # nobody asked
+    assert [(s.subscription, s.filter) for s in story.received(Subscribe)] == [(1, "a == 1"), (2, "b == 2")]
+    assert [(a.filter, a.rate) for a in story.received(Advertise)] == [("c == 3", 7.0)]
+    assert not subscription.notices.items, "reported after the re-subscription"
+    story.send(*[Done(s.request) for s in story.received(Subscribe)])
+    assert list(subscription.notices.items) == [Gap("reconnected")]
+    assert subscription.gaps == 1
+    assert not durable.notices.items  # the log repeats the events
+    assert not story.updates(RequestCompleted)  # sent by the session itself
 
 
 def test_a_request_whose_answer_was_lost_is_asked_again_and_answered_once() -> None:
     story = Story(timeout_s=60).open()
-    interest, request = story.session.desired.subscribe(Terms("a == 1"), story.now)
+    subscription, request = story.session.desired.subscribe(Terms("a == 1"), story.now)
     story.turn()
     story.forget().again(session=6)
-    assert [s.request for s in story.heard(Subscribe)] == [request]
-    story.say(Done(request))
-    assert story.happened(RequestCompleted) == [RequestCompleted(request, None)]
-    assert interest.phase is Phase.OPEN
-    assert not interest.notices.items  # it was never open before
+    assert [s.request for s in story.received(Subscribe)] == [request]
+    story.send(Done(request))
+    assert story.updates(RequestCompleted) == [RequestCompleted(request, None)]
+    assert subscription.phase is Phase.OPEN
+    assert not subscription.notices.items  # it was not open before
 
 
 def test_resuming_asks_for_nothing_again_and_counts_what_was_lost_on_the_way() -> None:
     story = Story().open()
-    interest = story.subscribe()
+    subscription = story.subscribe()
     story.deliver(1).deliver(2)
     story.forget().again(resumed=True, delivered=5)
-    assert story.heard(Hello)[0].resume == 5
-    assert not story.heard(Subscribe)
-    assert list(interest.notices.items) == [Gap("connection_lost", 3)]
-    assert interest.dropped == 3
+    assert story.received(Hello)[0].resume == 5
+    assert not story.received(Subscribe)
+    assert list(subscription.notices.items) == [Gap("connection_lost", 3)]
+    assert subscription.dropped == 3
     story.deliver(6).forget().again(resumed=True, delivered=6)
-    assert interest.gaps == 1
-    assert sequences(interest) == [1, 2, 6]
+    assert subscription.gaps == 1
+    assert sequences(subscription) == [1, 2, 6]
 
 
 def test_publishes_that_are_sent_once_and_lost_with_the_connection_are_counted_and_told() -> None:
@@ -670,15 +670,15 @@ def test_publishes_that_are_sent_once_and_lost_with_the_connection_are_counted_a
     for _ in range(5):
         story.publish()
     story.turn()
-    story.publish()  # never written: it waits for the next connection, and is not lost
+    story.publish()  # not written: it waits for the next connection
     story.forget().again(resumed=True, published=2)
-    assert story.happened(PublishesLost) == [PublishesLost(3)]
-    assert [frame.sequence for frame in story.heard(Publish)] == [6]
+    assert story.updates(PublishesLost) == [PublishesLost(3)]
+    assert [frame.sequence for frame in story.received(Publish)] == [6]
     assert story.session.stats().publishes_lost == 3
     story.forget().again(resumed=True, published=6)
-    assert not story.happened(PublishesLost)
+    assert not story.updates(PublishesLost)
     story.again(resumed=True, published=2)
-    assert not story.happened(PublishesLost), "what was lost is told once"
+    assert not story.updates(PublishesLost), "each loss is reported once"
 
 
 def test_what_is_sent_again_or_told_otherwise_is_not_counted_as_lost() -> None:
@@ -694,10 +694,10 @@ def test_what_is_sent_again_or_told_otherwise_is_not_counted_as_lost() -> None:
     story.publish()
     story.until_connect()
     story.open(resumed=True, published=0)
-    assert story.happened(PublishesLost) == [PublishesLost(2)], "the first, and the one whose lifetime nobody awaits"
-    assert [frame.sequence for frame in story.heard(Publish)][-2:] == [confirmed, mortal + 1]
+    assert story.updates(PublishesLost) == [PublishesLost(2)], "the first, and the one with a lifetime only"
+    assert [frame.sequence for frame in story.received(Publish)][-2:] == [confirmed, mortal + 1]
     story.forget().again(resumed=True, published=0)
-    assert story.happened(PublishesLost) == [PublishesLost(1)], "the last; of the one that ran out it is known already"
+    assert story.updates(PublishesLost) == [PublishesLost(1)], "the last; the expired one is already reported"
 
 
 def test_a_broker_that_knows_nothing_of_the_session_leaves_uncertain_what_its_predecessor_had_not_shown_to_have() -> (
@@ -709,16 +709,16 @@ def test_a_broker_that_knows_nothing_of_the_session_leaves_uncertain_what_its_pr
     story.turn()
     story.session.ping(story.now)
     story.turn()
-    story.say(Pong(story.heard(Ping)[-1].nonce))
+    story.send(Pong(story.received(Ping)[-1].nonce))
     confirmed = story.publish(Confirm.BROKER)
     story.publish()
     story.turn()
-    story.say(Receipt((confirmed,), (1,)))
+    story.send(Receipt((confirmed,), (1,)))
     story.session.ping(story.now)
-    story.publish()  # behind a ping that is never answered
+    story.publish()  # sent after a ping without an answer
     story.turn()
     story.again(session=6)
-    assert story.happened(PublishesLost) == [PublishesLost(2, certain=False)], "those behind the receipt"
+    assert story.updates(PublishesLost) == [PublishesLost(2, certain=False)], "those sent after the confirmed one"
     stats = story.session.stats()
     assert (stats.publishes_lost, stats.publishes_uncertain) == (0, 2)
 
@@ -728,11 +728,11 @@ def test_what_a_new_broker_does_not_know_is_told_once() -> None:
     story.publish()
     story.turn()
     story.again(session=6)
-    assert story.happened(PublishesLost) == [PublishesLost(1, certain=False)]
+    assert story.updates(PublishesLost) == [PublishesLost(1, certain=False)]
     story.publish()
     story.turn()
     story.forget().again(session=6, resumed=True, published=0)
-    assert story.happened(PublishesLost) == [PublishesLost(1)]
+    assert story.updates(PublishesLost) == [PublishesLost(1)]
     story.again(session=6, resumed=True)
     assert story.session.stats().publishes_lost == 1
 
@@ -741,12 +741,12 @@ def test_a_resubscription_that_cannot_be_served_is_tried_again_and_a_refused_one
     story = Story(heartbeat_s=100).open(heartbeat_s=100)
     soon, never = story.subscribe("a == 1"), story.subscribe("b == 1")
     story.forget().again(session=6, heartbeat_s=100)
-    first, second = story.heard(Subscribe)
-    story.forget().say(Failed(first.request, "taken", retryable=True), Failed(second.request, "not_allowed"))
+    first, second = story.received(Subscribe)
+    story.forget().send(Failed(first.request, "taken", retryable=True), Failed(second.request, "not_allowed"))
     assert never.phase is Phase.ENDED
     assert isinstance(never.error, NotAllowed)
     story.wait(1.1)
-    (retried,) = story.heard(Subscribe)
+    (retried,) = story.received(Subscribe)
     assert retried.filter == "a == 1"
     assert soon.phase is Phase.OPEN
 
@@ -754,66 +754,66 @@ def test_a_resubscription_that_cannot_be_served_is_tried_again_and_a_refused_one
 def test_what_a_new_session_was_asked_for_is_asked_again_when_it_is_resumed() -> None:
     story = Story().open()
     story.subscribe("a == 1")
-    story.again(session=6)  # the question is on its way when the connection breaks again
+    story.again(session=6)  # the request is in flight when the connection breaks again
     story.forget().again(session=6, resumed=True)
-    assert [s.filter for s in story.heard(Subscribe)] == ["a == 1"]
+    assert [s.filter for s in story.received(Subscribe)] == ["a == 1"]
 
 
 def test_changing_the_filter_is_kept_only_when_the_broker_took_it() -> None:
     story = Story().open()
-    interest = story.subscribe("a == 1")
+    subscription = story.subscribe("a == 1")
     for answer, kept in ((Failed, "a == 1"), (Done, "a == 2")):
-        request = story.session.desired.change(interest, interest.terms.with_filter("a == 2"), story.now)
+        request = story.session.desired.change(subscription, subscription.terms.with_filter("a == 2"), story.now)
         story.turn()
-        story.say(Failed(request, "limit") if answer is Failed else Done(request))
-        assert interest.terms.filter == kept
+        story.send(Failed(request, "limit") if answer is Failed else Done(request))
+        assert subscription.terms.filter == kept
 
 
 def test_unsubscribing_from_what_is_gone_is_done() -> None:
     story = Story().open()
-    interest = story.subscribe()
-    request = story.session.desired.unsubscribe(interest, story.now)
+    subscription = story.subscribe()
+    request = story.session.desired.unsubscribe(subscription, story.now)
     story.turn()
-    story.say(Failed(request, "unknown"))
-    assert story.happened(RequestCompleted)[-1] == RequestCompleted(request, None)
-    interest = story.subscribe()
-    request = story.session.desired.unsubscribe(interest, story.now)
+    story.send(Failed(request, "unknown"))
+    assert story.updates(RequestCompleted)[-1] == RequestCompleted(request, None)
+    subscription = story.subscribe()
+    request = story.session.desired.unsubscribe(subscription, story.now)
     story.turn()
     story.again(session=6)
-    assert story.happened(RequestCompleted)[-1] == RequestCompleted(request, None)
+    assert story.updates(RequestCompleted)[-1] == RequestCompleted(request, None)
 
 
 def test_a_draining_subscription_gets_what_the_broker_had_queued() -> None:
     story = Story().open()
-    interest = story.subscribe()
-    request = story.session.desired.unsubscribe(interest, story.now, drain=True)
+    subscription = story.subscribe()
+    request = story.session.desired.unsubscribe(subscription, story.now, drain=True)
     assert story.turn() == [Unsubscribe(request, 1, drain=True)]
     story.deliver(1)
-    story.say(Done(request)).deliver(2)
-    assert interest.phase is Phase.ENDED
-    assert sequences(interest) == [1]
+    story.send(Done(request)).deliver(2)
+    assert subscription.phase is Phase.ENDED
+    assert sequences(subscription) == [1]
 
 
 def test_abandoning_a_subscription_takes_it_back() -> None:
     story = Story().open()
-    interest, request = story.session.desired.subscribe(Terms("true"), story.now)
+    subscription, request = story.session.desired.subscribe(Terms("true"), story.now)
     story.turn()
     story.session.desired.cancel(request)
-    assert story.turn() == [Unsubscribe(0, interest.id)]
-    story.say(Done(request)).deliver(1)
-    assert not interest.queue
-    assert not story.happened(RequestCompleted)
+    assert story.turn() == [Unsubscribe(0, subscription.id)]
+    story.send(Done(request)).deliver(1)
+    assert not subscription.queue
+    assert not story.updates(RequestCompleted)
 
 
 def test_matching_is_told_when_it_changes_and_a_lost_advertisement_too() -> None:
     story = Story().open()
     offer, request = story.session.desired.advertise("true", 0, story.now)
     story.turn()
-    story.say(Done(request), Matching(1, True), Matching(1, True), Matching(1, False), Matching(9, True))
-    assert [change.matching for change in story.happened(MatchingChanged)] == [True, False]
+    story.send(Done(request), Matching(1, True), Matching(1, True), Matching(1, False), Matching(9, True))
+    assert [change.matching for change in story.updates(MatchingChanged)] == [True, False]
     story.forget().again(session=6)
-    story.say(Failed(story.heard(Advertise)[0].request, "not_allowed"))
-    assert story.happened(AdvertisementEnded)[0].advertisement == offer.id
+    story.send(Failed(story.received(Advertise)[0].request, "not_allowed"))
+    assert story.updates(AdvertisementEnded)[0].advertisement == offer.id
 
 
 # --- deliveries -------------------------------------------------------------------------------------------------------
@@ -821,34 +821,34 @@ def test_matching_is_told_when_it_changes_and_a_lost_advertisement_too() -> None
 
 def test_a_duplicate_never_reaches_the_application() -> None:
     story = Story().open()
-    interest = story.subscribe()
+    subscription = story.subscribe()
     story.deliver(1).deliver(2).deliver(2).deliver(1).deliver(1, publisher=8)
-    story.again(session=6)  # another broker process, which has forgotten everything
+    story.again(session=6)  # another broker process, without state
     story.deliver(2).deliver(3)
-    assert sequences(interest) == [1, 2, 1, 3]
-    assert interest.duplicates == 3
+    assert sequences(subscription) == [1, 2, 1, 3]
+    assert subscription.duplicates == 3
 
 
-def out_of_turn(interest: SubscriptionState) -> list[int]:
-    """What comes out as repeated by its publisher, after later ones."""
-    return [frame.sequence for frame, flags, *_ in interest.queue if flags & REPLAYED]
+def retransmitted(subscription: SubscriptionState) -> list[int]:
+    """Return the sequence numbers of queued events that are marked as retransmitted by their publisher."""
+    return [frame.sequence for frame, flags, *_ in subscription.queue if flags & REPLAYED]
 
 
 def test_what_its_publisher_had_to_repeat_after_later_ones_says_so() -> None:
     story = Story().open()
-    interest = story.subscribe()
+    subscription = story.subscribe()
     story.deliver(2).deliver(3).deliver(1).deliver(4).deliver(1, publisher=8)
-    assert out_of_turn(interest) == [1]
-    assert sequences(interest) == [2, 3, 1, 4, 1]
+    assert retransmitted(subscription) == [1]
+    assert sequences(subscription) == [2, 3, 1, 4, 1]
 
 
 def test_who_is_overtaken_by_priority_is_in_order() -> None:
     story = Story().open()
-    interest = story.subscribe()
+    subscription = story.subscribe()
     story.deliver(4, priority=9).deliver(1).deliver(2).deliver(6, priority=9).deliver(3).deliver(7)
-    assert out_of_turn(interest) == []
+    assert retransmitted(subscription) == []
     story.deliver(5).deliver(8).deliver(5, priority=9, publisher=8)
-    assert out_of_turn(interest) == [5], "7 is of its priority"
+    assert retransmitted(subscription) == [5], "7 is of its priority"
 
 
 def test_one_frame_may_be_for_several_subscriptions() -> None:
@@ -862,123 +862,123 @@ def test_one_frame_may_be_for_several_subscriptions() -> None:
 
 def test_events_come_out_the_same_however_the_bytes_are_cut() -> None:
     story = Story().open()
-    interest = story.subscribe()
+    subscription = story.subscribe()
     data = b""
     for n in range(1, 20):
         block = encode_block(Event({"n": n}, b"x" * n, 9, n))
         data += deliver_head(block, 0, 0, (HOME,), [Delivery(1, 0, 0)]) + block
     for byte in data:
         story.session.receive(bytes([byte]), story.now)
-    assert sequences(interest) == list(range(1, 20))
+    assert sequences(subscription) == list(range(1, 20))
 
 
 @pytest.mark.parametrize(("policy", "kept"), [("drop_oldest", [3, 4, 5]), ("drop_newest", [1, 2, 3])])
 def test_a_full_buffer_drops_by_policy_and_tells(policy: Any, kept: list[int]) -> None:
     story = Story().open()
-    interest = story.subscribe(buffer=Buffer(items=3, full=policy))
+    subscription = story.subscribe(buffer=Buffer(items=3, full=policy))
     for n in range(1, 6):
         story.deliver(n)
     first, last = (1, 2) if policy == "drop_oldest" else (4, 5)
-    assert [n for n in interest.notices.items if isinstance(n, Gap)] == [Gap("queue_full", 2, 9, first, last)]
-    stats = interest.stats()
+    assert [n for n in subscription.notices.items if isinstance(n, Gap)] == [Gap("queue_full", 2, 9, first, last)]
+    stats = subscription.stats()
     assert (stats.received, stats.dropped, stats.pending, stats.gaps) == (5, 2, 3, 2)
-    assert sequences(interest) == kept
+    assert sequences(subscription) == kept
 
 
 def test_a_buffer_is_bounded_in_bytes_too() -> None:
     story = Story().open()
-    interest = story.subscribe(buffer=Buffer(bytes=1000))
+    subscription = story.subscribe(buffer=Buffer(bytes=1000))
     for n in range(1, 10):
         story.deliver(n, payload=b"x" * 300)
-    assert interest.stats().pending_bytes <= 1000
-    assert sequences(interest)[-1] == 9
+    assert subscription.stats().pending_bytes <= 1000
+    assert sequences(subscription)[-1] == 9
     story.deliver(10, payload=b"x" * 2000)
-    assert not interest.queue
+    assert not subscription.queue
 
 
 def test_close_ends_a_subscription_that_is_full() -> None:
     story = Story().open()
-    interest = story.subscribe(buffer=Buffer(items=2, full="close"))
+    subscription = story.subscribe(buffer=Buffer(items=2, full="close"))
     for n in range(1, 4):
         story.deliver(n)
-    assert story.heard(Unsubscribe)
-    assert sequences(interest) == [1, 2]
-    assert isinstance(interest.error, BufferFull)
+    assert story.received(Unsubscribe)
+    assert sequences(subscription) == [1, 2]
+    assert isinstance(subscription.error, BufferFull)
 
 
 def test_block_stops_reading_until_half_is_read_and_is_not_taken_for_dead() -> None:
     story = Story(heartbeat_s=1).open()
-    interest = story.subscribe(buffer=Buffer(items=4, full="block"))
+    subscription = story.subscribe(buffer=Buffer(items=4, full="block"))
     for n in range(1, 6):
         story.deliver(n)
     assert [o for o in story.outputs if isinstance(o, Reading)] == [Reading(False)]
     story.forget().wait(10)
     assert story.session.is_open
-    assert len(story.heard(Ping)) == 10  # the broker sees that we live
+    assert len(story.received(Ping)) == 10  # the pings keep the session alive
     for _ in range(3):
-        interest.take()
+        subscription.take()
     story.turn()
     assert [o for o in story.outputs if isinstance(o, Reading)] == [Reading(True)]
     story.wait(1.5)
     assert story.session.is_open
-    assert sequences(interest) == [4, 5]
+    assert sequences(subscription) == [4, 5]
 
 
 def test_a_durable_subscription_blocks_rather_than_drop() -> None:
     story = Story().open()
-    interest = story.subscribe(durable="me", buffer=Buffer(items=2))
+    subscription = story.subscribe(durable="me", buffer=Buffer(items=2))
     for n in range(1, 5):
         story.deliver(n, flags=DURABLE, position=n)
     assert Reading(False) in story.outputs
-    assert sequences(interest) == [1, 2, 3, 4]
+    assert sequences(subscription) == [1, 2, 3, 4]
 
 
 def test_late_events_are_flagged_or_counted() -> None:
     story = Story().open()
-    interest = story.subscribe()
+    subscription = story.subscribe()
     story.deliver(1, flags=LATE).deliver(2, flags=LATE)
-    story.say(Notice(1, NoticeKind.GAP, "late", 3))
-    assert list(interest.notices.items) == [Late(2, dropped=False), Late(3, dropped=True)]
-    stats = interest.stats()
+    story.send(Notice(1, NoticeKind.GAP, "late", 3))
+    assert list(subscription.notices.items) == [Late(2, dropped=False), Late(3, dropped=True)]
+    stats = subscription.stats()
     assert (stats.late, stats.dropped, stats.pending) == (5, 3, 2)
 
 
 def test_what_the_broker_dropped_is_told() -> None:
     story = Story().open()
-    interest = story.subscribe()
-    story.say(
+    subscription = story.subscribe()
+    story.send(
         Notice(1, NoticeKind.SLOW, count=9),
         Notice(1, NoticeKind.GAP, "outbox_items", 2, 9, 4, 5),
         Notice(1, NoticeKind.GAP, "outbox_items", 1, 9, 7, 7),
         Notice(8, NoticeKind.GAP, "outbox_items", 2),
     )
-    assert list(interest.notices.items) == [SlowConsumer("broker", 9), Gap("outbox_items", 3, 9, 4, 7)]
-    assert interest.dropped == 3
+    assert list(subscription.notices.items) == [SlowConsumer("broker", 9), Gap("outbox_items", 3, 9, 4, 7)]
+    assert subscription.dropped == 3
 
 
 @pytest.mark.parametrize(("reason", "kind"), [("outbox_bytes", BufferFull), ("revoked", Refused)])
 def test_a_subscription_that_the_broker_closed_says_why(reason: str, kind: type[Exception]) -> None:
     story = Story().open()
-    interest = story.subscribe()
-    story.deliver(1).say(Notice(1, NoticeKind.CLOSED, reason))
-    assert type(interest.error) is kind
-    assert sequences(interest) == [1]
+    subscription = story.subscribe()
+    story.deliver(1).send(Notice(1, NoticeKind.CLOSED, reason))
+    assert type(subscription.error) is kind
+    assert sequences(subscription) == [1]
 
 
 def test_a_slow_application_and_another_way_are_told() -> None:
     story = Story().open()
-    interest = story.subscribe(buffer=Buffer(items=4))
+    subscription = story.subscribe(buffer=Buffer(items=4))
     story.deliver(1).deliver(2, path=(3, HOME)).deliver(3, path=(3, HOME))
-    assert list(interest.notices.items) == [Rerouted(9, (HOME,), (3, HOME)), SlowConsumer("client", 2)]
+    assert list(subscription.notices.items) == [Rerouted(9, (HOME,), (3, HOME)), SlowConsumer("client", 2)]
 
 
 def test_notices_that_nobody_reads_are_bounded() -> None:
     story = Story().open()
-    interest = story.subscribe()
+    subscription = story.subscribe()
     for n in range(3000):
         story.deliver(n + 1, path=(n, HOME))
-    assert len(interest.notices.items) == 1024
-    assert interest.notices.forgotten == 2999 - 1024
+    assert len(subscription.notices.items) == 1024
+    assert subscription.notices.forgotten == 2999 - 1024
 
 
 # --- acknowledging ----------------------------------------------------------------------------------------------------
@@ -986,84 +986,84 @@ def test_notices_that_nobody_reads_are_bounded() -> None:
 
 def test_acknowledgements_go_out_together_once() -> None:
     story = Story().open()
-    interest = story.subscribe(durable="me")
+    subscription = story.subscribe(durable="me")
     for n in range(1, 4):
         story.deliver(n, flags=DURABLE, position=10 * n)
-    interest.acknowledge(10)
-    interest.acknowledge(30)
-    interest.acknowledge(10)
+    subscription.acknowledge(10)
+    subscription.acknowledge(30)
+    subscription.acknowledge(10)
     assert story.turn() == [Acknowledge(1, (10, 30))]
     assert story.turn() == []
-    interest.acknowledge_up_to(30)
+    subscription.acknowledge_up_to(30)
     assert story.turn() == [Acknowledge(1, (20,))]
 
 
 def test_what_nobody_asks_for_is_not_acknowledged() -> None:
     story = Story().open()
-    interest = story.subscribe()
+    subscription = story.subscribe()
     story.deliver(1).deliver(2, flags=CONFIRM, position=7)
-    interest.acknowledge(0)
-    interest.acknowledge(7)
+    subscription.acknowledge(0)
+    subscription.acknowledge(7)
     assert story.turn() == [Acknowledge(1, (7,))]
 
 
 def test_a_repeated_delivery_is_acknowledged_again_if_it_was_dealt_with() -> None:
     story = Story().open()
-    interest = story.subscribe(durable="me")
+    subscription = story.subscribe(durable="me")
     story.deliver(1, flags=DURABLE, position=1).deliver(2, flags=DURABLE, position=2)
-    interest.acknowledge(1)
-    story.again(session=6)  # the acknowledgement may not have arrived
+    subscription.acknowledge(1)
+    story.again(session=6)  # the ack may be lost
     story.forget().deliver(1, flags=DURABLE, position=1).deliver(2, flags=DURABLE, position=2)
-    assert story.heard(Acknowledge) == [Acknowledge(1, (1,))]
-    assert sequences(interest) == [1, 2]
+    assert story.received(Acknowledge) == [Acknowledge(1, (1,))]
+    assert sequences(subscription) == [1, 2]
 
 
 def test_confirmations_of_a_session_that_is_no_more_are_void() -> None:
     story = Story().open()
-    interest = story.subscribe()
+    subscription = story.subscribe()
     story.deliver(1, flags=CONFIRM, position=7)
     story.forget().again(session=6)
-    interest.acknowledge(7)
+    subscription.acknowledge(7)
     story.turn()
-    assert not story.heard(Acknowledge)
+    assert not story.received(Acknowledge)
 
 
 def test_an_acknowledgement_may_ask_for_an_answer_over_reconnects() -> None:
     story = Story(timeout_s=60).open()
-    interest = story.subscribe(durable="me")
+    subscription = story.subscribe(durable="me")
     story.deliver(1, flags=DURABLE, position=1)
-    interest.acknowledge(1)
-    request = story.session.desired.acknowledge(interest, story.now)
+    subscription.acknowledge(1)
+    request = story.session.desired.acknowledge(subscription, story.now)
     story.turn()
     story.forget().again(session=6)
     assert Acknowledge(1, (), 0, request) in story.said
-    story.say(Done(request))
-    assert story.happened(RequestCompleted) == [RequestCompleted(request, None)]
+    story.send(Done(request))
+    assert story.updates(RequestCompleted) == [RequestCompleted(request, None)]
 
 
 def test_positions_of_another_log_are_void_and_the_loss_is_told_once_subscribed_again() -> None:
     story = Story().open(log=1)
-    interest = story.subscribe(durable="me")
+    subscription = story.subscribe(durable="me")
     story.deliver(1, flags=DURABLE, position=1).deliver(2, flags=DURABLE, position=2)
-    held = [interest.take()[2], interest.take()[2]]
-    interest.acknowledge(held[0])  # and the connection breaks before that is sent
+    held = [subscription.take()[2], subscription.take()[2]]
+    subscription.acknowledge(held[0])  # the connection breaks before the ack is sent
     story.forget().lose()
     story.until_connect()
     story.open(session=6, log=2)
-    assert story.happened(Opened) == [Opened(resumed=False, reconnected=True, log_changed=True)]
-    assert not interest.notices.items, "it is not subscribed yet"
+    assert story.updates(Opened) == [Opened(resumed=False, reconnected=True, log_changed=True)]
+    assert not subscription.notices.items, "it is not subscribed yet"
     story.deliver(3, flags=DURABLE, position=2)
-    story.say(Done(story.heard(Subscribe)[-1].request))
-    assert list(interest.notices.items) == [Gap("log_lost")]
-    assert interest.gaps == 1
-    interest.acknowledge(held[1])
+    story.send(Done(story.received(Subscribe)[-1].request))
+    assert list(subscription.notices.items) == [Gap("log_lost")]
+    assert subscription.gaps == 1
+    subscription.acknowledge(held[1])
     story.turn()
-    assert not story.heard(Acknowledge), "neither is of this log"
-    interest.acknowledge_up_to(interest.take()[2])
+    assert not story.received(Acknowledge), "both positions are of the old log"
+    subscription.acknowledge_up_to(subscription.take()[2])
     story.turn()
-    assert story.heard(Acknowledge) == [Acknowledge(1, (2,))]
+    assert story.received(Acknowledge) == [Acknowledge(1, (2,))]
     story.forget().deliver(3, flags=DURABLE, position=2)
-    assert story.heard(Acknowledge) == [Acknowledge(1, (2,))], "again: the broker did not hear of it"
+    assert story.received(Acknowledge) == [Acknowledge(1, (2,))], "sent again: the first ack was lost"
 
 
 @pytest.mark.parametrize(
@@ -1072,37 +1072,39 @@ def test_positions_of_another_log_are_void_and_the_loss_is_told_once_subscribed_
 )
 def test_a_broker_without_a_log_takes_none_away(logs: tuple[int, ...], lost: int) -> None:
     story = Story().open(log=logs[0])
-    interest = story.subscribe(durable="me")
+    subscription = story.subscribe(durable="me")
     for session, log in enumerate(logs[1:], 6):
         story.again(session=session, log=log)
-        story.say(Done(story.heard(Subscribe)[-1].request))
-    assert [notice for notice in interest.notices.items if notice == Gap("log_lost")] == [Gap("log_lost")] * bool(lost)
-    assert interest.gaps == lost
+        story.send(Done(story.received(Subscribe)[-1].request))
+    assert [notice for notice in subscription.notices.items if notice == Gap("log_lost")] == [Gap("log_lost")] * bool(
+        lost
+    )
+    assert subscription.gaps == lost
 
 
 def test_an_acknowledgement_that_waits_fails_when_the_log_is_another_one() -> None:
     story = Story(timeout_s=60).open(log=1)
-    interest = story.subscribe(durable="me")
+    subscription = story.subscribe(durable="me")
     story.deliver(1, flags=DURABLE, position=1)
-    interest.acknowledge(1)
-    request = story.session.desired.acknowledge(interest, story.now)
+    subscription.acknowledge(1)
+    request = story.session.desired.acknowledge(subscription, story.now)
     story.forget().again(session=6, log=2)
-    (answered,) = story.happened(RequestCompleted)
+    (answered,) = story.updates(RequestCompleted)
     assert answered.request == request
     assert isinstance(answered.error, DurabilityFailed)
-    assert not story.heard(Acknowledge)
+    assert not story.received(Acknowledge)
 
 
 def test_a_token_of_a_session_that_is_no_more_settles_none_of_the_next() -> None:
     story = Story().open()
-    interest = story.subscribe()
+    subscription = story.subscribe()
     story.deliver(1, flags=CONFIRM, position=7)
-    before = interest.take()[2]
+    before = subscription.take()[2]
     story.forget().again(session=6).deliver(2, flags=CONFIRM, position=7)
-    interest.acknowledge(before)
+    subscription.acknowledge(before)
     story.turn()
-    assert not story.heard(Acknowledge)
-    interest.acknowledge(interest.take()[2])
+    assert not story.received(Acknowledge)
+    subscription.acknowledge(subscription.take()[2])
     assert story.turn() == [Acknowledge(1, (7,))]
 
 
@@ -1110,8 +1112,8 @@ def test_a_refused_publish_says_what_can_be_done() -> None:
     story = Story().open()
     sequence = story.publish(Confirm.SUBSCRIBERS)
     story.turn()
-    story.say(Refusal(sequence, "timeout", "not confirmed within 30 s", hint="it is stored"))
-    ((said, error),) = [(piece.sequence, piece.error) for piece in story.happened(NotConfirmed)]
+    story.send(Refusal(sequence, "timeout", "not confirmed within 30 s", hint="it is stored"))
+    ((said, error),) = [(piece.sequence, piece.error) for piece in story.updates(NotConfirmed)]
     assert said == sequence
     assert (str(error), error.hint) == ("not confirmed within 30 s (it is stored)", "it is stored")
 
@@ -1119,19 +1121,19 @@ def test_a_refused_publish_says_what_can_be_done() -> None:
 @pytest.mark.parametrize("reason", ["Connection refused", "closed by the other end", "certificate has expired"])
 def test_what_can_be_done_about_a_lost_connection_depends_on_why(reason: str) -> None:
     story = Story().open().lose(reason)
-    (lost,) = story.happened(Lost)
+    (lost,) = story.updates(Lost)
     assert lost.error.hint == hints.hint(A, reason)
 
 
 def test_a_requeued_event_comes_again_after_the_others() -> None:
     story = Story().open()
-    interest = story.subscribe()
+    subscription = story.subscribe()
     story.deliver(1).deliver(2)
-    arrival = interest.take()
+    arrival = subscription.take()
     assert isinstance(arrival[0], Deliver)
-    interest.requeue(arrival)
-    assert sequences(interest) == [2, 1]
-    assert interest.delivered == 2
+    subscription.requeue(arrival)
+    assert sequences(subscription) == [2, 1]
+    assert subscription.delivered == 2
 
 
 def test_two_runs_with_one_seed_write_the_same_bytes() -> None:

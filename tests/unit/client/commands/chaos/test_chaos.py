@@ -122,12 +122,12 @@ def test_port_zero_is_for_who_listens() -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (b"\x00\x00\x00^\x00\x12\x00\x00\x83\xa4code", "something else answers"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "something else answers"),
-        (b"\xff" * 100_000, "something else answers"),
-        (b"[]\n", "something else answers"),
-        (b'{"listen": 1}\n', "something else answers"),
-        (b"", "it hung up"),
+        (b"\x00\x00\x00^\x00\x12\x00\x00\x83\xa4code", "the answer is not a relay's"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the answer is not a relay's"),
+        (b"\xff" * 100_000, "the answer is not a relay's"),
+        (b"[]\n", "the answer is not a relay's"),
+        (b'{"listen": 1}\n', "the answer is not a relay's"),
+        (b"", "the connection was closed"),
     ],
 )
 @pytest.mark.parametrize("command", [["show"], ["set", "--cut"]])
