@@ -301,14 +301,11 @@ class DesiredState:
                     self._request_succeeded(request)
                 case Kind.UNSUBSCRIBE:
                     self._requests.close(request.number)
-                    self._complete_lost_unsubscribe(request)
-
-    def _complete_lost_unsubscribe(self, request: Request) -> None:
-        if isinstance(request.frame, Unsubscribe) and request.frame.forget:
-            error = ConnectionLost("the connection broke while the subscription's place was being given up")
-            self._complete(request, error)
-        else:
-            self._request_succeeded(request)
+                    if isinstance(request.frame, Unsubscribe) and request.frame.forget:
+                        message = "the connection broke while the subscription's place was being given up"
+                        self._complete(request, ConnectionLost(message))
+                    else:
+                        self._request_succeeded(request)
 
     def _request_succeeded(self, request: Request) -> None:
         subscription = self.subscriptions.get(request.about)

@@ -17,7 +17,7 @@ from plait_core.limits import DUPLICATE_WINDOW, UNCONFIRMED_MAX
 from plait_core.wire import Confirm, Ping, encode_frame, encode_publish
 
 from ..options.limits import NOT_LOST_MAX, PINGS_MAX, WRITE_BYTES
-from ..options.settings import Outbox as OutboxSettings
+from ..options.settings import Outbox
 from .deadlines import Deadlines
 
 _WAIT_IGNORED_S: Final = 0.001
@@ -49,9 +49,9 @@ _Item: TypeAlias = bytes | Retained | Barrier
 class PublishQueue:
     """The publish queue, bounded in items and bytes. It never refuses a publish: callers check `full` first."""
 
-    def __init__(self, settings: OutboxSettings) -> None:
-        self._items_max = settings.items
-        self._bytes_max = settings.bytes
+    def __init__(self, bounds: Outbox) -> None:
+        self._items_max = bounds.items
+        self._bytes_max = bounds.bytes
         self._waiting: deque[_Item] = deque()
         self._retained: dict[int, Retained] = {}  # by sequence number, ascending
         self._barriers: dict[int, Barrier] = {}  # sent, without an answer yet
