@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from plait_lab.benchmarks.measurement.overlay_healing import SQUARE
-from plait_lab.benchmarks.measurement.overlay_running import Brokers, traffic
+from plait_lab.benchmarks.measurement.overlay_running import linked_overlay, traffic
 
 
 @pytest.mark.parametrize("flow", ["lost", "frozen"])
@@ -16,10 +16,10 @@ from plait_lab.benchmarks.measurement.overlay_running import Brokers, traffic
 async def test_events_leave_a_link_that_is_dead_in_one_direction(
     direction: Literal["forth", "back"], flow: Literal["lost", "frozen"], tmp_path: Path
 ) -> None:
-    async with Brokers(SQUARE, tmp_path, relayed=SQUARE[:2]) as brokers:
-        fast, slow = brokers.relays["b", "a"], brokers.relays["c", "a"]
-        slow.shape(delay_s=0.010)
-        async with traffic(brokers, "a", "d") as going:
+    async with linked_overlay(SQUARE, tmp_path, relayed=SQUARE.named_links[:2]) as overlay:
+        [fast] = overlay.relays["a", "b"]
+        overlay.shape(("a", "c"), delay_s=0.010)
+        async with traffic(overlay, "a", "d") as going:
             await going.settle("abd")
             fast.shape(direction, flow=flow)
             await going.settle("acd")

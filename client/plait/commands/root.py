@@ -38,7 +38,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "bridge": "Carry events between brokers and a group without brokers.",
     },
     "Try and measure": {
-        "demo": "See it work: the main job, with a link slowed and a broker killed.",
+        "demo": "Show Plait at work: filters, a slowed link, a killed broker.",
         "bench": "Measure throughput, latency and loss.",
         "chaos": "Shape links and harm brokers, to see what becomes of events.",
         "doctor": "Check what Plait needs of this machine.",

@@ -14,7 +14,8 @@ from typing import Any, Final, Self
 
 import plait
 from plait.commands.brokers.local_broker import LocalBroker
-from plait.commands.brokers.topologies import edges
+from plait.commands.brokers.local_overlay import BrokerOptions, LocalOverlay
+from plait.commands.brokers.topologies import Graph, edges
 from plait.relay.relay import Relay
 from plait.relay.shaping import Shape
 from plait_broker.server.config.configuration import parse_configuration
@@ -97,11 +98,10 @@ class PageStage:
             await self._running.enter_async_context(server)
             self._ports.append(server.port)
         options = [part for near, far in links if far == last for part in ("--link", await self._relayed(near))]
-        self.watched = LocalBroker(
-            "--name", self._name(last), "--log-level", "error", *options, http=f"127.0.0.1:{self._http}"
-        )
-        self._running.push_async_callback(self.watched.stop)
-        await self.watched.start()
+        settings = BrokerOptions(arguments=("--log-level", "error", *options))
+        process = LocalOverlay(Graph([self._name(last)], []), settings, http=f"127.0.0.1:{self._http}")
+        await self._running.enter_async_context(process)
+        self.watched = process.brokers[self._name(last)]
         self._ports.append(int(self.watched.listen.rpartition(":")[2]))
         loop = asyncio.get_running_loop()
         for at, (name, filter, terms) in enumerate(DESKS):

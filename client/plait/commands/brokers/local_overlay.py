@@ -1,76 +1,202 @@
-"""The brokers of `plait up -n`: when one ends the others go on, and `plait chaos start` brings it back.
+"""Broker processes on this machine and the links between them, as one context manager.
 
-In the place of one that has ended a process of the same name sleeps (`child.py`). So what is to be started is found
-where `plait chaos kill` finds what is to be killed: in the process table, with the kernel's rule of who may.
+`plait up`, `plait demo` and the lab's measurements start their brokers with it. A link may go through relays of this
+process, which delay, freeze or cut it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+import random
+import socket
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-from ..chaos.processes import PROCESSES
+from ..connection.http_api import get_json
 from ..terminal.failures import Failure
 from .local_broker import LocalBroker
+from .topologies import Graph
+
+if TYPE_CHECKING:
+    from ...relay.relay import Relay
+
+Link: TypeAlias = tuple[str, str]
+
+LINKED_S: Final = 30.0
+"""Time for all brokers to know each other. They do within two seconds of the last one's start on an idle machine."""
+POLL_S: Final = 0.1
+LOG_LINES: Final = 2
+"""Last lines of each broker's log that an error shows."""
+PORTS: Final = range(10_000, 32_768)
+"""Ports for brokers whose address may be any. They lie below the ports of outgoing connections: such a connection
+might take the port of a broker that is being restarted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOptions:
+    """How each broker of a local overlay is started."""
+
+    arguments: tuple[str, ...] = ()
+    """Further arguments of `plait broker`."""
+    data: Path | None = None
+    """Directory of durable data, with a subdirectory for each broker if there are several."""
+    logs: Path | None = None
+    """Directory with a file `NAME.log` of each broker's stderr. None: brokers share this process's stderr."""
+    own_settings: bool = False
+    """Whether brokers ignore the PLAIT_ variables of the user's environment."""
 
 
 class LocalOverlay:
-    """Several local brokers that serve. `tell` takes a line for people about each that ends or is back."""
+    """The running brokers of a graph, by name, and the relays in its links."""
 
-    def __init__(self, brokers: Sequence[LocalBroker], tell: Callable[[str], None]) -> None:
-        self._brokers = brokers
-        self._tell = tell
-        self._alive = len(brokers)
-        self._last_ended = asyncio.Event()
+    def __init__(
+        self,
+        graph: Graph,
+        options: BrokerOptions,
+        *,
+        listen: str = "127.0.0.1:0",
+        http: str = "127.0.0.1:0",
+        relayed: Mapping[Link, float] = MappingProxyType({}),
+        both_dial: bool = True,
+    ) -> None:
+        """`listen` and `http` are the first broker's addresses. `relayed` names links of the graph that go
+        through relays, with the delay in one direction in seconds.
 
-    async def wait(self) -> NoReturn:
-        """Failure once the last one has ended."""
-        async with asyncio.TaskGroup() as group:
-            keeping = [group.create_task(self._keep(broker)) for broker in self._brokers]
-            await self._last_ended.wait()
-            for task in keeping:
-                task.cancel()
-        raise Failure("all brokers have ended")
+        With `both_dial` each end of a link dials the other, so that the link is back as soon as either end is. Else
+        the end that comes later in the graph dials, and a relayed link has a single relay.
+        """
+        self.graph = graph
+        self.brokers: dict[str, LocalBroker] = {}
+        self.relays: dict[Link, list[Relay]] = {}
+        """Relays of each relayed link: the one that its first end dials, then the one that its second end dials."""
+        self._options = options
+        self._addresses = dict(zip(graph.names, _addresses(listen, len(graph.names)), strict=True))
+        self._http = http
+        self._relayed = relayed
+        self._both_dial = both_dial
+        self._running = AsyncExitStack()
+        assert relayed.keys() <= set(graph.named_links), "relayed links are links of the graph"
 
-    async def _keep(self, broker: LocalBroker) -> None:
-        """Tells of each end of one broker, and of each time that it is back."""
-        while True:
-            how = _how(await broker.wait())
-            self._alive -= 1
-            assert self._alive >= 0, "each ends once for each start"
-            if not self._alive:
-                self._tell(f"{broker.name} {how}")
-                self._last_ended.set()
-                return
-            await self._is_back(broker, how)
-
-    async def _is_back(self, broker: LocalBroker, how: str) -> None:
-        """Returns once it was started again, which may have failed; never where that cannot be."""
+    async def __aenter__(self) -> Self:
         try:
-            await broker.sleep()
-            known_as = broker.name if PROCESSES.is_dir() else broker.pid
-            self._tell(f"{broker.name} {how}; `plait chaos start {known_as}` starts it again")
-            while not await broker.woken():
-                await broker.sleep()
-        except Failure as error:
-            self._tell(f"{broker.name} {how} and cannot be started again: {error.message}")
-            await asyncio.Event().wait()
-        self._alive += 1
+            await self._start()
+        except BaseException:
+            await self._running.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._running.aclose()
+
+    def shape(self, link: Link, **changes: Any) -> None:
+        """Change a relayed link in both directions, as `Relay.shape` does."""
+        for relay in self.relays[link]:
+            relay.shape(**changes)
+
+    async def wait_linked(self) -> None:
+        """Wait until every broker reaches all brokers and knows all links; Failure after LINKED_S."""
         try:
-            await broker.ready()
-        except Failure as error:
-            self._tell(f"{broker.name}: {error.message}")
-        else:
-            self._tell(f"{broker.name} is back")
+            async with asyncio.timeout(LINKED_S):
+                while not await asyncio.to_thread(self._is_linked):  # noqa: ASYNC110 - HTTP has no notification
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            message = f"the brokers were not linked within {LINKED_S:g} s"
+            raise Failure(message, detail=self._last_log_lines()) from None
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        dialled = await self._dialled_addresses()
+        for number, name in enumerate(self.graph.names):
+            listen = self._addresses[name]
+            logs, data = self._options.logs, self._options.data
+            if data is not None and len(self.graph.names) > 1:
+                data /= name
+            self.brokers[name] = LocalBroker(
+                "--name", name, *self._options.arguments, *(word for to in dialled[name] for word in ("--link", to)),
+                listen=listen, http=_next_port(listen) if number else self._http,
+                data=data,
+                log=self._running.enter_context((logs / f"{name}.log").open("wb")) if logs else None,
+                own_settings=self._options.own_settings,
+            )  # fmt: skip
+        self._running.push_async_callback(self._stop)
+        await asyncio.gather(*(broker.start() for broker in self.brokers.values()))
+
+    async def _dialled_addresses(self) -> dict[str, list[str]]:
+        """Start the relays, and return the addresses that each broker dials."""
+        dialled: dict[str, list[str]] = {name: [] for name in self.graph.names}
+        for near, far in self.graph.named_links:
+            for dialler, to in ((near, far), (far, near)) if self._both_dial else ((far, near),):
+                address = self._addresses[to]
+                if (near, far) in self._relayed:
+                    from ...relay.relay import Relay
+
+                    relay = await self._running.enter_async_context(Relay(address))
+                    relay.shape(delay_s=self._relayed[near, far])
+                    self.relays.setdefault((near, far), []).append(relay)
+                    address = relay.listen
+                dialled[dialler].append(address)
+        return dialled
+
+    async def _stop(self) -> None:
+        await asyncio.gather(*(broker.stop() for broker in self.brokers.values()), return_exceptions=True)
+
+    def _is_linked(self) -> bool:
+        try:
+            topologies = [get_json(f"http://{broker.http}", "/api/v1/topology") for broker in self.brokers.values()]
+        except Failure:
+            return False
+        return all(self._is_complete(topology) for topology in topologies)
+
+    def _is_complete(self, topology: dict[str, Any]) -> bool:
+        reachable = {broker["id"]: broker["name"] for broker in topology["brokers"] if broker["reachable"]}
+        links = {(link["from"], link["to"]) for link in topology["links"]}
+        known = {(reachable[near], reachable[far]) for near, far in links if near in reachable and far in reachable}
+        wanted = {pair for near, far in self.graph.named_links for pair in ((near, far), (far, near))}
+        return set(reachable.values()) == set(self.graph.names) and wanted <= known
+
+    def _last_log_lines(self) -> str:
+        if (logs := self._options.logs) is None:
+            return ""
+        lines = {name: (logs / f"{name}.log").read_text(errors="replace").splitlines() for name in self.brokers}
+        return "\n".join(f"{name}: {line}" for name, last in lines.items() for line in last[-LOG_LINES:])
 
 
-def _how(code: int) -> str:
-    """How a process ended, by its exit code."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:  # a real-time signal
-        return f"was ended by signal {-code}"
+def _addresses(first: str, count: int) -> list[str]:
+    """Return an address for each broker: each two ports above the one before where that is free, else any free port.
+
+    The port between two brokers is for HTTP. Brokers need each other's addresses before they listen.
+    """
+    if count == 1:
+        return [first]
+    base = int(first.rpartition(":")[2])
+    ports: list[int] = []
+    for number in range(count):
+        port = base + 2 * number
+        if not base or (number and not (_is_free(port) and _is_free(port + 1))):
+            port = random.choice(PORTS)  # noqa: S311 - a port is no secret
+            while port in ports or not _is_free(port):
+                port = random.choice(PORTS)  # noqa: S311
+        ports.append(port)
+    return [first if base and not number else f"127.0.0.1:{port}" for number, port in enumerate(ports)]
+
+
+def _next_port(listen: str) -> str:
+    """Return the address of a broker's HTTP side: one port above `listen`, or any free port if that one is taken."""
+    port = int(listen.rpartition(":")[2]) + 1
+    return f"127.0.0.1:{port if _is_free(port) else 0}"
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            return False
+    return True

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,80 +42,38 @@ def up(brokers: int, topology: str, listen: str, http: str, data: Path | None, o
     broker once all serve.
     """
     overlay = graph(topology, brokers, "local", BROKERS_MAX)
+    if len(overlay.names) == 1:
+        overlay = Graph(["local"], [])
     from ..terminal.running import run
 
     run(_up(overlay, listen, http, data, open_it, as_json))
 
 
 async def _up(overlay: Graph, listen: str, http: str, data: Path | None, open_it: bool, as_json: bool) -> None:
-    from .local_overlay import LocalOverlay
+    import asyncio
 
-    async with AsyncExitStack() as stopped:
-        brokers = _brokers(overlay, listen, http, data)
-        for broker in brokers:
-            stopped.push_async_callback(broker.stop)
-        await asyncio.gather(*(broker.start() for broker in brokers))
+    from .local_overlay import BrokerOptions, LocalOverlay
+    from .supervisor import Supervisor
+
+    quiet = ("--log-level", "warning") if len(overlay.names) > 1 else ()
+    options = BrokerOptions(arguments=quiet, data=data)
+    async with LocalOverlay(overlay, options, listen=listen, http=http) as running:
+        brokers = list(running.brokers.values())
         if as_json:
             for broker in brokers:
                 print_json({"name": broker.name, "listen": broker.listen, "http": broker.http})
         else:
-            _say_what_next(brokers)
+            _print_next_steps(brokers)
         if open_it:
             await asyncio.to_thread(click.launch, f"http://{brokers[0].http}/")
         if len(brokers) > 1:
-            await LocalOverlay(brokers, lambda line: click.echo(line, err=True)).wait()
+            await Supervisor(brokers, lambda line: click.echo(line, err=True)).wait()
         code = await brokers[0].wait()
     if code != DONE:
         raise Failure(f"a broker ended with exit code {code}")
 
 
-def _brokers(overlay: Graph, listen: str, http: str, data: Path | None) -> list[LocalBroker]:
-    from .local_broker import LocalBroker
-
-    count = len(overlay.names)
-    if count == 1:
-        return [LocalBroker("--name", "local", listen=listen, http=http, data=data)]
-    places = [_free_place(listen, number) if number or listen.endswith(":0") else listen for number in range(count)]
-    links: dict[int, list[str]] = {number: [] for number in range(count)}
-    for near, far in overlay.links:
-        links[near] += ["--link", places[far]]
-        links[far] += ["--link", places[near]]
-    return [
-        LocalBroker(
-            "--name", name, "--log-level", "warning", *links[number],
-            listen=place, http=_beside(place) if number else http, data=data / name if data else None,
-        )
-        for number, (name, place) in enumerate(zip(overlay.names, places, strict=True))
-    ]  # fmt: skip
-
-
-def _free_place(first: str, number: int) -> str:
-    """An address that nobody listens on now, for the others must know it before it is taken: two ports above the one
-    before, with one between for HTTP, so that every broker is where one looks for it."""
-    port = int(first.rpartition(":")[2]) + 2 * number
-    if port > 2 * number and _is_free(port) and _is_free(port + 1):
-        return f"127.0.0.1:{port}"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
-
-
-def _beside(place: str) -> str:
-    """Where its HTTP side is: one port above, unless somebody else is there."""
-    port = int(place.rpartition(":")[2]) + 1
-    return f"127.0.0.1:{port if _is_free(port) else 0}"
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except (OSError, OverflowError):
-            return False
-    return True
-
-
-def _say_what_next(brokers: list[LocalBroker]) -> None:
+def _print_next_steps(brokers: list[LocalBroker]) -> None:
     first, last = brokers[0], brokers[-1]
     url = "" if first.listen == "127.0.0.1:4680" else f" --url plait://{first.listen}"
     other = f" --url plait://{last.listen}" if last is not first else url

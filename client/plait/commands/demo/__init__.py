@@ -1,7 +1,7 @@
-"""`plait demo`: the main job on a fresh machine, with a link slowed and a broker killed, checked against the filters.
+"""`plait demo`: deliver by content while a link is slowed and a broker killed, and check every delivery.
 
-`cities.py` is the overlay, `listeners.py` says who listens, `quotes.py` what is published, `story.py` what happens,
-`record.py` keeps the books, `verdict.py` audits them, `telling.py` prints.
+`cities.py` has the overlay, `listeners.py` the subscribers, `quotes.py` and `feeds.py` the publishers. `story.py` runs
+the phases, `record.py` records the deliveries, `audit.py` checks them and `printing.py` prints.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from ..terminal.output import json_option
 
 
 @click.command(epilog="\b\nExample: plait demo --seconds 5")
-@click.option("--seconds", type=click.FloatRange(2, 30), default=12, show_default=True, help="About how long.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the quotes: the same seed, the same quotes.")
+@click.option("--seconds", type=click.FloatRange(2, 30), default=12, show_default=True, help="Approximate duration.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Seed of the quotes: the same seed draws the same quotes."
+)
 @json_option
 @click.pass_context
 def demo(ctx: click.Context, seconds: float, seed: int, as_json: bool) -> None:
-    """See it work: the main job, with a link slowed and a broker killed.
+    """Show Plait at work: filters, a slowed link, a killed broker.
 
-    Starts six brokers of its own, linked in circles, and feeds stock quotes to listeners with different filters. Shows
-    what goes to whom and why; slows a link, and shows events take another way; kills a broker (kill -9) and starts it
-    again. Exit code 1 if any delivery was not what the filters say.
+    Starts six brokers, linked in cycles, and publishes stock quotes to subscribers with different filters. Shows which
+    event goes to which subscriber and why. Slows a link and shows that events take another path; kills a broker (kill
+    -9) and starts it again. Exit code 1 if any delivery contradicts the filters.
     """
     from ..terminal.running import run
-    from .story import tell
-    from .telling import Telling
+    from .printing import DemoPrinter
+    from .story import run_demo
 
-    if not run(tell(seconds, seed, Telling(as_json))):
+    if not run(run_demo(seconds, seed, DemoPrinter(as_json))):
         ctx.exit(FAILED)
 
 

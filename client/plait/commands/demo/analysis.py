@@ -1,4 +1,4 @@
-"""What the brokers' own records say of the demo: `plait analyze` over their telemetry, by Spark where it is."""
+"""Analysis of the brokers' telemetry of the demo: `plait analyze`, by Spark where it is installed."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-PATIENCE_S: Final = {"spark": 45.0, "duckdb": 60.0}
-"""Spark starts a JVM; on a busy machine that takes its time. Then DuckDB does it."""
+TIMEOUT_S: Final = {"spark": 45.0, "duckdb": 60.0}
+"""Timeout of each engine. Spark starts a JVM, which is slow on a busy machine; DuckDB follows if Spark times out."""
 
-MISSING: Final = "pip install plait-analytics, and this ends with a report of what the brokers recorded"
+MISSING: Final = "pip install plait-analytics to end the demo with a report of the brokers' telemetry"
 
 
 def engines() -> list[str]:
-    """Those that can be had, the first that is to be tried first."""
+    """Return the installed engines in the order in which to try them."""
     if importlib.util.find_spec("plait_analytics") is None:
         return []
     spark = importlib.util.find_spec("pyspark") is not None and shutil.which("java") is not None
     return ["spark", "duckdb"] if spark else ["duckdb"]
 
 
-async def analysed(telemetry: Path) -> tuple[str, dict[str, Any]] | None:
-    """By which engine, and the report; None when there is none to be had."""
+async def analyse(telemetry: Path) -> tuple[str, dict[str, Any]] | None:
+    """Return the engine that worked and its report; None if none did."""
     for engine in engines():
         command = [sys.executable, "-m", "plait", "analyze", "batch", str(telemetry), "--engine", engine, "--json"]
         quiet = asyncio.subprocess.DEVNULL
@@ -36,7 +36,7 @@ async def analysed(telemetry: Path) -> tuple[str, dict[str, Any]] | None:
             env=os.environ | {"TMPDIR": str(telemetry.parent)},
         )  # fmt: skip
         try:
-            said, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S[engine])
+            output, _ = await asyncio.wait_for(process.communicate(), TIMEOUT_S[engine])
         except TimeoutError:
             continue
         finally:
@@ -44,6 +44,6 @@ async def analysed(telemetry: Path) -> tuple[str, dict[str, Any]] | None:
                 os.killpg(process.pid, signal.SIGKILL)  # with its JVM, if it has one
                 await process.wait()
         if process.returncode == 0:
-            found: dict[str, Any] = json.loads(said)
+            found: dict[str, Any] = json.loads(output)
             return engine, found
     return None

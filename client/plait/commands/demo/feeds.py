@@ -1,4 +1,4 @@
-"""Who publishes in the demo: one feed for each exchange, every quote confirmed by the broker."""
+"""Publishers of the demo: one feed for each exchange. The broker confirms every quote."""
 
 from __future__ import annotations
 
@@ -9,73 +9,73 @@ from typing import TYPE_CHECKING, Final
 
 from ...errors import Error
 from .quotes import quotes
-from .record import Act, Key, Published, Record, key_of
+from .record import Key, Phase, Published, Record, key_of
 
 if TYPE_CHECKING:
     from plait_core import Attributes
 
     from ... import Client
-    from .telling import Telling
+    from .printing import DemoPrinter
 
-QUOTES_S: Final = 60.0
-"""Of each feed, per second."""
+QUOTES_PER_S: Final = 60.0
+"""Quotes that each feed publishes in a second."""
 SHOWN_EVERY_S: Final = 1.0
-"""Between two quotes whose way is shown."""
+"""Interval between two quotes whose deliveries are printed."""
 TALLY_EVERY_S: Final = 2.0
-WANTED_BY_ALL: Final[Attributes] = {
+MATCHING_ALL: Final[Attributes] = {
     "symbol": "IBM", "sector": "tech", "exchange": "NYSE", "price": 100.0, "volume": 1000, "halted": True,
 }  # fmt: skip
 
 
 class Feeds:
-    """The feeds, and the books that they fill."""
+    """The feeds, and the record that they fill."""
 
-    def __init__(self, clients: dict[str, Client], record: Record, seed: int, telling: Telling) -> None:
-        """`clients`: by exchange."""
+    def __init__(self, clients: dict[str, Client], record: Record, seed: int, printer: DemoPrinter) -> None:
+        """`clients` has a connection for each exchange."""
         self.record = record
         self._clients = clients
         self._quotes = {exchange: quotes(seed + number, exchange) for number, exchange in enumerate(clients)}
-        self._telling = telling
+        self._printer = printer
         self._publishing: set[asyncio.Task[None]] = set()
         self._probes = 0
 
-    async def publish(self, act: Act, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-        """Publish for so long, or until something is so."""
+    async def publish(self, phase: Phase, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+        """Publish for some seconds, or until a condition is true."""
         began = monotonic()
         next_shown, next_tally = began + 0.2, began + TALLY_EVERY_S
         sent = 0
         while (now := monotonic()) < began + seconds and not until():
             for number, exchange in enumerate(self._clients):
-                shown = act == "calm" and now >= next_shown and sent % len(self._clients) == number
+                shown = phase == "calm" and now >= next_shown and sent % len(self._clients) == number
                 if shown:
                     next_shown = now + SHOWN_EVERY_S
-                self._start(exchange, next(self._quotes[exchange]), act, shown)
+                self._start(exchange, next(self._quotes[exchange]), phase, shown)
             if now >= next_tally:
                 next_tally = now + TALLY_EVERY_S
-                self._telling.tally(self.record)
+                self._printer.tally(self.record)
             sent += 1
-            await asyncio.sleep(max(0.0, began + sent / QUOTES_S - monotonic()))
+            await asyncio.sleep(max(0.0, began + sent / QUOTES_PER_S - monotonic()))
 
-    def publish_for_all(self, act: Act) -> Key:
-        """Publish something that every listener wants; its key."""
+    def publish_for_all(self, phase: Phase) -> Key:
+        """Publish an event that matches every listener's filter. Return its key."""
         self._probes -= 1
-        attributes = {**WANTED_BY_ALL, "quote": self._probes}
-        self._start("NYSE", attributes, act, shown=False)
+        attributes = {**MATCHING_ALL, "quote": self._probes}
+        self._start("NYSE", attributes, phase, shown=False)
         return key_of(attributes)
 
     async def confirmed(self, timeout_s: float) -> None:
-        """Wait until all is confirmed."""
+        """Wait until all published events are confirmed."""
         if self._publishing:
             await asyncio.wait(self._publishing, timeout=timeout_s)
 
     async def close(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel the publishes that are not confirmed yet."""
         for task in self._publishing:
             task.cancel()
         await asyncio.gather(*self._publishing, return_exceptions=True)
 
-    def _start(self, exchange: str, attributes: Attributes, act: Act, shown: bool) -> None:
-        event = self.record.published[key_of(attributes)] = Published(attributes, act, monotonic())
+    def _start(self, exchange: str, attributes: Attributes, phase: Phase, shown: bool) -> None:
+        event = self.record.published[key_of(attributes)] = Published(attributes, phase, monotonic())
         task = asyncio.create_task(self._publish(exchange, event, shown))
         self._publishing.add(task)
         task.add_done_callback(self._publishing.discard)
@@ -84,8 +84,8 @@ class Feeds:
         try:
             receipt = await self._clients[exchange].publish(event.attributes, confirm="broker")
         except Error:
-            return  # nobody knows what became of it, and the books say so
+            return  # it stays unconfirmed in the record: it may or may not have been delivered
         event.confirmed = True
         if shown:
-            await asyncio.sleep(0.05)  # by then it has arrived where nobody is slow
-            self._telling.journey(exchange, str(receipt.id), event.attributes, self.record)
+            await asyncio.sleep(0.05)  # enough to reach every listener that is not slow
+            self._printer.deliveries(exchange, str(receipt.id), event.attributes, self.record)

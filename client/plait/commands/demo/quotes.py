@@ -1,4 +1,4 @@
-"""Stock quotes for the demo: a random walk per company, the same for the same seed."""
+"""Stock quotes for the demo: a random walk for each company, equal for equal seeds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LISTED: Final = (
 
 
 def quotes(seed: int, exchange: str) -> Iterator[Attributes]:
-    """Quotes of one exchange, for ever."""
+    """Yield quotes of one exchange without end."""
     draw = random.Random(seed)  # noqa: S311 (prices, not secrets)
     companies = [Company(*listed) for listed in _LISTED if listed[2] == exchange]
     for number in count(1):

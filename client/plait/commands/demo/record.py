@@ -1,4 +1,4 @@
-"""The books of the demo: what was published, what each filter says of it, and what each listener got."""
+"""Record of the demo: the published events, the filter's verdict on each, and the events each listener received."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from ... import Event, Subscription
     from .listeners import Listener
 
-Act: TypeAlias = Literal["calm", "slow", "crash", "after"]
+Phase: TypeAlias = Literal["calm", "slow", "crash", "after"]
 Key: TypeAlias = "tuple[Value, Value]"
-"""Names a quote in the books: exchange and number, both attributes of it. Known before it is published."""
+"""Identifies a quote: its exchange and number, both attributes of it. Known before it is published."""
 
 
 def key_of(attributes: Attributes | Event) -> Key:
@@ -29,40 +29,40 @@ class Published:
     """One event, as its publisher knows it."""
 
     attributes: Attributes
-    act: Act
+    phase: Phase
     at: float
-    """When, by this process's clock, which the listeners share: so delays are measured, not estimated."""
+    """Time of publication by this process's clock, which the listeners share. So delays are exact."""
     confirmed: bool = False
 
 
 class ReceivedEvent(NamedTuple):
-    """One event that came."""
+    """One event at its listener."""
 
     at: float
     path: tuple[str, ...]
-    """The brokers that it passed."""
+    """Names of the brokers that it passed."""
 
 
 @dataclass(slots=True)
-class Ear:
-    """One listener, its subscription and what came."""
+class Subscriber:
+    """One running listener: its subscription and the events that it received."""
 
     listener: Listener
     subscription: Subscription[Event]
-    heard: dict[Key, ReceivedEvent] = field(default_factory=dict)
-    """When each event came, and by which way."""
+    received: dict[Key, ReceivedEvent] = field(default_factory=dict)
     repeated: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
-    """Of what did not come: events by reason."""
+    """Number of events not delivered, by reason."""
     dropped_before: int = 0
+    """Events dropped before the crash."""
 
-    def hear(self, event: Event) -> None:
+    def receive(self, event: Event) -> None:
         key = key_of(event)
-        if key in self.heard:
+        if key in self.received:
             self.repeated += 1
-        self.heard.setdefault(key, ReceivedEvent(monotonic(), tuple(event.path)))
+        self.received.setdefault(key, ReceivedEvent(monotonic(), tuple(event.path)))
 
-    def notice(self, notice: Notice) -> None:
+    def receive_notice(self, notice: Notice) -> None:
         match notice:
             case Gap(reason, count):
                 self.reasons[reason] += count
@@ -72,52 +72,52 @@ class Ear:
 
 @dataclass(slots=True)
 class Record:
-    """Everything."""
+    """All events and all listeners."""
 
     published: dict[Key, Published] = field(default_factory=dict)
-    ears: list[Ear] = field(default_factory=list)
-    moved: bool = False
-    """Whether events have left the link that was slowed."""
+    subscribers: list[Subscriber] = field(default_factory=list)
+    rerouted: bool = False
+    """Whether events have left the slowed link."""
 
-    def matched(self, listener: Listener, *acts: Act) -> list[Key]:
-        """The events of these acts, of all if none is named, that its filter is true of."""
+    def matched(self, listener: Listener, *phases: Phase) -> list[Key]:
+        """Return the events of these phases, or of all, that match a listener's filter."""
         matches = listener.filter.matches
         return [
             key
             for key, event in self.published.items()
-            if (not acts or event.act in acts) and matches(event.attributes)
+            if (not phases or event.phase in phases) and matches(event.attributes)
         ]
 
-    def settled(self, ear: Ear, act: Act) -> bool:
-        """Whether a listener has what is due to it at the end of an act, as far as that can be known."""
-        stats, heard = ear.subscription.stats, ear.heard.keys()
-        if ear.listener.durable:
-            return heard >= set(self.matched(ear.listener))
-        if act in ("calm", "slow") or not ear.listener.struck:
-            return len(heard) + stats.dropped >= len(self.matched(ear.listener))
+    def settled(self, subscriber: Subscriber, phase: Phase) -> bool:
+        """Return whether a listener has the events due to it at the end of a phase, as far as that can be known."""
+        listener, stats, received = subscriber.listener, subscriber.subscription.stats, subscriber.received.keys()
+        if listener.durable:
+            return received >= set(self.matched(listener))
+        if phase in ("calm", "slow") or not listener.loses_its_broker:
+            return len(received) + stats.dropped >= len(self.matched(listener))
         if not stats.dropped:
-            return heard >= set(self.matched(ear.listener, "calm", "slow", "after"))
-        due = self.matched(ear.listener, "after")
-        return not stats.pending and (not due or due[-1] in heard)  # whoever drops the oldest has the newest
+            return received >= set(self.matched(listener, "calm", "slow", "after"))
+        due = self.matched(listener, "after")
+        return not stats.pending and (not due or due[-1] in received)  # drop_oldest keeps the newest event
 
-    def delay_s(self, ear: Ear, key: Key) -> float | None:
-        """From its publication until it was heard, if it was."""
-        heard = ear.heard.get(key)
-        return None if heard is None else heard.at - self.published[key].at
+    def delay_s(self, subscriber: Subscriber, key: Key) -> float | None:
+        """Return the time from an event's publication to its arrival; None if it has not arrived."""
+        received = subscriber.received.get(key)
+        return None if received is None else received.at - self.published[key].at
 
-    def travels(self, ear: Ear, exchange: str, act: Act) -> dict[tuple[str, ...], list[float]]:
-        """The ways that one exchange's events of an act took to a listener, each with how long they took, ascending."""
+    def delays_by_path(self, subscriber: Subscriber, exchange: str, phase: Phase) -> dict[tuple[str, ...], list[float]]:
+        """Return the delays of one exchange's events of a phase to a listener, ascending, by path."""
         found: dict[tuple[str, ...], list[float]] = {}
-        for key, heard in ear.heard.items():
-            if key[0] == exchange and self.published[key].act == act:
-                found.setdefault(heard.path, []).append(heard.at - self.published[key].at)
+        for key, received in subscriber.received.items():
+            if key[0] == exchange and self.published[key].phase == phase:
+                found.setdefault(received.path, []).append(received.at - self.published[key].at)
         return {path: sorted(delays_s) for path, delays_s in found.items()}
 
     @property
     def deliveries(self) -> int:
-        return sum(len(ear.heard) for ear in self.ears)
+        return sum(len(subscriber.received) for subscriber in self.subscribers)
 
     @property
     def filtered_out(self) -> int:
-        """Pairs of event and listener that the broker kept apart."""
-        return sum(len(self.published) - len(self.matched(ear.listener)) for ear in self.ears)
+        """Pairs of an event and a listener whose filter it does not match."""
+        return sum(len(self.published) - len(self.matched(subscriber.listener)) for subscriber in self.subscribers)

@@ -1,7 +1,8 @@
-"""What happens in the demo, in four acts: a calm day, a slow link, a crash, and the time after.
+"""The course of the demo in four phases: normal operation, a slow link, a crash, and the time after.
 
-In the calm acts every delivery is checked exactly. While a broker is killed, what was confirmed reaches everyone whose
-own broker lives, and the durable listener at the killed one; others there are told that they missed something.
+In the normal phases every delivery is checked exactly. While a broker is down, each confirmed event reaches every
+listener whose own broker lives, and the durable listener at the killed broker. Other listeners there receive a gap
+notice for the events that they missed.
 """
 
 from __future__ import annotations
@@ -16,104 +17,107 @@ from typing import TYPE_CHECKING, Final
 
 from ... import connect
 from ...options.settings import Reconnect
-from .analysis import analysed
-from .cities import CITIES, DELAYS_MS, Cities
+from .analysis import analyse
+from .audit import find_faults
+from .cities import CITIES, DELAYS_MS, city_overlay
 from .feeds import Feeds
 from .listeners import KILLED, LISTENERS, WATCHER, Listener
-from .record import Act, Ear, Key, Record
-from .verdict import faults
+from .record import Key, Phase, Record, Subscriber
 
 if TYPE_CHECKING:
-    from .telling import Telling
+    from ..brokers.local_overlay import LocalOverlay
+    from .printing import DemoPrinter
 
 FEEDS: Final = {"NYSE": "new-york", "NASDAQ": "paris"}
-"""Where each exchange publishes."""
+"""The broker at which each exchange publishes."""
 
 SLOWED: Final = ("new-york", "chicago")
 SLOW_S: Final = 0.080
-"""What that link takes once it is slow: the way round it takes 14 ms."""
+"""Delay of that link once it is slow. The path around it takes 14 ms."""
 
-MOVE_S: Final = 10.0
-"""For events to leave the slowed link. They do within two seconds."""
+REROUTE_S: Final = 10.0
+"""Time for events to leave the slowed link. They do within two seconds."""
 
 SETTLE_S: Final = 6.0
-"""For everything published to arrive. Far more than it takes; what takes longer is reported as a fault."""
+"""Time for all published events to arrive: far more than they need. A later event is reported as a fault."""
 DOWN_S: Final = 0.4
 RECONNECT: Final = Reconnect(first_s=0.05, max_s=0.2)
 
 
-async def tell(seconds: float, seed: int, telling: Telling) -> bool:
-    """Tells the story; whether all was well."""
+async def run_demo(seconds: float, seed: int, printer: DemoPrinter) -> bool:
+    """Run the demo. Return whether every delivery was right."""
     record = Record()
     with tempfile.TemporaryDirectory(prefix="plait-demo-") as home:
-        telling.step(f"six brokers start, and find each other: {', '.join(CITIES)}")
+        telemetry = Path(home) / "telemetry"
+        printer.step(f"six brokers start, and find each other: {', '.join(CITIES)}")
         async with AsyncExitStack() as stack:
-            cities = await stack.enter_async_context(Cities(Path(home)))
-            telling.links(DELAYS_MS)
+            overlay = await stack.enter_async_context(city_overlay(Path(home), telemetry))
+            await overlay.wait_linked()
+            printer.links(DELAYS_MS)
             for listener in LISTENERS:
-                url = cities.url(listener.at)
-                record.ears.append(await stack.enter_async_context(_listening(url, listener)))
-                telling.listener(record.ears[-1])
-            feeds = await stack.enter_async_context(_feeding(cities, record, seed, telling))
-            await _play(feeds, cities, seconds, telling)
-            found = faults(record)
-            telling.result(record, found)
-        if any(cities.telemetry.glob("*/*.seg")):
-            telling.analysis(await analysed(cities.telemetry))
-    return not found
+                url = overlay.brokers[listener.at].url
+                record.subscribers.append(await stack.enter_async_context(_subscriber(url, listener)))
+                printer.listener(listener)
+            feeds = await stack.enter_async_context(_feeds(overlay, record, seed, printer))
+            await _run_phases(feeds, overlay, seconds, printer)
+            faults = find_faults(record)
+            printer.result(record, faults)
+        if any(telemetry.glob("*/*.seg")):
+            printer.analysis(await analyse(telemetry))
+    return not faults
 
 
-async def _play(feeds: Feeds, cities: Cities, seconds: float, telling: Telling) -> None:
+async def _run_phases(feeds: Feeds, overlay: LocalOverlay, seconds: float, printer: DemoPrinter) -> None:
     record = feeds.record
-    telling.step("two feeds publish stock quotes, one in new-york, one in paris")
+    printer.step("two feeds publish stock quotes, one in new-york, one in paris")
     await feeds.publish("calm", seconds * 0.3)
     await _settle(feeds, "calm")
-    await _slow_a_link(feeds, cities, seconds, telling)
+    await _slow_a_link(feeds, overlay, seconds, printer)
     await _settle(feeds, "slow")
-    for ear in record.ears:
-        ear.dropped_before = ear.subscription.stats.dropped
-    await _kill_a_broker(feeds, cities, seconds, telling)
-    await _all_are_back(feeds)
-    telling.step("all listeners hear again")
+    for subscriber in record.subscribers:
+        subscriber.dropped_before = subscriber.subscription.stats.dropped
+    await _kill_a_broker(feeds, overlay, seconds, printer)
+    await _all_reconnected(feeds)
+    printer.step("all listeners receive again")
     await feeds.publish("after", seconds * 0.2)
     await _settle(feeds, "after")
-    telling.tally(record)
+    printer.tally(record)
 
 
-async def _slow_a_link(feeds: Feeds, cities: Cities, seconds: float, telling: Telling) -> None:
-    """Publish on while a link is slow, until events have left it and for a while after."""
+async def _slow_a_link(feeds: Feeds, overlay: LocalOverlay, seconds: float, printer: DemoPrinter) -> None:
+    """Slow a link and publish until events have left it, and for a while after."""
     record = feeds.record
-    watcher = next(ear for ear in record.ears if ear.listener.name == WATCHER)
-    cities.slow(*SLOWED, SLOW_S)
-    telling.step(f"the link from {SLOWED[0]} to {SLOWED[1]} now takes {SLOW_S * 1000:.0f} ms")
+    watcher = next(one for one in record.subscribers if one.listener.name == WATCHER)
+    overlay.shape(SLOWED, delay_s=SLOW_S)
+    printer.step(f"the link from {SLOWED[0]} to {SLOWED[1]} now takes {SLOW_S * 1000:.0f} ms")
     began = monotonic()
 
-    def moved() -> bool:
-        ways = record.travels(watcher, "NYSE", "slow")
-        return any(SLOWED[1] not in way for way in ways)
+    def rerouted() -> bool:
+        return any(SLOWED[1] not in path for path in record.delays_by_path(watcher, "NYSE", "slow"))
 
-    await feeds.publish("slow", MOVE_S, until=moved)
-    record.moved = moved()
-    if record.moved:
-        telling.step(f"events from {SLOWED[0]} to {watcher.listener.at} take another way, after "
+    await feeds.publish("slow", REROUTE_S, until=rerouted)
+    record.rerouted = rerouted()
+    if record.rerouted:
+        printer.step(f"events from {SLOWED[0]} to {watcher.listener.at} take another path, after "
                      f"{monotonic() - began:.1f} s", moved_s=round(monotonic() - began, 2))  # fmt: skip
     await feeds.publish("slow", seconds * 0.2)
     await feeds.confirmed(SETTLE_S)
-    telling.ways("before", record.travels(watcher, "NYSE", "calm"))
-    telling.ways("since", record.travels(watcher, "NYSE", "slow"))
+    printer.paths("before", record.delays_by_path(watcher, "NYSE", "calm"))
+    printer.paths("since", record.delays_by_path(watcher, "NYSE", "slow"))
 
 
-async def _kill_a_broker(feeds: Feeds, cities: Cities, seconds: float, telling: Telling) -> None:
-    """Publish on while a broker that events pass through is killed, until it is back."""
+async def _kill_a_broker(feeds: Feeds, overlay: LocalOverlay, seconds: float, printer: DemoPrinter) -> None:
+    """Kill a broker that events pass through, and publish until it is back."""
     back = False
     crash = asyncio.create_task(feeds.publish("crash", 3 * SETTLE_S, until=lambda: back))
     try:
         await asyncio.sleep(seconds * 0.05)
-        await cities.kill(KILLED)
-        telling.step(f"kill -9: {KILLED} is gone, with all that was on its way through it; the feeds go on")
+        await overlay.brokers[KILLED].kill()
+        printer.step(f"kill -9: {KILLED} is down, and the events in it are lost; the feeds go on")
         await asyncio.sleep(DOWN_S)
-        await cities.start_again(KILLED)
-        telling.step(f"{KILLED} is back, with the same data; everyone reconnects and re-subscribes by itself")
+        await overlay.brokers[KILLED].start()
+        await overlay.wait_linked()
+        printer.step(f"{KILLED} is back, with the same data; clients reconnect and subscribe again by themselves")
         back = True
         await crash
     finally:
@@ -121,74 +125,75 @@ async def _kill_a_broker(feeds: Feeds, cities: Cities, seconds: float, telling: 
         await asyncio.gather(crash, return_exceptions=True)
 
 
-async def _settle(feeds: Feeds, act: Act) -> None:
-    """Wait until what was published is confirmed, and every listener has what is due."""
+async def _settle(feeds: Feeds, phase: Phase) -> None:
+    """Wait until all published events are confirmed, and every listener has the events due to it."""
     await feeds.confirmed(SETTLE_S)
     record = feeds.record
-    await _until(lambda: all(record.settled(ear, act) for ear in record.ears))
+    await _until(lambda: all(record.settled(subscriber, phase) for subscriber in record.subscribers))
 
 
-async def _all_are_back(feeds: Feeds) -> None:
-    """Publish what everyone wants until everyone has heard some of it."""
+async def _all_reconnected(feeds: Feeds) -> None:
+    """Publish events that match every filter until every listener has received one of them."""
     probes: set[Key] = set()
 
-    def back() -> bool:
+    def reconnected() -> bool:
         probes.add(feeds.publish_for_all("crash"))
-        return all(ear.heard.keys() & probes for ear in feeds.record.ears)
+        return all(subscriber.received.keys() & probes for subscriber in feeds.record.subscribers)
 
-    await _until(back)
+    await _until(reconnected)
     await feeds.confirmed(SETTLE_S)
 
 
-async def _until(true: Callable[[], bool]) -> None:
-    """As soon as it is, or after SETTLE_S."""
+async def _until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition is true, at most SETTLE_S."""
     loop = asyncio.get_running_loop()
     until = loop.time() + SETTLE_S
-    while not true() and loop.time() < until:  # noqa: ASYNC110 (the books ring no bell)
+    while not condition() and loop.time() < until:  # noqa: ASYNC110 - the record has no notification
         await asyncio.sleep(0.03)
 
 
 @asynccontextmanager
-async def _listening(url: str, listener: Listener) -> AsyncIterator[Ear]:
-    """A listener with a connection of its own."""
+async def _subscriber(url: str, listener: Listener) -> AsyncIterator[Subscriber]:
+    """Subscribe for one listener over its own connection."""
     async with (
         connect(url, name=listener.name, reconnect=RECONNECT) as client,
         client.subscribe(
             listener.filter, within=listener.within, durable=listener.durable, buffer=listener.buffer
         ) as subscription,
     ):
-        ear = Ear(listener, subscription)
-        tasks = [asyncio.create_task(_hear(ear)), asyncio.create_task(_heed(ear))]
+        subscriber = Subscriber(listener, subscription)
+        tasks = [asyncio.create_task(_read_events(subscriber)), asyncio.create_task(_read_notices(subscriber))]
         try:
-            yield ear
+            yield subscriber
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _hear(ear: Ear) -> None:
-    async for event in ear.subscription:
-        ear.hear(event)
-        if ear.listener.pause_s:
-            await asyncio.sleep(ear.listener.pause_s)
+async def _read_events(subscriber: Subscriber) -> None:
+    async for event in subscriber.subscription:
+        subscriber.receive(event)
+        if subscriber.listener.pause_s:
+            await asyncio.sleep(subscriber.listener.pause_s)
 
 
-async def _heed(ear: Ear) -> None:
-    async for notice in ear.subscription.events():
-        ear.notice(notice)
+async def _read_notices(subscriber: Subscriber) -> None:
+    async for notice in subscriber.subscription.events():
+        subscriber.receive_notice(notice)
 
 
 @asynccontextmanager
-async def _feeding(cities: Cities, record: Record, seed: int, telling: Telling) -> AsyncIterator[Feeds]:
+async def _feeds(overlay: LocalOverlay, record: Record, seed: int, printer: DemoPrinter) -> AsyncIterator[Feeds]:
+    """Connect and advertise for each exchange."""
     async with AsyncExitStack() as stack:
         clients = {}
         for exchange, city in FEEDS.items():
-            name = f"{exchange.lower()}-feed"
-            client = await stack.enter_async_context(connect(cities.url(city), name=name, reconnect=RECONNECT))
+            name, url = f"{exchange.lower()}-feed", overlay.brokers[city].url
+            client = await stack.enter_async_context(connect(url, name=name, reconnect=RECONNECT))
             await client.advertise(f"exchange == '{exchange}'")
             clients[exchange] = client
-        feeds = Feeds(clients, record, seed, telling)
+        feeds = Feeds(clients, record, seed, printer)
         try:
             yield feeds
         finally:

@@ -16,15 +16,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from plait.commands.brokers.local_overlay import LocalOverlay
+from plait.commands.brokers.topologies import Graph
+
 from ...competitors.contender import loop_factory
-from .overlay_running import RATE, Brokers, Seen, Traffic, traffic
+from .overlay_running import RATE, Seen, Traffic, linked_overlay, traffic
 
 T = TypeVar("T")
 
-RING: Final = (("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("e", "a"))
+RING: Final = Graph.of_pairs([("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("a", "e")])
 """Five brokers: from a to c by b, or by e and d."""
 
-SQUARE: Final = (("b", "a"), ("c", "a"), ("d", "b"), ("d", "c"))
+SQUARE: Final = Graph.of_pairs([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
 """From a to d by b or by c."""
 
 CALM_S: Final = 0.5
@@ -79,10 +82,10 @@ def noisy(seconds: float, delay_s: float = 0.010) -> Noise:
 
 async def _fault(number: signal.Signals) -> FaultCost:
     with tempfile.TemporaryDirectory(prefix="plait-bench-") as home:
-        async with Brokers(RING, Path(home)) as brokers, traffic(brokers, "a", "c") as flow:
+        async with linked_overlay(RING, Path(home)) as overlay, traffic(overlay, "a", "c") as flow:
             await flow.settle("abc")
             await asyncio.sleep(CALM_S)
-            victim, since = brokers.processes["b"], time.monotonic()
+            victim, since = overlay.brokers["b"], time.monotonic()
             victim.signal(number)
             await flow.settle("aedc")
             await flow.until(lambda: False, AFTER_S)
@@ -92,22 +95,22 @@ async def _fault(number: signal.Signals) -> FaultCost:
 
 
 @asynccontextmanager
-async def _square(near_s: float, far_s: float, jitter_s: float = 0.0) -> AsyncIterator[tuple[Brokers, Traffic]]:
+async def _square(near_s: float, far_s: float, jitter_s: float = 0.0) -> AsyncIterator[tuple[LocalOverlay, Traffic]]:
     """The square with its links at a through relays: that to b takes the first time, that to c the second."""
     with tempfile.TemporaryDirectory(prefix="plait-bench-") as home:
-        async with Brokers(SQUARE, Path(home), relayed=SQUARE[:2]) as brokers:
-            brokers.relays["b", "a"].shape(delay_s=near_s, jitter_s=jitter_s)
-            brokers.relays["c", "a"].shape(delay_s=far_s, jitter_s=jitter_s)
-            async with traffic(brokers, "a", "d") as flow:
-                yield brokers, flow
+        async with linked_overlay(SQUARE, Path(home), relayed=SQUARE.named_links[:2]) as overlay:
+            overlay.shape(("a", "b"), delay_s=near_s, jitter_s=jitter_s)
+            overlay.shape(("a", "c"), delay_s=far_s, jitter_s=jitter_s)
+            async with traffic(overlay, "a", "d") as flow:
+                yield overlay, flow
 
 
 async def _slowed(delay_s: float, other_s: float) -> tuple[float, int]:
-    async with _square(delay_s, other_s) as (brokers, flow):
+    async with _square(delay_s, other_s) as (overlay, flow):
         await flow.settle("abd")
         await flow.until(lambda: False, 2.0)  # delays are measured
         since = time.monotonic()
-        brokers.relays["b", "a"].shape(delay_s=10 * delay_s)
+        overlay.shape(("a", "b"), delay_s=10 * delay_s)
         await flow.settle("acd")
         took = flow.seen[-1].at - since
         await flow.stop()

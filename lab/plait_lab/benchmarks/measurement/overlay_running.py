@@ -1,28 +1,28 @@
-"""An overlay of real broker processes, some of its links through relays, with a publisher at one end who keeps a pace
-and a subscriber at the other who notes when each event comes and by which way.
+"""An overlay of real broker processes, some of its links through relays, and traffic across it.
+
+A publisher at one end publishes at a fixed rate. A subscriber at the other records when each event arrives and by which
+path.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-import urllib.request
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final
 
 import plait
-from plait.commands.brokers.local_broker import LocalBroker
-from plait.relay.relay import Relay
+from plait.commands.brokers.local_overlay import BrokerOptions, Link, LocalOverlay
+from plait.commands.brokers.topologies import Graph
+from plait.commands.terminal.failures import Failure
 
 from ...failures import NothingMeasured
 
 PATIENCE_S: Final = 30.0
-"""For brokers to find each other, and for what was sent to arrive."""
+"""Time for sent events to arrive."""
 
 RATE: Final = 500
 """Events a second: what is measured are gaps of tens of milliseconds."""
@@ -37,68 +37,16 @@ class Seen:
     path: tuple[str, ...]
 
 
-class Brokers:
-    """Broker processes, by name. Each link is dialled by one of its ends."""
-
-    def __init__(self, links: Sequence[tuple[str, str]], home: Path, relayed: Sequence[tuple[str, str]] = ()) -> None:
-        """`links` as (who dials, who is dialled), the dialled one first in the alphabet; `relayed` are some of them."""
-        assert all(far < near for near, far in links), "who is dialled is started first"
-        self.relays: dict[tuple[str, str], Relay] = {}
-        self.processes: dict[str, LocalBroker] = {}
-        self._links = links
-        self._relayed = relayed
-        self._home = home
-        self._running = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
+@asynccontextmanager
+async def linked_overlay(graph: Graph, home: Path, relayed: Sequence[Link] = ()) -> AsyncIterator[LocalOverlay]:
+    """Run the brokers of a graph. The later end of a link dials the earlier, through a relay if it is in `relayed`."""
+    options = BrokerOptions(arguments=("--log-level", "warning"), logs=home, own_settings=True)
+    async with LocalOverlay(graph, options, relayed=dict.fromkeys(relayed, 0.0), both_dial=False) as overlay:
         try:
-            for name in sorted({name for link in self._links for name in link}):
-                await self._start(name)
-            await self.wait("all brokers see all links", self._whole)
-        except BaseException:
-            await self._running.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._running.aclose()
-
-    async def wait(self, what: str, ready: Callable[[], bool]) -> None:
-        """Until something is so; it is asked for in a thread, and may take its time."""
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not await asyncio.to_thread(ready):  # noqa: ASYNC110 - HTTP tells nobody
-                    await asyncio.sleep(0.05)
-        except TimeoutError:
-            raise NothingMeasured(f"{what}: not within {PATIENCE_S:g} s") from None
-
-    async def _start(self, name: str) -> None:
-        options: list[str] = []
-        for near, far in self._links:
-            if near == name:
-                options += ["--link", await self._door(near, far)]
-        log = self._running.enter_context((self._home / f"{name}.log").open("wb"))
-        broker = LocalBroker("--name", name, "--log-level", "warning", *options, log=log, own_settings=True)
-        self._running.push_async_callback(broker.kill)
-        await broker.start()
-        self.processes[name] = broker
-
-    async def _door(self, near: str, far: str) -> str:
-        listen = self.processes[far].listen
-        if (near, far) not in self._relayed:
-            return listen
-        relay = self.relays[near, far] = await self._running.enter_async_context(Relay(listen))
-        return relay.listen
-
-    def _whole(self) -> bool:
-        return all(self._sees_all(broker) for broker in self.processes.values())
-
-    def _sees_all(self, broker: LocalBroker) -> bool:
-        with urllib.request.urlopen(f"http://{broker.http}/api/v1/topology", timeout=PATIENCE_S) as answer:
-            topology: dict[str, Any] = json.load(answer)
-        return len(topology["links"]) == 2 * len(self._links)
+            await overlay.wait_linked()
+        except Failure as failure:
+            raise NothingMeasured(failure.message) from None
+        yield overlay
 
 
 class Traffic:
@@ -154,10 +102,10 @@ class Traffic:
 
 
 @asynccontextmanager
-async def traffic(brokers: Brokers, source: str, sink: str) -> AsyncIterator[Traffic]:
+async def traffic(overlay: LocalOverlay, source: str, sink: str) -> AsyncIterator[Traffic]:
     """Events from a client of one broker to a client of another."""
     flow = Traffic()
-    from_url, to_url = brokers.processes[source].url, brokers.processes[sink].url
+    from_url, to_url = overlay.brokers[source].url, overlay.brokers[sink].url
     async with plait.connect(to_url) as hears, hears.subscribe("price < 2") as events, plait.connect(from_url) as says:
         tasks = [asyncio.create_task(flow.hear(events)), asyncio.create_task(flow.publish(says))]
         try:

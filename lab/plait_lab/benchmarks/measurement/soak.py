@@ -28,6 +28,8 @@ from urllib.request import urlopen
 
 import plait
 from plait.commands.brokers.local_broker import LocalBroker
+from plait.commands.brokers.local_overlay import BrokerOptions, LocalOverlay
+from plait.commands.brokers.topologies import Graph, edges
 
 from ...experiments.peers.drawing import draw_figure, write_lines
 
@@ -56,14 +58,14 @@ class Watched:
     name: str
     broker: LocalBroker
     pid: int
-    home: Path
+    homes: tuple[Path, ...]
     seen: list[dict[str, str | int | float]] = field(default_factory=list)
 
     def look(self, hours: float) -> None:
         """Note what it uses now, by the kernel's count; its tasks by its own."""
         process = Path("/proc") / str(self.pid)
         pages = int((process / "statm").read_text().split()[1])
-        disk = sum(path.stat().st_size for path in self.home.rglob("*") if path.is_file())
+        disk = sum(path.stat().st_size for home in self.homes for path in home.rglob("*") if path.is_file())
         self.seen.append(
             {
                 "hours": hours,
@@ -118,17 +120,14 @@ async def soak(hours: float, out: Path, chance: random.Random) -> bool:
 
 async def _ring(running: AsyncExitStack, out: Path) -> list[Watched]:
     os.environ.update(RETENTION)
-    found: list[Watched] = []
-    for number in range(BROKERS):
-        name, home = f"soak-{number + 1}", out / f"broker-{number + 1}"
-        links = [word for each in found for word in ("--link", each.broker.listen)]
-        options = ("--name", name, "--log-level", "warning", "--telemetry", str(home / "telemetry"), *links)
-        broker = LocalBroker(*options, data=home / "data")
-        await broker.start()
-        running.push_async_callback(broker.stop)
-        assert broker._process is not None, "it was started"
-        found.append(Watched(name, broker, broker._process.pid, home))
-    return found
+    telemetry, data = out / "telemetry", out / "data"
+    options = BrokerOptions(arguments=("--log-level", "warning", "--telemetry", str(telemetry)), data=data)
+    names = [f"soak-{number + 1}" for number in range(BROKERS)]
+    overlay = await running.enter_async_context(LocalOverlay(Graph(names, edges("ring", BROKERS)), options))
+    return [
+        Watched(name, broker, broker.pid, (telemetry / f"broker-{name}", data / name))
+        for name, broker in overlay.brokers.items()
+    ]
 
 
 async def _publish(url: str, until: float, kept: Kept) -> None:

@@ -145,6 +145,7 @@ def imported(*arguments: str) -> set[str]:
         (["sub", "--help"], set()),
         (["pub", "--help"], set()),
         (["gen", "compose", "--help"], set()),
+        (["up", "--help"], set()),
         (["--help"], {"email"}),  # importlib.metadata reads distributions' metadata by it
         (["version"], {"email"}),
     ],

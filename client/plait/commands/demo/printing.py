@@ -1,4 +1,4 @@
-"""Prints the demo as it happens: lines for people, coloured at a terminal, or one JSON object a line."""
+"""Output of the demo: lines for people, coloured at a terminal, or one JSON object a line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from .record import key_of
 if TYPE_CHECKING:
     from plait_core import Attributes
 
-    from .record import Ear, Record
+    from .listeners import Listener
+    from .record import Record, Subscriber
 
 
 LINKS_A_LINE: Final = 4
@@ -27,22 +28,22 @@ LINKS_A_LINE: Final = 4
 ENGINES: Final = {"spark": "Spark", "duckdb": "DuckDB"}
 
 
-class Telling:
-    """What is told, in order."""
+class DemoPrinter:
+    """Prints the steps and results of one demo."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
         self._began = monotonic()
 
     def step(self, text: str, **facts: Any) -> None:
-        """Something happens."""
+        """Print that a step of the demo has happened."""
         if self._as_json:
             print_json({"kind": "step", "at_s": self._at(), "text": text, **facts})
         else:
             click.echo(f"{self._at():5.1f} s  {click.style(text, bold=True)}")
 
     def links(self, delays_ms: Mapping[tuple[str, str], float]) -> None:
-        """How the brokers are linked."""
+        """Print the links and their delays."""
         if self._as_json:
             for (near, far), delay_ms in delays_ms.items():
                 print_json({"kind": "link", "between": [near, far], "delay_ms": delay_ms})
@@ -51,81 +52,77 @@ class Telling:
             for at in range(0, len(named), LINKS_A_LINE):
                 click.echo(f"{'':9}{'   '.join(named[at : at + LINKS_A_LINE])}")
 
-    def ways(self, when: str, ways: Mapping[tuple[str, ...], Sequence[float]]) -> None:
-        """The ways that events took, and how long they took."""
-        for path, delays_s in sorted(ways.items(), key=lambda way: -len(way[1])):
+    def paths(self, when: str, delays: Mapping[tuple[str, ...], Sequence[float]]) -> None:
+        """Print the paths that events took, and their delays."""
+        for path, delays_s in sorted(delays.items(), key=lambda item: -len(item[1])):
             p50_s, p99_s = percentile(delays_s, 0.5), percentile(delays_s, 0.99)
             if self._as_json:
                 print_json({"kind": "way", "when": when, "path": path, "events": len(delays_s),
                             "p50_ms": round(p50_s * 1000, 3), "p99_ms": round(p99_s * 1000, 3)})  # fmt: skip
             else:
-                way = " > ".join(path)
+                written = " > ".join(path)
                 click.echo(
-                    f"{'':9}{when:<7} {way:<40} {len(delays_s):5} events, p50 {shown(p50_s)}, p99 {shown(p99_s)}"
+                    f"{'':9}{when:<7} {written:<40} {len(delays_s):5} events, p50 {shown(p50_s)}, p99 {shown(p99_s)}"
                 )
 
-    def listener(self, ear: Ear) -> None:
-        """Who listens."""
-        listener = ear.listener
+    def listener(self, listener: Listener) -> None:
+        """Print one listener."""
         if self._as_json:
             print_json({"kind": "listener", "name": listener.name, "at": listener.at, "filter": listener.filter.text})
         else:
             click.echo(f"{'':9}{listener.name:<12} in {listener.at:<7} {listener.filter.text:<38} {listener.about}")
 
-    def journey(self, feed: str, id: str, attributes: Attributes, record: Record) -> None:
-        """One event: to whom it went and why, and why not to the others."""
+    def deliveries(self, feed: str, id: str, attributes: Attributes, record: Record) -> None:
+        """Print which listeners one event was delivered to, and for the others why not."""
         if not self._as_json:
             click.echo(f"{self._at():5.1f} s  {feed} publishes {attributes_text(attributes)}")
-        for ear in record.ears:
-            explanation = ear.listener.filter.explain(attributes)
+        for subscriber in record.subscribers:
+            explanation = subscriber.listener.filter.explain(attributes)
             why = "; ".join(str(reason) for reason in explanation.reasons)
-            delay_s = record.delay_s(ear, key_of(attributes))
+            delay_s = record.delay_s(subscriber, key_of(attributes))
             if self._as_json:
                 print_json(
                     {
                         "kind": "journey",
                         "event": id,
                         "attributes": attributes,
-                        "listener": ear.listener.name,
+                        "listener": subscriber.listener.name,
                         "matches": explanation.result is True,
                         "delivered": delay_s is not None,
                         "why": why,
                     }
                 )
             elif explanation.result is True:
-                state = f"after {shown(delay_s)}" if delay_s is not None else "is behind, it waits or was dropped"
-                click.echo(f"{'':9}{click.style('->', fg='green')} {ear.listener.name:<12} {state}")
+                state = f"after {shown(delay_s)}" if delay_s is not None else "not delivered yet, or dropped"
+                click.echo(f"{'':9}{click.style('->', fg='green')} {subscriber.listener.name:<12} {state}")
             else:
-                click.echo(f"{'':9}{click.style('x', fg='yellow')}  {ear.listener.name:<12} {why}")
+                click.echo(f"{'':9}{click.style('x', fg='yellow')}  {subscriber.listener.name:<12} {why}")
 
     def tally(self, record: Record) -> None:
-        """How it stands."""
+        """Print the counts so far."""
         published, deliveries, filtered = len(record.published), record.deliveries, record.filtered_out
         if self._as_json:
             print_json({"kind": "tally", "at_s": self._at(), "published": published, "deliveries": deliveries,
                         "filtered_out": filtered})  # fmt: skip
         else:
-            click.echo(
-                f"{self._at():5.1f} s  published {published}, delivered {deliveries}, "
-                f"kept from who did not ask {filtered}"
-            )
+            click.echo(f"{self._at():5.1f} s  published {published}, delivered {deliveries}, filtered out {filtered}")
 
     def result(self, record: Record, faults: list[str]) -> None:
-        """How it ended."""
+        """Print the result of each listener, and the faults."""
         confirmed = sum(event.confirmed for event in record.published.values())
         if self._as_json:
-            for ear in record.ears:
-                print_json({"kind": "result", **_facts(record, ear)})
+            for subscriber in record.subscribers:
+                print_json({"kind": "result", **_facts(record, subscriber)})
             print_json({"kind": "verdict", "ok": not faults, "faults": faults, "published": len(record.published),
                         "confirmed": confirmed, "deliveries": record.deliveries,
                         "filtered_out": record.filtered_out})  # fmt: skip
             return
         click.echo()
         columns = ["LISTENER", "MATCHED", "DELIVERED", "NOT DELIVERED", "P50", "P99", "SLOWEST"]
-        rows = [_row(_facts(record, ear)) for ear in record.ears]
+        rows = [_row(_facts(record, subscriber)) for subscriber in record.subscribers]
         print_table(columns, rows, right=["MATCHED", "DELIVERED", "P50", "P99", "SLOWEST"])
-        pairs = len(record.published) * len(record.ears)
-        click.echo("Delays from publish to the listener's hands; those of the crash aside.")
+        pairs = len(record.published) * len(record.subscribers)
+        click.echo("Delays from publish() to the listener's code, without those of the crash.")
         share = 100 * record.filtered_out / pairs if pairs else 0.0
         click.echo(
             f"\n{len(record.published)} events published, {confirmed} confirmed; {record.deliveries} deliveries; "
@@ -135,12 +132,12 @@ class Telling:
             click.echo(f"{click.style('fault', fg='red', bold=True)}: {fault}")
         if not faults:
             ok = click.style("ok", fg="green", bold=True)
-            click.echo(f"{ok}: every delivery is what its filter says, none came twice, every drop is counted.")
-            click.echo(f"{ok}: nothing that was confirmed was lost, though {KILLED} was killed: "
-                       "not what passed through it, nor what was for the durable listener there.")  # fmt: skip
+            click.echo(f"{ok}: every delivery matches its filter, no event came twice, every drop is counted.")
+            click.echo(f"{ok}: no confirmed event was lost, though {KILLED} was killed: "
+                       "neither those that passed through it nor those of its durable listener.")  # fmt: skip
 
     def analysis(self, found: tuple[str, dict[str, Any]] | None) -> None:
-        """What the brokers' own records say."""
+        """Print the report on the brokers' telemetry."""
         if self._as_json:
             engine, facts = found or (None, {})
             print_json({"kind": "analysis", "engine": engine, **{k: v for k, v in facts.items() if k != "lines"}})
@@ -149,28 +146,28 @@ class Telling:
             click.echo(f"\n{MISSING}")
             return
         engine, facts = found
-        click.echo(f"\nWhat the brokers recorded (plait analyze, by {ENGINES.get(engine, engine)}):")
+        click.echo(f"\nThe brokers' telemetry (plait analyze, by {ENGINES.get(engine, engine)}):")
         for line in facts["lines"]:
             click.echo(f"  {line}")
         if facts["missing"]:
-            click.echo(f"  What {KILLED} had not yet written down when it was killed is missing there.")
+            click.echo(f"  Records that {KILLED} had not written when it was killed are missing.")
 
     def _at(self) -> float:
         return round(monotonic() - self._began, 2)
 
 
-def _facts(record: Record, ear: Ear) -> dict[str, Any]:
-    matched = record.matched(ear.listener)
-    calm = record.matched(ear.listener, "calm", "slow", "after")
-    delays_s = sorted(delay_s for key in calm if (delay_s := record.delay_s(ear, key)) is not None)
-    missing = len(set(matched) - set(ear.heard))
-    reasons = {reason: count for reason, count in ear.reasons.items() if count}
+def _facts(record: Record, subscriber: Subscriber) -> dict[str, Any]:
+    matched = record.matched(subscriber.listener)
+    calm = record.matched(subscriber.listener, "calm", "slow", "after")
+    delays_s = sorted(delay_s for key in calm if (delay_s := record.delay_s(subscriber, key)) is not None)
+    missing = len(set(matched) - set(subscriber.received))
+    reasons = {reason: count for reason, count in subscriber.reasons.items() if count}
     if (crash := missing - sum(reasons.values())) > 0:
         reasons["broker down"] = crash
     return {
-        "listener": ear.listener.name,
+        "listener": subscriber.listener.name,
         "matched": len(matched),
-        "delivered": len(ear.heard),
+        "delivered": len(subscriber.received),
         "not_delivered": reasons,
         "delay_ms": {
             name: round(percentile(delays_s, share) * 1000, 3) if delays_s else None
