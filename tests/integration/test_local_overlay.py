@@ -120,6 +120,24 @@ def test_one_dies_the_others_go_on_and_it_comes_back(overlay: Overlay) -> None:
     wait_for(lambda: len(overlay.lines) == 3, lambda: str(overlay.lines))
 
 
+def test_doctor_names_what_would_split_the_overlay(overlay: Overlay) -> None:
+    first, second, middle, fourth, last = overlay.names
+    assert overlay_finding(overlay) == ("ok", "5 brokers, 7 links", "")
+    run("chaos", "kill", middle)
+    overlay.sees(first, second, fourth, last)
+    state, found, hint = overlay_finding(overlay)
+    assert state == "warn"
+    assert f"4 brokers, 3 links; out of reach: {middle}; single points of failure: brokers {second}, {fourth}" in found
+    assert f"add link {first} - {last}" in hint
+
+
+def overlay_finding(overlay: Overlay) -> tuple[str, str, str]:
+    arguments = [*PLAIT, "doctor", "--json", "--http", overlay.http]
+    ran = subprocess.run(arguments, capture_output=True, text=True, timeout=LIMIT_S, env=ENVIRONMENT)
+    findings = {finding["check"]: finding for finding in map(json.loads, ran.stdout.splitlines())}
+    return findings["overlay"]["state"], findings["overlay"]["found"], findings["overlay"]["hint"]
+
+
 def passes(near: str, far: str) -> None:
     """An event from one broker arrives at another."""
     with subprocess.Popen(

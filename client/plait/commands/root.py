@@ -41,7 +41,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "demo": "Show Plait at work: filters, a slowed link, a killed broker.",
         "bench": "Measure throughput, latency and loss.",
         "chaos": "Shape links and harm brokers, to see what becomes of events.",
-        "doctor": "Check what Plait needs of this machine.",
+        "doctor": "Check this machine, and the overlay for single points of failure.",
     },
     "Deploy": {
         "gen": "Write files to deploy and watch brokers with.",

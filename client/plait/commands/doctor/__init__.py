@@ -1,1 +1,1 @@
-"""`plait doctor`: what Plait needs of this machine."""
+"""`plait doctor`: checks of this machine, its container and the overlay."""

@@ -1,4 +1,4 @@
-"""What `plait doctor` checks: each check looks at the real thing and says ok, warn or fail, and what to do."""
+"""Checks of this machine in `plait doctor`. Each tries the real thing, and returns a state and a hint."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ..settings.version import DISTRIBUTIONS, installed_versions
 from ..terminal.failures import Failure
 
 MULTICAST: Final = ("239.255.46.80", 4680)
-FILES_WANTED: Final = 4096
+FILES_ADVISED: Final = 4096
 FILES_NEEDED: Final = 256
-CLOCK_WATCHED_S: Final = 0.05
+CLOCK_SAMPLE_S: Final = 0.05
 CLOCK_SKEW_MAX_S: Final = 0.005
 ANSWER_S: Final = 1.0
 DOCKER_S: Final = 3.0
@@ -30,7 +30,7 @@ SQLITE_NEEDED: Final = (3, 35)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check came to."""
+    """Result of a check."""
 
     state: Literal["ok", "warn", "fail"]
     found: str
@@ -38,7 +38,7 @@ class Finding:
 
 
 def check_python() -> Finding:
-    """An older one than Plait needs does not get here: its packages say what they require."""
+    """Report the interpreter. pip installs Plait on no older one than it needs."""
     return Finding("ok", f"{platform.python_implementation()} {platform.python_version()} on {platform.system()}")
 
 
@@ -47,7 +47,7 @@ def check_packages() -> Finding:
     theirs = installed_versions(("click", "rich", "msgpack", "numpy"))
     found = ", ".join(f"{name} {version}" for name, version in {**ours, **theirs}.items())
     if len(set(ours.values())) > 1:
-        return Finding("fail", found, f"they must be of one version: pip install --upgrade {' '.join(ours)}")
+        return Finding("fail", found, f"all must have one version: pip install --upgrade {' '.join(ours)}")
     if "plait-broker" not in ours:
         return Finding("warn", found, "no broker can be started here: pip install plait-broker")
     return Finding("ok", found)
@@ -70,20 +70,20 @@ def check_uvloop() -> Finding:
     return Finding("ok", f"uvloop {version}")
 
 
-def check_target() -> Finding:
+def check_target(url: str | None = None) -> Finding:
     from plait_core import PlaitError
 
     from ..connection.addressing import find_target
     from ..settings.contexts import contexts_file, load_contexts
 
     try:
-        target, contexts = find_target(None), load_contexts()
+        target, contexts = find_target(url), load_contexts()
     except (PlaitError, Failure) as error:
         return Finding("fail", error.message, error.hint or "see PLAIT_URL and plait context list")
     found = f"{target.url} ({target.source}); {len(contexts.saved)} contexts saved"
     path = contexts_file()
     if path.exists() and path.stat().st_mode & 0o077:
-        return Finding("warn", f"{found}; others may read {path}", f"it holds tokens: chmod 600 {path}")
+        return Finding("warn", f"{found}; other users may read {path}", f"it holds tokens: chmod 600 {path}")
     return Finding("ok", found)
 
 
@@ -114,11 +114,11 @@ def check_multicast() -> Finding:
             while (left_s := until - time.monotonic()) > 0:
                 receiver.settimeout(left_s)
                 if receiver.recv(64) == sent:
-                    return Finding("ok", f"{group}:{port} comes back on loopback")
-        why = f"within {ANSWER_S:g} s"
+                    return Finding("ok", f"{group}:{port} works on loopback")
+        reason = f"within {ANSWER_S:g} s"
     except OSError as error:
-        why = f"({error})"
-    return Finding("warn", f"{group}:{port} does not come back on loopback {why}", "only discovery needs it")
+        reason = f"({error})"
+    return Finding("warn", f"{group}:{port} does not work on loopback {reason}", "only discovery needs it")
 
 
 def check_files() -> Finding:
@@ -131,19 +131,19 @@ def check_files() -> Finding:
     hint = "each client of a broker takes one: ulimit -n 65536"
     if 0 <= soft < FILES_NEEDED:
         return Finding("fail", found, hint)
-    return Finding("warn", found, hint) if 0 <= soft < FILES_WANTED else Finding("ok", found)
+    return Finding("warn", found, hint) if 0 <= soft < FILES_ADVISED else Finding("ok", found)
 
 
 def check_clock() -> Finding:
     resolution_s = time.get_clock_info("monotonic").resolution
     wall, monotonic = time.time(), time.monotonic()
-    time.sleep(CLOCK_WATCHED_S)
+    time.sleep(CLOCK_SAMPLE_S)
     skew_s = abs((time.time() - wall) - (time.monotonic() - monotonic))
     found = f"resolution {resolution_s * 1e9:.0f} ns, now {time.strftime('%Y-%m-%dT%H:%M:%S%z')}"
     if resolution_s > 0.001:
-        return Finding("warn", found, "delays are told no finer than this clock")
+        return Finding("warn", found, "delays are measured no finer than this clock")
     if skew_s > CLOCK_SKEW_MAX_S:
-        return Finding("warn", f"{found}, being set by {skew_s * 1000:.1f} ms", "is a time service correcting it?")
+        return Finding("warn", f"{found}, adjusted by {skew_s * 1000:.1f} ms", "is a time service adjusting it?")
     return Finding("ok", found)
 
 
@@ -160,15 +160,15 @@ def check_docker() -> Finding:
     if docker is None:
         return Finding("warn", "Docker is not installed", hint)
     try:
-        asked = subprocess.run(  # noqa: S603 (the user's own docker, without a shell)
+        ran = subprocess.run(  # noqa: S603 (the user's own docker, without a shell)
             [docker, "version", "--format", "{{.Server.Version}}"],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DOCKER_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return Finding("warn", "Docker does not answer", hint)
-    if asked.returncode:
-        return Finding("warn", "Docker is installed, its daemon does not answer", hint)
-    return Finding("ok", f"Docker {asked.stdout.strip()}")
+    if ran.returncode:
+        return Finding("warn", "Docker is installed, but its daemon does not answer", hint)
+    return Finding("ok", f"Docker {ran.stdout.strip()}")
 
 
 CHECKS: Final[dict[str, Callable[[], Finding]]] = {
@@ -188,7 +188,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
 
 
 def _check_port(port: int, option: str) -> Finding:
-    """Free, or a Plait broker's, or somebody else's."""
+    """Report whether a port is free, or which process uses it."""
     from ..connection.http_api import get_json
 
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as attempt:
@@ -202,7 +202,7 @@ def _check_port(port: int, option: str) -> Finding:
     try:
         answer = get_json("http://127.0.0.1:4681", "/api/v1/broker")
     except Failure:
-        hint = f"plait broker {option} HOST:PORT takes another"
-        return Finding("warn", "in use, by no Plait broker that answers", hint)
+        hint = f"plait broker {option} HOST:PORT uses another"
+        return Finding("warn", "in use by another program", hint)
     name = answer.get("name", "?") if isinstance(answer, dict) else "?"
     return Finding("ok", f"the broker {str(name)[:64]} is running here")

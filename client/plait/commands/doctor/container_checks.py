@@ -1,5 +1,7 @@
-"""What `plait doctor` looks at besides, when it runs in a container: the mistakes that people make with Docker's
-networks and volumes, found in what this container was told (PLAIT_... variables) and in what it has."""
+"""Checks of `plait doctor` in a container: common mistakes with Docker's networks and volumes.
+
+They read the container's PLAIT_ variables, its network interfaces and its mounts.
+"""
 
 from __future__ import annotations
 
@@ -12,81 +14,81 @@ from typing import Final
 
 from .checks import Finding
 
-LOOKS_S: Final = 2.0
-FREE_BYTES_WANTED: Final = 256 << 20
+CONNECT_S: Final = 2.0
+FREE_BYTES_ADVISED: Final = 256 << 20
 MTU_USUAL: Final = 1500
-DIALLED: Final = "127.0.0.1:4680"
-"""Where nothing is said."""
+DEFAULT_ADDRESS: Final = "127.0.0.1:4680"
+"""Address that a client dials without PLAIT_URL."""
 _SIGNS: Final = (Path("/.dockerenv"), Path("/run/.containerenv"))
 _PREFIX: Final = "PLAIT_BROKER__"
 _TMPFS: Final = {"tmpfs", "ramfs"}
 
 
 def in_container() -> bool:
-    """Whether this is one: by what Docker and Podman leave there."""
+    """Return whether this process runs in a container of Docker or Podman, by the files that they create."""
     return any(sign.exists() for sign in _SIGNS)
 
 
 def check_listen(environment: Mapping[str, str]) -> Finding:
-    """A broker that listens on the container's own loopback is reached by nobody, published or not."""
+    """Find a broker that listens on the container's loopback, which nothing outside reaches, published or not."""
     for variable in (f"{_PREFIX}LISTEN", f"{_PREFIX}HTTP"):
         address = environment.get(variable, "")
         if _is_loopback(address):
             port = address.rpartition(":")[2]
             return Finding(
-                "fail", f"{variable}={address} is reached from inside this container alone",
+                "fail", f"{variable}={address} is reachable only from inside this container",
                 f"0.0.0.0:{port}, and publish it: ports: [\"127.0.0.1:{port}:{port}\"]; `docker port NAME` shows it",
             )  # fmt: skip
-    return Finding("ok", environment.get(f"{_PREFIX}LISTEN", "no broker is told here where to listen"))
+    return Finding("ok", environment.get(f"{_PREFIX}LISTEN", "PLAIT_BROKER__LISTEN is not set"))
 
 
 def check_advertised(environment: Mapping[str, str]) -> Finding:
-    """What is advertised is dialled by other containers, where localhost is they themselves."""
+    """Find an advertised address that other containers cannot dial: for them, localhost is their own."""
     address = environment.get(f"{_PREFIX}OVERLAY__ADVERTISE", "")
     if _is_loopback(address):
-        hint = "advertise the service's name, as other containers call it: broker-1:4680"
-        return Finding("fail", f"{address} is advertised: to others that is they themselves", hint)
+        hint = "advertise the service's name: broker-1:4680"
+        return Finding("fail", f"{address} is advertised: other brokers would dial themselves", hint)
     if not address and environment.get(f"{_PREFIX}OVERLAY__SEEDS"):
         hint = f"set {_PREFIX}OVERLAY__ADVERTISE=SERVICE:4680"
-        return Finding("warn", "no address is advertised: others go by the one they see, which changes", hint)
+        return Finding("warn", "no address is advertised: others dial the address that they see, which changes", hint)
     return Finding("ok", address or "nothing is advertised")
 
 
 def check_neighbours(environment: Mapping[str, str]) -> Finding:
-    """Names of other containers: known to Docker's DNS on networks that both are in, and there only."""
-    wanted = [
+    """Dial the configured neighbours. Docker's DNS resolves only containers on a common network."""
+    neighbours = [
         word.strip(" \"'")
         for key in ("LINKS", "SEEDS")
         for word in environment.get(f"{_PREFIX}OVERLAY__{key}", "").strip("[] ").split(",")
         if word.strip(" \"'")
     ]
-    for address in wanted:
+    for address in neighbours:
         host, _, port = address.rpartition(":")
         if _is_loopback(address):
             return Finding(
                 "fail", f"{address} is this container itself", "give the other service's name: broker-2:4680"
             )
         try:
-            socket.create_connection((host.strip("[]"), int(port)), LOOKS_S).close()
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
         except socket.gaierror:
-            hint = "is it up, and in a network with this one? the default bridge knows no names: declare networks:"
-            return Finding("fail", f"{host} is no name here", hint)
+            hint = "is it up, and on a network with this one? the default bridge resolves no names: declare networks:"
+            return Finding("fail", f"{host} does not resolve here", hint)
         except (OSError, ValueError) as error:
-            hint = "is it up? inside networks the container's port counts (4680), not the published one"
+            hint = "is it up? between containers, use the container's port (4680), not the published one"
             return Finding("warn", f"{address} does not answer: {getattr(error, 'strerror', None) or error}", hint)
-    return Finding("ok", f"{len(wanted)} neighbours answer" if wanted else "no neighbours are configured")
+    return Finding("ok", f"{len(neighbours)} neighbours answer" if neighbours else "no neighbours are configured")
 
 
 def check_discovery(environment: Mapping[str, str]) -> Finding:
-    """Multicast stays within one bridge."""
+    """Find discovery by multicast, which does not leave one bridge network."""
     if environment.get(f"{_PREFIX}OVERLAY__DISCOVER", "").lower() == "true":
         hint = f"across networks and hosts: {_PREFIX}OVERLAY__SEEDS='[\"broker-1:4680\"]'"
-        return Finding("warn", "brokers are found by multicast, which one bridge network carries and no other", hint)
+        return Finding("warn", "multicast discovery finds only brokers on the same bridge network", hint)
     return Finding("ok", "not by multicast")
 
 
 def check_mtu(root: Path = Path("/sys/class/net")) -> Finding:
-    """A network inside another has room for less; what is too large vanishes, and connections stall."""
+    """Find differing MTUs. An overlay network has a smaller one; larger packets are dropped and connections stall."""
     sizes = {
         path.name: int((path / "mtu").read_text())
         for path in sorted(root.iterdir())
@@ -100,45 +102,45 @@ def check_mtu(root: Path = Path("/sys/class/net")) -> Finding:
 
 
 def check_data(environment: Mapping[str, str], mounts: Path = Path("/proc/self/mounts")) -> Finding:
-    """Where durable events go: a volume, writable, with room."""
-    written = environment.get(f"{_PREFIX}DATA")
-    if not written:
-        return Finding("ok", "nothing is kept: no PLAIT_BROKER__DATA")
-    directory = Path(written)
+    """Check that durable events go to a writable volume with free space."""
+    configured = environment.get(f"{_PREFIX}DATA")
+    if not configured:
+        return Finding("ok", "nothing is stored: PLAIT_BROKER__DATA is not set")
+    directory = Path(configured)
     if not os.access(directory, os.W_OK):
         hint = f"mount a volume there that user {os.getuid()} may write: chown {os.getuid()}, and not :ro"
         return Finding("fail", f"{directory} cannot be written", hint)
-    place, kind = _mount_of(directory, mounts)
+    mount, kind = _mount_of(directory, mounts)
     free = shutil.disk_usage(directory).free
     found = f"{directory} on {kind}, {free >> 20:,} MiB free"
     if kind in _TMPFS:
-        return Finding("warn", f"{found}: gone when the container stops", f'a volume: volumes: ["data:{directory}"]')
-    if place == "/":
+        return Finding("warn", f"{found}: lost when the container stops", f'a volume: volumes: ["data:{directory}"]')
+    if mount == "/":
         hint = f'a volume: volumes: ["data:{directory}"]'
-        return Finding("warn", f"{found}: the container's own layer, gone with the container", hint)
-    if free < FREE_BYTES_WANTED:
+        return Finding("warn", f"{found}: the container's own layer, lost with the container", hint)
+    if free < FREE_BYTES_ADVISED:
         return Finding(
-            "warn", found, "when it is full, what is durable is refused: give it room, or [retention] bytes_max"
+            "warn", found, "a full disk makes brokers refuse durable events: free space, or set [retention] bytes_max"
         )
     return Finding("ok", found)
 
 
 def check_container_target(environment: Mapping[str, str]) -> Finding:
-    """A client in a container that dials localhost finds itself."""
-    named = environment.get("PLAIT_URL", "").partition("://")[2].rpartition("@")[2]  # a token is not to be shown
-    address = named or DIALLED
+    """Find a client that dials localhost, which in a container is the container itself."""
+    configured = environment.get("PLAIT_URL", "").partition("://")[2].rpartition("@")[2]  # tokens are never printed
+    address = configured or DEFAULT_ADDRESS
     if not _is_loopback(address):
         return Finding("ok", "PLAIT_URL is not localhost")
     if _answers(address):
         return Finding("ok", f"{address} answers, in this container")
     hint = "plait://SERVICE:4680 for another container, plait://host.docker.internal:4680 for the host"
-    if named:
-        return Finding("fail", f"PLAIT_URL names {address}, which is this container itself, and nobody listens", hint)
-    return Finding("warn", f"no PLAIT_URL: {address} is dialled, this container itself, and nobody listens", hint)
+    if configured:
+        return Finding("fail", f"PLAIT_URL names {address}, which is this container itself, and nothing listens", hint)
+    return Finding("warn", f"no PLAIT_URL: {address} is the default, this container itself, and nothing listens", hint)
 
 
 def container_checks(environment: Mapping[str, str]) -> dict[str, Callable[[], Finding]]:
-    """By name, in the order in which they are shown."""
+    """Return the checks by name, in the order of the output."""
     return {
         "listen": lambda: check_listen(environment),
         "advertised": lambda: check_advertised(environment),
@@ -158,14 +160,14 @@ def _is_loopback(address: str) -> bool:
 def _answers(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), LOOKS_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
     except (OSError, ValueError):
         return False
     return True
 
 
 def _mount_of(directory: Path, mounts: Path) -> tuple[str, str]:
-    """The mount that a directory is on, and of what kind."""
+    """Return the mount point of a directory and its file system's type."""
     real = directory.resolve()
     rows = [line.split()[1:3] for line in mounts.read_text().splitlines()]
     found = [(place, kind) for place, kind in rows if real.is_relative_to(place)]

@@ -1,4 +1,4 @@
-"""`plait doctor`: checks what Plait needs of this machine. The checks are in `checks.py`."""
+"""`plait doctor`: checks this machine and the overlay. The checks are in the modules beside this one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Final
 
 import click
 
+from ..connection.addressing import url_option
+from ..connection.http_side import http_option
 from ..terminal.failures import FAILED
 from ..terminal.output import json_option, print_json, printable
 
@@ -14,19 +16,28 @@ _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @click.command(epilog="\b\nExample: plait doctor --json")
+@http_option
+@url_option
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, as_json: bool) -> None:
-    """Check what Plait needs of this machine.
+def doctor(ctx: click.Context, http: str | None, url: str | None, as_json: bool) -> None:
+    """Check this machine, and the overlay for single points of failure.
 
-    In a container it also looks for what usually goes wrong there with networks and volumes. Each line says ok, warn or
-    fail, and what to do about it; exit code 1 if any says fail.
+    If a broker answers, names the links and brokers whose loss would split its overlay, and links that would prevent
+    it. In a container, also checks for common mistakes with networks and volumes. Each line has a state, ok, warn or
+    fail, and a hint. Exit code 1 if any state is fail.
     """
-    from .checks import CHECKS
+    from .checks import CHECKS, check_target
     from .container_checks import container_checks, in_container
+    from .overlay_check import check_overlay
 
+    checks = dict(CHECKS)
+    checks["broker"] = lambda: check_target(url)
+    checks["overlay"] = lambda: check_overlay(url, http)
+    if in_container():
+        checks |= container_checks(os.environ)
     failed = False
-    for name, check in (CHECKS | (container_checks(os.environ) if in_container() else {})).items():
+    for name, check in checks.items():
         finding = check()
         failed |= finding.state == "fail"
         if as_json:

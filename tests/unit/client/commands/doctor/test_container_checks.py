@@ -26,20 +26,20 @@ def broker(**settings: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("found", "state", "said"),
     [
-        (check_listen(broker(LISTEN="127.0.0.1:4680")), "fail", "inside this container alone"),
+        (check_listen(broker(LISTEN="127.0.0.1:4680")), "fail", "only from inside this container"),
         (check_listen(broker(LISTEN="0.0.0.0:4680", HTTP="localhost:4681")), "fail", "HTTP"),
         (check_listen(broker(LISTEN="0.0.0.0:4680", HTTP="0.0.0.0:4681")), "ok", ""),
-        (check_advertised(broker(OVERLAY__ADVERTISE="localhost:4680")), "fail", "they themselves"),
+        (check_advertised(broker(OVERLAY__ADVERTISE="localhost:4680")), "fail", "would dial themselves"),
         (check_advertised(broker(OVERLAY__SEEDS='["broker-1:4680"]')), "warn", "no address is advertised"),
         (check_advertised(broker(OVERLAY__ADVERTISE="broker-1:4680")), "ok", "broker-1"),
         (check_neighbours(broker(OVERLAY__LINKS='["127.0.0.1:4690"]')), "fail", "this container itself"),
-        (check_neighbours(broker(OVERLAY__LINKS='["no-such-service.invalid:4680"]')), "fail", "is no name here"),
+        (check_neighbours(broker(OVERLAY__LINKS='["no-such-service.invalid:4680"]')), "fail", "does not resolve here"),
         (check_neighbours({}), "ok", "no neighbours"),
-        (check_discovery(broker(OVERLAY__DISCOVER="true")), "warn", "one bridge network"),
+        (check_discovery(broker(OVERLAY__DISCOVER="true")), "warn", "same bridge network"),
         (check_discovery({}), "ok", ""),
         (check_container_target({"PLAIT_URL": "plait://t0ken@localhost:1"}), "fail", "this container itself"),
         (check_container_target({"PLAIT_URL": "plait://broker-1:4680"}), "ok", ""),
-        (check_data({}), "ok", "nothing is kept"),
+        (check_data({}), "ok", "nothing is stored"),
     ],
 )
 def test_it_names_the_mistake_and_what_to_do(found: Finding, state: str, said: str) -> None:
@@ -63,7 +63,7 @@ def test_where_the_log_is_kept(tmp_path: Path) -> None:
     mounts.write_text("overlay / overlay rw 0 0\n")
     assert "own layer" in check_data(told, mounts).found
     mounts.write_text(f"overlay / overlay rw 0 0\ntmpfs {data} tmpfs rw 0 0\n")
-    assert "gone when the container stops" in check_data(told, mounts).found
+    assert "lost when the container stops" in check_data(told, mounts).found
     mounts.write_text(f"overlay / overlay rw 0 0\n/dev/vda {data} ext4 rw 0 0\n")
     assert "on ext4" in check_data(told, mounts).found
     missing = check_data(broker(DATA=str(tmp_path / "nowhere")), mounts)
