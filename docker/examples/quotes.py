@@ -1,5 +1,7 @@
-"""Quotes to try a deployment with: `quotes.py publish SYMBOL...` draws some, `quotes.py subscribe FILTER [NAME]` prints
-those that match, and with a name misses none, however often it is stopped. Each says in /tmp/alive that it is at work.
+"""Example clients of a deployment: `quotes.py publish SYMBOL...` and `quotes.py subscribe FILTER [NAME]`.
+
+With a name the subscription is durable, and misses no quote while it is stopped. Each touches /tmp/alive while it
+works, for the container's health check.
 """
 
 import asyncio
@@ -28,9 +30,9 @@ async def publish(*symbols: str) -> None:
             await asyncio.sleep(0.5)
 
 
-async def subscribe(wanted: str, name: str | None = None) -> None:
-    async with connected() as client, client.subscribe(wanted, durable=name) as quotes:
-        print(f"subscribed to {wanted}", flush=True)
+async def subscribe(filter: str, name: str | None = None) -> None:
+    async with connected() as client, client.subscribe(filter, durable=name) as quotes:
+        print(f"subscribed to {filter}", flush=True)
         ALIVE.touch()
         async for quote in quotes:
             print(dict(quote), f"after {quote.delay * 1000:.1f} ms by", *quote.path, flush=True)

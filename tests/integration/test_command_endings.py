@@ -50,7 +50,7 @@ def run(*arguments: str, broker: BrokerProcess | None = None, shell: str = "") -
 
 async def test_what_is_not_permitted_fails(broker: BrokerProcess) -> None:
     code, _, said = run("pub", "symbol=IBM", "--count", "3", broker=broker)
-    assert (code, "may not publish" in said, "refused 3 of them" in said) == (1, True, True)
+    assert (code, "may not publish" in said, "refused 3 events" in said) == (1, True, True)
     code, _, said = run("pub", "symbol=IBM", "--confirm", "broker", broker=broker)
     assert (code, "may not publish" in said) == (1, True)
     for command in (["sub", "symbol == 'MSFT'"], ["adv", "symbol == 'IBM'"]):

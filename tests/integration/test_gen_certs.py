@@ -48,7 +48,7 @@ def test_more_are_signed_by_the_same_authority_and_keys_are_private(tmp_path: Pa
     made(tmp_path, "--broker", "north")
     authority, north = (tmp_path / "brokers-ca.pem").read_bytes(), (tmp_path / "north.pem").read_bytes()
     said = made(tmp_path, "--broker", "north", "--broker", "south=10.0.0.2")
-    assert "north.pem is there already" in said
+    assert "north.pem exists already" in said
     assert (tmp_path / "brokers-ca.pem").read_bytes() == authority
     assert (tmp_path / "north.pem").read_bytes() == north
     for key in tmp_path.glob("*.key"):

@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import click
 
-from plait.commands.connection.addressing import token_given
+from plait.commands.connection.addressing import token_from_file
 from plait.commands.connection.http_api import fetch
 from plait.commands.terminal.failures import Failure
 from plait_core import PlaitError
@@ -191,7 +191,7 @@ def copies_of(
 def brought_here(sources: Sequence[str], cache: Path, reader: str = "") -> tuple[list[Path], list[Copy]]:
     """The same for a command: pulled once, and it ends with a word when that cannot be."""
     try:
-        directories, copies = copies_of(sources, cache, reader, token_given())
+        directories, copies = copies_of(sources, cache, reader, token_from_file())
         for copy in copies:
             progress(f"{copy.pull():,} bytes from {copy.source.address}")
     except PlaitError as error:

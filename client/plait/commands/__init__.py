@@ -1,4 +1,4 @@
-"""The command line: `plait COMMAND`. One file per command, named after it; `root.py` finds them.
+"""The command line `plait COMMAND`: one module for each command, named after it. `root.py` finds them.
 
-Start-up is part of the interface: nothing here imports asyncio, the SDK or rich before a command needs it.
+Users notice start-up time, so asyncio, the SDK and rich are imported only by commands that need them.
 """

@@ -1,6 +1,6 @@
 """Commands of other distributions, found through the entry-point group `plait.commands`.
 
-A command that Plait has, but whose distribution is not installed, is not listed; asked for, it says what to install.
+A known command whose distribution is not installed is not listed. Running it prints which distribution to install.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 GROUP: Final = "plait.commands"
 
 
-class Known(NamedTuple):
-    """A command of Plait's own outside this distribution: what brings it, and one line about it."""
+class KnownCommand(NamedTuple):
+    """A command of Plait in another distribution."""
 
     distribution: str
     summary: str
 
 
 KNOWN: Final = {
-    "broker": Known("plait-broker", "Run a broker."),
-    "peer": Known("plait-peer", "Run a peer without brokers."),
-    "keyserver": Known("plait-crypto", "Run a key server."),
-    "keys": Known("plait-crypto", "Create, issue and show keys."),
-    "analyze": Known("plait-analytics", "Analyse recorded telemetry."),
+    "broker": KnownCommand("plait-broker", "Run a broker."),
+    "peer": KnownCommand("plait-peer", "Run a peer without brokers."),
+    "keyserver": KnownCommand("plait-crypto", "Run a key server."),
+    "keys": KnownCommand("plait-crypto", "Make, issue and show keys."),
+    "analyze": KnownCommand("plait-analytics", "Analyse recorded telemetry."),
 }
-"""Listing the commands says this of them and imports none: a broker alone would take six times as long."""
+"""The list of commands prints these summaries instead of importing the commands, which takes six times as long."""
 
 
 def entry_points() -> dict[str, EntryPoint]:
-    """The installed ones, by command name; of two with one name the first."""
+    """Return the installed commands by name. Of several with one name, the first counts."""
     from importlib import metadata
 
     found: dict[str, EntryPoint] = {}
@@ -45,27 +45,27 @@ def entry_points() -> dict[str, EntryPoint]:
 
 
 def load(name: str) -> click.Command | None:
-    """The command that another distribution brings, or None; Failure when it cannot be used."""
+    """Return a command of another distribution; None if it is unknown, Failure if it is not usable."""
     point = entry_points().get(name)
     if point is None:
         if name in KNOWN:
             distribution = KNOWN[name].distribution
             raise Failure(
-                f"`plait {name}` comes with {distribution}, which is not installed", hint=_install(distribution)
+                f"`plait {name}` is part of {distribution}, which is not installed", hint=_install(distribution)
             )
         return None
     try:
         command = point.load()
     except Exception as error:
-        # A plugin is foreign code: whatever its import raises is its own failure, never a traceback of ours.
-        raise Failure(f"`plait {name}` does not load: {error}", hint=f"it comes from {_origin(point)}") from error
+        # A plugin is foreign code, and its import may raise anything. Report it without a traceback.
+        raise Failure(f"`plait {name}` does not load: {error}", hint=f"it is installed by {_origin(point)}") from error
     if not isinstance(command, click.Command):
-        raise Failure(f"`plait {name}` is no click command", hint=f"it comes from {_origin(point)}")
+        raise Failure(f"`plait {name}` is no click command", hint=f"it is installed by {_origin(point)}")
     return command
 
 
 def short_help(name: str) -> str:
-    """One line for the list of commands."""
+    """Return the line about a command in the list of commands."""
     if name in KNOWN:
         return KNOWN[name].summary
     try:

@@ -1,7 +1,6 @@
-"""`plait`: the list of commands, and the way to each. A command is imported when it is run, not before.
+"""The group `plait`: lists the commands, and imports a command only when it is run.
 
-What the list says of a command stands here as well as in the command, so that listing imports nothing; a test holds
-the two together.
+Each line of the list is written here and in its command, so that listing imports nothing. A test compares the two.
 """
 
 from __future__ import annotations
@@ -24,32 +23,32 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Publish and subscribe": {
         "pub": "Publish events.",
         "sub": "Subscribe: print the events that match a filter.",
-        "adv": "Advertise: say what you will publish, see who listens.",
-        "filter": "Check, try out, compare and explain filters.",
+        "adv": "Advertise a filter, and show whether any subscription matches it.",
+        "filter": "Check, evaluate, compare and explain filters.",
     },
     "Brokers": {
-        "up": "Start a local broker, or an overlay of several, and say how to use it.",
-        "ls": "List what a running broker has: links, clients, subscriptions, advertisements; or all brokers.",
+        "up": "Start a local broker, or an overlay of several.",
+        "ls": "List all brokers, or links, clients, subscriptions and advertisements of one.",
         "top": "Watch brokers, links and subscriptions of an overlay, live.",
-        "topo": "Show all brokers of an overlay, their links, and how long each link takes.",
-        "route": "Show where events that match a filter go, and why.",
-        "trace": "Publish a marked event and show every step that it takes.",
-        "why": "Say why an event was, or was not, delivered to a subscription.",
-        "bridge": "Carry events between brokers and a group without brokers.",
+        "topo": "Show the brokers and links of an overlay, with the delay of each link.",
+        "route": "Show the paths of events that match a filter, and why.",
+        "trace": "Publish a traced event and show every step on its path.",
+        "why": "Explain why an event was, or was not, delivered to a subscription.",
+        "bridge": "Forward events between brokers and a group of peers.",
     },
     "Try and measure": {
         "demo": "Show Plait at work: filters, a slowed link, a killed broker.",
         "bench": "Measure throughput, latency and loss.",
-        "chaos": "Shape links and harm brokers, to see what becomes of events.",
+        "chaos": "Delay, cut or freeze links, and kill or pause brokers.",
         "doctor": "Check this machine, and the overlay for single points of failure.",
     },
     "Deploy": {
-        "gen": "Write files to deploy and watch brokers with.",
+        "gen": "Generate files to deploy and monitor brokers.",
     },
     "Settings": {
         "context": "Save brokers' addresses under names.",
         "completion": "Print the completion script of a shell.",
-        "version": "Print the versions of what is installed.",
+        "version": "Print the versions of the installed distributions.",
     },
 }
 _FOLDERS: Final = {
@@ -71,15 +70,15 @@ _FOLDERS: Final = {
     "completion": "settings",
     "version": "settings",
 }
-"""The folder of a command's module; the others are folders themselves."""
+"""Folder of each command's module. Other commands are folders themselves."""
 
 _BUILT_IN: Final = {name for commands in SECTIONS.values() for name in commands}
 _PLUGINS: Final = "Brokers"
-"""Where commands of other distributions are listed."""
+"""Section that lists the commands of other distributions."""
 
 
 _UNWRITABLE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
-"""What writing to a full or broken disk says."""
+"""Errors of writing to a full or broken disk."""
 
 
 class Root(click.Group):
@@ -90,7 +89,7 @@ class Root(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _BUILT_IN:
-            interruptible()  # foreign code may end as it likes
+            interruptible()  # foreign code may handle Ctrl-C
             return plugins.load(cmd_name)
         folder = f"{_FOLDERS[cmd_name]}." if cmd_name in _FOLDERS else ""
         command = getattr(import_module(f"{__package__}.{folder}{cmd_name}"), cmd_name)
@@ -106,14 +105,14 @@ class Root(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        with _stream_trouble():  # help is printed here
+        with _output_errors():  # help is printed here
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         from plait_core import PlaitError
 
         try:
-            with _stream_trouble():
+            with _output_errors():
                 return super().invoke(ctx)
         except PlaitError as error:
             raise as_failure(error) from error
@@ -126,7 +125,7 @@ class Root(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """As click's, except that an interrupted command ends with 130 and without a word."""
+        """Run as click does, except that an interrupted command exits with 130 and prints nothing."""
         try:
             result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except click.Abort:
@@ -140,23 +139,23 @@ class Root(click.Group):
 
 
 @contextmanager
-def _stream_trouble() -> Iterator[None]:
-    """What becomes of output that nobody takes."""
+def _output_errors() -> Iterator[None]:
+    """End quietly when the reader of our output is gone; Failure when the disk is full or broken."""
     try:
         yield
     except BrokenPipeError:
-        # Whoever read us has enough: `plait sub ... | head -1`.
-        _say_no_more()
+        # The reader has enough, as in `plait sub ... | head -1`.
+        _discard_output()
         raise click.exceptions.Exit(DONE) from None
     except OSError as error:
         if error.errno not in _UNWRITABLE:
             raise
-        _say_no_more()
+        _discard_output()
         raise Failure(f"standard output cannot be written: {error.strerror}") from error
 
 
-def _say_no_more() -> None:
-    """Python flushes once more when it ends, and would complain then."""
+def _discard_output() -> None:
+    """Redirect stdout, because Python flushes it again at exit and would print an error then."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -168,6 +167,6 @@ def _say_no_more() -> None:
 @click.version_option(package_name="plait", message="plait %(version)s")
 @click.pass_context
 def plait(ctx: click.Context) -> None:
-    """Content-based publish/subscribe: say what you want to hear, not from whom."""
+    """Content-based publish/subscribe: subscribe by content, not by topic or sender."""
     if os.environ.get("NO_COLOR"):
         ctx.color = False

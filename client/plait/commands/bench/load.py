@@ -1,4 +1,4 @@
-"""The publishing side: a number of events, flat out or at a rate that does not wait for anyone."""
+"""The publisher of a benchmark: events as fast as possible, or at a fixed rate whatever the delays."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ... import Client
-    from . import Plan
+    from .plan import Plan
 
 STAMP: Final = struct.Struct("<q")
-"""At the start of each payload: when it was due, in nanoseconds of the clock that all processes of a machine share."""
+"""Start of each payload: when it was due, in nanoseconds of the clock that all processes of a machine share."""
 _EARLY_NS: Final = 2_000_000
-"""Timers of the event loop are a millisecond coarse: what is nearer is slept out without them."""
+"""Timers of the event loop are a millisecond coarse. Below this remainder the process sleeps by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What was published."""
+    """Result of the publisher."""
 
     published: int
     seconds: float
-    """Until the broker had processed all of it."""
+    """Time until the broker had processed all events."""
 
 
 async def publish(client: Client, plan: Plan) -> Load:
-    """Publishes what is planned, and a last event that says so."""
+    """Publish the planned events, and then one with number -1 that marks the end."""
     padding = bytes(plan.size - STAMP.size)
     began = time.monotonic_ns()
     for number in range(plan.count):
@@ -45,10 +45,10 @@ async def publish(client: Client, plan: Plan) -> Load:
 
 
 async def _until(due: int) -> None:
-    """The moment to publish. Nothing else goes on in this process, so the last bit may be slept without the loop."""
+    """Sleep until an event is due. The process does nothing else, so it may block the loop for the last part."""
     if (left := due - time.monotonic_ns()) > _EARLY_NS:
         await asyncio.sleep((left - _EARLY_NS) / 1e9)
-    await asyncio.sleep(0)  # what was published before is written out
+    await asyncio.sleep(0)  # let the loop write what was published before
     await asyncio.sleep(0)
     if (left := due - time.monotonic_ns()) > 0:
         time.sleep(left / 1e9)  # noqa: ASYNC251

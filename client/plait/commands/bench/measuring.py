@@ -1,4 +1,4 @@
-"""Puts one benchmark together, runs it and prints what came of it."""
+"""Runs one benchmark and prints its result."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..connection.connecting import connected
 from ..terminal.durations import shown
 from ..terminal.output import print_json
 from ..terminal.tables import print_table
-from .listening import SHARES, listen
 from .load import Load, publish
+from .subscriber import SHARES, receive
 from .workers import subscribers
 
 if TYPE_CHECKING:
-    from . import Plan
+    from .plan import Plan
 
 
 async def measure(plan: Plan, target: Target | None, as_json: bool) -> bool:
-    """Runs it, at a broker of its own if there is no target; whether events were lost."""
+    """Run the plan at a target, or at a broker started for it. Return whether events were lost."""
     async with AsyncExitStack() as stack:
         if target is None:
             broker = LocalBroker("--name", "bench", "--log-level", "error", http="off", own_settings=True)
@@ -31,22 +31,22 @@ async def measure(plan: Plan, target: Target | None, as_json: bool) -> bool:
             await broker.start()
             target = Target(broker.url, "--own")
         if plan.mode == "sub":
-            heard = (await listen(await stack.enter_async_context(connected(target, "bench-sub")), plan)).as_json()
-            return _print(plan, None, [heard], as_json)
+            result = (await receive(await stack.enter_async_context(connected(target, "bench-sub")), plan)).as_json()
+            return _print(plan, None, [result], as_json)
         workers = await stack.enter_async_context(subscribers(plan, target)) if plan.mode != "pub" else []
         client = await stack.enter_async_context(connected(target, "bench-pub"))
         load = await publish(client, plan)
-        return _print(plan, load, list(await asyncio.gather(*(worker.heard() for worker in workers))), as_json)
+        return _print(plan, load, list(await asyncio.gather(*(worker.result() for worker in workers))), as_json)
 
 
-def _print(plan: Plan, load: Load | None, heard: list[dict[str, Any]], as_json: bool) -> bool:
-    lost = sum(each["lost"] for each in heard)
+def _print(plan: Plan, load: Load | None, results: list[dict[str, Any]], as_json: bool) -> bool:
+    lost = sum(each["lost"] for each in results)
     if as_json:
         if load is None:
-            print_json(heard[0])
+            print_json(results[0])
             return bool(lost)
         published = {"events": load.published, "seconds": round(load.seconds, 6), "events_per_s": _rate(load)}
-        delivered = sum(each["events_per_s"] or 0 for each in heard)
+        delivered = sum(each["events_per_s"] or 0 for each in results)
         print_json(
             {
                 "mode": plan.mode,
@@ -55,21 +55,22 @@ def _print(plan: Plan, load: Load | None, heard: list[dict[str, Any]], as_json: 
                 "published": published,
                 "delivered_per_s": delivered,
                 "lost": lost,
-                "subscribers": heard,
+                "subscribers": results,
             }
         )
         return bool(lost)
     if load is not None:
         click.echo(f"published {load.published} events of {plan.size} bytes payload in {shown(load.seconds)}: "
                    f"{_rate(load):,}/s")  # fmt: skip
-    if heard:
+    if results:
         columns = ["SUBSCRIBER", "RECEIVED", "LOST", "EVENTS/S"]
         rows = [
-            [str(n), str(h["received"]), str(h["lost"]), f"{h['events_per_s'] or 0:,}"] for n, h in enumerate(heard, 1)
+            [str(n), str(h["received"]), str(h["lost"]), f"{h['events_per_s'] or 0:,}"]
+            for n, h in enumerate(results, 1)
         ]
         if plan.rate is not None:
             columns += [name.upper() for name in SHARES]
-            for row, each in zip(rows, heard, strict=True):
+            for row, each in zip(rows, results, strict=True):
                 row += [shown(us / 1e6) if us is not None else "" for us in each["latency_us"].values()]
         print_table(columns, rows, right=columns)
     return bool(lost)

@@ -1,4 +1,4 @@
-"""Subscribers as processes of their own: `plait bench sub`, started, waited for, and asked what they heard."""
+"""Subscribers in separate processes: runs `plait bench sub` and reads its result."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ..terminal.failures import Failure
 
 if TYPE_CHECKING:
     from ..connection.addressing import Target
-    from . import Plan
+    from .plan import Plan
 
 
 class Worker:
-    """One subscriber."""
+    """One subscriber process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     async def subscribed(self) -> None:
-        """Wait until it is; Failure when it ends before."""
+        """Wait until it has subscribed; Failure if it ends before."""
         assert self._process.stderr is not None, "it is a pipe"
-        said = (await self._process.stderr.readline()).decode(errors="replace").strip()
-        if said != "subscribed":
-            raise Failure(f"a subscriber did not start: {said[:500]}")
+        line = (await self._process.stderr.readline()).decode(errors="replace").strip()
+        if line != "subscribed":
+            raise Failure(f"a subscriber did not start: {line[:500]}")
 
-    async def heard(self) -> dict[str, Any]:
-        """What it says at its end."""
+    async def result(self) -> dict[str, Any]:
+        """Wait until it ends. Return its result."""
         out, err = await self._process.communicate()
         try:
             answer: dict[str, Any] = json.loads(out)
@@ -44,13 +44,13 @@ class Worker:
 
 @asynccontextmanager
 async def subscribers(plan: Plan, target: Target) -> AsyncIterator[list[Worker]]:
-    """The processes, subscribed; none is left in the end."""
+    """Run the subscriber processes, all subscribed. They are killed at the end."""
     command = [sys.executable, "-m", "plait.commands.brokers.child", str(os.getpid()), "bench", "sub", "--json"]
     command += ["--run", plan.run, "--count", str(plan.count), "--size", str(plan.size), "--wait", str(plan.wait_s)]
     if plan.rate is not None:
         command += ["--rate", str(plan.rate)]
     url = target.url.replace("://", f"://{target.token}@", 1) if target.token else target.url
-    environment = os.environ | {"PLAIT_URL": url}  # not on the command line, where everyone may read it
+    environment = os.environ | {"PLAIT_URL": url}  # not an argument, which other users could read
     processes: list[asyncio.subprocess.Process] = []
     try:
         for _ in range(plan.subscribers):

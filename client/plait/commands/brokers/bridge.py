@@ -1,4 +1,4 @@
-"""`plait bridge`: a process that is a client of a broker and a peer of a group, and carries events across."""
+"""`plait bridge`: a process that is a client of a broker and a peer of a group, and forwards events between them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="\b\nExample: plait bridge --url plait://10.0.0.1 --join 10.0.0.5:4690 --to-peers 'price > 100'")
-@click.option("--join", "joined", multiple=True, metavar="H:P", help="A peer that is there; as often as there are.")
+@click.option("--join", "joined", multiple=True, metavar="H:P", help="A peer of the group. Repeatable.")
 @click.option("--discover", is_flag=True, help="Find peers on this network segment by multicast.")
-@click.option("--listen", default="127.0.0.1:0", show_default=True, metavar="H:P", help="Where peers join it.")
+@click.option(
+    "--listen", default="127.0.0.1:0", show_default=True, metavar="H:P", help="Address at which peers connect to it."
+)
 @click.option("--group", default="plait", show_default=True, metavar="G", help="The group of peers.")
 @click.option("--secret-file", type=click.Path(path_type=Path), metavar="FILE", help="The group's secret.")
 @click.option("--space", type=click.Path(path_type=Path), metavar="FILE", help="The group's event space as JSON.")
 @click.option("--to-peers", type=FILTER, default="true", show_default=True, metavar="FILTER",
-              help="What goes from brokers to peers.")  # fmt: skip
+              help="Filter of the events forwarded from brokers to peers.")  # fmt: skip
 @click.option("--to-brokers", type=FILTER, default="true", show_default=True, metavar="FILTER",
-              help="What goes from peers to brokers.")  # fmt: skip
-@click.option("--by-interest", is_flag=True, help="Carry only what somebody on the other side asks for.")
+              help="Filter of the events forwarded from peers to brokers.")  # fmt: skip
+@click.option("--by-interest", is_flag=True, help="Forward only events that match a subscription on the other side.")
 @click.option("--brokers-name", default="brokers", show_default=True, metavar="W",
-              help="What the brokers' world is called: a name for each overlay, where there are several.")  # fmt: skip
+              help="Name of the overlay of brokers, different for each overlay.")  # fmt: skip
 @url_option
 def bridge(
     joined: tuple[str, ...],
@@ -47,17 +49,17 @@ def bridge(
     brokers_name: str,
     url: str | None,
 ) -> None:
-    """Carry events between brokers and a group without brokers.
+    """Forward events between brokers and a group of peers.
 
-    It is a client of the ones and a peer among the others, until Ctrl-C. Start as many as you like between the same
-    two: one carries, and when it dies another takes over. Prints one line `ready listen=H:P` on stdout when events can
-    cross. Sealed events do not: they name their publisher under its signature, and a bridge is another.
+    The bridge is a client of a broker and a peer of the group, until Ctrl-C. Several bridges between the same two elect
+    one that forwards; when it dies, another takes over. Prints one line `ready listen=H:P` on stdout when it forwards.
+    Sealed events are not forwarded: their signature names the publisher, and a bridge publishes under its own name.
     """
     if not joined and not discover:
         raise click.UsageError("Give --join H:P, or --discover.")
     from ...bridge.bridge import BridgeSettings
     from ...bridge.interest import cells_of
-    from ..terminal.running import run
+    from ..terminal.running import run_async
 
     options = {
         "join": joined,
@@ -75,7 +77,7 @@ def bridge(
         brokers=brokers_name,
         peers=f"peers:{group}",
     )
-    run(_bridge(find_target(url), options, crossing))
+    run_async(_bridge(find_target(url), options, crossing))
 
 
 def _read(path: Path | None) -> str:
@@ -110,7 +112,7 @@ async def _bridge(target: Target, options: dict[str, object], crossing: BridgeSe
             try:
                 await bridging.run()
             finally:
-                said = ", ".join(f"{count} {what}" for what, count in sorted(bridging.counts.items()))
-                print(f"carried: {said or 'nothing'}", file=sys.stderr)
+                counts = ", ".join(f"{count} {kind}" for kind, count in sorted(bridging.counts.items()))
+                print(f"forwarded: {counts or 'nothing'}", file=sys.stderr)
     except Error as error:
         raise Failure(error.message, hint=error.hint) from error

@@ -1,7 +1,7 @@
 """`python -m plait.commands.brokers.child PARENT COMMAND...`: runs a command that ends when its parent does.
 
-Even if the parent is killed with -9: on Linux the kernel then sends SIGTERM, which a broker takes as "drain and stop".
-With `asleep` before COMMAND it waits for SIGCONT first, says so on stdout, and then runs the command in its own place.
+On Linux the kernel sends it SIGTERM when the parent ends, even by kill -9; a broker then drains and stops. With
+`asleep` before COMMAND the process prints so, waits for SIGCONT, and then replaces itself with the command.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import sys
 from typing import Final, NoReturn
 
 ASLEEP: Final = "asleep"
-"""What it is told, and says when SIGCONT would be heard."""
+"""Argument of a process that waits, and the line that it prints when it can receive SIGCONT."""
 AWAKE: Final = "awake"
-"""What it says when it was."""
+"""Line that it prints after SIGCONT."""
 
 _PR_SET_PDEATHSIG: Final = 1
 
 
 def end_with(parent: int) -> None:
-    """Ask for SIGTERM when the parent is gone; no parent, no child."""
+    """Have the kernel send SIGTERM when the parent ends. Exit if it has ended already."""
     if sys.platform == "linux":
         import ctypes
 
@@ -30,14 +30,14 @@ def end_with(parent: int) -> None:
 
 
 def sleep() -> NoReturn:
-    """Wait for SIGCONT, then be the same process without `asleep` among its words."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})  # so that it is kept, where it would be ignored
+    """Wait for SIGCONT, then execute this command again without `asleep`."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})  # so that it stays pending instead of being ignored
     print(ASLEEP, flush=True)
     signal.sigwait({signal.SIGCONT})
     print(AWAKE, flush=True)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCONT})
     at = sys.orig_argv.index(ASLEEP)
-    os.execv(sys.executable, [*sys.orig_argv[:at], *sys.orig_argv[at + 1 :]])  # noqa: S606 - what it was started with
+    os.execv(sys.executable, [*sys.orig_argv[:at], *sys.orig_argv[at + 1 :]])  # noqa: S606 - its own command
 
 
 if __name__ == "__main__":

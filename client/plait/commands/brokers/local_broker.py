@@ -1,6 +1,6 @@
-"""A broker as a child process: started, waited for, killed, restarted on the same ports and data, asleep, stopped.
+"""A broker as a child process: start, restart on the same ports and data, kill, stop.
 
-It is in a session of its own, so that a Ctrl-C at the terminal reaches the command, which then stops it in order.
+The process has its own session, so that Ctrl-C at the terminal reaches only the command, which then stops the broker.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ..terminal.failures import Failure
 from .child import ASLEEP, AWAKE
 
 READY_S: Final = 20.0
-"""For a start on a loaded machine, and the recovery of a large log."""
+"""Timeout of a start: enough for a loaded machine, and for the recovery of a large log."""
 STOP_S: Final = 10.0
-"""For draining; then it is killed."""
+"""Timeout of draining. A broker that takes longer is killed."""
 _READY: Final = re.compile(r"ready name=(\S+) listen=(\S+) http=(\S+)\Z")
 
 
 class LocalBroker:
-    """One broker process. `listen` and `http` are the real addresses once it is ready."""
+    """One broker process. Once it is ready, `listen` and `http` are its actual addresses."""
 
     def __init__(
         self,
@@ -37,8 +37,10 @@ class LocalBroker:
         log: IO[bytes] | None = None,
         own_settings: bool = False,
     ) -> None:
-        """`options` go to `plait broker` as they are; `log` takes its stderr, ours if None. With `own_settings` it
-        sees nothing of what the user's environment says to brokers."""
+        """Prepare `plait broker` with these options. Its stderr goes to `log`, or to ours.
+
+        With `own_settings` the broker ignores the PLAIT_ variables of the user's environment.
+        """
         self.listen = listen
         self.http = http
         self.name = ""
@@ -56,23 +58,23 @@ class LocalBroker:
 
     @property
     def pid(self) -> int:
-        """Of its process, once it is started."""
+        """Process id, once it is started."""
         assert self._process is not None, "it was started"
         return self._process.pid
 
     async def start(self) -> None:
-        """Starts it and waits until it serves; Failure when it does not."""
+        """Start the broker and wait until it is ready; Failure if it does not get ready."""
         if "broker" not in plugins.entry_points():
-            plugins.load("broker")  # says what to install
+            plugins.load("broker")  # raises Failure with what to install
         await self._spawn()
         await self.ready()
 
     async def ready(self) -> None:
-        """Waits until it serves; Failure, and it is ended, when it does not."""
+        """Wait until the broker is ready. If it does not get ready, kill it and raise Failure."""
         assert self._process is not None, "it was started"
         try:
             async with asyncio.timeout(READY_S):
-                self._serves(await self._first_line(self._process))
+                self._parse_ready(await self._first_line(self._process))
         except TimeoutError:
             await self.kill()
             raise Failure(f"the broker was not ready within {READY_S:g} s") from None
@@ -81,7 +83,7 @@ class LocalBroker:
             raise
 
     async def sleep(self) -> None:
-        """In its place, once it has ended: a process that becomes it again when `plait chaos start` says so."""
+        """Start a placeholder for the broker, which has ended. `plait chaos start` turns it into the broker again."""
         assert self._process is not None, "it was started"
         assert self._process.returncode is not None, "and has ended"
         if not hasattr(signal, "sigwait"):
@@ -89,23 +91,23 @@ class LocalBroker:
         await self._spawn(ASLEEP)
         try:
             async with asyncio.timeout(READY_S):
-                said = await self._line()
+                line = await self._line()
         except BaseException:
             await self.kill()
             raise
-        if said != ASLEEP:
+        if line != ASLEEP:
             await self.kill()
-            raise Failure(f"what waits in its place said {said[:200]!r}")
+            raise Failure(f"its placeholder printed {line[:200]!r}")
 
     async def woken(self) -> bool:
-        """Waits until it is to be the broker again, which `ready` then waits for; False when it ended asleep."""
+        """Wait until the placeholder becomes the broker; False if it ended instead. Call `ready` next."""
         if await self._line() == AWAKE:
             return True
         await self.kill()
         return False
 
-    async def _spawn(self, *how: str) -> None:
-        command = [sys.executable, "-m", f"{__package__}.child", str(os.getpid()), *how, "broker", *self._options]
+    async def _spawn(self, *modes: str) -> None:
+        command = [sys.executable, "-m", f"{__package__}.child", str(os.getpid()), *modes, "broker", *self._options]
         command += ["--listen", self.listen, "--http", self.http]
         if self._data is not None:
             command += ["--data", str(self._data)]
@@ -119,29 +121,29 @@ class LocalBroker:
         )
 
     async def wait(self) -> int:
-        """Its exit code, once it ends."""
+        """Wait until the process ends. Return its exit code."""
         assert self._process is not None, "it was started"
         return await self._process.wait()
 
     async def kill(self) -> None:
-        """kill -9: as a crash would end it."""
+        """Kill the process with SIGKILL, as a crash would end it."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
 
     def signal(self, number: int) -> None:
-        """Sends it a signal, if it is there."""
+        """Send the process a signal, if it is running."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
     async def stop(self) -> None:
-        """Lets it drain and end; kills it if that takes too long."""
+        """Let the broker drain and end. Kill it after STOP_S."""
         if self._process is None or self._process.returncode is not None:
             return
         self.signal(signal.SIGTERM)
-        if hasattr(signal, "SIGCONT"):  # one that is paused takes no notice before
+        if hasattr(signal, "SIGCONT"):  # a paused process handles SIGTERM only after SIGCONT
             self.signal(signal.SIGCONT)
         try:
             async with asyncio.timeout(STOP_S):
@@ -161,18 +163,18 @@ class LocalBroker:
         line = await self._line()
         if not line:
             code = await process.wait()
-            raise Failure(f"the broker did not start (exit code {code})", detail=self._last_words())
+            raise Failure(f"the broker did not start (exit code {code})", detail=self._log_tail())
         return line
 
-    def _serves(self, line: str) -> None:
+    def _parse_ready(self, line: str) -> None:
         ready = _READY.match(line)
         if ready is None:
-            raise Failure(f"the broker said {line[:200]!r} instead of being ready")
+            raise Failure(f"the broker printed {line[:200]!r} instead of its ready line")
         self.name, self.listen, self.http = ready.groups()
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         if self._log is None:
-            return ""  # the user has seen them
+            return ""  # its stderr is ours, so the user has seen it
         self._log.flush()
         path = Path(self._log.name)
         return "\n".join(path.read_text(errors="replace").splitlines()[-12:]) if path.exists() else ""

@@ -1,4 +1,4 @@
-"""`plait up`: brokers on this machine, with what to type next."""
+"""`plait up`: starts brokers on this machine, and prints the next commands to try."""
 
 from __future__ import annotations
 
@@ -15,38 +15,40 @@ if TYPE_CHECKING:
     from .local_broker import LocalBroker
 
 BROKERS_MAX = 32
-"""Processes of 60 MB each; more belong on more machines."""
+"""Limit of brokers on one machine. Each process takes 60 MB."""
 
 
 @click.command(epilog="\b\nExample: plait up -n 5 --topology ring")
-@click.option("-n", "brokers", type=click.IntRange(1, BROKERS_MAX), default=1, show_default=True, help="How many.")
+@click.option(
+    "-n", "brokers", type=click.IntRange(1, BROKERS_MAX), default=1, show_default=True, help="Number of brokers."
+)
 @click.option(
     "--topology", metavar=SHAPES, default="ring", show_default=True,
-    help="Who is linked to whom. A file has a link a line, as two names; it says how many brokers there are.",
+    help="Shape of the overlay, or a file with one link a line, as two broker names.",
 )  # fmt: skip
-@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:4680", show_default=True, help="For clients.")
-@click.option("--http", metavar="HOST:PORT", default="127.0.0.1:4681", show_default=True, help="For people.")
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:4680", show_default=True, help="Address for clients.")
+@click.option("--http", metavar="HOST:PORT", default="127.0.0.1:4681", show_default=True, help="Address for HTTP.")
 @click.option(
     "--data",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where logs are kept; without it, durable subscriptions do not outlive a broker.",
+    help="Directory for durable data. Without it, durable subscriptions end with their broker.",
 )
-@click.option("--open", "open_it", is_flag=True, help="Open its page in a browser.")
+@click.option("--open", "open_it", is_flag=True, help="Open the live page in a browser.")
 @json_option
 def up(brokers: int, topology: str, listen: str, http: str, data: Path | None, open_it: bool, as_json: bool) -> None:
-    """Start a local broker, or an overlay of several, and say how to use it.
+    """Start a local broker, or an overlay of several.
 
-    The first one listens where you say, each other two ports above the one before if that is free. Ends with Ctrl-C,
-    or when the last broker has ended; `plait chaos start NAME` brings one of several back. With --json, one object a
-    broker once all serve.
+    The first broker listens at --listen, each other two ports above the one before if they are free. Ends with Ctrl-C,
+    or when the last broker has ended; `plait chaos start NAME` restarts one of several. With --json, prints one object
+    a broker once all are ready.
     """
     overlay = graph(topology, brokers, "local", BROKERS_MAX)
     if len(overlay.names) == 1:
         overlay = Graph(["local"], [])
-    from ..terminal.running import run
+    from ..terminal.running import run_async
 
-    run(_up(overlay, listen, http, data, open_it, as_json))
+    run_async(_up(overlay, listen, http, data, open_it, as_json))
 
 
 async def _up(overlay: Graph, listen: str, http: str, data: Path | None, open_it: bool, as_json: bool) -> None:
@@ -80,7 +82,7 @@ def _print_next_steps(brokers: list[LocalBroker]) -> None:
     lines = [f"Plait is up at plait://{first.listen}, its page at http://{first.http}/"]
     if last is not first:
         lines += ["", *(f"  {broker.name:<10} plait://{broker.listen}" for broker in brokers)]
-        lines += ["", "Look at it:", f"  plait topo --http {first.http}"]
+        lines += ["", "Show the overlay:", f"  plait topo --http {first.http}"]
     lines += [
         "",
         "In another terminal:",

@@ -1,1 +1,1 @@
-"""`plait chaos`: shapes links and harms brokers."""
+"""`plait chaos`: delays, cuts and freezes links; kills, pauses and restarts brokers."""

@@ -1,4 +1,4 @@
-"""How people write what a link is like: `--delay 20ms --loss 1%`, or for one direction `--back delay=200ms,loss=1%`."""
+"""Options for the shape of a link: `--delay 20ms --loss 1%`, or for one direction `--back delay=200ms,loss=1%`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLOWS: Final = ("open", "frozen", "lost")
 
 
 class Span(Duration):
-    """A time from zero, in seconds: a link without delay is one, too."""
+    """A duration of zero or more, in seconds."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, str) and re.fullmatch(r"0+(\.0*)?\s*(us|µs|ms|s)?", value.strip()):
@@ -58,7 +58,7 @@ class Bandwidth(click.ParamType[float]):
 
 
 UNBOUNDED: Final = 0.0
-"""What `none` is while it is an option's value: None would say that nothing was said."""
+"""Value of the option for `none`. None means that the option is not given."""
 
 _PARTS: Final[dict[str, tuple[str, click.ParamType[Any]]]] = {
     "delay": ("delay_s", Span()),
@@ -70,7 +70,7 @@ _PARTS: Final[dict[str, tuple[str, click.ParamType[Any]]]] = {
 
 
 class ShapeText(click.ParamType[dict[str, Any]]):
-    """One direction's shape in one word: `delay=200ms,loss=1%`."""
+    """Shape of one direction as one word: `delay=200ms,loss=1%`."""
 
     name = "shape"
 
@@ -87,27 +87,28 @@ class ShapeText(click.ParamType[dict[str, Any]]):
 
 
 def shape_options(command: C) -> C:
-    """Adds `--delay`, `--jitter`, `--loss`, `--bandwidth`, `--flow`, `--forth` and `--back`."""
+    """Add `--delay`, `--jitter`, `--loss`, `--bandwidth`, `--flow`, `--forth` and `--back`."""
     shape = ShapeText()
-    said = "One direction alone, away from who dials: delay=200ms,loss=1%,…"
-    command = click.option("--back", metavar="SHAPE", type=shape, help="The other direction alone.")(command)
-    command = click.option("--forth", metavar="SHAPE", type=shape, help=said)(command)
-    told = "open; frozen: bytes wait; lost: they are swallowed."
-    command = click.option("--flow", type=click.Choice(FLOWS), help=told)(command)
-    told = "As 10mbit or 500kbit; none for no bound."
-    command = click.option("--bandwidth", metavar="RATE", type=Bandwidth(), help=told)(command)
-    told = "Segments lost and sent again: 1%."
-    command = click.option("--loss", metavar="SHARE", type=Share(), help=told)(command)
-    told = "How much a delay varies, up and down."
-    command = click.option("--jitter", metavar="TIME", type=Span(), help=told)(command)
+    command = click.option("--back", metavar="SHAPE", type=shape, help="Shape towards the dialler alone.")(command)
+    command = click.option(
+        "--forth", metavar="SHAPE", type=shape, help="Shape away from the dialler alone: delay=200ms,loss=1%,…"
+    )(command)
+    text = "open; frozen: bytes wait; lost: bytes are discarded."
+    command = click.option("--flow", type=click.Choice(FLOWS), help=text)(command)
+    text = "Like 10mbit or 500kbit; none for no bound."
+    command = click.option("--bandwidth", metavar="RATE", type=Bandwidth(), help=text)(command)
+    text = "Share of segments lost and retransmitted: 1%."
+    command = click.option("--loss", metavar="SHARE", type=Share(), help=text)(command)
+    text = "Variation of the delay, up and down."
+    command = click.option("--jitter", metavar="TIME", type=Span(), help=text)(command)
     return click.option("--delay", metavar="TIME", type=Span(), help="For each direction: 20ms.")(command)
 
 
-def changes_asked(said: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a relay's control takes, from the options' values."""
-    both = {name: said[name] for name in _PARTS if said.get(name) is not None}
-    asked = {"both": both, "forth": said.get("forth") or {}, "back": said.get("back") or {}}
-    return {direction: _for_relay(changes) for direction, changes in asked.items() if changes}
+def requested_changes(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the request to a relay's control for the given options."""
+    both = {name: options[name] for name in _PARTS if options.get(name) is not None}
+    requested = {"both": both, "forth": options.get("forth") or {}, "back": options.get("back") or {}}
+    return {direction: _for_relay(changes) for direction, changes in requested.items() if changes}
 
 
 def _for_relay(changes: dict[str, Any]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""How commands find a broker and connect to it."""
+"""Finds the broker that a command uses, and connects to it."""

@@ -1,7 +1,7 @@
-"""Which broker a command speaks to: `--url`, else PLAIT_URL, else the context in use, else the default. A URL without
-a token goes with the one in the file that PLAIT_TOKEN_FILE names, as in a container; a context has its own.
+"""Selects a command's broker: `--url`, else PLAIT_URL, else the context in use, else the default.
 
-Its HTTP side: `--http`, else what the context says, else the same host one port higher (4680 -> 4681).
+A URL without a token uses the token in the file that PLAIT_TOKEN_FILE names, as in a container; a context has its own.
+The HTTP side is `--http`, else the context's, else the same host one port higher (4680 -> 4681).
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Callable[..., Any])
 
 URL_VARIABLE: Final = "PLAIT_URL"
-TOKEN_VARIABLE: Final = "PLAIT_TOKEN_FILE"  # noqa: S105 - its name
+TOKEN_VARIABLE: Final = "PLAIT_TOKEN_FILE"  # noqa: S105 - a name, no token
 TOKEN_CHARACTERS_MAX: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A broker to speak to, and where its name came from."""
+    """A broker's address and credentials, and where they were configured."""
 
     url: str
-    """Without a token, to be shown."""
+    """URL without its token, so that it can be printed."""
     source: str
+    """The option, variable or context that named it, or `default`."""
     token: str | None = field(default=None, repr=False)
     http: str | None = None
     trust: Trust = SYSTEM
@@ -51,13 +52,13 @@ def url_option(command: C) -> C:
 
 
 def find_target(url: str | None) -> Target:
-    """The broker to speak to; AddressInvalid when what names it does not."""
+    """Return the broker to use; AddressInvalid if its URL is none."""
     from ...options.addresses import DEFAULT_URL, parse_address
 
     if url:
         return _target(parse_address(url), "--url")
-    if written := os.environ.get(URL_VARIABLE):
-        return _target(parse_address(written), URL_VARIABLE)
+    if value := os.environ.get(URL_VARIABLE):
+        return _target(parse_address(value), URL_VARIABLE)
     contexts = load_contexts()
     if context := contexts.in_use:
         target = _target(parse_address(context.url), f"context {contexts.current}")
@@ -67,28 +68,28 @@ def find_target(url: str | None) -> Target:
 
 
 def http_address(target: Target, given: str | None = None) -> str:
-    """Where the broker's HTTP side is: `http://HOST:PORT`, or https where the broker speaks TLS."""
+    """Return the address of the broker's HTTP side: `http://HOST:PORT`, or https if the broker uses TLS."""
     from ...options.addresses import parse_address
 
-    written = given or target.http
-    if written is None:
+    configured = given or target.http
+    if configured is None:
         address = parse_address(target.url)
         host = f"[{address.host}]" if ":" in address.host else address.host
         return f"{_scheme(target)}://{host}:{address.port + 1}"
-    if "://" not in written:
-        written = f"{_scheme(target)}://{written}"
-    if not _names_a_host(written):
-        raise WrongUse(f"{written!r} is no HTTP address", hint="like 127.0.0.1:4681")
-    return written.rstrip("/")
+    if "://" not in configured:
+        configured = f"{_scheme(target)}://{configured}"
+    if not _has_host(configured):
+        raise WrongUse(f"{configured!r} is no HTTP address", hint="like 127.0.0.1:4681")
+    return configured.rstrip("/")
 
 
-def _names_a_host(url: str) -> bool:
+def _has_host(url: str) -> bool:
     from urllib.parse import urlsplit
 
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none
+    except ValueError:  # an invalid port
         return False
 
 
@@ -97,19 +98,19 @@ def _scheme(target: Target) -> str:
 
 
 def _target(address: Address, source: str) -> Target:
-    return Target(str(address), source, address.token or token_given())
+    return Target(str(address), source, address.token or token_from_file())
 
 
-def token_given() -> str | None:
-    """What the file says that the environment names; None when it names none."""
-    written = os.environ.get(TOKEN_VARIABLE)
-    if not written:
+def token_from_file() -> str | None:
+    """Return the token in the file that PLAIT_TOKEN_FILE names; None if it is not set or the file is empty."""
+    path = os.environ.get(TOKEN_VARIABLE)
+    if not path:
         return None
     try:
-        with Path(written).open(encoding="utf-8") as file:
+        with Path(path).open(encoding="utf-8") as file:
             return file.read(TOKEN_CHARACTERS_MAX).strip() or None
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is no text"
         raise Failure(
-            f"{TOKEN_VARIABLE}: {written} cannot be read: {why}", hint="it holds the broker's token"
+            f"{TOKEN_VARIABLE}: {path} cannot be read: {reason}", hint="it must contain the broker's token"
         ) from None

@@ -1,4 +1,4 @@
-"""Connects a command to its broker: fails at once when there is none, comes back for ever once there was one."""
+"""Connects a command to its broker: fails at once if none answers, and reconnects without end afterwards."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 5.0
 
-_WITHOUT_ENTRY: Final = "give the broker's token: --url plait://TOKEN@HOST, or `plait context add NAME URL --token -`"
+_AUTH_HINT: Final = "give the broker's token: --url plait://TOKEN@HOST, or `plait context add NAME URL --token -`"
 
-_AT_A_PROMPT: Final = {
-    hints.NO_LISTENER: "`plait up` starts a broker here; --url says where else to look",
+_COMMAND_HINTS: Final = {
+    hints.NO_LISTENER: "`plait up` starts a broker here; --url names another",
     hints.NOT_TRUSTED: (
-        "`plait context add NAME URL --ca FILE` says whom to trust, SSL_CERT_FILE=FILE does so for once"
+        "`plait context add NAME URL --ca FILE` trusts an authority, SSL_CERT_FILE=FILE does for one command"
     ),
     hints.NEEDS_CERTIFICATE: (
-        "the broker may ask for a certificate: `plait context add NAME URL --certificate FILE --key FILE`"
+        "the broker may require a certificate: `plait context add NAME URL --certificate FILE --key FILE`"
     ),
 }
-"""What to do about it, where the SDK speaks of arguments."""
+"""The SDK's hints name arguments of functions; these name options of commands."""
 
 
 @asynccontextmanager
 async def connected(target: Target, role: str) -> AsyncIterator[Client]:
-    """A client of this broker, closed at the end. What happens to its connection is told on stderr."""
-    await _somebody_listens(target)
+    """Connect to a broker, and close the client at the end. Changes of the connection are printed on stderr."""
+    await _check_reachable(target)
     name = f"plait-{role}-{secrets.token_hex(4)}"
     opening = connect(target.url, name=name, auth=target.token, tls=_context(target), timeout=TIMEOUT_S)
-    async with _told_at_a_prompt(opening) as client:
-        teller = _Teller()
+    async with _with_command_hints(opening) as client:
+        handler = _StderrHandler()
         logger = logging.getLogger("plait")
         before = logger.level, logger.propagate
-        logger.addHandler(teller)
+        logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False
         try:
             yield client
         finally:
-            logger.removeHandler(teller)
+            logger.removeHandler(handler)
             logger.level, logger.propagate = before
 
 
@@ -62,8 +62,8 @@ def _context(target: Target) -> ssl.SSLContext | None:
     return target.trust.context() if target.tls else None
 
 
-async def _somebody_listens(target: Target) -> None:
-    """The SDK would try again for a while; at a prompt a wrong address is to be told now."""
+async def _check_reachable(target: Target) -> None:
+    """Raise Failure at once for a wrong address, which the SDK would retry for a while."""
     _, writer = await dial(target)
     writer.close()
     with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ async def _somebody_listens(target: Target) -> None:
 
 
 async def dial(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to this broker; Failure when nobody listens there."""
+    """Open a TCP or TLS connection to a broker; Failure if none is there."""
     address = parse_address(target.url)
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -79,29 +79,29 @@ async def dial(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
     except OSError as error:  # TimeoutError is one, and so is what TLS raises
         reason = (None if isinstance(error, ssl.SSLError) else error.strerror) or str(error)
         where = "" if target.source == "default" else f" (from {target.source})"
-        said = f"no broker at {target.url}{where}: {reason or f'no answer within {TIMEOUT_S:g} s'}"
-        raise Failure(said, hint=_at_a_prompt(hints.hint(address, reason))) from None
+        message = f"no broker at {target.url}{where}: {reason or f'no answer within {TIMEOUT_S:g} s'}"
+        raise Failure(message, hint=_command_hint(hints.hint(address, reason))) from None
 
 
 @asynccontextmanager
-async def _told_at_a_prompt(opening: Opening[Client]) -> AsyncIterator[Client]:
-    """Hints speak of the command line, not of arguments of functions."""
+async def _with_command_hints(opening: Opening[Client]) -> AsyncIterator[Client]:
+    """Open a client. Errors carry hints about the command line."""
     try:
         client = await opening
     except Error as error:
         failure = as_failure(error)
-        failure.hint = _WITHOUT_ENTRY if isinstance(error, AuthFailed) else _at_a_prompt(error.hint)
+        failure.hint = _AUTH_HINT if isinstance(error, AuthFailed) else _command_hint(error.hint)
         raise failure from error
     async with client:
         yield client
 
 
-def _at_a_prompt(hint: str) -> str:
-    return _AT_A_PROMPT.get(hint, hint)
+def _command_hint(hint: str) -> str:
+    return _COMMAND_HINTS.get(hint, hint)
 
 
-class _Teller(logging.Handler):
-    """Prints what the SDK logs: connections lost and found, publishes that went nowhere."""
+class _StderrHandler(logging.Handler):
+    """Prints the SDK's log on stderr: connections lost and restored, failed publishes."""
 
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(printable(record.getMessage()), err=True)

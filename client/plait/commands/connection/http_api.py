@@ -1,4 +1,4 @@
-"""Reads a broker's HTTP side: `/api/v1/...`, mostly as JSON."""
+"""Requests to a broker's HTTP side: `/api/v1/...`, mostly JSON."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 5.0
 REASON_MAX: Final = 200
-"""Characters of what went wrong: something else than a broker may answer, with anything."""
+"""Characters of an error that are printed. The answer may come from another program."""
 
-_OTHER_PORT: Final = "a broker's HTTP side is another port than its clients', mostly one above it"
-_UNKNOWN: Final = "give its token: --url plait://TOKEN@HOST"
-_RESTRICTED: Final = "it takes a token that may subscribe to everything, or the broker's access.http_token"
+_PORT_HINT: Final = "a broker's HTTP port is not its clients' port, but usually the next one"
+_AUTH_HINT: Final = "give its token: --url plait://TOKEN@HOST"
+_PERMISSION_HINT: Final = "it needs a token that may subscribe to everything, or the broker's access.http_token"
 ERROR_BYTES_MAX: Final = 64 << 10
 
 ANSWER_BYTES_MAX: Final = 256 << 20
-"""A million subscriptions, listed."""
+"""Bytes of one answer: room for a list of a million subscriptions."""
 
 
 def get_json(address: str, path: str, token: str | None = None, trust: Trust = SYSTEM) -> Any:
-    """What the broker at `http://HOST:PORT` answers to GET `path`; Failure when it does not."""
+    """Return the JSON that the broker at `http://HOST:PORT` answers to GET `path`; Failure if it does not."""
     body = fetch(address, path, token, trust)
     try:
         return json.loads(body)
@@ -38,7 +38,7 @@ def get_json(address: str, path: str, token: str | None = None, trust: Trust = S
 
 
 def fetch(address: str, path: str, token: str | None = None, trust: Trust = SYSTEM, *, method: str = "GET") -> bytes:
-    """The same as it comes."""
+    """Return the bytes that the broker answers to a request; Failure on an error status or without an answer."""
     assert address.startswith(("http://", "https://")), "addressing.py makes no others"
     request = urllib.request.Request(f"{address}{path}", method=method)  # noqa: S310
     if token:
@@ -52,15 +52,15 @@ def fetch(address: str, path: str, token: str | None = None, trust: Trust = SYST
             body: bytes = answer.read(ANSWER_BYTES_MAX + 1)
     except urllib.error.HTTPError as error:
         with error:
-            if error.code in (400, 404, 504) and (told := _told(error.read(ERROR_BYTES_MAX))):
-                raise (Failure if error.code == 504 else WrongUse)(told) from None
-            hint = "" if error.code not in (401, 403) else _UNKNOWN if not token else _RESTRICTED
+            if error.code in (400, 404, 504) and (message := _error_message(error.read(ERROR_BYTES_MAX))):
+                raise (Failure if error.code == 504 else WrongUse)(message) from None
+            hint = "" if error.code not in (401, 403) else _AUTH_HINT if not token else _PERMISSION_HINT
             reason = printable(str(error.reason)[:REASON_MAX])
             raise Failure(f"{address}{path} answered {error.code} {reason}", hint=hint) from None
     except http.client.RemoteDisconnected:
-        raise Failure(f"no answer from {address}: it hung up", hint=_OTHER_PORT) from None
-    except http.client.HTTPException:  # what came instead is nothing to be shown
-        raise Failure(f"what answers at {address} does not speak HTTP", hint=_OTHER_PORT) from None
+        raise Failure(f"no answer from {address}: it closed the connection", hint=_PORT_HINT) from None
+    except http.client.HTTPException:  # the bytes received are not printed
+        raise Failure(f"what answers at {address} does not speak HTTP", hint=_PORT_HINT) from None
     except OSError as error:
         cause = getattr(error, "reason", error)
         reason = printable(str(getattr(cause, "strerror", None) or cause)[:REASON_MAX])
@@ -72,26 +72,26 @@ def fetch(address: str, path: str, token: str | None = None, trust: Trust = SYST
 
 
 def get_object(address: str, path: str, target: Target, key: str) -> dict[str, Any]:
-    """The object that a broker answers with, which has this key; Failure when it has not."""
+    """Return the JSON object at a path, which must have this key; Failure if it is no broker's answer."""
     answer = get_json(address, path, target.token, target.trust)
     if not isinstance(answer, dict) or key not in answer:
         raise Failure(f"{address} did not answer as a broker does", hint="is that a Plait broker?")
     return answer
 
 
-def _told(body: bytes) -> str:
-    """What a broker says is wrong with the question; empty when no broker says it."""
+def _error_message(body: bytes) -> str:
+    """Return the error message of a broker's answer; empty if the answer is not a broker's."""
     try:
-        said = json.loads(body)
+        answer = json.loads(body)
     except ValueError:
         return ""
-    told = said.get("error") if isinstance(said, dict) else None
-    return printable(told) if isinstance(told, str) and told != "Not Found" else ""
+    message = answer.get("error") if isinstance(answer, dict) else None
+    return printable(message) if isinstance(message, str) and message != "Not Found" else ""
 
 
 def _hint(address: str, reason: str) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in reason:
-        return "`plait context add NAME URL --ca FILE` says whom to trust, SSL_CERT_FILE=FILE does so for once"
+        return "`plait context add NAME URL --ca FILE` trusts an authority, SSL_CERT_FILE=FILE does for one command"
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason:
-        return f"no TLS is spoken there: --http http://{address.partition('://')[2]}"
-    return "is a broker running there? `plait up` starts one; --http says where else to look"
+        return f"it does not use TLS: --http http://{address.partition('://')[2]}"
+    return "is a broker running there? `plait up` starts one; --http names another address"

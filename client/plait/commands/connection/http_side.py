@@ -1,4 +1,4 @@
-"""Where a broker's HTTP side is: as it was told, else one port above its URL's, else where the broker itself says."""
+"""Finds a broker's HTTP side: the configured address, else one port above its URL's, else the one that it announces."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Callable[..., Any])
 
 GUESS_S: Final = 1.0
-"""For someone to take a connection where the HTTP side mostly is."""
+"""Timeout of a connection to the usual address."""
 
 
 def http_option(command: C) -> C:
     """Adds `--http`."""
-    text = "A broker's HTTP side. Else one port above its URL's, or where the broker says."
+    text = "A broker's HTTP side. By default one port above its URL's, or as the broker announces."
     return click.option("--http", metavar="HOST:PORT", help=text)(command)
 
 
 def http_side(target: Target, given: str | None) -> str:
-    """`http://HOST:PORT` or https, for `http_api`; Failure when the broker says that there is none."""
+    """Return `http://HOST:PORT` or https, for `http_api`; Failure if the broker has no HTTP side."""
     usual = http_address(target, given)
     if given or target.http or _answers(usual):
         return usual
     from ...errors import Error
-    from ..terminal.running import run
+    from ..terminal.running import run_async
 
     try:
-        told = run(_asked(target))
-    except (Failure, Error):  # nobody to ask: what is wrong shows where it mostly is
+        announced = run_async(_announced(target))
+    except (Failure, Error):  # no broker; the request to the usual address will report the error
         return usual
-    if not told:
+    if not announced:
         raise Failure(f"the broker at {target.url} has no HTTP side", hint="plait broker --http HOST:PORT gives it one")
-    scheme, _, place = told.partition("://")
-    return told if not place.startswith(":") else f"{scheme}://{_host(urlsplit(usual).hostname or '')}{place}"
+    scheme, _, place = announced.partition("://")
+    return announced if not place.startswith(":") else f"{scheme}://{_host(urlsplit(usual).hostname or '')}{place}"
 
 
 def _answers(address: str) -> bool:
-    """Whether someone takes connections there."""
+    """Return whether the address accepts connections."""
     place = urlsplit(address)
     try:
         with socket.create_connection((place.hostname or "", place.port or 80), GUESS_S):
@@ -55,7 +55,7 @@ def _answers(address: str) -> bool:
         return False
 
 
-async def _asked(target: Target) -> str:
+async def _announced(target: Target) -> str:
     from .connecting import connected
 
     async with connected(target, "http") as client:

@@ -1,4 +1,4 @@
-"""Whose keys `plait sub --unseal` and `plait pub --seal` use: a member's folder, opened by plait-crypto."""
+"""Keys of `plait sub --unseal` and `plait pub --seal`: a member's folder, opened by plait-crypto."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FOLDER: Final = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 def member(folder: Path) -> AbstractAsyncContextManager[Any]:
-    """A `plait_keyserver.Membership` while it is entered."""
+    """Return a context manager of a `plait_keyserver.Membership`."""
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=GROUP, name="folder"):
         opened: AbstractAsyncContextManager[Any] = entry.load()(folder)
         return opened
-    raise Failure("sealed events are not part of this installation", hint="pip install 'plait[sealed]'")
+    raise Failure("sealed events need plait-crypto, which is not installed", hint="pip install 'plait[sealed]'")

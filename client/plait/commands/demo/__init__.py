@@ -26,11 +26,11 @@ def demo(ctx: click.Context, seconds: float, seed: int, as_json: bool) -> None:
     event goes to which subscriber and why. Slows a link and shows that events take another path; kills a broker (kill
     -9) and starts it again. Exit code 1 if any delivery contradicts the filters.
     """
-    from ..terminal.running import run
+    from ..terminal.running import run_async
     from .printing import DemoPrinter
     from .story import run_demo
 
-    if not run(run_demo(seconds, seed, DemoPrinter(as_json))):
+    if not run_async(run_demo(seconds, seed, DemoPrinter(as_json))):
         ctx.exit(FAILED)
 
 

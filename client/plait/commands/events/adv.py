@@ -1,4 +1,4 @@
-"""`plait adv`: holds an advertisement, and says whether anyone listens."""
+"""`plait adv`: holds an advertisement, and prints whether any subscription matches it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 @click.command(epilog="\b\nExample: plait adv \"symbol == 'IBM'\" --rate 100")
 @click.argument("expression", metavar="FILTER", type=FILTER)
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Events a second that you will publish.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Expected rate in events a second.")
 @url_option
 @json_option
 def adv(expression: Filter, rate: float | None, url: str | None, as_json: bool) -> None:
-    """Advertise: say what you will publish, see who listens.
+    """Advertise a filter, and show whether any subscription matches it.
 
-    Says `advertised` on stderr once the broker knows; then, now and at every change, whether any subscription matches.
-    Holds until Ctrl-C.
+    Prints `advertised` on stderr once all brokers know the advertisement. Then prints whether any subscription matches,
+    now and at every change. Withdraws it at Ctrl-C.
     """
-    from ..terminal.running import run
+    from ..terminal.running import run_async
 
-    run(_adv(find_target(url), expression, rate, as_json))
+    run_async(_adv(find_target(url), expression, rate, as_json))
 
 
 async def _adv(target: Target, expression: Filter, rate: float | None, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Attributes as they are typed: `symbol=IBM price=99.5`, and JSON objects."""
+"""Attributes on the command line: `symbol=IBM price=99.5`, and JSON objects."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def parse_json_object(text: str) -> Attributes:
-    """The attributes that a JSON object writes; ValueError or EventInvalid otherwise. A name twice is an error."""
+    """Return the attributes of a JSON object; ValueError or EventInvalid if it is none, or repeats a name."""
     from plait_core.values import check_attributes
 
     try:
-        found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        found = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except RecursionError:
         raise ValueError("nested too deep") from None
     if not isinstance(found, dict):
@@ -29,7 +29,7 @@ def parse_json_object(text: str) -> Attributes:
 
 
 def parse_pairs(pairs: Iterable[str]) -> Attributes:
-    """The attributes that `k=v` pairs write: values are JSON scalars where they parse as such, else text."""
+    """Return the attributes of `k=v` pairs. A value is a JSON scalar where it parses as one, else text."""
     from plait_core.values import check_attributes
 
     found: dict[str, object] = {}
@@ -65,11 +65,11 @@ def _scalar(text: str) -> object:
     return value
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} comes twice")
+        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} is given twice")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Events from a file of JSON lines, each an object of attributes. A bad line is named, none is left out."""
+"""Events from a file of JSON lines, each an object of attributes. A bad line is an error with its number."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from plait_core import Attributes
 
 LINE_BYTES_MAX: Final = 1 << 20
-"""Of one line: far more than the attributes of one event may be."""
+"""Bytes of one line: far more than the attributes of one event may have."""
 _CHUNK: Final = 1 << 16
 
 
 def is_regular(descriptor: int) -> bool:
-    """Whether it is a file that can be read twice: no pipe, no terminal."""
+    """Return whether a file can be read twice, unlike a pipe or a terminal."""
     return stat.S_ISREG(os.fstat(descriptor).st_mode)
 
 
 def check_lines(descriptor: int, name: str) -> int:
-    """Reads all lines of a regular file and goes back to its start; how many, or WrongUse for the first bad one."""
+    """Check all lines of a regular file, seek to its start and return their number; WrongUse at the first bad line."""
     count = 0
     lines = _Lines(name)
     while chunk := os.read(descriptor, _CHUNK):
@@ -36,7 +36,7 @@ def check_lines(descriptor: int, name: str) -> int:
 
 
 async def read_events(descriptor: int, name: str) -> AsyncIterator[Attributes]:
-    """The events, as they come in; WrongUse at a bad line."""
+    """Yield the events as they arrive; WrongUse at a bad line."""
     lines = _Lines(name)
     while chunk := await _read(descriptor):
         for attributes in lines.feed(chunk):
@@ -46,7 +46,7 @@ async def read_events(descriptor: int, name: str) -> AsyncIterator[Attributes]:
 
 
 class _Lines:
-    """Cuts bytes into lines, and lines into attributes."""
+    """Splits bytes into lines, and parses each into attributes."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -61,7 +61,7 @@ class _Lines:
             self._parsed(self._rest)
 
     def end(self) -> Iterator[Attributes]:
-        """The last line, if it does not end with a newline."""
+        """Yield the last line if it does not end with a newline."""
         if self._rest:
             yield self._parsed(self._rest)
 
@@ -75,7 +75,7 @@ class _Lines:
         try:
             return parse_json_object(line.decode())
         except UnicodeDecodeError:
-            raise WrongUse(f"{where}: no UTF-8 text") from None
+            raise WrongUse(f"{where}: not UTF-8 text") from None
         except ValueError as error:
             hint = 'each line is a JSON object of attributes, like {"symbol": "IBM", "price": 99.5}'
             raise WrongUse(f"{where}: {error}", hint=hint) from None
@@ -84,13 +84,13 @@ class _Lines:
 
 
 async def _read(descriptor: int) -> bytes:
-    """The next bytes, without holding up the loop where the descriptor can be waited for."""
+    """Return the next bytes. Does not block the loop where it can watch the descriptor."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:
         loop.add_reader(descriptor, readable.set)
     except OSError:
-        return os.read(descriptor, _CHUNK)  # a regular file never makes one wait
+        return os.read(descriptor, _CHUNK)  # reading a regular file does not block
     try:
         await readable.wait()
     finally:

@@ -1,4 +1,4 @@
-"""An event as `plait sub` prints it: a line of JSON for programs, a line of text for people."""
+"""Lines of `plait sub`: an event as JSON for programs, as text for people."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from ... import Event
 
 PAYLOAD_SHOWN_MAX = 200
-"""Characters of a payload shown to people."""
+"""Characters of a payload that the text shows."""
 
 
 def event_json(event: Event) -> str:
-    """The line of JSON. A payload that is no UTF-8 text is `{"base64": ...}`."""
+    """Return an event as a line of JSON. A payload that is no UTF-8 text is `{"base64": ...}`."""
     sealed = {} if event.verified is None else {"sealed_by": f"{event.verified.publisher:016x}"}
     return json_text(
         {
@@ -34,7 +34,7 @@ def event_json(event: Event) -> str:
 
 
 def payload_json(payload: bytes) -> str | dict[str, str]:
-    """A payload as JSON can carry it, without ambiguity."""
+    """Return a payload as JSON: a string if it is UTF-8, else an object with its base64 text."""
     try:
         return payload.decode()
     except UnicodeDecodeError:
@@ -42,7 +42,7 @@ def payload_json(payload: bytes) -> str | dict[str, str]:
 
 
 def event_text(event: Event) -> str:
-    """The line for people: `12:30:01.250  symbol=IBM price=99.5  (0.4 ms)`."""
+    """Return an event as text: `12:30:01.250  symbol=IBM price=99.5  (0.4 ms)`."""
     parts = [f"{event.published_at:%H:%M:%S.%f}"[:-3], attributes_text(event)]
     if event.payload:
         payload = event.payload

@@ -1,4 +1,4 @@
-"""`plait filter`: the filter language at the prompt. Needs no broker."""
+"""`plait filter`: tries out the filter language, without a broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORDS: Final = {True: "true", False: "false", None: "unknown"}
 
 
 class FilterText(click.ParamType["Filter"]):
-    """A filter that brokers take: it parses, and its normal form is within the limits."""
+    """A filter that brokers accept: it parses, and its normal form is within the limits."""
 
     name = "filter"
 
@@ -33,9 +33,9 @@ FILTER: Final = FilterText()
 
 @click.group(epilog='\b\nExample: plait filter explain "price < 100 and has(symbol)" \'{"price": 99.5}\'')
 def filter() -> None:
-    """Check, try out, compare and explain filters.
+    """Check, evaluate, compare and explain filters.
 
-    A filter that cannot be used is shown with a caret under the fault, and ends the command with exit code 2.
+    An invalid filter is printed with a caret under the error, and ends the command with exit code 2.
     """
 
 
@@ -56,9 +56,9 @@ def check(expression: Filter, as_json: bool) -> None:
 @click.argument("attributes", type=JsonAttributes())
 @json_option
 def match(expression: Filter, attributes: dict[str, Any], as_json: bool) -> None:
-    """Print true, false or unknown.
+    """Print the result of a filter: true, false or unknown.
 
-    That is what the filter comes to on an event's ATTRIBUTES, given as a JSON object.
+    ATTRIBUTES are those of an event, as a JSON object.
     """
     result = _WORDS[expression.evaluate(attributes)]
     if as_json:
@@ -72,9 +72,9 @@ def match(expression: Filter, attributes: dict[str, Any], as_json: bool) -> None
 @click.argument("b", type=FILTER)
 @json_option
 def covers(a: Filter, b: Filter, as_json: bool) -> None:
-    """Print true if A matches all that B matches.
+    """Print true if A matches every event that B matches.
 
-    Where that cannot be told cheaply the answer is false.
+    Prints false where deciding it would be expensive.
     """
     _print_truth("covers", a.covers(b), as_json)
 
@@ -86,7 +86,7 @@ def covers(a: Filter, b: Filter, as_json: bool) -> None:
 def intersects(a: Filter, b: Filter, as_json: bool) -> None:
     """Print true if some event may match both.
 
-    Where that cannot be told cheaply the answer is true.
+    Prints true where deciding it would be expensive.
     """
     _print_truth("intersects", a.intersects(b), as_json)
 
@@ -96,9 +96,9 @@ def intersects(a: Filter, b: Filter, as_json: bool) -> None:
 @click.argument("attributes", type=JsonAttributes())
 @json_option
 def explain(expression: Filter, attributes: dict[str, Any], as_json: bool) -> None:
-    """Print the result, and what decided.
+    """Print the result of a filter, and the conditions that decided it.
 
-    ATTRIBUTES is a JSON object; each condition that decided is printed with the value that it saw.
+    ATTRIBUTES are those of an event, as a JSON object. Each deciding condition is printed with its value.
     """
     explanation = expression.explain(attributes)
     if not as_json:

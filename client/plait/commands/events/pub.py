@@ -1,4 +1,4 @@
-"""`plait pub`: events from the prompt, from a file or from a pipe."""
+"""`plait pub`: publishes events from the command line, a file or a pipe."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -25,42 +24,31 @@ if TYPE_CHECKING:
     from .sending import Sent
 
 
-@dataclass(frozen=True, slots=True)
-class PublishOptions:
-    """How to publish."""
-
-    payload: bytes
-    ttl: float | None
-    priority: int
-    confirm: Literal["none", "broker", "subscribers"]
-    rate: float | None
-    total: int | None
-    """How many events that will be, where it is known."""
-    seal: Path | None = None
-    grant: str = "true"
-    hidden: frozenset[str] | None = None
-    """Of sealed events; None: everything."""
-
-
 @click.command(epilog="\b\nExample: plait pub symbol=IBM price=99.5 --ttl 2s --confirm broker")
 @click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--payload", metavar="TEXT", default="", help="What rides along, opaque to brokers.")
+@click.option("--payload", metavar="TEXT", default="", help="Payload, opaque to brokers.")
 @click.option("--file", "file", metavar="FILE", help="Publish each line, a JSON object of attributes; - is standard "
               "input.")  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), metavar="N", default=1, help="Publish the event, or the file, N "
               "times.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="R", help="Events a second; as fast as "
               "possible without.")  # fmt: skip
-@click.option("--ttl", type=DURATION, metavar="TIME", help="How long it is worth delivering, like 2s.")
-@click.option("--priority", type=click.IntRange(0, 9), default=0, show_default=True, help="9 goes first.")
+@click.option("--ttl", type=DURATION, metavar="TIME", help="Lifetime of the event, like 2s.")
+@click.option("--priority", type=click.IntRange(0, 9), default=0, show_default=True, help="9 is delivered first.")
 @click.option("--confirm", type=click.Choice(["none", "broker", "subscribers"]), default="none", show_default=True,
-              help="Wait until the broker has taken charge of it, or until every matching subscriber has dealt with "
-              "it.")  # fmt: skip
-@click.option("--seal", type=FOLDER, metavar="FOLDER", help="Seal with the keys of the member whose folder it is "
+              help="Wait until the broker is responsible for the event, or until every matching subscriber has "
+              "processed it.")  # fmt: skip
+@click.option("--seal", type=FOLDER, metavar="FOLDER", help="Seal with the keys in a member's folder "
               "(`plait keys join`).")  # fmt: skip
-@click.option("--grant", metavar="FILTER", default="true", show_default=True, help="With --seal: what keys to ask for.")
-@click.option("--hide", multiple=True, metavar="NAME", help="With --seal: an attribute that only readers see; as often "
-              "as wanted. Without it they all are.")  # fmt: skip
+@click.option(
+    "--grant",
+    metavar="FILTER",
+    default="true",
+    show_default=True,
+    help="With --seal: filter of the events to request keys for.",
+)
+@click.option("--hide", multiple=True, metavar="NAME", help="With --seal: an attribute that only readers see. "
+              "Repeatable; by default all attributes.")  # fmt: skip
 @url_option
 @json_option
 def pub(
@@ -80,15 +68,16 @@ def pub(
 ) -> None:
     """Publish events.
 
-    Values are JSON scalars where they parse as such (99.5, true, null, "99.5"), else text. A file is read through
-    before anything is published; at a bad line in a pipe publishing ends. With --json prints what became of it.
+    Values are JSON scalars where they parse as such (99.5, true, null, "99.5"), else text. A file is checked before
+    its first event is published. A bad line in a pipe ends publishing. With --json, prints the number of events and
+    confirmations.
     """
     if bool(pairs) == (file is not None):
         raise click.UsageError("Give attributes as NAME=VALUE, or --file FILE.")
     if seal is None and (hide or grant != "true"):
-        raise click.UsageError("--hide and --grant are about sealed events: give --seal FOLDER.")
-    from ..terminal.running import run
-    from .sending import send
+        raise click.UsageError("--hide and --grant need --seal FOLDER.")
+    from ..terminal.running import run_async
+    from .sending import PublishRequest, send
 
     target = find_target(url)
     with ExitStack() as stack:
@@ -98,10 +87,10 @@ def pub(
         else:
             descriptor = 0 if file == "-" else _opened(file, stack)
             total, events = _from_file(descriptor, file, count)
-        wanted = PublishOptions(
+        request = PublishRequest(
             os.fsencode(payload), ttl, priority, confirm, rate, total, seal, grant, frozenset(hide) or None
         )
-        sent = run(send(target, events, wanted))
+        sent = run_async(send(target, events, request))
     _report(sent, as_json)
 
 
@@ -113,7 +102,7 @@ def _opened(file: str, stack: ExitStack) -> int:
 
 
 def _from_file(descriptor: int, file: str, count: int) -> tuple[int | None, AsyncIterator[Attributes]]:
-    """How many events there will be, if that is known, and the events."""
+    """Return the number of events, None if it is not known, and the events."""
     from .event_files import check_lines, is_regular, read_events
 
     name = "standard input" if file == "-" else file

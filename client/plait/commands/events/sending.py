@@ -1,6 +1,6 @@
-"""Publishes a stream of events: at a rate or as fast as the broker takes them, with progress and a receipt at the end.
+"""Publishes a stream of events, at a rate or as fast as the broker accepts them, and reports progress.
 
-Confirmed publishes overlap, within a bound: waiting for one after the other would send one per round trip.
+Confirmed publishes overlap, within a bound: one at a time would send one event in each round trip.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
@@ -24,26 +25,42 @@ if TYPE_CHECKING:
 
     from ... import Client, Receipt, Seal
     from ..connection.addressing import Target
-    from .pub import PublishOptions
 
 UNCONFIRMED_MAX: Final = 1024
-"""Publishes that wait for their confirmation at one time: a quarter of what a broker lets one client have."""
+"""Publishes that wait for a confirmation at the same time: a quarter of a broker's limit for one client."""
 
 QUIET_S: Final = 2.0
-"""How long publishing may take without a word."""
+"""Publishing for longer than this prints progress."""
 
 PROGRESS_EVERY_S: Final = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class PublishRequest:
+    """The options of one `plait pub`."""
+
+    payload: bytes
+    ttl: float | None
+    priority: int
+    confirm: Literal["none", "broker", "subscribers"]
+    rate: float | None
+    total: int | None
+    """Number of events; None if it is not known."""
+    seal: Path | None = None
+    grant: str = "true"
+    hidden: frozenset[str] | None = None
+    """Hidden attributes of sealed events; None: all of them."""
+
+
 @dataclass(slots=True)
 class Sent:
-    """What became of it."""
+    """Result of one `plait pub`."""
 
     confirm: str
     published: int = 0
     confirmed: int = 0
     matched: int | None = None
-    """Deliveries that confirmed events led to; None when no confirmation was asked for."""
+    """Subscriptions that confirmed events matched; None without confirmations."""
     first: EventId | None = None
     last: EventId | None = None
     seconds: float = 0.0
@@ -64,21 +81,23 @@ class Sent:
         if self.matched is not None:
             by = "the broker" if self.confirm == "broker" else "subscribers"
             text += f", {self.confirmed} confirmed by {by}"
-        if self.matched is not None and self.confirm == "subscribers":  # a broker knows only of its own subscribers
+        if (
+            self.matched is not None and self.confirm == "subscribers"
+        ):  # the broker's count leaves out subscribers elsewhere
             text += f", {self.matched} deliver{'y' if self.matched == 1 else 'ies'}"
         return text
 
 
-async def send(target: Target, events: AsyncIterator[Attributes], wanted: PublishOptions) -> Sent:
-    """Publishes them all; what became of them. The first one that is refused ends it."""
-    sent = Sent(wanted.confirm, matched=None if wanted.confirm == "none" else 0)
-    async with _seal(wanted) as seal, connected(target, "pub") as client:
+async def send(target: Target, events: AsyncIterator[Attributes], request: PublishRequest) -> Sent:
+    """Publish all events and return the result. The first refusal ends it with an error."""
+    sent = Sent(request.confirm, matched=None if request.confirm == "none" else 0)
+    async with _seal(request) as seal, connected(target, "pub") as client:
         began = monotonic()
-        progress = asyncio.create_task(_tell_progress(sent, wanted.total, began))
+        progress = asyncio.create_task(_print_progress(sent, request.total, began))
         try:
-            await _Sender(client, wanted, sent, seal).send_all(events)
+            await _Sender(client, request, sent, seal).send_all(events)
             await client.flush(timeout=None)
-            _check_taken(client.stats.refused)
+            _check_refused(client.stats.refused)
         except BaseException:
             if sent.published:
                 click.echo(f"ended after {sent.published} events", err=True)
@@ -91,36 +110,36 @@ async def send(target: Target, events: AsyncIterator[Attributes], wanted: Publis
 
 
 @asynccontextmanager
-async def _seal(wanted: PublishOptions) -> AsyncIterator[Seal | None]:
-    """How to seal, if that is asked for."""
-    if wanted.seal is None:
+async def _seal(request: PublishRequest) -> AsyncIterator[Seal | None]:
+    """Open the keys to seal with, if the request names a folder."""
+    if request.seal is None:
         yield None
         return
     from ... import Seal
 
-    async with member(wanted.seal) as joined:
-        yield Seal(await joined.publisher(wanted.grant), wanted.hidden)
+    async with member(request.seal) as joined:
+        yield Seal(await joined.publisher(request.grant), request.hidden)
 
 
-def _check_taken(refused: int) -> None:
-    """Nobody waited for single answers, but they have come: what was said before the flush was answered before it."""
+def _check_refused(refused: int) -> None:
+    """Raise Failure if the broker refused events. Its refusals have arrived, since they precede the flush's answer."""
     if refused:
-        raise Failure(f"the broker refused {refused} of them", hint="--confirm broker says why, one by one")
+        raise Failure(f"the broker refused {refused} events", hint="--confirm broker shows the reason of each")
 
 
 class _Sender:
-    """One stream of publishes."""
+    """Publishes one stream of events."""
 
-    def __init__(self, client: Client, wanted: PublishOptions, sent: Sent, seal: Seal | None) -> None:
+    def __init__(self, client: Client, request: PublishRequest, sent: Sent, seal: Seal | None) -> None:
         self._client = client
-        self._wanted = wanted
+        self._request = request
         self._sent = sent
         self._seal = seal
         self._unconfirmed: set[asyncio.Task[Receipt]] = set()
 
     async def send_all(self, events: AsyncIterator[Attributes]) -> None:
-        """All of them, and all confirmations."""
-        began, rate = monotonic(), self._wanted.rate
+        """Publish all events and wait for all confirmations."""
+        began, rate = monotonic(), self._request.rate
         try:
             async for attributes in events:
                 if rate is not None and (early_s := began + self._sent.published / rate - monotonic()) > 0:
@@ -134,23 +153,23 @@ class _Sender:
             await asyncio.gather(*self._unconfirmed, return_exceptions=True)
 
     async def _send(self, attributes: Attributes) -> None:
-        if self._wanted.confirm == "none":
+        if self._request.confirm == "none":
             self._note(await self._publish(attributes))
             return
         while len(self._unconfirmed) >= UNCONFIRMED_MAX:
             await self._settle()
         self._unconfirmed.add(asyncio.create_task(self._publish(attributes)))
         self._sent.published += 1
-        await asyncio.sleep(0)  # it takes its sequence number now, before the next one does
+        await asyncio.sleep(0)  # the task takes its sequence number before the next one does
 
     async def _publish(self, attributes: Attributes) -> Receipt:
-        wanted = self._wanted
+        request = self._request
         return await self._client.publish(
             attributes,
-            wanted.payload,
-            ttl=wanted.ttl,
-            priority=wanted.priority,
-            confirm=wanted.confirm,
+            request.payload,
+            ttl=request.ttl,
+            priority=request.priority,
+            confirm=request.confirm,
             seal=self._seal,
         )
 
@@ -174,8 +193,8 @@ class _Sender:
         sent.last = receipt.id if sent.last is None else max(sent.last, receipt.id)
 
 
-async def _tell_progress(sent: Sent, total: int | None, began: float) -> None:
-    """Once a second on stderr, from the third second on; a terminal gets one line that changes."""
+async def _print_progress(sent: Sent, total: int | None, began: float) -> None:
+    """Print progress on stderr every second, after QUIET_S. At a terminal, one line is updated."""
     live = sys.stderr.isatty()
     await asyncio.sleep(QUIET_S)
     while True:

@@ -1,4 +1,4 @@
-"""Where a durable subscription begins: `new`, `all`, a time or a position in the broker's log."""
+"""Start of a durable subscription: `new`, `all`, a time or a position in the broker's log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Start: TypeAlias = Literal["new", "all"] | datetime | int
 
 
 class StartPoint(click.ParamType[Start]):
-    """What `--start` takes. A time without a zone is local time."""
+    """Value of `--start`. A time without a zone is local time."""
 
     name = "start"
 

@@ -1,4 +1,4 @@
-"""`plait sub`: a subscription at the prompt. Events go to stdout, everything about them to stderr."""
+"""`plait sub`: prints the events of a subscription on stdout, and notices on stderr."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ... import Event, Subscription
 
 FLUSH_EVERY: Final = 512
-"""Lines that may wait to be written, and to be acknowledged, while more events are coming in."""
+"""Lines that may wait to be flushed, and their events to be acknowledged, while more events arrive."""
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribeOptions:
-    """What was asked for."""
+class SubscribeRequest:
+    """The options of one `plait sub`."""
 
     filter: Filter
     within: float | None
@@ -46,21 +46,23 @@ class SubscribeOptions:
 
 @click.command(epilog="\b\nExample: plait sub \"symbol == 'IBM' and price < 120\" --within 50ms --json")
 @click.argument("expression", metavar="FILTER", type=FILTER)
-@click.option("--within", type=DURATION, metavar="TIME", help="The delay you tolerate, like 50ms.")
+@click.option("--within", type=DURATION, metavar="TIME", help="Delay bound, like 50ms.")
 @click.option("--late", type=click.Choice(["drop", "flag"]), default="drop", show_default=True,
-              help="What is later than that: not delivered, or delivered and told.")  # fmt: skip
+              help="What becomes of later events: not delivered, or delivered with a notice.")  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N events.")
-@click.option("--wait", type=DURATION, metavar="S", help="End after S seconds, with exit code 1 if --count (else 1) "
-              "did not come.")  # fmt: skip
-@click.option("--durable", metavar="NAME", help="The broker keeps your place under this name while you are away.")
+@click.option("--wait", type=DURATION, metavar="S", help="End after S seconds, with exit code 1 if fewer than --count "
+              "(else 1) events arrived.")  # fmt: skip
+@click.option(
+    "--durable", metavar="NAME", help="Name of a durable subscription: the broker stores its events while you are away."
+)
 @click.option("--start", type=START, metavar="WHERE", default="new", show_default=True,
               help="Where a new durable subscription begins: new, all, a time (2026-01-31T09:30) or a log "
               "position.")  # fmt: skip
 @click.option("--ack", type=click.Choice(["auto", "manual"]), default="auto", show_default=True,
-              help="auto: what was printed is acknowledged. manual: nothing is, so a durable subscription's place "
+              help="auto: printed events are acknowledged. manual: none are, so a durable subscription's cursor "
               "does not move.")  # fmt: skip
-@click.option("--unseal", type=FOLDER, metavar="FOLDER", help="Open sealed events with the keys of the member whose "
-              "folder it is (`plait keys join`): those that FILTER asks for.")  # fmt: skip
+@click.option("--unseal", type=FOLDER, metavar="FOLDER", help="Open sealed events that match FILTER with the keys in a "
+              "member's folder (`plait keys join`).")  # fmt: skip
 @url_option
 @json_option
 @click.pass_context
@@ -80,80 +82,80 @@ def sub(
 ) -> None:
     """Subscribe: print the events that match a filter.
 
-    Says `subscribed` on stderr when the subscription is installed: what is published from then on arrives. Then one
+    Prints `subscribed` on stderr when the subscription is installed: events published from then on arrive. Then one
     event a line; with --json an object with id, publisher, seq, attributes, payload, delay_ms, hops and path, where a
-    payload that is no text is {"base64": ...}. Gaps, late events and re-routes are told on stderr.
+    payload that is no text is {"base64": ...}. Prints gaps, late events and new paths on stderr.
     """
     if start != "new" and durable is None:
-        raise click.UsageError("--start needs --durable NAME: only durable subscriptions have a past.")
-    from ..terminal.running import run
+        raise click.UsageError("--start needs --durable NAME: only durable subscriptions have stored events.")
+    from ..terminal.running import run_async
 
-    wanted = SubscribeOptions(expression, within, late, count, wait, durable, start, ack == "auto", as_json, unseal)
-    if not run(_sub(find_target(url), wanted)):
+    request = SubscribeRequest(expression, within, late, count, wait, durable, start, ack == "auto", as_json, unseal)
+    if not run_async(_sub(find_target(url), request)):
         ctx.exit(FAILED)
 
 
-async def _sub(target: Target, wanted: SubscribeOptions) -> bool:
-    """Whether as many came as were wanted."""
+async def _sub(target: Target, request: SubscribeRequest) -> bool:
+    """Print events. Return whether the requested number arrived."""
     import asyncio
 
     from ..connection.connecting import connected
-    from .notice_lines import tell_notices
+    from .notice_lines import print_notices
 
     async with (
-        _ring(wanted) as ring,
+        _reader(request) as reader,
         connected(target, "sub") as client,
         client.subscribe(
-            wanted.filter,
-            within=wanted.within,
-            late=wanted.late,
-            durable=wanted.durable,
-            start=wanted.start,
+            request.filter,
+            within=request.within,
+            late=request.late,
+            durable=request.durable,
+            start=request.start,
             ack="manual",
-            unseal=ring,
+            unseal=reader,
         ) as subscription,
     ):
         click.echo("subscribed", err=True)
-        telling = asyncio.create_task(tell_notices(subscription))
-        printer = _Printer(subscription, wanted)
+        notices = asyncio.create_task(print_notices(subscription))
+        printer = _Printer(subscription, request)
         try:
-            async with asyncio.timeout(wanted.wait) as time:
+            async with asyncio.timeout(request.wait) as time:
                 await printer.print_all()
         except TimeoutError:
             if not time.expired():
                 raise
         finally:
             printer.flush()
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
-        return printer.printed >= (wanted.count or 1 if wanted.wait else wanted.count or 0)
+            notices.cancel()
+            await asyncio.gather(notices, return_exceptions=True)
+        return printer.printed >= (request.count or 1 if request.wait else request.count or 0)
 
 
 @asynccontextmanager
-async def _ring(wanted: SubscribeOptions) -> AsyncIterator[Any]:
-    """What opens sealed events, if they are to be opened."""
-    if wanted.unseal is None:
+async def _reader(request: SubscribeRequest) -> AsyncIterator[Any]:
+    """Open the keys that unseal events, if the request names a folder."""
+    if request.unseal is None:
         yield None
         return
-    async with member(wanted.unseal) as joined:
-        yield await joined.subscriber(wanted.filter)
+    async with member(request.unseal) as joined:
+        yield await joined.subscriber(request.filter)
 
 
 class _Printer:
-    """Prints events, and acknowledges them once they are written."""
+    """Prints events and acknowledges them once they are flushed."""
 
-    def __init__(self, subscription: Subscription[Event], wanted: SubscribeOptions) -> None:
+    def __init__(self, subscription: Subscription[Event], request: SubscribeRequest) -> None:
         from .event_lines import event_json, event_text
 
         self.printed = 0
         self._subscription = subscription
-        self._line = event_json if wanted.as_json else event_text
-        self._count = wanted.count
-        self._acknowledge = wanted.acknowledge
+        self._line = event_json if request.as_json else event_text
+        self._count = request.count
+        self._acknowledge = request.acknowledge
         self._waiting: list[Event] = []
 
     async def print_all(self) -> None:
-        """All that come, or as many as are wanted."""
+        """Print events until the requested number has arrived."""
         async for event in self._subscription:
             sys.stdout.write(self._line(event) + "\n")
             self.printed += 1
@@ -164,7 +166,7 @@ class _Printer:
                 return
 
     def flush(self) -> None:
-        """What was printed is out now, and so dealt with."""
+        """Flush stdout, then acknowledge the printed events."""
         sys.stdout.flush()
         if self._acknowledge:
             for event in self._waiting:

@@ -1,4 +1,4 @@
-"""`plait gen`: files to deploy with. Each generator is the module of its name here, imported when it is run."""
+"""`plait gen`: generates files for deployments. Each generator is a module here, imported when it runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GENERATORS: Final = ("compose", "prometheus", "grafana", "secrets", "certs")
 
 
 class Generators(click.Group):
-    """The group of all generators that are there."""
+    """The group of all generators."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name in GENERATORS if find_spec(f"{__name__}.{name}") is not None]
@@ -27,7 +27,7 @@ class Generators(click.Group):
 
 @click.group(cls=Generators, epilog="\b\nExample: plait gen prometheus --target 10.0.0.1:4681 --output monitoring")
 def gen() -> None:
-    """Write files to deploy and watch brokers with."""
+    """Generate files to deploy and monitor brokers."""
 
 
 __all__ = ["gen"]

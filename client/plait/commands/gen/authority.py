@@ -1,4 +1,4 @@
-"""An authority in a directory: its certificate and its key, and what it signs."""
+"""A certificate authority whose certificate and key are files of a directory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ..terminal.failures import Failure
+from .writing import write_secret
 
 AUTHORITY_DAYS: Final = 3650
 _SKEW: Final = timedelta(minutes=5)
-"""Clocks differ: certificates hold from a little before they are made."""
+"""Clocks differ, so certificates are valid from a little before they are made."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class SignedPair:
     """A certificate and its key, both PEM."""
 
     certificate: bytes
@@ -39,14 +40,12 @@ class Authority:
 
     @classmethod
     def at(cls, directory: Path, name: str) -> Authority:
-        """The one of a directory, made if it is not there."""
-        from .certs import write_secret
-
+        """Return the authority of a directory. Make it if it does not exist."""
         certificate, key = directory / f"{name}.pem", directory / f"{name}.key"
         if not certificate.exists():
             secret = ec.generate_private_key(ec.SECP256R1())
             subject = _subject(f"Plait {name}")
-            made = _begun(subject, subject, secret.public_key(), AUTHORITY_DAYS)
+            made = _builder(subject, subject, secret.public_key(), AUTHORITY_DAYS)
             made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             signed = made.sign(secret, hashes.SHA256())
             key.unlink(missing_ok=True)
@@ -57,25 +56,29 @@ class Authority:
             assert isinstance(found, ec.EllipticCurvePrivateKey), "it was made here"
             return cls(name, x509.load_pem_x509_certificate(certificate.read_bytes()), found)
         except (FileNotFoundError, ValueError) as error:
-            hint = "bring it back, or take the directory away and make all certificates anew"
+            hint = "restore it, or remove the directory and make all certificates again"
             raise Failure(f"{key} is not the key of {certificate.name}: {error}", hint=hint) from None
 
-    def sign(self, name: str, hosts: Iterable[str], days: int) -> Made:
-        """A certificate for a broker at these hosts; without any, for a client."""
-        secret, places = ec.generate_private_key(ec.SECP256R1()), list(dict.fromkeys(hosts))
-        builder = _begun(_subject(name), self.certificate.subject, secret.public_key(), days)
+    def sign(self, name: str, hosts: Iterable[str], days: int) -> SignedPair:
+        """Sign a certificate for a broker at these hosts, or for a client if there are none."""
+        secret, addresses = ec.generate_private_key(ec.SECP256R1()), list(dict.fromkeys(hosts))
+        builder = _builder(_subject(name), self.certificate.subject, secret.public_key(), days)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
-        if places:  # brokers connect to each other: each is both
+        if addresses:  # brokers connect to each other: each is client and server
             usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
-            builder = builder.add_extension(x509.SubjectAlternativeName([_host(place) for place in places]), False)
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([_host(address) for address in addresses]), False
+            )
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), False).add_extension(issuer, False)
         signed = builder.sign(self.key, hashes.SHA256())
-        return Made(signed.public_bytes(serialization.Encoding.PEM), _key_pem(secret))
+        return SignedPair(signed.public_bytes(serialization.Encoding.PEM), _key_pem(secret))
 
 
-def _begun(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
     builder = builder.serial_number(x509.random_serial_number())
@@ -92,8 +95,8 @@ def _subject(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _host(place: str) -> x509.GeneralName:
+def _host(address: str) -> x509.GeneralName:
     try:
-        return x509.IPAddress(ipaddress.ip_address(place))
+        return x509.IPAddress(ipaddress.ip_address(address))
     except ValueError:
-        return x509.DNSName(place)
+        return x509.DNSName(address)

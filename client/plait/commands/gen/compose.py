@@ -1,7 +1,7 @@
-"""`plait gen compose`: Compose files of an overlay, its key server, those who watch and analyse it, and examples.
+"""`plait gen compose`: Compose files for an overlay, its key server, monitoring, analytics and examples.
 
-It is read by Compose v2 and by docker-compose 1.29. Brokers are parted into networks; a broker with a link into another
-network is in that one as well, so no network is needed by all.
+Compose v2 and docker-compose 1.29 read them. Brokers are divided among networks. A broker with a link into another
+network joins that network too, so no network contains all brokers.
 """
 
 from __future__ import annotations
@@ -21,64 +21,70 @@ BROKERS_MAX: Final = 64
 NETWORKS_MAX: Final = 8
 PORT: Final = 4680
 PORT_STEP: Final = 10
-"""Between brokers, on the machine they are published on: each has two, and room for TLS."""
+"""Distance between the published ports of two brokers. Each has two, and room for TLS."""
 
 
 class Overlay(NamedTuple):
-    """Brokers by name, and the links between them."""
+    """A graph of brokers, divided among networks."""
 
     names: list[str]
     links: list[tuple[int, int]]
     networks: int = 1
 
     def neighbours(self, broker: int) -> list[int]:
-        """Those it is linked to, in order."""
+        """Return the positions of the linked brokers, ascending."""
         return sorted({near + far - broker for near, far in self.links if broker in (near, far)})
 
-    def home(self, broker: int) -> int:
-        """The network that it would be in if it had no links."""
+    def own_network(self, broker: int) -> int:
+        """Return a broker's network without regard to its links."""
         return broker * self.networks // len(self.names)
 
     def networks_of(self, broker: int) -> list[int]:
-        """Its own, and those of later brokers that it is linked to."""
-        return sorted({self.home(broker)} | {self.home(other) for other in self.neighbours(broker) if other > broker})
+        """Return a broker's own network, and those of later brokers that it is linked to."""
+        return sorted(
+            {self.own_network(broker)}
+            | {self.own_network(other) for other in self.neighbours(broker) if other > broker}
+        )
 
 
 @click.command(epilog="\b\nExample: plait gen compose --brokers 7 --topology ring --networks 3 --output deployment")
-@click.option("--brokers", type=click.IntRange(1, BROKERS_MAX), default=5, show_default=True, help="How many.")
+@click.option("--brokers", type=click.IntRange(1, BROKERS_MAX), default=5, show_default=True, help="Number of brokers.")
 @click.option(
     "--topology", metavar=SHAPES, default="braid", show_default=True,
-    help="Who is linked to whom. A file has a link a line, as two names; it says how many brokers there are.",
+    help="Shape of the overlay, or a file with one link a line, as two broker names.",
 )  # fmt: skip
-@click.option("--networks", type=click.IntRange(1, NETWORKS_MAX), default=2, show_default=True, help="How many.")
+@click.option(
+    "--networks", type=click.IntRange(1, NETWORKS_MAX), default=2, show_default=True, help="Number of networks."
+)
 @click.option(
     "--output", type=click.Path(file_okay=False, path_type=Path), default=Path("docker"), show_default=True,
     help="The directory to write to.",
 )  # fmt: skip
-@click.option("--replace", is_flag=True, help="Write over files that are there.")
+@click.option("--replace", is_flag=True, help="Overwrite existing files.")
 def compose(brokers: int, topology: str, networks: int, output: Path, replace: bool) -> None:
-    """Write Compose files: an overlay with what belongs to it, and links to do harm to."""
+    """Generate Compose files of an overlay, its services, and relays in its links for faults."""
     overlay = _overlay(brokers, topology, networks)
     write_files(output, compose_files(overlay) | beside_compose(overlay.names), replace=replace)
 
 
 def compose_files(overlay: Overlay) -> dict[str, str]:
-    """The files, by name."""
+    """Return the files by name."""
     blocks = [_broker(overlay, number) for number in range(len(overlay.names))]
     first, last = overlay.names[0], overlay.names[-1]
     middle = overlay.names[len(overlay.names) // 2]
-    places = {
+    names = {
         "first": first, "last": last, "middle": middle, "networks": _listed(map(_network, range(overlay.networks))),
-        "first_network": _network(overlay.home(0)), "last_network": _network(overlay.home(len(overlay.names) - 1)),
-        "middle_network": _network(overlay.home(len(overlay.names) // 2)),
+        "first_network": _network(overlay.own_network(0)),
+        "last_network": _network(overlay.own_network(len(overlay.names) - 1)),
+        "middle_network": _network(overlay.own_network(len(overlay.names) // 2)),
     }  # fmt: skip
     rest = REST.format(
-        **places,
+        **names,
         all_networks="\n".join(f"  {_network(number)}: {{}}" for number in range(overlay.networks)),
         data_volumes="\n".join(f"  {name}-data: {{}}" for name in overlay.names),
     )
     return {
-        "compose.yaml": HEADER.format(**places) + "\n".join(blocks) + rest,
+        "compose.yaml": HEADER.format(**names) + "\n".join(blocks) + rest,
         "compose.chaos.yaml": _relayed(overlay),
         "compose.cluster.yaml": CLUSTER,
     }
@@ -97,7 +103,7 @@ def _broker(overlay: Overlay, number: int) -> str:
 
 
 def _relayed(overlay: Overlay) -> str:
-    """The same overlay, each link through a relay, which both ends dial, each at a port of its own."""
+    """Return an overlay file that routes each link through a relay. Its ends dial the relay at different ports."""
     dialled: dict[int, list[str]] = {number: [] for number in range(len(overlay.names))}
     relays = []
     for near, far in sorted(overlay.links):
@@ -128,7 +134,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _addresses(addresses: Iterable[str]) -> str:
-    """A list of texts as TOML writes it, in single quotes of YAML."""
+    """Return a list of strings as TOML, in single quotes of YAML."""
     quoted = ", ".join(f'"{address}"' for address in addresses)
     return f"'[{quoted}]'"
 

@@ -1,16 +1,16 @@
-"""What `plait gen compose` puts together: text with places to fill in, as an operator reads it."""
+"""Templates of `plait gen compose`: YAML with fields to fill in."""
 
 from __future__ import annotations
 
 from typing import Final
 
 HEADER: Final = """# Written by `plait gen compose`.
-#   docker compose up -d                            the overlay, its key server, Prometheus (:9090), Spark over what is recorded
+#   docker compose up -d                            the overlay, its key server, Prometheus (:9090), Spark over the telemetry
 #   docker compose --profile examples up -d         with publishers and subscribers
 #   docker compose --profile grafana up -d          with Grafana (:3000) and its dashboards
 #   docker compose exec {first} plait ls brokers    look at it
 # compose.cluster.yaml beside it makes a cluster of Spark, compose.chaos.yaml puts a relay into each link.
-# Secrets are drawn on the first start, into the volume `secrets`. Ports are published to this machine alone, unless
+# Secrets are generated on the first start, into the volume `secrets`. Ports are published to this machine alone, unless
 # PLAIT_BIND=0.0.0.0 says otherwise.
 x-image: &image
   image: ${{PLAIT_IMAGE:-plait-broker:0.1.0}}
@@ -155,7 +155,7 @@ REST: Final = """
     networks: [{first_network}]
     volumes: ["./grafana/provisioning:/etc/grafana/provisioning:ro", "./grafana/dashboards:/etc/grafana/dashboards:ro", "grafana:/var/lib/grafana", "secrets:/run/plait:ro"]
 
-  # --- analytics: what Spark makes of the telemetry is at http://127.0.0.1:4681/analytics ---------------------------
+  # --- analytics: Spark's tables of the telemetry are at http://127.0.0.1:4681/analytics ---------------------------
 
   analytics:
     image: ${{PLAIT_ANALYTICS_IMAGE:-plait-analytics:0.1.0}}
@@ -212,7 +212,7 @@ RELAY: Final = """\
 CLUSTER: Final = """\
 # Written by `plait gen compose`. Spark as a cluster, a master and two workers, and the same job submitted to it:
 #   docker compose -f compose.yaml -f compose.cluster.yaml up -d
-# They have a network that leads nowhere else: whoever reaches a master of Spark may run there what they like.
+# Their network has no other members, because everyone who reaches a Spark master can run programs on it.
 x-spark: &spark
   image: ${PLAIT_ANALYTICS_IMAGE:-plait-analytics:0.1.0}
   entrypoint: [spark-class]

@@ -1,4 +1,4 @@
-"""The dashboards: what each panel asks, of the brokers chosen at the top of the page."""
+"""Dashboards: the query of each panel, for the brokers selected at the top of the page."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def _now(metric: str, labels: str = "") -> str:
 
 
 def _each(title: str, metric: str, unit: str = "short", says: str = "", labels: str = "") -> Panel:
-    """A line for each broker."""
+    """Return a panel with a line for each broker."""
     return Panel(title, ((_now(metric, labels), "{{broker}}"),), unit, says=says)
 
 
 def _link(title: str, query: str, unit: str, says: str = "", kind: str = "timeseries") -> Panel:
-    """A line for each link and direction."""
+    """Return a panel with a line for each link and direction."""
     return Panel(title, ((query, "{{broker}} → {{neighbour}}"),), unit, kind, says, width=12)
 
 
@@ -46,13 +46,13 @@ _LOST: Final = f', reason=~"{LOST}"'
 OVERVIEW: Final = Dashboard(
     "overview",
     "Plait: overview",
-    "Whether all is well, and how much goes through.",
+    "State and throughput of all brokers.",
     (
         _stat("Brokers up", f'sum(up{{job="plait", {_HERE}}})', bad_below=1),
         _stat("Published", f"sum({_rate('plait_events_published_total')})", "eps"),
         _stat("Delivered", f"sum({_rate('plait_events_delivered_total')})", "eps"),
         _stat("Delay, 99%", f"max({_percentile(0.99, 'plait_delivery_delay_seconds')})", "s"),
-        _stat("Lost", f"sum({_rate('plait_events_dropped_total', _LOST)})", "eps", "What somebody misses.", 1e-9),
+        _stat("Lost", f"sum({_rate('plait_events_dropped_total', _LOST)})", "eps", "Events lost to subscribers.", 1e-9),
         _stat("Out of reach", f"max(plait_brokers_known{{{_HERE}}} - plait_brokers_reachable{{{_HERE}}})", bad_from=1),
         Panel("Published", ((_rate("plait_events_published_total"), "{{broker}}"),), "eps"),
         Panel("Delivered", ((_rate("plait_events_delivered_total"), "{{broker}}"),), "eps"),
@@ -61,7 +61,7 @@ OVERVIEW: Final = Dashboard(
             (_rate("plait_events_arrived_total"), "{{broker}} receives"),
         ), "eps"),
         Panel("Drops by reason", ((_rate("plait_events_dropped_total", by="reason"), "{{reason}}"),), "eps",
-              says="`unmatched` is what nobody asked for: it ends at the first broker."),
+              says="`unmatched` events match no subscription. They end at their broker."),
         Panel("Delivery delay", (
             (_percentile(0.5, "plait_delivery_delay_seconds"), "{{broker}} 50%"),
             (_percentile(0.99, "plait_delivery_delay_seconds"), "{{broker}} 99%"),
@@ -69,7 +69,7 @@ OVERVIEW: Final = Dashboard(
         _each("Waiting for subscribers", "plait_delivery_queue_events"),
         _each("Clients", "plait_connections"),
         Panel("Processor", ((f"rate(process_cpu_seconds_total{{{_HERE}}}[1m])", "{{broker}}"),), "percentunit",
-              says="Of one core: a broker uses no more than one."),
+              says="Share of one core: a broker uses at most one."),
         _each("Memory", "process_resident_memory_bytes", "bytes"),
     ),
 )  # fmt: skip
@@ -82,15 +82,15 @@ LINKS: Final = Dashboard(
         _link("Delay", _now("plait_link_delay_seconds"), "s", "Half the round trip, smoothed; paths follow it."),
         _link("Jitter", _now("plait_link_jitter_seconds"), "s"),
         _link("Events", f"rate(plait_link_events_total{{{_HERE}}}[1m])", "eps"),
-        _link("Waiting", _now("plait_link_queue_bytes"), "bytes", "Events that the connection has not taken."),
+        _link("Waiting", _now("plait_link_queue_bytes"), "bytes", "Bytes that the connection has not accepted."),
         _link("Loss of pings", _now("plait_link_loss_ratio"), "percentunit"),
-        _link("Up", _now("plait_link_up"), "short", "Gone when the link is given up.", "state-timeline"),
+        _link("Up", _now("plait_link_up"), "short", "The series ends when the link is removed.", "state-timeline"),
         _each("Links", "plait_links"),
         _each("Brokers within reach", "plait_brokers_reachable"),
         Panel("Changes of path", ((_rate("plait_route_changes_total"), "{{broker}}"),), "ops"),
-        _each("Kept until taken", "plait_stream_events", says="Events that other brokers have not taken yet."),
-        Panel("Sent again", ((_rate("plait_events_retransmitted_total"), "{{broker}}"),), "eps"),
-        Panel("Out of the ordinary", ((_rate("plait_overlay_incidents_total", by="broker, incident"),
+        _each("Unacknowledged", "plait_stream_events", says="Events that other brokers have not acknowledged yet."),
+        Panel("Retransmitted", ((_rate("plait_events_retransmitted_total"), "{{broker}}"),), "eps"),
+        Panel("Incidents", ((_rate("plait_overlay_incidents_total", by="broker, incident"),
                                        "{{broker}} {{incident}}"),), "ops"),
     ),
 )  # fmt: skip
@@ -98,7 +98,7 @@ LINKS: Final = Dashboard(
 SUBSCRIPTIONS: Final = Dashboard(
     "subscriptions",
     "Plait: subscriptions and delays",
-    "Who listens, how long it takes, who falls behind.",
+    "Subscriptions, their delays and their backlogs.",
     (
         Panel("Delivery delay", ((_heat("plait_delivery_delay_seconds"), "{{le}}"),), "s", "heatmap", width=12),
         Panel("From read to matched", ((_heat("plait_matching_seconds"), "{{le}}"),), "s", "heatmap", width=12),
@@ -111,13 +111,13 @@ SUBSCRIPTIONS: Final = Dashboard(
         Panel("Matching, 99%", ((_percentile(0.99, "plait_matching_seconds"), "{{broker}}"),), "s"),
         _each("Subscriptions", "plait_subscriptions"),
         _each("Advertisements", "plait_advertisements"),
-        _each("Slow subscriptions", "plait_slow_consumers", says="Whose queue is half full or more."),
+        _each("Slow subscriptions", "plait_slow_consumers", says="Subscriptions whose queue is at least half full."),
         _each("Waiting for subscribers", "plait_delivery_queue_bytes", "bytes"),
         _each("Waiting for confirmation", "plait_unconfirmed_events"),
         Panel("Lost", ((_rate("plait_events_dropped_total", _LOST, "broker, reason"),
                         "{{broker}} {{reason}}"),), "eps"),
         Panel("In queues, 99%", ((_percentile(0.99, "plait_waiting_seconds"), "{{broker}}"),), "s",
-              says="How long deliveries that had to wait for their subscriber did."),
+              says="Waiting time of deliveries that had to wait for their subscriber."),
         Panel("Tags of sealed events", ((_rate("plait_tags_total", by="outcome"), "{{outcome}}"),), "ops"),
         Panel("Refused", ((_rate("plait_rejected_total", by="code"), "{{code}}"),), "ops"),
         Panel("Broken frames", ((_rate("plait_faults_total", by="fault"), "{{fault}}"),), "ops"),
@@ -128,17 +128,17 @@ SUBSCRIPTIONS: Final = Dashboard(
 STORAGE: Final = Dashboard(
     "telemetry",
     "Plait: log and telemetry",
-    "What is written to disk.",
+    "Writes to disk.",
     (
         Panel("Records of telemetry", ((_rate("plait_telemetry_records_total"), "{{broker}}"),), "ops"),
         Panel("Records lost", ((_rate("plait_telemetry_lost_total"), "{{broker}}"),), "ops"),
-        _each("Events that one record stands for", "plait_telemetry_weight", says="Above 1 events are sampled."),
+        _each("Events for each record", "plait_telemetry_weight", says="Above 1 events are sampled."),
         Panel("Records as events", (
-            (_rate("plait_system_events_total"), "{{broker}} said"),
-            (_rate("plait_system_missed_total"), "{{broker}} no time for"),
-        ), "ops", says="While somebody subscribes to $ names."),
+            (_rate("plait_system_events_total"), "{{broker}} published"),
+            (_rate("plait_system_missed_total"), "{{broker}} dropped"),
+        ), "ops", says="Published while a subscription names $ attributes."),
         Panel("Deleted unread", ((_rate("plait_telemetry_unread_deleted_total"), "{{broker}}"),), "ops",
-              says="Segments that a reader elsewhere had not read when the budget was full."),
+              says="Segments that were deleted at the size limit before a remote reader had read them."),
         _each("Events in the log", "plait_log_records"),
         _each("Size of the log", "plait_log_bytes", "bytes"),
         _each("Last commit", "plait_log_last_commit_seconds", "s"),

@@ -1,4 +1,4 @@
-"""`plait gen grafana`: dashboards over what Prometheus has, and their provisioning."""
+"""`plait gen grafana`: dashboards over the metrics in Prometheus, and their provisioning."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from .writing import write_files
 @click.command(epilog="\b\nExample: plait gen grafana --prometheus http://prometheus:9090 --output grafana")
 @click.option(
     "--prometheus", metavar="URL", default="http://prometheus:9090", show_default=True,
-    help="Prometheus as Grafana reaches it.",
+    help="Address at which Grafana reaches Prometheus.",
 )  # fmt: skip
 @click.option(
     "--dashboards", metavar="DIR", default="/etc/grafana/dashboards", show_default=True,
-    help="Where Grafana finds dashboards/ of these files.",
+    help="Path at which Grafana finds the generated dashboards/.",
 )  # fmt: skip
 @click.option(
     "--output", type=click.Path(file_okay=False, path_type=Path), default=Path("grafana"), show_default=True,
     help="The directory to write to.",
 )  # fmt: skip
-@click.option("--replace", is_flag=True, help="Write over files that are there.")
+@click.option("--replace", is_flag=True, help="Overwrite existing files.")
 def grafana(prometheus: str, dashboards: str, output: Path, replace: bool) -> None:
-    """Write dashboards for Grafana, and their provisioning.
+    """Generate dashboards for Grafana, and their provisioning.
 
-    Mount provisioning/ at /etc/grafana/provisioning and dashboards/ where --dashboards says.
+    Mount provisioning/ at /etc/grafana/provisioning and dashboards/ at the path given by --dashboards.
     """
     write_files(output, grafana_files(prometheus, dashboards), replace=replace)
 
@@ -38,7 +38,7 @@ def grafana(prometheus: str, dashboards: str, output: Path, replace: bool) -> No
 def grafana_files(
     prometheus: str = "http://prometheus:9090", dashboards: str = "/etc/grafana/dashboards"
 ) -> dict[str, str]:
-    """The files, by name."""
+    """Return the files by name."""
     return {
         "provisioning/datasources/plait.yml": _SOURCE.format(url=json.dumps(prometheus)),
         "provisioning/dashboards/plait.yml": _PROVIDER.format(path=json.dumps(dashboards)),

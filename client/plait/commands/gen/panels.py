@@ -1,4 +1,4 @@
-"""Panels and dashboards, and how Grafana writes them."""
+"""Panels and dashboards, and their JSON for Grafana."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOURCE: Final = {"type": "prometheus", "uid": "${source}"}
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture. `queries`: each with what its lines are called."""
+    """One panel. `queries` has each query with the legend of its lines."""
 
     title: str
     queries: tuple[tuple[str, str], ...]
@@ -26,13 +26,14 @@ class Panel:
     width: int = 8
     height: int = 8
     bad_from: float | None = None
-    """Of a stat: from this value on it is red."""
+    """Value from which a stat is red."""
     bad_below: float | None = None
+    """Value below which a stat is red."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """One page of panels, laid out from left to right."""
+    """One page of panels, from left to right."""
 
     name: str
     title: str
@@ -41,7 +42,7 @@ class Dashboard:
 
 
 def dashboard_json(dashboard: Dashboard) -> str:
-    """The page as Grafana reads it."""
+    """Return a dashboard as Grafana's JSON."""
     panels, x, y, tallest = [], 0, 0, 0
     for number, panel in enumerate(dashboard.panels, 1):
         if x + panel.width > WIDTH:

@@ -1,4 +1,4 @@
-"""`plait gen prometheus`: what to scrape, what to compute from it, and when to call somebody."""
+"""`plait gen prometheus`: scrape configuration, recording rules and alerts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TARGET: Final = re.compile(r"(?:([A-Za-z0-9._-]{1,64})=)?([^\s=/]+:\d{1,5})\Z")
 
 
 class ScrapeTarget(NamedTuple):
-    """A broker's HTTP side."""
+    """A broker's HTTP side, and its label."""
 
     broker: str
     address: str
@@ -29,18 +29,18 @@ class ScrapeTarget(NamedTuple):
     "--target", "targets", multiple=True, metavar="[NAME=]HOST:PORT", default=["broker=127.0.0.1:4681"],
     show_default=True, help="A broker's HTTP side; NAME is its label `broker`. Repeatable.",
 )  # fmt: skip
-@click.option("--token-file", metavar="PATH", help="Where Prometheus finds the brokers' http_token.")
-@click.option("--tls", is_flag=True, help="The brokers' HTTP side speaks TLS.")
-@click.option("--runbooks", metavar="URL", default=RUNBOOKS, show_default=True, help="The page that alerts point to.")
+@click.option("--token-file", metavar="PATH", help="File from which Prometheus reads the brokers' http_token.")
+@click.option("--tls", is_flag=True, help="The brokers' HTTP side uses TLS.")
+@click.option("--runbooks", metavar="URL", default=RUNBOOKS, show_default=True, help="The page that alerts link to.")
 @click.option(
     "--output", type=click.Path(file_okay=False, path_type=Path), default=Path("prometheus"), show_default=True,
     help="The directory to write to.",
 )  # fmt: skip
-@click.option("--replace", is_flag=True, help="Write over files that are there.")
+@click.option("--replace", is_flag=True, help="Overwrite existing files.")
 def prometheus(
     targets: tuple[str, ...], token_file: str | None, tls: bool, runbooks: str, output: Path, replace: bool
 ) -> None:
-    """Write a configuration for Prometheus, with rules and alerts."""
+    """Generate a configuration for Prometheus, with rules and alerts."""
     files = prometheus_files([_target(text) for text in targets], token_file or "", tls=tls, runbooks=runbooks)
     write_files(output, files, replace=replace)
 
@@ -48,7 +48,7 @@ def prometheus(
 def prometheus_files(
     targets: list[ScrapeTarget], token_file: str = "", *, tls: bool = False, runbooks: str = RUNBOOKS
 ) -> dict[str, str]:
-    """The files, by name."""
+    """Return the files by name."""
     scheme = "\n    scheme: https" if tls else ""
     token = f"\n    authorization: {{credentials_file: {json.dumps(token_file)}}}" if token_file else ""
     places = "\n".join(

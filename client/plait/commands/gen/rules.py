@@ -1,7 +1,7 @@
-"""What Prometheus computes from brokers' metrics, and when it calls somebody.
+"""Recording rules and alerts for Prometheus over the brokers' metrics.
 
-An alert is a query and a condition, kept apart so that a test can ask a real Prometheus whether the query finds
-anything while all is well. Each has a section of its own name in docs/reference/alerts.md.
+An alert has a query and a condition. They are separate so that a test can check with a real Prometheus that the query
+finds series while nothing is wrong. docs/reference/alerts.md has a section with the name of each alert.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import json
 from typing import Final, NamedTuple
 
 LOST: Final = "durability|gone|invalid|outbox_bytes|outbox_items|overlay_full|retention|unreachable"
-"""Reasons of drops by which somebody misses what he wanted; the others are what somebody asked for."""
+"""Drop reasons that mean a loss for a subscriber. The other reasons are requested behaviour."""
 
 
 class Recording(NamedTuple):
-    """A query that is asked all the time, under a name."""
+    """A query that Prometheus evaluates all the time, under a name."""
 
     name: str
     query: str
 
 
 class Alert(NamedTuple):
-    """What is wrong when `query condition` holds for so long."""
+    """A fault that exists when `query condition` has been true for `lasting`."""
 
     name: str
     severity: str
@@ -38,7 +38,7 @@ def _percentile(fraction: float, histogram: str, by: str = "broker") -> str:
 _DROPPED: Final = 'sum by (broker) (rate(plait_events_dropped_total{reason="late"}[5m]))'
 _DELIVERED: Final = "sum by (broker) (rate(plait_events_delivered_total[5m]))"
 _FLAGGED: Final = "sum by (broker) (rate(plait_events_late_total[5m]))"
-"""What is late, to subscribers who want it nevertheless: it is among what is delivered."""
+"""Late events of subscriptions that accept them. They count as delivered, too."""
 
 RECORDINGS: Final = (
     Recording("broker:plait_events_published:rate1m", "sum by (broker) (rate(plait_events_published_total[1m]))"),
@@ -65,7 +65,7 @@ ALERTS: Final = (
     ),
     Alert(
         "LinkLost", "warning", "max_over_time(plait_links[1h]) - plait_links", "> 0", "1m",
-        "{{ $labels.broker }} has {{ $value }} links less than within the last hour",
+        "{{ $labels.broker }} has {{ $value }} links fewer than within the last hour",
     ),
     Alert(
         "LinkSilent", "warning", "plait_link_up", "== 0", "10s",
@@ -89,11 +89,11 @@ ALERTS: Final = (
     ),
     Alert(
         "LogFailing", "critical", "plait_log_failing", "== 1", "10s",
-        "{{ $labels.broker }} cannot store events, and refuses what must be stored",
+        "{{ $labels.broker }} cannot store events, and refuses durable ones",
     ),
     Alert(
         "LogDamaged", "critical", "increase(plait_log_records_damaged_total[1h])", "> 0", "0s",
-        "{{ $labels.broker }} met damaged events in its log",
+        "{{ $labels.broker }} found damaged events in its log",
     ),
     Alert(
         "LoopBlocked", "warning", "broker:plait_loop_lag_seconds:p99", "> 0.1", "5m",
@@ -102,11 +102,11 @@ ALERTS: Final = (
     Alert(
         "Forged", "critical", 'increase(plait_overlay_incidents_total{incident=~"forged|incarnation_claimed"}[10m])',
         "> 0", "0s",
-        "{{ $labels.broker }} was told what no broker of this overlay has said",
+        "{{ $labels.broker }} received forged messages",
     ),
     Alert(
         "WrongTokens", "warning", 'rate(plait_rejected_total{code="auth"}[5m])', "> 1", "2m",
-        "{{ $value | humanize }} connections a second come to {{ $labels.broker }} with a wrong token",
+        "{{ $value | humanize }} connections a second to {{ $labels.broker }} have a wrong token",
     ),
     Alert(
         "TelemetryLost", "warning", "increase(plait_telemetry_lost_total[5m])", "> 0", "0s",
@@ -114,19 +114,19 @@ ALERTS: Final = (
     ),
     Alert(
         "FilesScarce", "warning", 'process_open_fds{job="plait"} / process_max_fds{job="plait"}', "> 0.9", "1m",
-        "{{ $labels.broker }} has nearly no files left to open",
+        "{{ $labels.broker }} has nearly reached its limit of open files",
     ),
 )  # fmt: skip
 
 
 def recording_rules() -> str:
-    """The rules file of Prometheus for what is computed all the time."""
+    """Return the rules file with the recording rules."""
     rules = [f"      - record: {record.name}\n        expr: {json.dumps(record.query)}" for record in RECORDINGS]
     return _HEAD + "groups:\n  - name: plait\n    rules:\n" + "\n".join(rules) + "\n"
 
 
 def alerting_rules(runbooks: str) -> str:
-    """The rules file of Prometheus for what somebody is to be told. `runbooks`: the page that tells what to do."""
+    """Return the rules file with the alerts, which link to their sections of the page `runbooks`."""
     return (
         _HEAD + "groups:\n  - name: plait-alerts\n    rules:\n" + "\n".join(_rule(a, runbooks) for a in ALERTS) + "\n"
     )

@@ -1,4 +1,4 @@
-"""`plait gen secrets`: what a deployment keeps to itself, drawn on its first start and never again."""
+"""`plait gen secrets`: the secrets of a deployment, generated once at its first start."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from ..terminal.failures import Failure
 SECRET_BYTES: Final = 32
 
 SECRETS: Final = {
-    "overlay-secret": 0o600,  # brokers know each other by it
-    "token": 0o600,  # who has it may publish, subscribe and look at everything
-    "keys-passphrase": 0o600,  # of the key server's vault
-    "http-token": 0o644,  # reads metrics and nothing else; Prometheus runs as another user
-    "grafana-password": 0o644,  # of Grafana's admin, for the same reason
+    "overlay-secret": 0o600,  # authenticates brokers to each other
+    "token": 0o600,  # permits a client to publish, subscribe and read everything
+    "keys-passphrase": 0o600,  # decrypts the key server's vault
+    "http-token": 0o644,  # permits reading metrics; Prometheus runs as another user
+    "grafana-password": 0o644,  # of Grafana's admin; Grafana runs as another user
 }
-"""By file name, who may read it. The directory is given to nobody but the containers that need it."""
+"""Mode of each file, by name. Only the containers that need the directory mount it."""
 
 
 @click.command(epilog="\b\nExample: plait gen secrets /run/plait")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 def secrets(directory: Path) -> None:
-    """Draw the secrets of a deployment, each into a file of its own. What is there already stays."""
+    """Generate the secrets of a deployment, each in its own file. Existing files stay."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        drawn = [name for name, mode in SECRETS.items() if _draw(directory / name, mode)]
+        new = [name for name, mode in SECRETS.items() if _generate(directory / name, mode)]
     except OSError as error:
         raise Failure(f"{directory} cannot be written: {error.strerror}") from error
-    click.echo(f"{directory}: {', '.join(drawn) if drawn else 'nothing'} drawn, {len(SECRETS) - len(drawn)} kept")
+    click.echo(f"{directory}: {', '.join(new) if new else 'nothing'} generated, {len(SECRETS) - len(new)} kept")
 
 
-def _draw(path: Path, mode: int) -> bool:
-    """Whether it was not there. It appears whole or not at all: who is killed in between begins anew."""
+def _generate(path: Path, mode: int) -> bool:
+    """Generate a secret unless its file exists. Return whether it did. The file appears complete or not at all."""
     if path.exists():
         return False
     unfinished = path.with_suffix(".new")

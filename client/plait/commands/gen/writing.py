@@ -1,7 +1,8 @@
-"""How generated files come to disk: all of them or none, and never over something that is already there unasked."""
+"""Writes generated files. Existing files are replaced only if the user asks for it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,10 +12,12 @@ from ..terminal.failures import Failure
 
 
 def write_files(directory: Path, files: Mapping[str, str], *, replace: bool) -> None:
-    """Write files below a directory, by their names in it, and say which."""
-    there = [name for name in files if (directory / name).exists()]
-    if there and not replace:
-        raise Failure(f"{directory / there[0]} is there already", hint="--replace writes over it; or another --output")
+    """Write files below a directory, and print their paths. Failure if one exists and `replace` is false."""
+    existing = [name for name in files if (directory / name).exists()]
+    if existing and not replace:
+        raise Failure(
+            f"{directory / existing[0]} exists already", hint="--replace overwrites it; or choose another --output"
+        )
     for name, text in files.items():
         path = directory / name
         try:
@@ -23,3 +26,9 @@ def write_files(directory: Path, files: Mapping[str, str], *, replace: bool) -> 
         except OSError as error:
             raise Failure(f"{path} cannot be written: {error.strerror}") from error
         click.echo(path)
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Create a file that only its owner can read, from the start."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)

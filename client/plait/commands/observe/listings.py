@@ -1,6 +1,6 @@
-"""What the tables of `plait ls` show: of each list the columns that a person looks for. `--json` has everything.
+"""Columns of the tables of `plait ls`, a selection for people. `--json` prints all fields.
 
-A terminal too narrow for all of them loses the least wanted first; what is last in a row, a filter, is cut.
+A narrow terminal leaves out the least important columns first, and cuts the last one, such as a filter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..terminal.output import json_text
 Row: TypeAlias = Mapping[str, Any]
 
 SHORT_FROM: Final = 10_000_000
-"""Counts from here on are shown to four digits: nobody reads the rest of them in a table."""
+"""Counts from here on are rounded to four digits."""
 
 
 class Column(NamedTuple):
@@ -23,28 +23,28 @@ class Column(NamedTuple):
     title: str
     cell: Callable[[Row], str]
     right: bool = False
-    """Whether it holds numbers."""
+    """Whether it holds numbers, aligned to the right."""
     spare: int = 0
-    """Above zero: it may be left out, the highest first."""
+    """Rank above zero: the column may be left out, the highest rank first."""
 
 
 def count(name: str) -> Callable[[Row], str]:
-    """A number of things."""
+    """Return a cell that shows a count."""
     return lambda row: short(row.get(name))
 
 
 def text(name: str) -> Callable[[Row], str]:
-    """What it says there."""
+    """Return a cell that shows a field as text."""
     return lambda row: _text(row.get(name))
 
 
 def time_s(name: str) -> Callable[[Row], str]:
-    """A time that the broker gives in seconds."""
+    """Return a cell that shows a duration given in seconds."""
     return lambda row: _time(row.get(name), 1.0)
 
 
 def time_ms(name: str) -> Callable[[Row], str]:
-    """A time that the broker gives in milliseconds."""
+    """Return a cell that shows a duration given in milliseconds."""
     return lambda row: _time(row.get(name), 0.001)
 
 
@@ -61,7 +61,7 @@ def _share(name: str) -> Callable[[Row], str]:
 
 
 def _link_state(row: Row) -> str:
-    """Of a link to a broker whether it is up, of any whether it takes bytes."""
+    """Return the state of a link between brokers, or `full` for any connection that accepts no bytes."""
     return _text(row.get("state")) if row.get("writable", True) else "full"
 
 
@@ -129,7 +129,7 @@ LISTINGS: Final[dict[str, list[Column]]] = {
 
 
 def short(value: object) -> str:
-    """A count: `1234567`, `12.3M`; what is no number as it is."""
+    """Return a count as text: `1234567`, `12.3M`. A value that is no number is shown as it is."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) < SHORT_FROM:
         return _text(value)
     power = min(5, (len(str(abs(value))) - 1) // 3)
@@ -137,7 +137,7 @@ def short(value: object) -> str:
 
 
 def _sum(value: object) -> object:
-    """Of counts by reason; of what did not tell any, nothing."""
+    """Add counts by reason. None if the broker reports none."""
     return sum(part for part in value.values() if isinstance(part, int)) if isinstance(value, Mapping) else None
 
 
@@ -152,5 +152,5 @@ def _time(value: object, unit_s: float) -> str:
 
 
 def _text(value: object) -> str:
-    """What the broker said, whatever it was."""
+    """Return a value of a broker's answer as text."""
     return "" if value is None else value if isinstance(value, str) else json_text(value)

@@ -1,4 +1,4 @@
-"""`plait ls`: what a running broker has, read from its HTTP side."""
+"""`plait ls`: lists the parts of a running broker, read from its HTTP side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..terminal.tables import print_table
 from .listings import LISTINGS
 
 PAGE: Final = 10_000
-"""Items asked for at once: the most that a broker gives."""
+"""Items of one request: a broker's limit."""
 
 _PATHS: Final = {
     "brokers": "brokers",
@@ -32,10 +32,10 @@ _PATHS: Final = {
 @url_option
 @json_option
 def ls(what: str, http: str | None, url: str | None, as_json: bool) -> None:
-    """List what a running broker has: links, clients, subscriptions, advertisements; or all brokers.
+    """List all brokers, or links, clients, subscriptions and advertisements of one.
 
-    Every broker knows all others, and asks them how they are. The table shows what fits the terminal; with --json, one
-    object a line, as the broker describes it.
+    Every broker knows all others, and requests their state. The table shows the columns that fit the terminal; --json
+    prints one object a line with all fields.
     """
     target = find_target(url)
     address = http_side(target, http)
@@ -58,7 +58,7 @@ def ls(what: str, http: str | None, url: str | None, as_json: bool) -> None:
 
 
 def _items(target: Target, address: str, name: str) -> Iterator[Mapping[str, Any]]:
-    """All items of a list, page by page; what changes meanwhile may be missed or come twice."""
+    """Yield all items of a list, page by page. Items that change meanwhile may be missed or repeated."""
     offset = 0
     while True:
         page = _get(target, address, f"{name}?limit={PAGE}&offset={offset}")

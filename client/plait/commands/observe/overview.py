@@ -1,5 +1,7 @@
-"""The overlay as a broker's `/api/v1/overview` has it, as rows to be shown. What others call themselves is shown as
-text that no terminal takes for a command."""
+"""Converts a broker's `/api/v1/overview` to rows of text.
+
+Control characters in names are escaped, so that no name can control the terminal.
+"""
 
 from __future__ import annotations
 
@@ -41,37 +43,37 @@ SUBSCRIPTION_COLUMNS: Final = ("client", "at", "delivered", "missed", "waiting",
 
 
 class Overview:
-    """What one broker says of all."""
+    """Reads the state of all brokers from one of them."""
 
     def __init__(self, address: str, target: Target) -> None:
         self._address = address
         self._target = target
 
-    def look(self) -> Json:
-        """How everything is now; Failure when the broker does not answer."""
+    def read(self) -> Json:
+        """Return the current state; Failure if the broker does not answer."""
         return get_object(self._address, "/api/v1/overview", self._target, "brokers")
 
 
-def headline(said: Json) -> str:
-    """The now strip, in a line or two."""
-    now, about = _object(said.get("now")), _object(said.get("about"))
+def headline(overview: Json) -> str:
+    """Return the totals as two lines."""
+    now, about = _object(overview.get("now")), _object(overview.get("about"))
     reasons = ", ".join(f"{printable(reason)} {_number(rate)}" for reason, rate in _object(now.get("reasons")).items())
     n = {name: _number(now.get(name)) for name in _COUNTED}
-    there = f"{n['brokers_up']} of {n['brokers']} brokers, {n['links_up']} of {n['links']} links"
+    brokers = f"{n['brokers_up']} of {n['brokers']} brokers, {n['links_up']} of {n['links']} links"
     rates = (
         f"published {n['published_s']}/s, delivered {n['delivered_s']}/s, lost {n['dropped_s']}/s, late {n['late_s']}/s"
     )
     return (
-        f"seen from {printable(str(about.get('name', '')))}: {there}, {n['clients']} clients, "
+        f"seen from {printable(str(about.get('name', '')))}: {brokers}, {n['clients']} clients, "
         f"{n['subscriptions']} subscriptions\n"
         f"{rates}, delay {_ms(now.get('p50_ms'))} (99% {_ms(now.get('p99_ms'))}), waiting {n['pending']}"
-        + (f"; ended: {reasons}" if reasons else "")
+        + (f"; dropped: {reasons}" if reasons else "")
     )
 
 
-def broker_rows(said: Json) -> dict[str, Row]:
-    """By id; the busiest first."""
-    brokers = sorted(_objects(said.get("brokers")), key=lambda one: -_measure(one[1].get("delivered_s")))
+def broker_rows(overview: Json) -> dict[str, Row]:
+    """Return a row for each broker by id, the one with most deliveries first."""
+    brokers = sorted(_objects(overview.get("brokers")), key=lambda one: -_measure(one[1].get("delivered_s")))
     return {
         id: (
             printable(str(one.get("name", ""))),
@@ -91,11 +93,12 @@ def broker_rows(said: Json) -> dict[str, Row]:
     }
 
 
-def link_rows(said: Json) -> dict[str, Row]:
-    """By direction; those that are down first, then the slowest."""
-    names = {id: printable(str(one.get("name", id))) for id, one in _objects(said.get("brokers"))}
+def link_rows(overview: Json) -> dict[str, Row]:
+    """Return a row for each direction of a link: those that are down first, then the slowest."""
+    names = {id: printable(str(one.get("name", id))) for id, one in _objects(overview.get("brokers"))}
     links = sorted(
-        _objects(said.get("links")), key=lambda one: (one[1].get("state") == "up", -_measure(one[1].get("delay_ms")))
+        _objects(overview.get("links")),
+        key=lambda one: (one[1].get("state") == "up", -_measure(one[1].get("delay_ms"))),
     )
     return {
         key: (
@@ -111,8 +114,8 @@ def link_rows(said: Json) -> dict[str, Row]:
     }
 
 
-def subscription_rows(said: Json) -> dict[str, Row]:
-    """By broker and number, in the order of the broker: slow ones first."""
+def subscription_rows(overview: Json) -> dict[str, Row]:
+    """Return a row for each subscription by broker and number, in the broker's order: slow ones first."""
     return {
         key: (
             printable(str(one.get("client", ""))) or "unnamed",
@@ -124,7 +127,7 @@ def subscription_rows(said: Json) -> dict[str, Row]:
             _ms(one.get("p99_ms")),
             printable(str(one.get("filter", ""))),
         )
-        for key, one in _objects(said.get("subscriptions"))[:ROWS_MAX]
+        for key, one in _objects(overview.get("subscriptions"))[:ROWS_MAX]
     }
 
 

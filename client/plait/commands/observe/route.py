@@ -1,4 +1,4 @@
-"""`plait route`: where events that match a filter go, by which path, and why not by another."""
+"""`plait route`: shows the paths of events that match a filter, and why each was chosen."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ..terminal.output import json_option, print_json, printable
 
 @click.command(epilog="\b\nExample: plait route \"symbol == 'IBM'\" --from north")
 @click.argument("filter")
-@click.option("--from", "start", metavar="BROKER", default="", help="Where the events are published: a broker's name, "
-              "or its id. By default the broker that is asked.")  # fmt: skip
+@click.option("--from", "start", metavar="BROKER", default="", help="Broker at which the events are published, by name "
+              "or id. By default the broker that answers.")  # fmt: skip
 @http_option
 @url_option
 @json_option
 def route(filter: str, start: str, http: str | None, url: str | None, as_json: bool) -> None:
-    """Show where events that match a filter go, and why.
+    """Show the paths of events that match a filter, and why.
 
-    For each broker with subscribers: the tree (named by its root, the publisher's broker), the path, the neighbours
-    that may be handed the event with their measured delay, and those that may not. With --json, one object a broker.
+    For each broker with subscribers: the tree, named by its root, the publisher's broker; the path; the feasible next
+    hops with their measured delay; and the neighbours that are not feasible. With --json, one object a broker.
     """
     from plait_core.filters import parse
 
@@ -38,21 +38,21 @@ def route(filter: str, start: str, http: str | None, url: str | None, as_json: b
         for destination in answer["destinations"]:
             print_json(tree | destination)
         return
-    click.echo("\n".join(map(printable, _drawn(answer))))
+    click.echo("\n".join(map(printable, _route_lines(answer))))
 
 
-def _drawn(answer: Mapping[str, Any]) -> Iterator[str]:
-    """A block of lines for each destination."""
+def _route_lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a block of lines for each destination."""
     here = answer.get("local_subscriptions", 0)
     yield f"{answer.get('filter')}, published at {answer.get('broker')} (tree {answer.get('tree')})"
     yield f"here: {_subscriptions(here)}"
     for destination in answer["destinations"]:
-        path = " > ".join(destination["path"]) or "no way there now"
+        path = " > ".join(destination["path"]) or "no path now"
         cost = destination["cost_ms"]
         yield f"{destination['broker']}: {_subscriptions(destination.get('subscriptions'))}"
-        yield f"  {path}" + (f", {cost:.2f} ms by the map" if cost is not None else "")
+        yield f"  {path}" + (f", {cost:.2f} ms by link state" if cost is not None else "")
         if not destination.get("known"):
-            yield "  its interest is not known there yet: it is asked for when such events are published or advertised"
+            yield "  its interest is not known there yet: it is requested when such events are published or advertised"
         width = max((len(other["neighbour"]) for other in destination["alternatives"]), default=0)
         for other in destination["alternatives"]:
             mark = "*" if other["chosen"] else " " if other["feasible"] else "x"
@@ -63,12 +63,12 @@ def _drawn(answer: Mapping[str, Any]) -> Iterator[str]:
     if (more := answer["destinations_total"] - len(answer["destinations"])) > 0:
         yield f"and {more} more brokers"
     if not answer["destinations"]:
-        yield "nobody elsewhere wants such events"
+        yield "no broker elsewhere has a matching subscription"
     if answer.get("silent"):
         yield f"not answering: {', '.join(answer['silent'])}"
 
 
 def _subscriptions(count: object) -> str:
     if not isinstance(count, int):
-        return "it does not say how many subscriptions"
+        return "unknown number of subscriptions"
     return f"{count or 'no'} subscription{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""`plait top`: the overlay in the terminal, from the same snapshot as the live page."""
+"""`plait top`: shows the overlay in the terminal, from the same data as the live page."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ INSTALL = "pip install 'plait[top]'"
 def top(http: str | None, url: str | None, as_json: bool) -> None:
     """Watch brokers, links and subscriptions of an overlay, live.
 
-    Any broker will do: each knows all others. With --json, one snapshot as an object, and no screen.
+    Reads from any one broker, because each knows all others. With --json, prints one snapshot as an object.
     """
     from .overview import Overview
 
     target = find_target(url)
     overview = Overview(http_address(target, http), target)
     if as_json:
-        print_json(overview.look())
+        print_json(overview.read())
         return
     try:
         from .top_screen import TopScreen
     except ImportError as error:
-        raise Failure("the screen is drawn by textual, which is not installed", hint=INSTALL) from error
-    overview.look()  # where nothing answers, it is said on the command line
-    TopScreen(overview.look).run()
+        raise Failure("plait top needs textual, which is not installed", hint=INSTALL) from error
+    overview.read()  # fails here, before the screen is drawn, if no broker answers
+    TopScreen(overview.read).run()

@@ -1,4 +1,4 @@
-"""The screen of `plait top`: three tables that are brought up to date twice a second, by textual."""
+"""The screen of `plait top`: three tables, updated twice a second, drawn by textual."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MARKED: Final = {
     "down": "bold red",
     "draining": "yellow",
 }
-"""States that one should see."""
+"""Styles of states that need attention."""
 
 
 class TopScreen(App[None]):
-    """Watches until it is told to end."""
+    """Shows the overlay until the user quits."""
 
     TITLE: str | None = "plait top"
     CSS = """
@@ -46,13 +46,11 @@ class TopScreen(App[None]):
         Binding("p", "pause", "Pause"),
     ]
 
-    def __init__(self, look: Callable[[], dict[str, Any]]) -> None:
-        """`look` gives how everything is now, or raises Failure."""
+    def __init__(self, read: Callable[[], dict[str, Any]]) -> None:
+        """`read` returns the current state, or raises Failure."""
         super().__init__()
-        self._look = look
+        self._read = read
         self._paused = False
-        self.looks = 0
-        """How often it was brought up to date."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="now", markup=False)
@@ -67,45 +65,44 @@ class TopScreen(App[None]):
             table = self.query_one(f"#{name}-table", DataTable)
             for column in columns:
                 table.add_column(column, key=column)
-        self._begin_to_look()
-        self.set_interval(EVERY_S, self._begin_to_look)
+        self._start_update()
+        self.set_interval(EVERY_S, self._start_update)
 
     def action_show(self, name: str) -> None:
-        """Another table."""
+        """Show another table."""
         self.query_one(TabbedContent).active = name
         self.query_one(f"#{name}-table", DataTable).focus()
 
     def action_pause(self) -> None:
-        """Hold still, or go on."""
+        """Pause or resume the updates."""
         self._paused = not self._paused
 
-    def _begin_to_look(self) -> None:
+    def _start_update(self) -> None:
         if not self._paused and not any(worker.is_running for worker in self.workers):
-            self.run_worker(self._look_once, thread=True, exclusive=True)
+            self.run_worker(self._update, thread=True, exclusive=True)
 
-    def _look_once(self) -> None:
-        """In a thread: a broker may take its time."""
+    def _update(self) -> None:
+        """Read in a thread, because a broker may answer slowly."""
         worker = get_current_worker()
         try:
-            said, problem = self._look(), ""
+            overview, problem = self._read(), ""
         except Failure as failure:
-            said, problem = {}, failure.message
+            overview, problem = {}, failure.message
         if not worker.is_cancelled:
-            self.call_from_thread(self._show, said, problem)
+            self.call_from_thread(self._show, overview, problem)
 
-    def _show(self, said: dict[str, Any], problem: str) -> None:
+    def _show(self, overview: dict[str, Any], problem: str) -> None:
         now = self.query_one("#now", Static)
         now.set_class(bool(problem), "lost")
-        now.update(f"{problem}\ntrying again" if problem else headline(said))
-        self.looks += 1
+        now.update(f"{problem}\ntrying again" if problem else headline(overview))
         if problem:
             return
         for name, (_, rows) in TABLES.items():
-            _fill(self.query_one(f"#{name}-table", DataTable), rows(said))
+            _fill(self.query_one(f"#{name}-table", DataTable), rows(overview))
 
 
 def _fill(table: DataTable[Any], rows: dict[str, tuple[str, ...]]) -> None:
-    """Cells are changed where they are, so that the cursor stays; rows that come or go make the table anew."""
+    """Update changed cells, so that the cursor stays. Rebuild the table if its rows have changed."""
     if [str(row.value) for row in table.rows] != list(rows):
         cursor, scroll = table.cursor_row, table.scroll_offset
         table.clear()

@@ -1,4 +1,4 @@
-"""`plait topo`: the overlay as one of its brokers knows it."""
+"""`plait topo`: shows the overlay's topology as one of its brokers knows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import click
 
 from ..connection.addressing import find_target, url_option
 from ..connection.http_side import http_option, http_side
-from ..terminal.failures import Failure
 from ..terminal.output import json_option, print_json
 
 
@@ -18,26 +17,23 @@ from ..terminal.output import json_option, print_json
 @url_option
 @json_option
 def topo(http: str | None, url: str | None, as_json: bool) -> None:
-    """Show all brokers of an overlay, their links, and how long each link takes.
+    """Show the brokers and links of an overlay, with the delay of each link.
 
-    Any broker will do: they all have the same map. With --json, one object for each broker and each link.
+    Reads from any one broker, because all have the same link state. With --json, one object for each broker and link.
     """
-    from ..connection.http_api import get_json
+    from ..connection.http_api import get_object
 
     target = find_target(url)
-    address = http_side(target, http)
-    answer = get_json(address, "/api/v1/topology", target.token, target.trust)
-    if not isinstance(answer, dict) or not {"brokers", "links"} <= answer.keys():
-        raise Failure(f"{address} did not answer as a broker does", hint="is that a Plait broker?")
+    answer = get_object(http_side(target, http), "/api/v1/topology", target, "links")
     if as_json:
         for item in (*answer["brokers"], *answer["links"]):
             print_json(item)
         return
-    click.echo("\n".join(_drawn(answer)))
+    click.echo("\n".join(_topology_lines(answer)))
 
 
-def _drawn(answer: Mapping[str, Any]) -> list[str]:
-    """A line for each broker, and below it one for each of its links."""
+def _topology_lines(answer: Mapping[str, Any]) -> list[str]:
+    """Return a line for each broker, and below it one for each of its links."""
     brokers = answer["brokers"]
     names = {broker["id"]: broker["name"] for broker in brokers}
     width = max(map(len, names.values()))

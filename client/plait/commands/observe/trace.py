@@ -1,4 +1,4 @@
-"""`plait trace`: publishes one event whose every step is told, and prints them as they come."""
+"""`plait trace`: publishes one traced event, and prints its steps as brokers report them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..terminal.output import json_option, print_json, printable
 
 @click.command(epilog="\b\nExample: plait trace symbol=IBM price=99.5 --ttl 2s")
 @click.argument("pairs", nargs=-1, metavar="NAME=VALUE...", required=True)
-@click.option("--payload", metavar="TEXT", default="", help="What rides along, opaque to brokers.")
-@click.option("--ttl", type=DURATION, metavar="TIME", help="How long it is worth delivering, like 2s.")
-@click.option("--priority", type=click.IntRange(0, 9), default=0, show_default=True, help="9 goes first.")
+@click.option("--payload", metavar="TEXT", default="", help="Payload, opaque to brokers.")
+@click.option("--ttl", type=DURATION, metavar="TIME", help="Lifetime of the event, like 2s.")
+@click.option("--priority", type=click.IntRange(0, 9), default=0, show_default=True, help="9 is delivered first.")
 @click.option("--wait", "wait_s", type=DURATION, metavar="TIME", default=5.0, show_default="5s",
-              help="For all brokers that it is for to tell what became of it.")  # fmt: skip
+              help="Timeout for the reports of all destinations.")  # fmt: skip
 @url_option
 @json_option
 @click.pass_context
@@ -34,17 +34,17 @@ def trace(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Publish a marked event and show every step that it takes.
+    """Publish a traced event and show every step on its path.
 
-    It is a real event, and is delivered. Each broker tells when it came, how long matching took, for whom it is, to
-    which neighbour it was handed over which link, and whether it was delivered, waits or was dropped, and why. A step
-    comes below the one that led to it; what happens once more, as when a copy is sent again, says "again". Exit code 1
-    when someone has not told in time.
+    The event is real and is delivered. Each broker reports when it received the event, how long matching took, the
+    destinations, the next hops and their link delay, and whether the event was delivered, waits or was dropped, and
+    why. A step is printed below the one that caused it. "again" marks a repeated step, such as a retransmission. Exit
+    code 1 if a report is missing at the timeout.
     """
     from plait_core import Event
 
-    from ..terminal.running import run
-    from .trace_line import Traced, follow
+    from ..terminal.running import run_async
+    from .trace_connection import Traced, follow
     from .trace_steps import Steps
 
     attributes, target = parse_pairs(pairs), find_target(url)
@@ -58,12 +58,12 @@ def trace(
         else:
             click.echo(printable(line))
 
-    def tell(traced: Traced) -> None:
-        for told in steps.take(traced):
-            show(*told)
+    def show_steps(traced: Traced) -> None:
+        for shown in steps.add(traced):
+            show(*shown)
 
-    run(follow(target, event, wait_s, steps, tell))
-    for told in (*steps.rest(), steps.end()):
-        show(*told)
+    run_async(follow(target, event, wait_s, steps, show_steps))
+    for shown in (*steps.remaining(), steps.end()):
+        show(*shown)
     if not steps.complete:
         ctx.exit(FAILED)

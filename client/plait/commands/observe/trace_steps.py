@@ -1,11 +1,10 @@
-"""The steps of a traced event: a line for each, indented by how far it has gone; and whether all is told.
+"""Steps of a traced event: orders the brokers' reports, and decides when they are complete. No I/O.
 
-Brokers tell of their steps each by itself, and what a later one tells may be here first. So a step is shown once the
-one that led to it is: a copy comes after it was sent, and what becomes of it after it came. What was told before is
-marked as told again.
+Brokers report independently, so the report of a later step may arrive first. A step is shown once the step that caused
+it is shown: a copy is received after it was sent, and delivered after it was received. A repeated step is marked.
 
-All is told when each broker that the event is for has said of as many subscriptions as it matched there what became of
-it; or when the event, or its copy for that broker, was dropped. No I/O.
+The trace is complete when every destination has reported an outcome for each matching subscription, or when the event,
+or the copy for that destination, was dropped.
 """
 
 from __future__ import annotations
@@ -21,83 +20,87 @@ from plait_core.wire.frame_types.trace_frames import StepKind, TraceStep
 
 from ..terminal.durations import shown
 
-Told: TypeAlias = tuple[dict[str, Any], str]
-"""A step as a program reads it, and as a person does."""
+ShownStep: TypeAlias = tuple[dict[str, Any], str]
+"""A step as JSON for programs and as a line for people."""
 
 SETTLED: Final = (StepKind.DELIVERED, StepKind.STORED, StepKind.DROPPED)
-"""Kinds after which no more is to be told of the subscriptions that they speak of."""
+"""Kinds that are the final outcome for their subscriptions."""
 
 OF_BROKERS: Final = (StepKind.PUBLISHED, StepKind.SENT, StepKind.CAME, StepKind.LOST)
-"""Kinds whose parties are brokers."""
+"""Kinds whose parties are brokers instead of subscriptions."""
 
-COMING: Final = (StepKind.CAME, StepKind.ARRIVED)
-"""Kinds by which a broker tells that it has a copy."""
+RECEIPTS: Final = (StepKind.CAME, StepKind.ARRIVED)
+"""Kinds that report the receipt of a copy."""
 
-ENDING: Final = (StepKind.DROPPED, StepKind.LOST)
-"""Kinds that a broker may tell of a copy without having told that it came."""
+LOSSES: Final = (StepKind.DROPPED, StepKind.LOST)
+"""Kinds that a broker may report for a copy without having reported its receipt."""
 
 INDENT: Final = "  "
 DEPTH_MAX: Final = 64
 
 
 class Steps:
-    """All that is told of one event."""
+    """The reported steps of one event."""
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
         self._depths: dict[int, int] = {}
         self._root = 0
-        self._homes = -1
-        """How many other brokers it is for; -1 before that is told."""
+        self._destinations = -1
+        """Number of destinations besides the publisher's broker; -1 until it is reported."""
         self._matched: dict[int, int] = {}
-        """By broker that it arrived at, of how many subscriptions something is to be told."""
+        """Number of subscriptions without an outcome, by destination."""
         self._lost: dict[int, None] = {}
-        """Brokers whose copy was dropped on its way."""
+        """Destinations whose copy was dropped on its path."""
         self._ended = False
         self._delivered = self._dropped = 0
-        self._told: dict[tuple[int, str, str], set[int]] = {}
-        """By broker, kind and reason, the parties that were told of."""
-        self._held: list[tuple[TraceStep, bool]] = []
-        """Steps that wait for those that led to them, and whether each was told before."""
+        self._reported: dict[tuple[int, str, str], set[int]] = {}
+        """Parties reported so far, by broker, kind and reason."""
+        self._waiting: list[tuple[TraceStep, bool]] = []
+        """Steps that wait for the step that caused them, each with whether it is repeated."""
         self._shown: dict[int, None] = {}
-        """Brokers of which it was shown that they have a copy."""
+        """Brokers whose receipt of a copy is shown."""
         self._links: Counter[tuple[str, int, int]] = Counter()
-        """By kind of step, and both brokers: copies shown to have been sent, and to have come."""
+        """Number of copies shown as sent and as received, by kind of step and both brokers."""
 
-    def take(self, traced: TraceStep | Brokers) -> Iterator[Told]:
-        """Something more is told; the steps that can be shown now."""
+    def add(self, traced: TraceStep | Brokers) -> Iterator[ShownStep]:
+        """Record a report. Yield the steps that can be shown now."""
         if isinstance(traced, Brokers):
             self._names |= dict(zip(traced.ids, traced.names, strict=True))
             return
-        again = self._again(traced)
+        again = self._is_repeated(traced)
         self._note(traced, again=again)
-        self._held.append((traced, again))
-        while (at := next((at for at, (step, _) in enumerate(self._held) if self._follows(step)), None)) is not None:
-            yield self._show(*self._held.pop(at))
+        self._waiting.append((traced, again))
+        while (
+            at := next((at for at, (step, _) in enumerate(self._waiting) if self._cause_is_shown(step)), None)
+        ) is not None:
+            yield self._show(*self._waiting.pop(at))
 
-    def rest(self) -> Iterator[Told]:
-        """Steps that nothing told led to, by how long the event had been under way."""
-        held, self._held = self._held, []
-        for step, again in sorted(held, key=lambda one: (one[0].delay_us, one[0].kind not in COMING)):
+    def remaining(self) -> Iterator[ShownStep]:
+        """Yield the steps whose cause was never reported, by their delay."""
+        waiting, self._waiting = self._waiting, []
+        for step, again in sorted(waiting, key=lambda one: (one[0].delay_us, one[0].kind not in RECEIPTS)):
             yield self._show(step, again)
 
     @property
     def complete(self) -> bool:
-        """Whether all is told."""
+        """Whether all outcomes are reported."""
         if self._ended:
             return True
-        elsewhere = sum(home != self._root for home in self._matched.keys() | self._lost.keys())
-        return 0 <= self._homes <= elsewhere and all(left <= 0 for left in self._matched.values())
+        elsewhere = sum(broker != self._root for broker in self._matched.keys() | self._lost.keys())
+        return 0 <= self._destinations <= elsewhere and all(left <= 0 for left in self._matched.values())
 
     @property
     def done(self) -> bool:
-        """Whether all is told and shown."""
-        return self.complete and not self._held
+        """Whether all outcomes are reported and shown."""
+        return self.complete and not self._waiting
 
-    def end(self) -> Told:
-        """What it comes to."""
-        waiting = sorted(self._name(home) for home, left in self._matched.items() if left > 0)
-        missing = max(0, self._homes - sum(home != self._root for home in self._matched.keys() | self._lost.keys()))
+    def end(self) -> ShownStep:
+        """Return a summary of the outcomes."""
+        waiting = sorted(self._name(broker) for broker, left in self._matched.items() if left > 0)
+        missing = max(
+            0, self._destinations - sum(broker != self._root for broker in self._matched.keys() | self._lost.keys())
+        )
         lost = sorted(map(self._name, self._lost))
         facts = {
             "kind": "end", "complete": self.complete, "brokers": len(self._matched), "delivered": self._delivered,
@@ -105,36 +108,36 @@ class Steps:
         }  # fmt: skip
         line = f"delivered {self._delivered}, dropped {self._dropped}"
         if waiting:
-            line += f"; not told yet what became of all at {', '.join(waiting)}"
+            line += f"; outcomes missing at {', '.join(waiting)}"
         if lost:
-            line += f"; its cop{'y' if len(lost) == 1 else 'ies'} for {', '.join(lost)} ended on the way"
+            line += f"; its cop{'y' if len(lost) == 1 else 'ies'} for {', '.join(lost)} lost on the path"
         if missing:
-            line += f"; {missing} broker{'' if missing == 1 else 's'} that it is for told nothing"
-        if self._homes < 0 and not self._ended:
-            line = "its publisher's broker told nothing"
+            line += f"; {missing} broker{'' if missing == 1 else 's'} did not report"
+        if self._destinations < 0 and not self._ended:
+            line = "the publisher's broker did not report"
         return facts, line
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _again(self, step: TraceStep) -> bool:
-        """Whether this was told before, of all of its parties."""
+    def _is_repeated(self, step: TraceStep) -> bool:
+        """Return whether the same step was reported before for all of its parties."""
         key = (step.source, step.kind, step.reason)
-        before, parties = self._told.get(key), set(step.parties)
-        self._told[key] = parties | (before or set())
+        before, parties = self._reported.get(key), set(step.parties)
+        self._reported[key] = parties | (before or set())
         return before is not None and parties <= before
 
-    def _follows(self, step: TraceStep) -> bool:
-        """Whether the step that led to this one is shown."""
+    def _cause_is_shown(self, step: TraceStep) -> bool:
+        """Return whether the step that caused this one is shown."""
         if step.source == step.to:  # where it was published
-            return step.kind == StepKind.PUBLISHED or step.kind in ENDING or step.source in self._shown
-        if step.kind in COMING:
+            return step.kind == StepKind.PUBLISHED or step.kind in LOSSES or step.source in self._shown
+        if step.kind in RECEIPTS:
             sent = self._links[StepKind.SENT, step.peer, step.source]
             return self._links[step.kind, step.peer, step.source] < sent
-        if step.kind in ENDING:
+        if step.kind in LOSSES:
             return step.source in self._depths
         return step.source in self._shown
 
-    def _show(self, step: TraceStep, again: bool) -> Told:
+    def _show(self, step: TraceStep, again: bool) -> ShownStep:
         match step.kind:
             case StepKind.PUBLISHED:
                 self._depths[step.source] = 0
@@ -151,12 +154,12 @@ class Steps:
     def _note(self, step: TraceStep, *, again: bool) -> None:
         match step.kind:
             case StepKind.PUBLISHED:
-                self._root, self._homes = step.source, step.count
+                self._root, self._destinations = step.source, step.count
             case StepKind.ARRIVED if not again:
                 self._matched[step.source] = self._matched.get(step.source, 0) + step.count
             case StepKind.LOST:
                 self._lost |= dict.fromkeys(step.parties)
-            case StepKind.DROPPED if not step.parties and step.source == self._root and self._homes < 0:
+            case StepKind.DROPPED if not step.parties and step.source == self._root and self._destinations < 0:
                 self._ended = True
         if step.kind in SETTLED and not again:
             self._matched[step.source] = self._matched.get(step.source, 0) - step.count
@@ -181,34 +184,34 @@ class Steps:
     def _line(self, step: TraceStep, again: bool) -> str:
         at = INDENT * self._depths.get(step.source, 1) + self._name(step.source)
         took, after = shown(step.took_us / 1e6), shown(step.delay_us / 1e6)
-        whom = self._whom(step)
+        parties = self._parties_text(step)
         match step.kind:
             case StepKind.PUBLISHED:
-                said = f"published {EventId(step.publisher, step.sequence)}, matched in {took}; for {whom}"
+                line = f"published {EventId(step.publisher, step.sequence)}, matched in {took}; for {parties}"
             case StepKind.SENT:
                 queued = f", queued {took}" if step.took_us else ""
-                at_last = f" after {after}" if again else ""
-                said = f"-> {self._name(step.peer)} for {whom}{at_last}{queued}, link {shown(step.link_us / 1e6)}"
+                repeated = f" after {after}" if again else ""
+                line = f"-> {self._name(step.peer)} for {parties}{repeated}{queued}, link {shown(step.link_us / 1e6)}"
             case StepKind.CAME:
-                said = f"in after {after} from {self._name(step.peer)}"
+                line = f"in after {after} from {self._name(step.peer)}"
             case StepKind.ARRIVED:
                 came = f"in after {after} from {self._name(step.peer)}, " if step.peer else ""
-                said = f"{came}matched {step.count} here in {took}"
+                line = f"{came}matched {step.count} here in {took}"
             case StepKind.DELIVERED:
-                waited = f", having waited {took}" if step.took_us else ""
-                said = f"delivered to {whom} after {after}{waited}"
+                waited = f", after waiting {took}" if step.took_us else ""
+                line = f"delivered to {parties} after {after}{waited}"
             case StepKind.QUEUED:
-                said = f"waits for {whom}: {step.reason}"
+                line = f"waits for {parties}: {step.reason}"
             case StepKind.STORED:
-                said = f"stored for {whom}, whose client is away"
+                line = f"stored for {parties}, whose client is away"
             case StepKind.DROPPED | StepKind.LOST:
-                said = f"dropped{f' for {whom}' if step.count else ''} after {after}: {step.reason}"
+                line = f"dropped{f' for {parties}' if step.count else ''} after {after}: {step.reason}"
             case _:
-                said = f"{step.kind} {step.reason}".rstrip()
-        return f"{at}: {'again ' if again else ''}{said}"
+                line = f"{step.kind} {step.reason}".rstrip()
+        return f"{at}: {'again ' if again else ''}{line}"
 
-    def _whom(self, step: TraceStep) -> str:
-        """The parties of a step, for people."""
+    def _parties_text(self, step: TraceStep) -> str:
+        """Return the parties of a step as text."""
         named = self._parties(step)
         more = step.count - len(named)
         if not step.count:

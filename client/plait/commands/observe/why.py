@@ -1,4 +1,4 @@
-"""`plait why`: why an event was, or was not, delivered to a subscription, wherever in the overlay each of them is."""
+"""`plait why`: explains why an event was, or was not, delivered to a subscription anywhere in the overlay."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..connection.http_api import get_object
 from ..connection.http_side import http_option, http_side
 from ..terminal.output import json_option, print_json, printable
 
-UNTOLD: Final = frozenset(("unanswered", "no_subscription", "never_seen", "too_long_ago", "unknown"))
-"""Verdicts that do not say what became of the event."""
+UNDECIDED: Final = frozenset(("unanswered", "no_subscription", "never_seen", "too_long_ago", "unknown"))
+"""Verdicts that leave the event's outcome open."""
 
 
 @click.command(epilog="\b\nExample: plait why 9b2f0c6a1d3e4f57-12 north/3")
@@ -24,11 +24,11 @@ UNTOLD: Final = frozenset(("unanswered", "no_subscription", "never_seen", "too_l
 @url_option
 @json_option
 def why(event: str, subscription: str, http: str | None, url: str | None, as_json: bool) -> None:
-    """Say why an event was, or was not, delivered to a subscription.
+    """Explain why an event was, or was not, delivered to a subscription.
 
-    EVENT is an id as `plait sub --json` and `plait pub --json` print it, SUBSCRIPTION as `plait ls subs` does:
-    BROKER/NUMBER. Any broker of the overlay may be asked. Brokers remember their last 2,048 events; of what is
-    older nothing can be told. Exits with 1 where nothing can be told.
+    EVENT is an id as `plait sub --json` and `plait pub --json` print it. SUBSCRIPTION is BROKER/NUMBER, as `plait ls
+    subs` prints it. Any broker of the overlay can answer. Brokers remember their last 2,048 events. Exit code 1 if the
+    outcome is not known.
     """
     from plait_core.events import EventId
 
@@ -38,23 +38,23 @@ def why(event: str, subscription: str, http: str | None, url: str | None, as_jso
     if as_json:
         print_json(answer)
     else:
-        click.echo("\n".join(map(printable, _told(answer))))
-    if answer["verdict"] in UNTOLD:
+        click.echo("\n".join(map(printable, _verdict_lines(answer))))
+    if answer["verdict"] in UNDECIDED:
         click.get_current_context().exit(1)
 
 
-def _told(answer: Mapping[str, Any]) -> Iterator[str]:
-    """The verdict, what the filter says, and the way that the event has come."""
+def _verdict_lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the verdict, the result of the filter, and the event's path."""
     yield f"{str(answer['verdict']).replace('_', ' ')}: {answer.get('text')}"
     for reason in answer.get("why", []):
         yield f"  {reason}"
     if answer.get("hint"):
         yield f"  {answer['hint']}"
-    for broker, said in answer.get("reports", {}).items():
-        event = (said or {}).get("event")
+    for broker, report in answer.get("reports", {}).items():
+        event = (report or {}).get("event")
         if not event:
             continue
-        delay = f", {event['delay_ms']:.2f} ms under way" if event.get("delay_ms") is not None else ""
-        way = f", by way of {' > '.join(event['path'])}" if event.get("path") else ""
+        delay = f", {event['delay_ms']:.2f} ms in transit" if event.get("delay_ms") is not None else ""
+        path = f", by path {' > '.join(event['path'])}" if event.get("path") else ""
         bound = f", for {', '.join(event['for'])}" if event.get("for") else ""
-        yield f"{event['saw']} at {broker} {event['ago_s']:.3f} s ago{delay}{way}{bound}"
+        yield f"{event['saw']} at {broker} {event['ago_s']:.3f} s ago{delay}{path}{bound}"

@@ -1,4 +1,4 @@
-"""`plait completion`: the script that makes a shell complete commands and options."""
+"""`plait completion`: the script by which a shell completes commands and options."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def completion(ctx: click.Context, shell: str) -> None:
     from click.shell_completion import get_completion_class
 
     script = get_completion_class(shell)
-    assert script is not None, "click knows the shells that we offer"
+    assert script is not None, "click supports the shells listed"
     click.echo(script(ctx.find_root().command, {}, "plait", _VARIABLE).source())

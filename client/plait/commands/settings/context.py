@@ -1,4 +1,4 @@
-"""`plait context`: brokers' addresses under names, so that `--url` need not be typed."""
+"""`plait context`: saves brokers' addresses under names, which replace `--url`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, resolve_path=True)
 def context() -> None:
     """Save brokers' addresses under names.
 
-    They are kept in ~/.config/plait/contexts.json (XDG_CONFIG_HOME is respected), readable by you alone. Tokens are
-    never printed.
+    The file is ~/.config/plait/contexts.json, or below XDG_CONFIG_HOME, readable by you alone. Tokens are never
+    printed.
     """
 
 
@@ -31,21 +31,21 @@ def context() -> None:
 @click.argument("name")
 @click.argument("url")
 @click.option("--http", metavar="HOST:PORT", help="The broker's HTTP side, if it is not one port above URL's.")
-@click.option("--token", metavar="TOKEN", help="What the broker knows you by; - reads it from standard input.")
-@click.option("--ca", type=_FILE, help="The authority of its certificate, if the system does not trust it.")
-@click.option("--certificate", type=_FILE, help="Your own certificate, if the broker asks for one.")
+@click.option("--token", metavar="TOKEN", help="Token that authenticates you; - reads it from standard input.")
+@click.option("--ca", type=_FILE, help="The authority of the broker's certificate, if the system does not trust it.")
+@click.option("--certificate", type=_FILE, help="Your own certificate, if the broker requires one.")
 @click.option("--key", type=_FILE, help="The key of your certificate.")
-@click.option("--use", "use_it", is_flag=True, help="Use it from now on.")
+@click.option("--use", "use_it", is_flag=True, help="Use this context from now on.")
 def add(name: str, url: str, http: str | None, token: str | None, use_it: bool, **files: str | None) -> None:
-    """Save an address; an existing NAME is replaced.
+    """Save an address. Replaces an existing NAME.
 
-    Certificates and keys are PEM files; their names are saved, not what they hold.
+    Certificates and keys are PEM files. The names of the files are saved, not their contents.
     """
     from ...options.addresses import parse_address
     from ..connection.trust import Trust
 
     if not _NAME.match(name):
-        raise WrongUse(f"{name[:80]!r} is no name for a context", hint="letters, digits and _ . - in it")
+        raise WrongUse(f"{name[:80]!r} is no name for a context", hint="use letters, digits and _ . -")
     address = parse_address(url)
     if token == "-":  # noqa: S105 (a dash, not a password)
         token = sys.stdin.readline().strip()
@@ -53,8 +53,8 @@ def add(name: str, url: str, http: str | None, token: str | None, use_it: bool, 
         if not address.tls:
             raise WrongUse("certificates are for plaits:// addresses", hint=f"plaits{str(address)[5:]} speaks TLS")
         if files["key"] and not files["certificate"]:
-            raise WrongUse("--key is of no use without --certificate")
-        Trust(**files).context()  # what cannot be used is told now
+            raise WrongUse("--key needs --certificate")
+        Trust(**files).context()  # raises Failure if a file is not usable
     contexts = load_contexts()
     contexts.saved[name] = Context(str(address), http, token or address.token, **files)
     if use_it:
@@ -77,7 +77,7 @@ def use(name: str) -> None:
 @context.command("list", epilog="\b\nExample: plait context list --json")
 @json_option
 def list_(as_json: bool) -> None:
-    """List what is saved; * marks the one in use."""
+    """List the saved addresses. * marks the one in use."""
     contexts = load_contexts()
     rows = [(name, saved, name == contexts.current) for name, saved in sorted(contexts.saved.items())]
     if as_json:
@@ -96,7 +96,7 @@ def list_(as_json: bool) -> None:
 @context.command(epilog="\b\nExample: plait context remove lab")
 @click.argument("name")
 def remove(name: str) -> None:
-    """Forget a saved address."""
+    """Remove a saved address."""
     contexts = load_contexts()
     _known(contexts, name)
     del contexts.saved[name]

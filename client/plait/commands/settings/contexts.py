@@ -1,6 +1,6 @@
-"""Saved addresses: a JSON file in the user's configuration directory, readable by the user alone, for it holds tokens.
+"""Saved addresses: a JSON file in the user's configuration directory, readable by the user alone since it has tokens.
 
-`$XDG_CONFIG_HOME/plait/contexts.json`, by default `~/.config/plait/contexts.json`. Replaced as a whole, atomically.
+`$XDG_CONFIG_HOME/plait/contexts.json`, by default `~/.config/plait/contexts.json`. Each change replaces it atomically.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ..terminal.interrupts import interruptible
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One broker: its URL, its HTTP side and its token where they are known."""
+    """Address and credentials of one broker."""
 
     url: str
     http: str | None = None
     token: str | None = field(default=None, repr=False)
     ca: str | None = None
-    """A file with the authority of its certificate."""
+    """File with the authority of the broker's certificate."""
     certificate: str | None = None
     key: str | None = None
 
 
 @dataclass(slots=True)
 class Contexts:
-    """All of them, and the one in use."""
+    """All saved contexts, and the name of the one in use."""
 
     saved: dict[str, Context] = field(default_factory=dict)
     current: str | None = None
@@ -42,13 +42,13 @@ class Contexts:
 
 
 def contexts_file() -> Path:
-    """Where they are saved."""
+    """Return the path of the file."""
     home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     return Path(home).expanduser() / "plait" / "contexts.json"
 
 
 def load_contexts() -> Contexts:
-    """What is saved; nothing if there is no file."""
+    """Return the saved contexts; none if there is no file."""
     path = contexts_file()
     try:
         text = path.read_text("utf-8")
@@ -63,9 +63,9 @@ def load_contexts() -> Contexts:
 
 
 def save_contexts(contexts: Contexts) -> None:
-    """Replaces what is saved."""
+    """Replace the saved contexts."""
     path = contexts_file()
-    written = {
+    content = {
         "current": contexts.current,
         "contexts": {
             name: {key: value for key, value in asdict(context).items() if value is not None}
@@ -78,7 +78,7 @@ def save_contexts(contexts: Contexts) -> None:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".contexts-")  # mode 0600 from the start
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(written, file, indent=2, ensure_ascii=False)
+                json.dump(content, file, indent=2, ensure_ascii=False)
                 file.write("\n")
             Path(temporary).replace(path)
         except BaseException:
@@ -88,11 +88,11 @@ def save_contexts(contexts: Contexts) -> None:
         raise Failure(f"the contexts cannot be saved: {error}", hint=f"see {path.parent}") from None
 
 
-def _read(written: Any) -> Contexts:
-    saved = {str(name): Context(**fields) for name, fields in written["contexts"].items()}
+def _read(content: Any) -> Contexts:
+    saved = {str(name): Context(**fields) for name, fields in content["contexts"].items()}
     for name, context in saved.items():
         for value in asdict(context).values():
             if not isinstance(value, str | None) or context.url is None:
                 raise TypeError(f"the context {name} has a value that is no text")
-    current = written.get("current")
+    current = content.get("current")
     return Contexts(saved, current if current in saved else None)

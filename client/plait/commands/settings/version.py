@@ -1,4 +1,4 @@
-"""`plait version`: what is installed."""
+"""`plait version`: the installed distributions of Plait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DISTRIBUTIONS: Final = (
 @click.command(epilog="\b\nExample: plait version --json")
 @json_option
 def version(as_json: bool) -> None:
-    """Print the versions of what is installed."""
+    """Print the versions of the installed distributions."""
     installed = installed_versions(DISTRIBUTIONS)
     if as_json:
         print_json(installed)
@@ -26,7 +26,7 @@ def version(as_json: bool) -> None:
 
 
 def installed_versions(names: tuple[str, ...]) -> dict[str, str]:
-    """The versions of those that are installed."""
+    """Return the versions of those distributions that are installed."""
     from importlib import metadata
 
     found: dict[str, str] = {}

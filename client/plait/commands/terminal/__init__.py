@@ -1,1 +1,1 @@
-"""What all commands share: options, output, errors, signals."""
+"""Shared parts of all commands: options, output, errors, signals."""

@@ -1,4 +1,4 @@
-"""Times as people type them: `50ms`, `2s`, `1.5m`; a bare number is seconds, as in the SDK."""
+"""Durations on the command line: `50ms`, `2s`, `1.5m`. A bare number is seconds, as in the SDK."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WRITTEN: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(us|µs|ms|s|m|h|d|)\Z")
 
 
 class Duration(click.ParamType[float]):
-    """A time above zero, in seconds."""
+    """A duration above zero, in seconds."""
 
     name = "duration"
 
@@ -34,7 +34,7 @@ DURATION: Final = Duration()
 
 
 def shown(seconds: float) -> str:
-    """A time for people, in the unit that fits."""
+    """Return a duration as text, in the unit that fits."""
     if seconds < 0.001:
         return f"{seconds * 1e6:.0f} µs"
     if seconds < 1:

@@ -1,7 +1,7 @@
-"""How a command ends: 0 done, 1 failed, 2 wrong use, 130 interrupted. Errors become these here and nowhere else.
+"""Exit codes of commands: 0 done, 1 failed, 2 wrong use, 130 interrupted. Errors are converted here alone.
 
-A wrong filter, address or event is wrong use: the same command can never succeed. All else that Plait raises is a
-failure: the same command may succeed at another time. Messages go to stderr, with what to do about it.
+A wrong filter, address or event is wrong use: the same command can never succeed. Every other PlaitError is a failure:
+the same command may succeed at another time. Messages go to stderr, with a hint.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INTERRUPTED: Final = 130
 
 
 class Failure(click.ClickException):
-    """The command did not succeed. `detail`: lines to show under the message; `hint`: what to do about it."""
+    """Ends a command with exit code 1. `detail` has lines to print below the message, `hint` a remedy."""
 
     exit_code = FAILED
 
@@ -28,7 +28,7 @@ class Failure(click.ClickException):
         self.hint = hint
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Prints the message, the detail and the hint on stderr."""
+        """Print the message, the detail and the hint on stderr."""
         lines = [click.style("Error: ", fg="red", bold=True) + self.message]
         lines += [f"  {line}" for line in self.detail.splitlines()]
         if self.hint:
@@ -37,13 +37,13 @@ class Failure(click.ClickException):
 
 
 class WrongUse(Failure):
-    """The command was asked for something that can never work."""
+    """Ends a command that can never succeed with exit code 2."""
 
     exit_code = WRONG_USE
 
 
 def as_failure(error: Exception) -> Failure:
-    """What a Plait error is to the command line."""
+    """Convert an error of Plait to the Failure that the command line prints."""
     from plait_core import EventInvalid, FilterError, PlaitError
 
     assert isinstance(error, PlaitError)

@@ -1,4 +1,4 @@
-"""What every command says of itself, for the reference in the documentation."""
+"""Help texts of all commands, for the reference documentation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..root import plait
 
 
 def all_helps(width: int) -> Iterator[tuple[str, str]]:
-    """Each command's name and help, those of other distributions included, in the order of the alphabet."""
+    """Yield each command's name and help in alphabetical order, including those of other distributions."""
     settings = {**plait.context_settings, "terminal_width": width, "max_content_width": width}
     yield from _helps(plait, click.Context(plait, info_name="plait", **settings))
 

@@ -1,6 +1,6 @@
-"""Ctrl-C while a command is starting: nothing is open yet, so the process simply ends, as any program does by default.
+"""Ctrl-C while a command starts ends the process at once, because nothing is open yet.
 
-Python would raise KeyboardInterrupt wherever an import happens to be, which some modules turn into errors of theirs.
+Python would raise KeyboardInterrupt in the middle of an import, which some modules convert to errors of their own.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import signal
 
 
 def end_at_once() -> None:
-    """From now on Ctrl-C ends the process; unless it was started with Ctrl-C ignored, as `nohup` does."""
+    """Let Ctrl-C end the process, unless it was started with Ctrl-C ignored, as by `nohup`."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def interruptible() -> None:
-    """From now on Ctrl-C raises KeyboardInterrupt: there is something to be closed."""
+    """Let Ctrl-C raise KeyboardInterrupt, so that open resources are closed."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)

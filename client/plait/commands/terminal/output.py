@@ -1,6 +1,6 @@
-"""What commands print: one JSON object a line where a program reads, text where a person does.
+"""Output of commands: one JSON object a line for programs, text for people.
 
-Text from the network is shown with its control characters escaped: an event must not be able to draw on a terminal.
+Control characters of text from the network are escaped, so that no event can control the terminal.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 def json_option(command: C) -> C:
-    """Adds `--json`."""
+    """Add the option `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")(command)
 
 
 def json_text(value: object) -> str:
-    """One line of JSON. What JSON cannot write, infinities and NaN, is null."""
+    """Return one line of JSON. Infinities and NaN, which JSON lacks, become null."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
@@ -29,22 +29,22 @@ def json_text(value: object) -> str:
 
 
 def print_json(value: object) -> None:
-    """Prints one line of JSON."""
+    """Print one line of JSON."""
     click.echo(json_text(value))
 
 
 def printable(text: str) -> str:
-    """The text with everything escaped that is no printable character."""
+    """Escape all characters of a text that are not printable."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def attributes_text(attributes: Mapping[str, object]) -> str:
-    """Attributes as `plait pub` takes them: `symbol=IBM price=99.5`."""
+    """Return attributes as `plait pub` accepts them: `symbol=IBM price=99.5`."""
     return " ".join(f"{name}={_value_text(value)}" for name, value in attributes.items())
 
 
 def _value_text(value: object) -> str:
-    """A text bare where it reads as itself, else quoted; everything else as JSON."""
+    """Return a value as JSON. A string needs no quotes if `plait pub` would read it as the same string."""
     if isinstance(value, str):
         bare = bool(value) and value.isprintable() and not any(c.isspace() or c in "\"'" for c in value)
         return value if bare and not _reads_as_scalar(value) else printable(json.dumps(value, ensure_ascii=False))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of the values do not exceed; NaN of nothing."""
+    """Return the smallest value that at least `share` of the values do not exceed; NaN if there are none."""
     if not ordered:
         return math.nan
     assert 0 < share <= 1, "a share"

@@ -1,4 +1,4 @@
-"""Runs a command's asyncio part, so that Ctrl-C and SIGTERM end it by cancelling: what it opened is closed."""
+"""Runs a command's asyncio part. Ctrl-C and SIGTERM cancel it, so that it closes its resources."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .interrupts import interruptible
 
 T = TypeVar("T")
 
-_ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+_SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """The result of `main`. KeyboardInterrupt after a Ctrl-C, SystemExit(128 + n) after another signal to end."""
+def run_async(main: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `main`; KeyboardInterrupt after Ctrl-C, SystemExit(128 + n) after signal n."""
     interruptible()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_ended_by_signals(main))
+        return runner.run(_cancelled_by_signals(main))
 
 
-async def _ended_by_signals(main: Coroutine[Any, Any, T]) -> T:
+async def _cancelled_by_signals(main: Coroutine[Any, Any, T]) -> T:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None, "runs in a task"
     received: list[int] = []
@@ -32,7 +32,7 @@ async def _ended_by_signals(main: Coroutine[Any, Any, T]) -> T:
         received.append(number)
         task.cancel()
 
-    for number in _ENDING:
+    for number in _SIGNALS:
         with contextlib.suppress(NotImplementedError):  # Windows
             loop.add_signal_handler(number, end, number)
     try:
@@ -42,13 +42,13 @@ async def _ended_by_signals(main: Coroutine[Any, Any, T]) -> T:
             sys.exit(128 + received[0])
         raise
     finally:
-        for number in _ENDING:
+        for number in _SIGNALS:
             with contextlib.suppress(NotImplementedError):
                 loop.remove_signal_handler(number)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's where it is installed."""
+    """Return uvloop's loop factory if it is installed."""
     try:
         import uvloop
     except ImportError:

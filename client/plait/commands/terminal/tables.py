@@ -1,4 +1,4 @@
-"""Tables for people: drawn by rich to the width of a terminal, aligned by spaces where there is none."""
+"""Tables for people: drawn by rich in the width of a terminal, else aligned by spaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GAP: Final = 2
 """Spaces between columns."""
 
 CUT_MIN: Final = 20
-"""To what width the last column is cut before another one is left out."""
+"""Width to which the last column is cut before another column is left out."""
 
 
 def print_table(
@@ -24,9 +24,9 @@ def print_table(
     right: Sequence[str] = (),
     spare: Mapping[str, int] | None = None,
 ) -> None:
-    """Prints a table. `right`: columns of numbers.
+    """Print a table. `right` names columns of numbers.
 
-    `spare`: columns that a terminal too narrow for all of them loses, the highest first; then the last one is cut.
+    `spare` ranks columns that a narrow terminal leaves out, the highest first. The last column is cut to the rest.
     """
     shown = [[printable(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
@@ -44,17 +44,17 @@ def print_table(
 def fitted(
     columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Mapping[str, int], width: int
 ) -> tuple[list[str], list[list[str]]]:
-    """What of a table is shown in a width: spare columns that say nothing go, then spare ones until it fits."""
+    """Return the columns that fit a width. Empty spare columns are removed first, then others until the rest fits."""
     kept = list(range(len(columns)))
-    going = sorted((i for i in kept if spare.get(columns[i])), key=lambda i: -spare[columns[i]])
+    removable = sorted((i for i in kept if spare.get(columns[i])), key=lambda i: -spare[columns[i]])
     needed = [_width([columns[i], *(row[i] for row in rows)]) + GAP for i in kept]
     needed[-1] = min(needed[-1] - GAP, max(CUT_MIN, len(columns[-1])))
-    for i in list(going):
+    for i in list(removable):
         if not any(row[i] for row in rows):
             kept.remove(i)
-            going.remove(i)
-    while going and sum(needed[i] for i in kept) > width:
-        kept.remove(going.pop(0))
+            removable.remove(i)
+    while removable and sum(needed[i] for i in kept) > width:
+        kept.remove(removable.pop(0))
     return [columns[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
 
@@ -88,7 +88,7 @@ def _draw(
 
 
 def _width(cells: Sequence[str]) -> int:
-    """How many places the widest takes on a terminal."""
+    """Return the width of the widest cell on a terminal."""
     from rich.cells import cell_len
 
     return max(map(cell_len, cells))

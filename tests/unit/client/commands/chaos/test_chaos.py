@@ -1,4 +1,4 @@
-"""`plait chaos`: what people may write of a link, a relay driven from another process, and brokers found by name."""
+"""`plait chaos`: the options for a link's shape, a relay controlled by another process, brokers found by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from plait.commands.chaos.processes import send_signal
-from plait.commands.chaos.shapes import ShapeText, changes_asked
+from plait.commands.chaos.shapes import ShapeText, requested_changes
 from plait.commands.root import plait
 from plait.commands.terminal.failures import Failure, WrongUse
 
@@ -50,7 +50,7 @@ def test_what_is_no_shape_is_said(written: str) -> None:
 
 def test_a_bandwidth_may_be_taken_back() -> None:
     said = {"bandwidth": 0.0, "delay": None, "forth": {"bandwidth": 0.0}, "back": None}
-    assert changes_asked(said) == {"both": {"bandwidth_bit_s": None}, "forth": {"bandwidth_bit_s": None}}
+    assert requested_changes(said) == {"both": {"bandwidth_bit_s": None}, "forth": {"bandwidth_bit_s": None}}
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def test_the_http_side_of_something_else_is_said_in_one_line() -> None:
     assert shown.exit_code == 1
     message, hint = shown.stderr.splitlines()
     assert message == f"Error: what answers at http://{ready[1]} does not speak HTTP"
-    assert hint == "Hint: a broker's HTTP side is another port than its clients', mostly one above it"
+    assert hint == "Hint: a broker's HTTP port is not its clients' port, but usually the next one"
 
 
 def test_a_broker_is_found_by_its_name_and_by_its_id() -> None:

@@ -148,17 +148,17 @@ def test_what_is_no_graph_is_refused(tmp_path: Path, text: str, said: str) -> No
     assert said in result.output
 
 
-def test_secrets_are_drawn_once(tmp_path: Path) -> None:
+def test_secrets_are_generated_once(tmp_path: Path) -> None:
     place = tmp_path / "secrets"
     for _ in range(2):
         result = CliRunner().invoke(plait, ["gen", "secrets", str(place)])
         assert result.exit_code == 0, result.output
-        drawn = {path.name: path.read_text() for path in place.iterdir()}
-        assert all(text.strip() not in result.output for text in drawn.values())
-    assert "nothing drawn, 5 kept" in result.output
-    assert len(set(drawn.values())) == 5
-    assert min(map(len, drawn.values())) > 40
+        secrets = {path.name: path.read_text() for path in place.iterdir()}
+        assert all(text.strip() not in result.output for text in secrets.values())
+    assert "nothing generated, 5 kept" in result.output
+    assert len(set(secrets.values())) == 5
+    assert min(map(len, secrets.values())) > 40
     assert stat.S_IMODE((place / "token").stat().st_mode) == 0o600
     other = tmp_path / "other"
     CliRunner().invoke(plait, ["gen", "secrets", str(other)])
-    assert not {path.read_text() for path in other.iterdir()} & set(drawn.values())
+    assert not {path.read_text() for path in other.iterdir()} & set(secrets.values())

@@ -67,7 +67,7 @@ async def test_the_screen_follows_a_broker() -> None:
     configuration = replace(LOCAL, http=Endpoint("127.0.0.1", 0))
     async with running(configuration, name="north") as server:
         overview = Overview(f"http://127.0.0.1:{server.http_port}", Target(f"plait://{server.listen}", "test"))
-        screen = TopScreen(overview.look)
+        screen = TopScreen(overview.read)
         async with (
             asyncio.timeout(60),
             screen.run_test(size=(120, 30)) as pilot,

@@ -1,4 +1,4 @@
-"""One subscriber of a benchmark: counts, and takes the time that each event was under way."""
+"""One subscriber of a benchmark: counts events, and measures the delay of each."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .load import STAMP
 
 if TYPE_CHECKING:
     from ... import Client, Event, Subscription
-    from . import Plan
+    from .plan import Plan
 
 WARM_UP: Final = 0.1
-"""Share of a latency run that is not measured: caches fill, the kernel learns."""
+"""Share of a latency run that is not measured, while caches fill."""
 SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What one subscriber has to say; goes between processes as JSON."""
+    """Result of one subscriber. Processes exchange it as JSON."""
 
     received: int
     lost: int
@@ -36,16 +36,16 @@ class Received:
                 "latency_us": self.latency_us}  # fmt: skip
 
 
-async def listen(client: Client, plan: Plan) -> Received:
-    """Listens until the publisher says that it was all, or nothing comes any more."""
+async def receive(client: Client, plan: Plan) -> Received:
+    """Subscribe and count until the last event, or until no event has arrived for `wait_s`."""
     async with client.subscribe(f"bench == '{plan.run}' and price < 1000") as subscription:
         click.echo("subscribed", err=True)
         counter = _Counter(plan)
         counting = asyncio.create_task(counter.count(subscription))
-        seen = -1
+        before = -1
         try:
-            while seen != counter.received and not counting.done():
-                seen = counter.received
+            while before != counter.received and not counting.done():
+                before = counter.received
                 await asyncio.wait([counting], timeout=plan.wait_s)
         finally:
             if not counting.done():
@@ -53,7 +53,7 @@ async def listen(client: Client, plan: Plan) -> Received:
             await asyncio.gather(counting, return_exceptions=True)
         if not counting.cancelled():
             counting.result()
-        return counter.heard()
+        return counter.result()
 
 
 class _Counter:
@@ -65,7 +65,7 @@ class _Counter:
         self._latencies_ns: list[int] = []
 
     async def count(self, subscription: Subscription[Event]) -> None:
-        """Until the last event."""
+        """Count events until the last one of the run."""
         measured_from, latencies_ns = self._measured_from, self._latencies_ns
         async for event in subscription:
             number = event["number"]
@@ -78,8 +78,8 @@ class _Counter:
             if isinstance(number, int) and number >= measured_from:
                 latencies_ns.append(now - STAMP.unpack_from(event.payload)[0])
 
-    def heard(self) -> Received:
-        """What it comes to."""
+    def result(self) -> Received:
+        """Return the counts and the latency percentiles."""
         ordered = sorted(self._latencies_ns)
         latency_us = {name: round(percentile(ordered, share) / 1000, 1) if ordered else None
                       for name, share in SHARES.items()}  # fmt: skip

@@ -1,4 +1,4 @@
-"""A connection of its own for one traced event: hello, the event, and then its steps until all of them are told."""
+"""A separate connection for one traced event: the handshake, the event, then its steps until all are reported."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 1 << 16
 WELCOME_S: Final = 5.0
 CATCH_UP_S: Final = 0.5
-"""For steps that led to others which are told already, once it is known what became of the event."""
+"""Time to wait for missing steps that caused reported ones, once the event's outcome is known."""
 
 Traced: TypeAlias = TraceStep | Brokers
-"""What is told of an event: its steps, and what the brokers in them are called."""
+"""Reports about an event: its steps, and the names of the brokers in them."""
 
 
-class Following(Protocol):
-    """Who decides when all is told, and when all that led to it is."""
+class Progress(Protocol):
+    """Decides when all outcomes are reported, and when the steps that caused them are."""
 
     @property
     def complete(self) -> bool: ...
@@ -59,37 +59,37 @@ class Following(Protocol):
 
 
 async def follow(
-    target: Target, event: Event, wait_s: float, following: Following, tell: Callable[[Traced], None]
+    target: Target, event: Event, wait_s: float, progress: Progress, report: Callable[[Traced], None]
 ) -> None:
-    """Publish an event, and tell its steps until all are told or time is up. Failure when it is not taken."""
+    """Publish an event and report its steps until all have arrived or time is up; Failure if the broker refuses it."""
     reader, writer = await dial(target)
     try:
-        line = _Line(reader, writer)
-        welcome = await line.greet(target.token)
-        tell(Brokers((welcome.broker,), (welcome.broker_name,)))
-        await line.send(line.trace(event))
+        connection = _Connection(reader, writer)
+        welcome = await connection.greet(target.token)
+        report(Brokers((welcome.broker,), (welcome.broker_name,)))
+        await connection.send(connection.trace(event))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s) as limit:
-                while not following.done:
-                    if following.complete:
+                while not progress.done:
+                    if progress.complete:
                         caught_up_at = asyncio.get_running_loop().time() + CATCH_UP_S
                         limit.reschedule(min(limit.when() or caught_up_at, caught_up_at))
-                    for frame in await line.frames():
+                    for frame in await connection.frames():
                         if isinstance(frame, TraceStep | Brokers):
-                            tell(frame)
-        await line.send(Close(Code.BYE))
+                            report(frame)
+        await connection.send(Close(Code.BYE))
     except (OSError, EOFError) as error:
         raise Failure(f"lost the connection to {target.url}: {error}") from error
     except FrameError as error:
-        raise Failure(f"{target.url} does not speak as a broker does: {error}") from error
+        raise Failure(f"{target.url} does not follow the protocol: {error}") from error
     finally:
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
 
 
-class _Line:
-    """One connection, frame by frame. Answers pings by itself, and fails when the broker says no."""
+class _Connection:
+    """A connection that sends and receives single frames. It answers pings, and raises Failure at a refusal."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -100,13 +100,13 @@ class _Line:
         self._early: list[Frame] = []
 
     def trace(self, event: Event) -> Trace:
-        """The frame that publishes it, as this connection's client."""
+        """Return the frame that publishes an event as this connection's client."""
         return Trace(
             1, encode_block(replace(event, publisher=self._publisher, sequence=1, published_us=time_ns() // 1000))
         )
 
     async def greet(self, token: str | None) -> Welcome:
-        """Be welcomed."""
+        """Perform the handshake and return the broker's Welcome."""
         name = f"plait-trace-{secrets.token_hex(4)}"
         hello = Hello(VERSION_MIN, VERSION_MAX, Role.CLIENT, name, self._publisher, (), token)
         handshake = Handshake.initiator(hello)
@@ -116,13 +116,13 @@ class _Line:
                 while not (frames := await self.frames()):
                     pass
         except TimeoutError:
-            raise Failure(f"no welcome within {WELCOME_S:g} s") from None
+            raise Failure(f"no answer to the handshake within {WELCOME_S:g} s") from None
         welcome = frames[0]
         handshake.receive(welcome)
-        assert isinstance(welcome, Welcome), "the handshake takes nothing else"
+        assert isinstance(welcome, Welcome), "the handshake accepts no other frame"
         self._version = handshake.version
         self._decoder.establish(handshake.version)
-        self._early = await self._taken()
+        self._early = await self._complete_frames()
         return welcome
 
     async def send(self, frame: ControlFrame) -> None:
@@ -130,18 +130,18 @@ class _Line:
         await self._writer.drain()
 
     async def frames(self) -> list[Frame]:
-        """What comes next."""
+        """Return the next frames. Empty if only pings or part of a frame arrived."""
         if self._early:
             early, self._early = self._early, []
             return early
         data = await self._reader.read(READ_BYTES)
         if not data:
-            raise EOFError("the broker hung up")
+            raise EOFError("the broker closed it")
         self._decoder.feed(data)
-        return await self._taken()
+        return await self._complete_frames()
 
-    async def _taken(self) -> list[Frame]:
-        """The frames that are complete; in the handshake, one."""
+    async def _complete_frames(self) -> list[Frame]:
+        """Return the frames that are complete; during the handshake, only the first."""
         found: list[Frame] = []
         while frames := self._decoder.take():
             for frame in frames:
@@ -149,7 +149,7 @@ class _Line:
                     case Ping(nonce):
                         await self.send(Pong(nonce))
                     case Failed() | Refusal():
-                        raise Failure(f"the broker refused it: {frame.message or frame.code}", hint=frame.hint)
+                        raise Failure(f"the broker refused the event: {frame.message or frame.code}", hint=frame.hint)
                     case Close():
                         raise Failure(f"the broker closed the connection: {frame.message or frame.code}")
                     case _:
