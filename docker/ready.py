@@ -1,8 +1,8 @@
-"""The health check of a container, without importing more than it takes: exit code 0 is healthy.
+"""Health check of a container. Exit code 0 is healthy. It imports little, because it runs often.
 
-ready.py                   the broker of this container says that it is ready (PLAIT_BROKER__HTTP, by default port 4681)
-ready.py tcp [HOST:]PORT   somebody listens there
-ready.py fresh FILE [S]    a file was written within the last half minute, or so many seconds
+Without arguments it checks that the broker of this container is ready (PLAIT_BROKER__HTTP, by default port 4681).
+`ready.py tcp [HOST:]PORT` checks that the port accepts connections.
+`ready.py fresh FILE [S]` checks that the file was written within the last S seconds, by default 30.
 """
 
 import os
@@ -10,19 +10,19 @@ import socket
 import sys
 import time
 
-PATIENCE_S = 2.0
+TIMEOUT_S = 2.0
 
 
 def broker() -> bool:
     port = int(os.environ.get("PLAIT_BROKER__HTTP", ":4681").rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection:
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
         connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         return connection.recv(64).split(b" ")[1:2] == [b"200"]
 
 
 def listens(address: str) -> bool:
     host, _, port = address.rpartition(":")
-    socket.create_connection((host or "127.0.0.1", int(port)), PATIENCE_S).close()
+    socket.create_connection((host or "127.0.0.1", int(port)), TIMEOUT_S).close()
     return True
 
 

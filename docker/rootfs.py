@@ -1,6 +1,7 @@
-"""Picks what a program of a virtual environment needs to run out of the image that it was installed in, and nothing
-else: the interpreter, its standard library, the shared libraries that all of these load, a shell. What is left is a
-root file system of some tens of MB without package manager, compiler or setuid programs, whatever it was based on.
+"""Copies a virtual environment and the files that it needs at run time into a new root file system.
+
+These are the interpreter, its standard library, the shared libraries that they load, and a shell. The result has some
+tens of MB, and no package manager, compiler or setuid programs of the image that it was copied from.
 
     python3 rootfs.py /opt/plait /rootfs
 """
@@ -24,7 +25,7 @@ LEFT_OUT = {
     *("pip", "site-packages", "dist-packages", "__pycache__", "_pyinstaller", "f2py", "setuptools", "pkg_resources"),
 }
 WITHOUT_KERNEL = re.compile(r"numpy(\.libs|-.*)?")
-"""What the index in Python is made of, a third of the image: the native kernel does without."""
+"""numpy is a third of the image. Only the index in Python needs it, not the native kernel."""
 LEFT_OUT_NAMES = re.compile(r"(pip([\d.-].*)?|[Aa]ctivate.*|config-3\.\d+.*|_tkinter.*|.*\.pyi|.*\.a|.*\.exe)")
 DIRECTORIES = {
     "data": USER,
@@ -73,7 +74,7 @@ def main(environment: Path, root: Path) -> None:
 
 
 def copy(source: Path, root: Path, keep: set[str] | None = None) -> None:
-    """A directory without what no program needs at run time."""
+    """Copy a directory without the files that no program needs at run time."""
     left_out = LEFT_OUT - (keep or set())
 
     def ignore(_: str, names: list[str]) -> set[str]:
@@ -84,7 +85,7 @@ def copy(source: Path, root: Path, keep: set[str] | None = None) -> None:
 
 
 def place(file: Path, root: Path) -> None:
-    """A file where programs look for it: under the name they use, which may be a link or lie behind one."""
+    """Copy a file to the path that programs use, which may be a link or lie behind one."""
     real, target = Path(os.path.realpath(file)), root / file.relative_to("/")
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +100,7 @@ def link(alias: Path, real: Path, root: Path) -> None:
 
 
 def strip(environment: Path) -> None:
-    """Symbols for debuggers are most of some extensions. Libraries that auditwheel has moved are left as they are."""
+    """Remove debug symbols, most of some extensions' size. Libraries that auditwheel has moved stay unchanged."""
     extensions = [str(path) for path in binaries(environment) if ".libs" not in str(path)]
     subprocess.run(["strip", "--strip-debug", *extensions], check=True)
 
@@ -115,9 +116,9 @@ def binaries(root: Path) -> Iterator[Path]:
 
 
 def loads(binary: Path) -> set[Path]:
-    """The shared libraries that a file is linked with, as the loader finds them; those beside it are copied already."""
-    said = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
-    found = {Path(path) for path in re.findall(r"(?:=>\s+|^\s*)(/\S+)", said, re.MULTILINE)}
+    """Return the shared libraries of a file as the loader finds them, without those that are copied already."""
+    output = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
+    found = {Path(path) for path in re.findall(r"(?:=>\s+|^\s*)(/\S+)", output, re.MULTILINE)}
     return {path for path in found if not path.is_relative_to("/rootfs")}
 
 

@@ -1,6 +1,8 @@
-"""`make dist`: what a release consists of, into dist/, and whether it holds: wheels of every member and of the kernel,
-checked by twine, installed into an empty environment in which the quick start runs; a bill of materials of that
-environment; and a section of CHANGELOG.md for the version.
+"""`make dist`: builds a release into dist/ and checks it.
+
+Builds wheels of every member and of the kernel, and checks them with twine. Installs them into an empty environment and
+runs the quick start there. Writes a bill of materials of that environment. CHANGELOG.md must have a section for the
+version.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 MEMBERS = ("core", "crypto", "client", "broker", "peer", "analytics", "lab", "core/kernel")
 PORTABLE = {"MATURIN_PEP517_ARGS": "--compatibility pypi"}
-"""So that the kernel's wheel is tagged by the oldest C library that it runs on, and not by this machine alone."""
+"""Tags the kernel's wheel with the oldest C library that it runs on, instead of this machine's."""
 INSTALLED = ("plait_core", "plait_crypto", "plait", "plait_broker", "plait_peer", "plait_kernel")
 TOOLS = ("twine==7.0.0", "cyclonedx-bom==7.5.0")
 READY = re.compile(r"ready name=\S+ listen=(\S+) http=\S+\n")
@@ -30,7 +32,7 @@ READY = re.compile(r"ready name=\S+ listen=(\S+) http=\S+\n")
 def main() -> None:
     version = _version()
     _check_changelog(version)
-    if "--check" not in sys.argv:  # of what is there already
+    if "--check" not in sys.argv:  # checks the existing wheels
         _build()
     _check(version)
     _write_sums()
@@ -40,9 +42,9 @@ def main() -> None:
 def _build() -> None:
     shutil.rmtree(DIST, ignore_errors=True)
     if shutil.which("cargo") is None:
-        sys.exit("dist: cargo is not here, and a release has the kernel")
+        sys.exit("dist: a release includes the kernel, and cargo is not installed")
     for member in MEMBERS:
-        _say(f"wheel of {member}")
+        _log(f"wheel of {member}")
         build = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", DIST, f"./{member}")
         _run(*build, also=PORTABLE)
 
@@ -50,23 +52,23 @@ def _build() -> None:
 def _check(version: str) -> None:
     wheels = sorted(DIST.glob("*.whl"))
     assert len(wheels) == len(MEMBERS), wheels
-    assert not any("-linux_" in wheel.name for wheel in wheels), "a wheel runs on other machines, too"
+    assert not any("-linux_" in wheel.name for wheel in wheels), "wheels are for other machines, too"
     with tempfile.TemporaryDirectory(prefix="plait-dist-") as scratch:
         tools, empty = Path(scratch, "tools"), Path(scratch, "empty")
         for environment in (tools, empty):
             venv.create(environment, with_pip=True)
-        _say("twine check")
+        _log("twine check")
         _run(tools / "bin/python", "-m", "pip", "install", "--quiet", *TOOLS)
         _run(tools / "bin/twine", "check", *wheels)
-        _say("into an empty environment")
+        _log("into an empty environment")
         pip = (empty / "bin/python", "-m", "pip", "install", "--quiet")
         _run(*pip, "--require-hashes", "-r", ROOT / "docker/requirements.lock")
         chosen = [wheel for wheel in wheels if wheel.name.partition("-")[0] in INSTALLED]
         _run(*pip, "--no-deps", *chosen)
         _run(empty / "bin/python", "-m", "pip", "check")
-        _say("the quick start")
+        _log("the quick start")
         _quick_start(empty / "bin/plait", Path(scratch))
-        _say("bill of materials")
+        _log("bill of materials")
         _run(empty / "bin/python", "-m", "pip", "uninstall", "--quiet", "--yes", "pip", "setuptools")
         bill = DIST / f"plait-{version}.cdx.json"
         command = ("environment", "--output-reproducible", "--output-file", bill, empty / "bin/python")
@@ -74,7 +76,7 @@ def _check(version: str) -> None:
 
 
 def _version() -> str:
-    """The one that all members have."""
+    """Return the version of all members."""
     found = {
         member: re.search(r'^version = "(.+)"', (ROOT / member / "pyproject.toml").read_text(), re.MULTILINE)
         for member in MEMBERS
@@ -94,7 +96,7 @@ def _check_changelog(version: str) -> None:
 
 
 def _quick_start(plait: Path, scratch: Path) -> None:
-    """The README's first program, against a broker of that environment; then the demo."""
+    """Run the README's first program against a broker of that environment, then the demo and the doctor."""
     program = re.search(r"```python[^\n]*\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert program is not None
     with subprocess.Popen(
@@ -104,13 +106,13 @@ def _quick_start(plait: Path, scratch: Path) -> None:
         try:
             assert broker.stdout is not None
             ready = READY.match(broker.stdout.readline())
-            assert ready, "the broker says that it is ready"
+            assert ready, "the broker prints its ready line"
             code = program[1].replace("localhost:4680", ready[1])
-            said = _run(plait.with_name("python"), "-c", code, cwd=scratch)
-            assert said.startswith("IBM "), said
+            output = _run(plait.with_name("python"), "-c", code, cwd=scratch)
+            assert output.startswith("IBM "), output
         finally:
             broker.terminate()
-        assert broker.wait(30) == 0, "it stops in order"
+        assert broker.wait(30) == 0, "the broker stops cleanly"
     _run(plait, "demo", "--seconds", "5", cwd=scratch)
     assert not re.search(r"^fail", _run(plait, "doctor", cwd=scratch), re.MULTILINE)
 
@@ -121,7 +123,7 @@ def _write_sums() -> None:
 
 
 def _bare() -> dict[str, str]:
-    """An environment in which nothing of this repository is to be found."""
+    """Return the environment variables without those that point to this repository."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith(("PLAIT_", "PYTHON", "VIRTUAL_ENV"))
     }
@@ -137,8 +139,8 @@ def _run(*command: str | Path, cwd: Path = ROOT, also: Mapping[str, str] = Mappi
     return done.stdout
 
 
-def _say(what: str) -> None:
-    print(f"dist: {what}", flush=True)
+def _log(step: str) -> None:
+    print(f"dist: {step}", flush=True)
 
 
 if __name__ == "__main__":

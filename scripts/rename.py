@@ -27,7 +27,7 @@ WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass
 class Names:
-    """What the file says, restricted to some packages."""
+    """Contents of the file, restricted to some packages."""
 
     modules: dict[str, str]
     rooms: dict[str, str]
@@ -69,7 +69,7 @@ class Source:
 
     path: Path
     module: str
-    """Its dotted name; empty where it is no module of a package."""
+    """Its dotted name, or empty if it is no module of a package."""
     text: str
     tree: ast.Module
     bound: dict[str, str] = field(default_factory=dict)

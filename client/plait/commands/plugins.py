@@ -45,7 +45,7 @@ def entry_points() -> dict[str, EntryPoint]:
 
 
 def load(name: str) -> click.Command | None:
-    """Return a command of another distribution; None if it is unknown, Failure if it is not usable."""
+    """Return a command of another distribution, or None if it is unknown. Failure if it is not usable."""
     point = entry_points().get(name)
     if point is None:
         if name in KNOWN:

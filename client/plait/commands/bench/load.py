@@ -1,4 +1,4 @@
-"""The publisher of a benchmark: events as fast as possible, or at a fixed rate whatever the delays."""
+"""The publisher of a benchmark: events as fast as possible, or at a fixed rate that does not wait for delays."""
 
 from __future__ import annotations
 

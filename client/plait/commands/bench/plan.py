@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one run publishes, and to how many subscribers."""
+    """Number, size and rate of the events of one run, and its subscribers."""
 
     mode: Literal["pub", "sub", "pair", "fanout", "latency"]
     run: str
@@ -16,7 +16,7 @@ class Plan:
     count: int
     size: int
     rate: float | None
-    """Events in a second; None: as fast as possible."""
+    """Events in a second. None means as fast as possible."""
     subscribers: int
     wait_s: float
     """Time that a subscriber waits for the next event before it counts the rest as lost."""

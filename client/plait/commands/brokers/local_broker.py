@@ -100,7 +100,7 @@ class LocalBroker:
             raise Failure(f"its placeholder printed {line[:200]!r}")
 
     async def woken(self) -> bool:
-        """Wait until the placeholder becomes the broker; False if it ended instead. Call `ready` next."""
+        """Wait until the placeholder becomes the broker, and return True. Return False if it ended instead."""
         if await self._line() == AWAKE:
             return True
         await self.kill()

@@ -102,7 +102,7 @@ def _target(address: Address, source: str) -> Target:
 
 
 def token_from_file() -> str | None:
-    """Return the token in the file that PLAIT_TOKEN_FILE names; None if it is not set or the file is empty."""
+    """Return the token in the file that PLAIT_TOKEN_FILE names, or None if there is none."""
     path = os.environ.get(TOKEN_VARIABLE)
     if not path:
         return None

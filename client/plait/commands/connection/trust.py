@@ -19,10 +19,10 @@ class Trust:
     """Names of PEM files."""
 
     ca: str | None = None
-    """The authority that signed the broker's certificate; None: the system's authorities."""
+    """The authority that signed the broker's certificate. None means the system's authorities."""
     certificate: str | None = None
     key: str | None = None
-    """Key of the certificate; None: it is in the same file."""
+    """Key of the certificate. None means that it is in the same file."""
 
     def context(self) -> ssl.SSLContext:
         """Return a TLS context; Failure if a file holds no certificate or key."""

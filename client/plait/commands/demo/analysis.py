@@ -27,7 +27,7 @@ def engines() -> list[str]:
 
 
 async def analyse(telemetry: Path) -> tuple[str, dict[str, Any]] | None:
-    """Return the engine that worked and its report; None if none did."""
+    """Return the engine that worked and its report, or None if none did."""
     for engine in engines():
         command = [sys.executable, "-m", "plait", "analyze", "batch", str(telemetry), "--engine", engine, "--json"]
         quiet = asyncio.subprocess.DEVNULL

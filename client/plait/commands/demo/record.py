@@ -101,7 +101,7 @@ class Record:
         return not stats.pending and (not due or due[-1] in received)  # drop_oldest keeps the newest event
 
     def delay_s(self, subscriber: Subscriber, key: Key) -> float | None:
-        """Return the time from an event's publication to its arrival; None if it has not arrived."""
+        """Return the time from an event's publication to its arrival, or None if it has not arrived."""
         received = subscriber.received.get(key)
         return None if received is None else received.at - self.published[key].at
 

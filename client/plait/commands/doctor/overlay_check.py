@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import networkx
 
 LISTED_MAX: Final = 5
-"""Names that one line lists; the others are counted."""
+"""Names that one line lists. The others are only counted."""
 
 
 def check_overlay(url: str | None, http: str | None) -> Finding:

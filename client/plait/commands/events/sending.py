@@ -45,11 +45,11 @@ class PublishRequest:
     confirm: Literal["none", "broker", "subscribers"]
     rate: float | None
     total: int | None
-    """Number of events; None if it is not known."""
+    """Number of events, or None if it is not known."""
     seal: Path | None = None
     grant: str = "true"
     hidden: frozenset[str] | None = None
-    """Hidden attributes of sealed events; None: all of them."""
+    """Hidden attributes of sealed events. None means all of them."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Sent:
     published: int = 0
     confirmed: int = 0
     matched: int | None = None
-    """Subscriptions that confirmed events matched; None without confirmations."""
+    """Subscriptions that confirmed events matched, or None without confirmations."""
     first: EventId | None = None
     last: EventId | None = None
     seconds: float = 0.0

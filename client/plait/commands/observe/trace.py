@@ -37,9 +37,9 @@ def trace(
     """Publish a traced event and show every step on its path.
 
     The event is real and is delivered. Each broker reports when it received the event, how long matching took, the
-    destinations, the next hops and their link delay, and whether the event was delivered, waits or was dropped, and
-    why. A step is printed below the one that caused it. "again" marks a repeated step, such as a retransmission. Exit
-    code 1 if a report is missing at the timeout.
+    destinations, and the next hops with their link delay. It also reports whether the event was delivered, waits or was
+    dropped, and why. A step is printed below the one that caused it. "again" marks a repeated step, such as a
+    retransmission. Exit code 1 if a report is missing at the timeout.
     """
     from plait_core import Event
 
