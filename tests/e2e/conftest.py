@@ -1,4 +1,4 @@
-"""Tests of a whole deployment run in `make e2e`, where a Docker engine and the images are."""
+"""`make e2e` runs the tests of a whole deployment. They need a Docker engine and the images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words that tests of a whole deployment are written in: bring it up, harm it, heal it, look at it, end it."""
+"""Helpers for tests of a whole deployment: start it, inject faults, repair them, inspect it, stop it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 180.0
 BROKERS = tuple(f"broker-{number}" for number in range(1, 6))
 BIND = "127.0.46.80"
-"""Of this machine, and where nothing else is published."""
+"""Address of this machine at which nothing else is published."""
 
 
 def missing() -> str:
-    """Why there can be no deployment here, and what to do about it; empty when there can."""
+    """Return the reason why no deployment can run here, with a remedy. Empty if one can."""
     if shutil.which("docker") is None or subprocess.run(["docker", "info"], capture_output=True).returncode:
         return "no Docker engine answers: apt-get install docker.io, and start it"
     if not _compose_command():
@@ -39,7 +39,7 @@ def image() -> str:
 
 
 def docker(*arguments: str, given: str | None = None, check: bool = True) -> str:
-    """What a docker command says."""
+    """Run a docker command and return its output."""
     done = subprocess.run(["docker", *arguments], input=given, capture_output=True, text=True, timeout=120, check=False)
     if check and done.returncode:
         raise AssertionError(f"docker {' '.join(arguments)}: {done.stderr.strip()}")
@@ -54,7 +54,7 @@ def _compose_command() -> list[str]:
 
 
 def until(true: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Wait for something to become so."""
+    """Wait until a condition is true."""
     end = time.monotonic() + patience_s
     while not true():
         assert time.monotonic() < end, f"not within {patience_s:g} s: {what}"
@@ -62,7 +62,7 @@ def until(true: Callable[[], object], what: str, patience_s: float = PATIENCE_S)
 
 
 class Deployment:
-    """One project of Compose."""
+    """One running project of Compose."""
 
     def __init__(self, project: str, files: Sequence[Path], variables: Mapping[str, str]) -> None:
         self.project = project
@@ -79,7 +79,7 @@ class Deployment:
         assert not done.returncode, f"compose {' '.join(arguments)}: {done.stdout}{done.stderr}"
 
     def up(self, *services: str) -> None:
-        """Start services, and know their containers."""
+        """Start services and record their containers."""
         self.compose("up", "--detach", "--no-build", *services)
         listed = docker("ps", "--all", "--filter", f"label=com.docker.compose.project={self.project}", "--format",
                         '{{.Names}} {{.Label "com.docker.compose.service"}}')  # fmt: skip
@@ -91,18 +91,18 @@ class Deployment:
     # --- harm and healing ---------------------------------------------------------------------------------------------
 
     def kill(self, *services: str) -> None:
-        """As a power cut would."""
+        """Kill services, as a power failure would."""
         docker("kill", *(self.services[service] for service in services))
 
     def start(self, *services: str) -> None:
         docker("start", *(self.services[service] for service in services))
 
     def restart(self, service: str) -> None:
-        """As an operator would: it drains first."""
+        """Restart a service as an operator does. It drains first."""
         docker("restart", "--time", "30", self.services[service])
 
     def pause(self, service: str) -> None:
-        """The kernel may say no while something is being started there, as a health check is: then once more."""
+        """Pause a service. Retry if the kernel refuses while a process, such as a health check, starts in it."""
 
         def paused() -> bool:
             docker("pause", self.services[service], check=False)
@@ -124,7 +124,7 @@ class Deployment:
         docker("network", "connect", "--alias", service, network, self.services[service])
 
     def shape(self, link: str, **how: Mapping[str, object]) -> None:
-        """Change a link, whoever dialled it."""
+        """Change the shape of a link in both of its relays."""
         for port in (4698, 4699):
             asyncio.run(ask_control(f"{self.address(link)}:{port}", dict(how)))
 
@@ -141,17 +141,17 @@ class Deployment:
         return str(state.get("Health", {}).get("Status", state["Status"]))
 
     def wait_healthy(self, *services: str) -> None:
-        """As Docker sees it, which looks every few seconds."""
+        """Wait until Docker reports the services healthy. It checks every few seconds."""
         for service in services:
             until(lambda: self.health(service) == "healthy", f"{service} is healthy")  # noqa: B023
 
     def wait_ready(self, *brokers: str) -> None:
-        """As brokers say themselves, asked at an address that they have now."""
+        """Wait until the brokers report themselves ready."""
         for broker in brokers:
             until(lambda: self.asked(broker, "/readyz") is not None, f"{broker} is ready")  # noqa: B023
 
     def wait_whole(self, *brokers: str) -> None:
-        """Until each broker's map has all of them."""
+        """Wait until every broker knows all brokers."""
 
         def whole(broker: str) -> bool:
             found = self.asked(broker, "/api/v1/topology")
@@ -161,12 +161,12 @@ class Deployment:
             until(lambda: whole(broker), f"{broker} knows the others")  # noqa: B023
 
     def address(self, service: str) -> str:
-        """One that it has now; empty when it has none."""
+        """Return a current address of a service. Empty if it has none."""
         networks = json.loads(docker("inspect", self.services[service]))[0]["NetworkSettings"]["Networks"]
         return next((each["IPAddress"] for each in networks.values() if each["IPAddress"]), "")
 
     def asked(self, broker: str, path: str) -> Any:
-        """What a broker answers by HTTP; None when it does not, or says that it cannot."""
+        """Return a broker's HTTP answer, or None if there is none or it is an error."""
         if not self._token:
             self._token = self.run("keyserver", "python3", "-c", "print(open('/run/plait/token').read())").strip()
         asking = Request(
@@ -181,7 +181,7 @@ class Deployment:
 
 @contextmanager
 def deployed(project: str, *files: Path, **variables: str) -> Iterator[Deployment]:
-    """A deployment that is taken away with everything that it kept, whatever becomes of the test."""
+    """Run a deployment. Remove it with all its data at the end, also if the test fails."""
     found = Deployment(project, files, variables)
     found.down()  # of a run that was cut short
     try:

@@ -1,5 +1,7 @@
-"""What can happen to a deployment. Each fault harms it for some seconds and heals what it harmed; the lines are those
-of the fault table that they stand for."""
+"""Faults of a deployment. Each lasts some seconds and is repaired.
+
+The lines are those of the fault table that they represent.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ def kill_one(town: Deployment, chance: random.Random) -> str:
 
 
 def kill_all(town: Deployment, chance: random.Random) -> str:
-    """A power cut: they come back one after another, and are published at by whoever reaches one."""
+    """Kill all brokers and restart them one after another. Publishers use each that they reach."""
     town.kill(*BROKERS)
     time.sleep(chance.uniform(0, 2))
     for broker in chance.sample(BROKERS, len(BROKERS)):
@@ -32,7 +34,7 @@ def kill_all(town: Deployment, chance: random.Random) -> str:
 
 
 def part(town: Deployment, chance: random.Random) -> str:
-    """A network loses a broker, or a broker all of its networks."""
+    """Disconnect a broker from one network, or from all of its networks."""
     victim = chance.choice(BROKERS)
     networks = town.networks(victim)
     lost = networks if chance.random() < 0.5 else [chance.choice(networks)]
@@ -45,7 +47,7 @@ def part(town: Deployment, chance: random.Random) -> str:
 
 
 def one_way(town: Deployment, chance: random.Random) -> str:
-    """Nothing comes through in one direction; nobody is told."""
+    """Discard all bytes of a link in one direction, while its connections stay open."""
     link, way = chance.choice(town.links()), chance.choice(["forth", "back"])
     town.shape(link, **{way: {"flow": "frozen"}})
     time.sleep(chance.uniform(1, 8))
@@ -64,7 +66,7 @@ def worse_links(town: Deployment, chance: random.Random) -> str:
 
 
 def swizzle(town: Deployment, chance: random.Random) -> str:
-    """Links are clogged one after another and freed in another order."""
+    """Freeze links one after another, and release them in another order."""
     links = chance.sample(town.links(), 4)
     for link in links:
         town.shape(link, both={"flow": "frozen"})
@@ -76,7 +78,7 @@ def swizzle(town: Deployment, chance: random.Random) -> str:
 
 
 def freeze(town: Deployment, chance: random.Random) -> str:
-    """A broker stands still, and its connections stay open."""
+    """Pause a broker. Its connections stay open."""
     victim = chance.choice(BROKERS)
     town.pause(victim)
     time.sleep(chance.uniform(1, 12))
@@ -85,14 +87,14 @@ def freeze(town: Deployment, chance: random.Random) -> str:
 
 
 def storm(town: Deployment, chance: random.Random) -> str:
-    """The broker of the crowd dies: all come back at once."""
+    """Kill the broker of the many clients. All reconnect at once."""
     town.kill("broker-2")
     town.start("broker-2")
     return "broker-2, with its crowd"
 
 
 def roll(town: Deployment, chance: random.Random) -> str:
-    """Every broker in turn is stopped in order and started again."""
+    """Stop and restart every broker in turn."""
     for broker in chance.sample(BROKERS, 2):
         town.restart(broker)
         town.wait_ready(broker)

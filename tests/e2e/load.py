@@ -1,7 +1,7 @@
-"""What runs in containers while the overlay is harmed: publishers, durable subscribers, one of them slow, a crowd.
+"""Load in containers during faults: publishers, durable subscribers, one of them slow, and many reconnecting clients.
 
-Each writes into /out what was confirmed or what arrived, a line at once: `publisher number microseconds`. They stop
-when /out/stop is there.
+Each appends confirmed or received events to a file in /out, as lines `publisher number microseconds`. They stop when
+/out/stop exists.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CROWD = 100
 
 
 class Record:
-    """A file of lines, each written in one piece."""
+    """A file of lines. Each is written by one system call."""
 
     def __init__(self, name: str) -> None:
         self._file = (OUT / name).open("a", buffering=1)
@@ -44,7 +44,7 @@ def connected(name: str) -> plait.Opening[plait.Client]:
 
 
 async def member(holder: str, running: AsyncExitStack) -> Membership:
-    """A part in the realm of the key server. The certificate is kept: a token is good for one."""
+    """Join the key server's realm. The certificate is stored, because a token is valid once."""
     client, kept = KeyClient([KEYS], (OUT / "authority.pem").read_text()), OUT / f"{holder}.pem"
     if kept.exists():
         client.identity = Identity.from_pem(kept.read_text())
@@ -54,7 +54,7 @@ async def member(holder: str, running: AsyncExitStack) -> Membership:
 
 
 async def publish(name: str, holder: str = "") -> None:
-    """Publish steadily, some in flight at once, until told to stop; record what was confirmed and what was not."""
+    """Publish at a fixed rate until stopped. Record which events were confirmed."""
     confirmed, unsure = Record(f"{name}.confirmed"), Record(f"{name}.unsure")
     free = asyncio.Semaphore(IN_FLIGHT)
     async with AsyncExitStack() as running:
@@ -87,7 +87,7 @@ async def publish(name: str, holder: str = "") -> None:
 
 
 async def read(name: str, wanted: str, holder: str = "", pause_s: float = 0.0) -> None:
-    """Write down what a durable subscription brings."""
+    """Record the events of a durable subscription."""
     arrived, told = Record(f"{name}.arrived"), Record(f"{name}.notices")
     async with AsyncExitStack() as running:
         ring = await (await member(holder, running)).subscriber("true") if holder else None
@@ -109,12 +109,12 @@ async def read(name: str, wanted: str, holder: str = "", pause_s: float = 0.0) -
 
 
 async def slow(name: str, wanted: str) -> None:
-    """One who takes a tenth of what comes."""
+    """Run a subscriber that processes a tenth of its events."""
     await read(name, wanted, pause_s=10 * EVERY_S)
 
 
 async def crowd(name: str) -> None:
-    """Many who are there, and all come back at once when their broker does."""
+    """Run many clients that reconnect at once when their broker restarts."""
     record = Record(f"{name}.crowd")
 
     async with AsyncExitStack() as running:

@@ -1,4 +1,4 @@
-"""Compares what publishers were told with what subscribers have, from outside: it reads what they wrote down."""
+"""Compares the confirmations with the deliveries, from the files that publishers and subscribers wrote."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READERS: dict[str, Callable[[str, int], bool]] = {
     "s1": lambda publisher, number: publisher == "p3" and number % 2 == 1,
     SLOW: lambda publisher, number: publisher != "p3",
 }
-"""What each durable subscription wants."""
+"""The filter of each durable subscription."""
 PUBLISHERS = ("p1", "p2", "p3")
 
 
@@ -27,12 +27,12 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """What one subscriber has to show."""
+    """The recorded events of one subscriber."""
 
     lost: list[Line]
     twice: list[tuple[str, int]]
     astray: list[tuple[str, int]]
-    """What it did not want, or nobody published."""
+    """Events that do not match the filter, or that were not published."""
     disordered: int
     arrived: int
     delays_us: list[int]
@@ -43,7 +43,7 @@ class Reading:
 
 
 def lines(path: Path) -> list[Line]:
-    """What was written whole: the last line may be under way."""
+    """Return the complete lines. The last one may be incomplete."""
     if not path.exists():
         return []
     text = path.read_text()
@@ -77,7 +77,7 @@ def judge(out: Path, reader: str) -> Reading:
 
 
 def _disordered(got: list[Line]) -> int:
-    """Events that came after one that their publisher published later."""
+    """Events received after a later event of the same publisher."""
     last: dict[str, int] = {}
     found = 0
     for line in got:
@@ -87,7 +87,7 @@ def _disordered(got: list[Line]) -> int:
 
 
 def all_is_there(out: Path) -> bool:
-    """Whether nothing that was promised is missing any more."""
+    """Return whether all confirmed events have arrived."""
     return all(not judge(out, reader).lost for reader in READERS)
 
 

@@ -1,5 +1,8 @@
-"""The whole deployment under load while it is harmed, for PLAIT_CHAOS_S seconds (by default two minutes). An oracle
-outside compares what was confirmed with what arrived, and prints what was survived, a line of the fault table each."""
+"""The whole deployment under load and faults, for PLAIT_CHAOS_S seconds (by default two minutes).
+
+An oracle outside compares the confirmations with the deliveries, and prints the faults survived, one for each line of
+the fault table.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +97,7 @@ def _links() -> list[str]:
 
 
 def _harm(town: Deployment, chance: random.Random) -> list[Harm]:
-    """Every fault once, then any, until the time is over; between two there is a moment of peace."""
+    """Inject every fault once, then random ones until the time is over, with a pause between two. Return them."""
     harms: list[Harm] = []
     until_s, due = time.monotonic() + LASTS_S, chance.sample(list(FAULTS), len(FAULTS))
     while due or time.monotonic() < until_s:
@@ -136,7 +139,7 @@ def _report(out: Path, harms: list[Harm]) -> None:
 
 
 def _silence(promised: list, harm: Harm) -> float:  # type: ignore[type-arg]
-    """The longest time without any confirmation around a fault, in seconds."""
+    """Return the longest time without any confirmation around a fault, in seconds."""
     times = sorted(
         line.at_us for line in promised if harm.began_us - 500_000 <= line.at_us <= harm.healed_us + 5_000_000
     )
@@ -144,7 +147,7 @@ def _silence(promised: list, harm: Harm) -> float:  # type: ignore[type-arg]
 
 
 def _crowd(out: Path) -> list[tuple[int, int, int]]:
-    """When, how many were connected, how many connections there had been."""
+    """Return the time, the number of connected clients, and the number of connections so far."""
     path = out / "crowd.crowd"
     words = (line.split() for line in path.read_text().splitlines()) if path.exists() else ()
     return [(int(each[2]), int(each[0]), int(each[1])) for each in words if len(each) == 3]
@@ -159,7 +162,7 @@ def _incomplete(crowd: list[tuple[int, int, int]]) -> float:
 
 
 def _tell_state(town: Deployment, out: Path) -> None:
-    """What one wants to know when something is missing."""
+    """Print diagnostics for missing events."""
     print(town.run("broker-1", "plait", "topo"), town.run("broker-1", "plait", "ls", "brokers"))
     for service in (*BROKERS, *LOAD):
         print(f"--- {service}\n{docker('logs', '--tail', '8', town.services[service], check=False)}")

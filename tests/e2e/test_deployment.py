@@ -1,5 +1,7 @@
-"""All of docker/compose.yaml at once, with its examples: healthy, watched by Prometheus, counted by Spark; then the
-same job on a cluster of Spark. How long it takes is printed."""
+"""All of docker/compose.yaml with its examples: healthy, scraped by Prometheus, analysed by Spark.
+
+Then the same job on a cluster of Spark. The test prints the durations.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from deployment import BROKERS, ROOT, Deployment, deployed, docker, image, until
 
 COMPOSE, CLUSTER = ROOT / "docker/compose.yaml", ROOT / "docker/compose.cluster.yaml"
 SPARK_S = 600.0
-"""What Spark may take on a machine that is busy."""
+"""Timeout for Spark on a busy machine."""
 
 pytestmark = pytest.mark.timeout(3 * SPARK_S)
 
@@ -31,7 +33,7 @@ def cluster() -> Iterator[Deployment]:
 
 
 def wait_healthy(town: Deployment) -> None:
-    """Until Docker says so of every one, in the order in which they come to it."""
+    """Wait until Docker reports every service healthy."""
     waiting, began = [name for name in town.services if name != "init"], time.monotonic()
     while waiting:
         for name in [name for name in waiting if town.health(name) == "healthy"]:
@@ -42,7 +44,7 @@ def wait_healthy(town: Deployment) -> None:
 
 
 def rows(town: Deployment, table: str) -> int:
-    """Of a table that Spark wrote, by the manifest that it keeps."""
+    """Return the number of rows of a table that Spark wrote, by its manifest."""
     lake = "import json; print(json.dumps(json.load(open('/lake/manifest.json'))['tables']))"
     return int(json.loads(town.run("analytics", "python3", "-c", lake))[table]["rows"])
 
@@ -89,7 +91,7 @@ def test_the_same_job_on_a_cluster(cluster: Deployment) -> None:
 
 
 def test_doctor_names_what_is_wrong_with_a_network() -> None:
-    """The mistakes that everybody makes once, each in a container that makes it."""
+    """Each common mistake is named, in a container that makes it."""
     mistakes = {
         "is reachable only from inside this container": {"LISTEN": "127.0.0.1:4680"},
         "other brokers would dial themselves": {"OVERLAY__ADVERTISE": "localhost:4680"},

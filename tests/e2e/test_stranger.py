@@ -1,7 +1,7 @@
-"""Somebody who has never seen this: a machine of Debian, Python and Docker alone, a checkout, and what README says.
+"""Runs README's commands on a new machine that has only Debian, Python, Docker and a checkout.
 
-The machine is a container made by debootstrap, so this is for root; it reaches this machine's Docker engine. How pip
-finds packages is told to it by the environment of whoever runs the test.
+The machine is a container made by debootstrap, so the test needs root. It uses this machine's Docker engine, and pip's
+settings of this environment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(2 * PATIENCE_S)
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """What `git clone` gives, without what was built here."""
+    """Return the files of a `git clone`, without build results."""
     place = tmp_path / "plait"
     place.mkdir()
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
@@ -39,7 +39,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def machine(checkout: Path) -> Iterator[str]:
-    """A fresh one, with the checkout; files are where the engine finds them as well, for Compose mounts some."""
+    """Create a new machine with the checkout, at a path that the engine can mount, too."""
     if os.geteuid() or shutil.which("debootstrap") is None:
         pytest.skip("a machine of Debian alone is made by debootstrap, as root")
     subprocess.run(["sh", ROOT / "docker/base.sh", MACHINE, *PACKAGES], check=True)
@@ -72,7 +72,7 @@ def machine(checkout: Path) -> Iterator[str]:
 
 
 def typed(machine: str, command: str) -> str:
-    """A command of README, in a shell of that machine."""
+    """Run a command of README in a shell of that machine."""
     done = subprocess.run(
         ["docker", "exec", machine, "sh", "-c", command],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Subscriptions that come and go without end leave nothing behind: the broker's memory is flat, minute after minute."""
+"""Subscriptions that are opened and closed without end do not leak: the broker's memory stays constant."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import plait
 LASTS_S = 600.0 if NIGHTLY else 15.0
 CLIENTS = 8
 OPEN_AT_ONCE = 25
-"""Subscriptions that each client holds; at each step one of them gives way to another."""
+"""Subscriptions of each client. Each step replaces one of them."""
 SAMPLE_EVERY_S = LASTS_S / 60
 GROWTH_MAX = 1.03
 NAMES = count(1)
 
 
 def a_filter(chance: random.Random) -> str:
-    """Of all the shapes that the index keeps differently; some are the same as others'."""
+    """Return a filter of any kind that the index stores differently. Some filters are equal."""
     n = chance.randrange(1_000_000)
     return chance.choice(
         (

@@ -1,4 +1,4 @@
-"""A durable subscription that begins while events are on their way to the disk: what is neither logged yet nor new."""
+"""A durable subscription that starts while events are being stored: they are neither logged yet nor new."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""A client that asks for more than anybody may: SCORECARD S12. It gets its quota and an error for the rest, and what
-others wait for their events does not change."""
+"""A client that exceeds its quota (SCORECARD S12).
+
+It gets its quota and an error for the rest, and other clients' delays do not change.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ AT_ONCE = 500
 
 
 async def asked(client: plait.Client, first: int, count: int) -> list[plait.Subscription[plait.Event]]:
-    """So many different filters on what the others' events say, of which none matches them."""
+    """Subscribe with different filters on the attributes of the others' events. None matches them."""
     found: list[plait.Subscription[plait.Event]] = []
     for start in range(first, first + count, AT_ONCE):
         filters = (f"has(mine) and n > {number}" for number in range(start, min(start + AT_ONCE, first + count)))

@@ -1,7 +1,7 @@
-"""A running broker whose disk is full, then has room again: SCORECARD F10. And one whose disk comes back empty.
+"""A running broker whose disk is full and then has room again (SCORECARD F10), and one whose disk is replaced.
 
-The disk is full twice over: a real file system of a few megabytes, where mounting one is permitted, and a limit on the
-size of files that the kernel enforces and this test lifts while the broker runs.
+A full disk is simulated in two ways: by a real file system of a few megabytes, where mounting is permitted, and by a
+limit on file sizes that the kernel enforces and the test lifts while the broker runs.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ PAYLOAD = bytes(4_000)
 
 
 class Disk(ABC):
-    """Where a log lives, that can be made too small for it."""
+    """A directory for a log whose capacity can be limited."""
 
     directory: Path
     says: tuple[str, ...] = ("the disk is full",)
 
     @abstractmethod
     def fill(self, broker: BrokerProcess) -> None:
-        """From now on there is no more room."""
+        """Leave no free space."""
 
     @abstractmethod
     def free(self, broker: BrokerProcess) -> None:
-        """There is again."""
+        """Provide free space again."""
 
 
 class SmallDisk(Disk):
-    """A file system that is really no larger."""
+    """A small file system."""
 
     def __init__(self, mounted: Path) -> None:
         self.directory = mounted / "log"
@@ -58,7 +58,7 @@ class SmallDisk(Disk):
 
 
 class LimitedFiles(Disk):
-    """No file may grow beyond what it has."""
+    """A limit on the size of files."""
 
     says = (*Disk.says, "the disk reports an I/O error")
 
@@ -93,7 +93,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
 async def publisher_and_readers(
     port: int,
 ) -> AsyncIterator[tuple[plait.Client, plait.Subscription[plait.Event], plait.Subscription[plait.Event]]]:
-    """One who publishes, one durable subscription, one that is not."""
+    """A publisher, a durable and a volatile subscription."""
     url = f"plait://127.0.0.1:{port}"
     again = plait.Reconnect(first_s=0.02, max_s=0.2)
     async with (
@@ -106,7 +106,7 @@ async def publisher_and_readers(
 
 
 async def asked(broker: BrokerProcess, path: str) -> tuple[int, dict[str, object]]:
-    """What its HTTP side says."""
+    """Return an answer of the broker's HTTP side."""
     host, port = broker.http.rsplit(":", 1)
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"GET {path} HTTP/1.1\r\nhost: {broker.http}\r\nconnection: close\r\n\r\n".encode())

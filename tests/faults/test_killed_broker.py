@@ -38,7 +38,7 @@ PATIENCE_S = 60.0
 
 
 class Publisher:
-    """Publishes as fast as it hears, and remembers what the broker gave its word for."""
+    """Publishes as fast as confirmations arrive, and records the confirmed events."""
 
     def __init__(self, client: plait.Client, number: int) -> None:
         self.client = client
@@ -48,7 +48,7 @@ class Publisher:
         self._hears: list[tuple[int, asyncio.Event]] = []
 
     async def run(self) -> None:
-        """Until told to stop; then one last event, behind all the others."""
+        """Publish until stopped, then publish a last event."""
         room = asyncio.Semaphore(IN_FLIGHT)
         async with asyncio.TaskGroup() as tasks:
             while not self.stopping:
@@ -57,7 +57,7 @@ class Publisher:
         await self._publish(last=True)
 
     async def hears_of(self, more: int) -> None:
-        """Wait for that many further confirmations."""
+        """Wait for a number of further confirmations."""
         heard = asyncio.Event()
         self._hears.append((len(self.confirmed) + more, heard))
         await heard.wait()
@@ -71,7 +71,7 @@ class Publisher:
 
 
 class Reader:
-    """An application behind one subscription: what it was handed, in order."""
+    """An application with one subscription. Records its events in order."""
 
     def __init__(self, name: str, chance: random.Random | None = None) -> None:
         self.name = name
@@ -84,7 +84,7 @@ class Reader:
         self._rounds = 0
 
     async def run(self, subscription: plait.Subscription[plait.Event]) -> None:
-        """Until the last event of every publisher is here."""
+        """Read until the last event of every publisher has arrived."""
         ended = 0
         while ended < PUBLISHERS:
             event = await subscription.next()
@@ -102,7 +102,7 @@ class Reader:
         self.dealt_with[event.publisher].add(event.seq)
 
     def _say_some(self, chance: random.Random) -> None:
-        """By hand: in any order, and the oldest few only after hundreds of others."""
+        """Acknowledge manually, in random order, and the oldest events only after hundreds of others."""
         if chance.random() < 0.2:
             self._rounds += 1
             keep = HELD if self._rounds % 60 else 0
@@ -113,7 +113,7 @@ class Reader:
                 self._deal_with(event)
 
     def judge(self, publishers: list[Publisher], *, whole: bool) -> None:
-        """Nothing twice, nothing out of order and, of a durable subscription, nothing missing."""
+        """Check that no event is repeated or out of order and, for a durable subscription, none is missing."""
         for publisher in publishers:
             who = f"{self.name}, publisher {publisher.number}"
             handed = self.handed[publisher.client.publisher]
@@ -124,8 +124,10 @@ class Reader:
 
 
 class Crashing:
-    """An application that dies with the broker now and then, and with it what it had not dealt with. It may be handed
-    again what it acknowledged in its last moments; nothing may be missing from all its lives together."""
+    """An application that sometimes dies with the broker, and loses its unprocessed events.
+
+    Events that it acknowledged shortly before may be repeated. All of its lives together may miss none.
+    """
 
     def __init__(self, chance: random.Random) -> None:
         self.lives: list[Reader] = []
@@ -133,7 +135,7 @@ class Crashing:
         self._living: asyncio.Task[None] | None = None
 
     async def run(self, port: int) -> None:
-        """Live again until the last event of every publisher is here."""
+        """Restart until the last event of every publisher has arrived."""
         while True:
             async with connected(port) as client:
                 subscription = await client.subscribe("from >= 0", durable="crashing", start="all", ack="manual")
@@ -144,12 +146,12 @@ class Crashing:
                     return await self._living
 
     def crash(self) -> None:
-        """Now, if it lives."""
+        """Kill it now, if it runs."""
         if self._living is not None:
             self._living.cancel()
 
     def judge(self, publishers: list[Publisher]) -> None:
-        """Nothing twice or out of order in one life, and nothing missing from all of them."""
+        """Check that no life has repeated or reordered events, and that all lives together miss none."""
         for life in self.lives:
             life.judge(publishers, whole=False)
         for publisher in publishers:
@@ -230,7 +232,7 @@ async def test_nothing_acknowledged_is_lost_or_comes_again(tmp_path: Path) -> No
 
 
 async def everything_logged(port: int, until: EventId) -> list[EventId]:
-    """All events of the log, read frame by frame: the SDK would hold back what is in it twice."""
+    """Read all events of the log frame by frame, because the SDK would drop duplicates."""
     found: list[EventId] = []
     async with await ScriptedClient.connect(port) as witness:
         await witness.hello("witness", 1)
@@ -244,8 +246,10 @@ async def everything_logged(port: int, until: EventId) -> list[EventId]:
 
 
 async def killed(broker: BrokerProcess, publisher: Publisher, chance: random.Random) -> str:
-    """Kill it at any moment of its life: while it starts and recovers, or some confirmations later; these with the
-    network now and then, so that its last words to a publisher are lost."""
+    """Kill the broker at a random moment: during its start and recovery, or some confirmations later.
+
+    Sometimes the network fails with it, so that its last confirmations are lost.
+    """
     if chance.random() < 0.25:
         lived_s = chance.uniform(0, 0.7)
         await asyncio.sleep(lived_s)

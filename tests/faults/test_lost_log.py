@@ -1,5 +1,7 @@
-"""A broker comes back with an empty disk, or a client goes on to another broker: the log is another one, and positions
-of the old one say nothing of it. Nothing of the new log may be settled by them, and durable readers are told.
+"""A broker restarts with an empty disk, or a client moves to another broker, so the log is a different one.
+
+Positions of the old log are invalid there. They must not acknowledge events of the new log, and durable readers receive
+a notice.
 """
 
 from __future__ import annotations
@@ -137,7 +139,7 @@ async def test_a_broker_that_comes_back_with_its_log_is_no_loss(tmp_path: Path) 
 
 
 async def published(client: plait.Client, kept: plait.Subscription[plait.Event], numbers: range) -> list[plait.Event]:
-    """What the reader got of these."""
+    """Publish events, and return those that the reader receives."""
     for n in numbers:
         await client.publish({"n": n}, confirm="broker")
     events = [await kept.next() for _ in numbers]
@@ -146,7 +148,7 @@ async def published(client: plait.Client, kept: plait.Subscription[plait.Event],
 
 
 async def lost_log(kept: plait.Subscription[plait.Event]) -> None:
-    """Its reader is told, and is subscribed again by then."""
+    """Wait until the reader has its notice and has subscribed again."""
     async for notice in kept.events():
         if isinstance(notice, plait.Gap):
             assert notice.reason == "log_lost"
@@ -154,6 +156,6 @@ async def lost_log(kept: plait.Subscription[plait.Event]) -> None:
 
 
 async def heard_again(url: str, count: int) -> list[object]:
-    """What a client that takes the durable subscription up gets."""
+    """Return the events of a client that attaches to the durable subscription."""
     async with plait.connect(url) as restarted, restarted.subscribe("true", durable="reader") as rest:
         return [(await rest.next(5))["n"] for _ in range(count)]

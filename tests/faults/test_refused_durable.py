@@ -1,5 +1,6 @@
-"""What is durable and cannot be stored, for the disk is full or there is no log: whoever asked hears why, nothing is
-left of it at the broker, and the broker can still be stopped.
+"""Durable subscriptions that cannot be stored, because the disk is full or there is no log.
+
+The client gets the reason, nothing of the subscription remains at the broker, and the broker can still be stopped.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def a_full_disk(stage: Stage, full: bool = True) -> None:
 
 
 def subscriptions(stage: Stage) -> list[object]:
-    """What `plait ls subs` shows."""
+    """Return the durable names that `plait ls subs` shows."""
     return [facts["durable"] for facts in describe_subscriptions(stage.broker)]
 
 
@@ -122,7 +123,7 @@ def test_a_change_that_could_not_be_stored_is_none() -> None:
 
 
 def test_what_was_stored_of_one_that_was_withdrawn_is_deleted() -> None:
-    """The first attempt to store it fails, and the second is on its way to a disk that has room again."""
+    """The first attempt to store it fails, and the second is pending on a disk that has room again."""
     stage = Stage(disk=DiskTerms(sync_s=0.0, slow_s=1.0))
     reader = stage.raw("reader")
     reader.subscribe(1, durable="mine")
@@ -199,7 +200,7 @@ DRAIN_S = "600"
 
 @pytest.mark.parametrize("kept", [False, True])
 async def test_a_signal_ends_it_before_its_time_to_drain_is_up(kept: bool, tmp_path: Path) -> None:
-    """Refused for a log that is not there, and for one on a disk that is full."""
+    """Refused without a log, and with a log on a full disk."""
     environment = {"PLAIT_BROKER__LIMITS__DRAIN_S": DRAIN_S}
     where = ("--data", tmp_path / "log") if kept else ()
     local = ("--listen", "127.0.0.1:0", "--http", "off", *where)

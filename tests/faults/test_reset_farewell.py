@@ -1,4 +1,4 @@
-"""A client whose connection is reset right behind the broker's farewell: it comes back all the same."""
+"""A client whose connection is reset directly after the broker's Close reconnects."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from plait_core.wire.frame_types.session_frames import Code
 VISITS = 5
 FAREWELL = encode_frame(Close(Code.LIMIT, "too many", retryable=True), HANDSHAKE_VERSION)
 RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER on, with no time: closing resets."""
+"""SO_LINGER with a zero timeout: closing resets the connection."""
 
 
 def refuse(listener: socket.socket) -> None:
-    """Take connections, say no, and reset them."""
+    """Accept connections, refuse the handshake, and reset them."""
     for _ in range(VISITS):
         accepted, _ = listener.accept()
         accepted.recv(4096)

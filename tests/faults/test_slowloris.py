@@ -1,5 +1,7 @@
-"""Connections that take their time to do harm: SCORECARD S7. How long they last is decided on virtual time, with a
-broker's own settings; what they cost the others, by real ones beside an honest client.
+"""Deliberately slow connections (SCORECARD S7).
+
+Their lifetime is tested on virtual time with a broker's own settings. Their cost for an honest client is measured with
+real connections.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from plait_lab.simulation.raw_clients import RawClient
 from plait_lab.simulation.stage import Stage
 
 CLOSED_WITHIN_S = 10.0
-"""Of the scorecard, on the clock of the simulator."""
+"""Limit of the scorecard, on the simulator's clock."""
 
 FOUND_WITHIN_S = 0.1
-"""How late a deadline may be found, and the way there and back."""
+"""Tolerance for detecting a deadline, and one round trip."""
 
 HELLO = encode_frame(Hello(1, 1, Role.CLIENT, "slow", 1, ("resume",), token="t" * 200))
 
@@ -129,7 +131,7 @@ def test_a_frame_that_begins_behind_a_whole_one_has_time_of_its_own() -> None:
 
 
 def test_whole_frames_in_slow_pieces_are_no_reason() -> None:
-    """A slow but honest client: each frame is whole within seconds, and never is there nothing of the next one."""
+    """A slow but honest client: each frame is complete within seconds, and bytes always follow."""
     stage = Stage(BrokerSettings())
     slow = a_slow_client(stage)
     ping = encode_frame(Ping(7))
@@ -161,13 +163,13 @@ PERIOD_S = 1.0
 
 
 class Crowd:
-    """The slow ones, in a process of their own, there or not."""
+    """The process with the slow connections, switched on and off."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     async def be(self, said: str) -> None:
-        """`on` or `off`."""
+        """Switch the connections `on` or `off`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{said}\n".encode())

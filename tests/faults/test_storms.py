@@ -1,5 +1,7 @@
-"""Very many clients at once: SCORECARD F12. They come, work and leave in storms, and leave nothing behind; and when the
-broker dies under all of them, all of them come back to the next one.
+"""Very many clients at once (SCORECARD F12).
+
+They connect, work and disconnect in bursts, without leaks. When their broker dies, all of them reconnect to the next
+one.
 """
 
 from __future__ import annotations
@@ -20,20 +22,20 @@ from plait_core.wire import HANDSHAKE_VERSION, VERSION_MAX, VERSION_MIN, Hello, 
 CLIENTS = 1000 if NIGHTLY else 200
 ROUNDS = 10 if NIGHTLY else 6
 WARMING = ROUNDS // 2
-"""Rounds after which the broker's memory is expected to grow no more."""
+"""Rounds after which the broker's memory must not grow."""
 
 VISIT_BYTES_MAX = 512
-"""What one visit may leave behind, the allocator's holes included; a session alone is more than that."""
+"""Bytes of growth allowed for each client, for the allocator's fragmentation. A leaked session is larger."""
 
 REMEMBERED_BYTES_MAX = 1 << 20
-"""The last events and drops, for `plait why`: they may still be filling up when the broker is warm."""
+"""Memory of the event history for `plait why`, which may still be filling."""
 
 SHORT_MEMORY = {
     "PLAIT_BROKER__LIMITS__RESUME_S": "0.2",
     "PLAIT_BROKER__LIMITS__HELLO_TIMEOUT_S": "1.0",
     "PLAIT_BROKER__LIMITS__PUBLISHERS_MAX": str(CLIENTS),
 }
-"""Sessions, strangers and publishers that vanished are forgotten while the test looks."""
+"""Settings with which sessions, unknown clients and lost publishers expire during the test."""
 
 ANY = ("--listen", "127.0.0.1:0", "--http", "off", "--log-level", "warning")
 PATIENCE_S = 120.0
@@ -45,7 +47,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(autouse=True)
 def _open_files() -> Iterator[None]:
-    """Two for each client, at both ends."""
+    """Allow two open files for each client, one at each end."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * CLIENTS)), hard))
     yield
@@ -53,7 +55,7 @@ def _open_files() -> Iterator[None]:
 
 
 async def stays_a_while(url: str, number: int, chance: random.Random) -> str:
-    """One client's visit; how it ended."""
+    """Run one client. Return how it ended."""
     ending = chance.choice(("says goodbye", "vanishes", "never gets to the point"))
     if ending == "never gets to the point":
         await _half_a_hello(url, chance)
@@ -69,7 +71,7 @@ async def stays_a_while(url: str, number: int, chance: random.Random) -> str:
 
 
 async def held_for_nobody(broker: BrokerProcess) -> int:
-    """What it holds when all are gone; its event loop keeps one descriptor from the first of them on."""
+    """Return the broker's descriptors without clients. Its event loop keeps one after the first client."""
     before = broker.descriptors
     async with plait.connect(f"plait://127.0.0.1:{broker.port}"):
         assert broker.descriptors > before
@@ -114,7 +116,7 @@ async def test_storms_of_clients_leave_nothing_behind() -> None:
 
 @asynccontextmanager
 async def herd(url: str) -> AsyncIterator[list[tuple[plait.Client, plait.Subscription[plait.Event]]]]:
-    """Clients that listen, each to its own number and to what is for all."""
+    """Connect clients that each subscribe to their own number and to the common events."""
     async with AsyncExitStack() as all_of_them:
 
         async def one(number: int) -> tuple[plait.Client, plait.Subscription[plait.Event]]:
@@ -125,7 +127,7 @@ async def herd(url: str) -> AsyncIterator[list[tuple[plait.Client, plait.Subscri
 
 
 async def told_of_a_gap(subscription: plait.Subscription[plait.Event]) -> str:
-    """Wait until it says that it may have missed something, and will miss no more."""
+    """Wait until a client has its gap notice and has subscribed again."""
     async for notice in subscription.events():
         if isinstance(notice, plait.Gap):
             return notice.reason

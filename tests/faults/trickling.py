@@ -1,9 +1,8 @@
-"""A crowd of slow connections as a process of its own: a byte a second of a hello that never ends, or of an event.
+"""Many slow connections as a separate process: `python trickling.py PORT CONNECTIONS PERIOD_S`.
 
-    python trickling.py PORT CONNECTIONS PERIOD_S
-
-Half of them never finish their hello; the others are welcome, and then never finish an event. Whoever is hung up on
-comes again. `on` on stdin begins and is answered `on` when all are there, `off` ends and is answered `off`.
+Half of them send a Hello at a byte a second and never finish it. The others complete the handshake and never finish an
+event. Closed connections are opened again. `on` on stdin starts them, and the process answers `on` when all are open;
+`off` ends them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ PUBLISHERS = count(1_000_000)
 
 
 async def trickle(port: int, period_s: float, part: float, *, welcome: bool, there: asyncio.Semaphore) -> None:
-    """One slow connection after another, for ever. `part` of a period is waited first, so that they take turns."""
+    """Open one slow connection after another without end. Wait `part` of a period first, to spread the bytes."""
     await asyncio.sleep(part * period_s)
     while True:
         publisher = next(PUBLISHERS)

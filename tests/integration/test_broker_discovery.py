@@ -1,4 +1,4 @@
-"""Brokers as processes that are told little and find each other: by a seed, by multicast, with a secret or TLS."""
+"""Discovery between broker processes: by a seed, by multicast, with a secret or TLS."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GROUP = "239.255.46.80"
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Wait for something that tells nobody."""
+    """Poll until a condition is true."""
     async with asyncio.timeout(PATIENCE_S):
         while not await asyncio.to_thread(true):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -44,12 +44,12 @@ def topology(broker: BrokerProcess) -> dict[str, Any]:
 
 
 def reached(broker: BrokerProcess) -> set[str]:
-    """The names of those that a broker reaches."""
+    """Return the names of the brokers that a broker reaches."""
     return {other["name"] for other in topology(broker)["brokers"] if other["reachable"]}
 
 
 class Several:
-    """Brokers as processes."""
+    """Several broker processes."""
 
     def __init__(self, running: AsyncExitStack, group_port: int) -> None:
         self._running = running
@@ -74,7 +74,7 @@ async def several() -> AsyncIterator[Several]:
 
 
 async def stopped(broker: BrokerProcess) -> str:
-    """Its log."""
+    """Stop a broker and return its log."""
     broker.signal(signal.SIGTERM)
     _, _, said = await broker.ended()
     return said

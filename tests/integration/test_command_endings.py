@@ -1,4 +1,4 @@
-"""How commands end when things are not as they wish: full disks, closed pipes, no permission, Ctrl-C at any moment."""
+"""Exit codes and messages of commands under faults: full disks, closed pipes, no permission, Ctrl-C at any moment."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def environment(broker: BrokerProcess | None = None) -> dict[str, str]:
 
 
 def run(*arguments: str, broker: BrokerProcess | None = None, shell: str = "") -> tuple[int, str, str]:
-    """A command, or a line of a shell in which $PLAIT is the program."""
+    """Run a command, or a shell line in which $PLAIT is the program."""
     program = ["bash", "-c", shell.replace("$PLAIT", " ".join(PLAIT))] if shell else [*PLAIT, *arguments]
     ran = subprocess.run(program, capture_output=True, text=True, timeout=LIMIT_S, env=environment(broker))
     assert "Traceback" not in ran.stderr, ran.stderr
@@ -95,14 +95,14 @@ def test_a_reader_that_has_enough(command: str) -> None:
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
 async def test_closed_streams(broker: BrokerProcess, closed: str) -> None:
-    """A socket must not get the number of a stream: uvloop aborts, and what is printed would go to the broker."""
+    """A socket must not get the descriptor of a closed stream: output would go to the broker, and uvloop aborts."""
     assert run(shell=f"$PLAIT filter check 'x == 1' {closed}")[0] == 0
     assert run(shell=f"$PLAIT sub \"symbol == 'IBM'\" --wait 0.2 {closed}", broker=broker)[0] == 1
 
 
 @pytest.mark.parametrize("command", [["sub", "true"], ["ls", "subs"], ["filter", "check", "x == 1"], ["demo"]])
 def test_an_interrupt_while_starting_says_nothing(command: list[str]) -> None:
-    """As soon as the program itself runs, which its first step tells; what the interpreter does before is not ours."""
+    """Interrupt the program after its first step, because the interpreter's start is not under test."""
     program = "import plait.__main__ as m, os; m._have_standard_streams = lambda: os.write(1, b'.'); m.main()"
     for wait_s in (0.0, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08):
         process = subprocess.Popen(

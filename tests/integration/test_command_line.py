@@ -25,7 +25,7 @@ LIMIT_S = 30
 
 @dataclass
 class Shell:
-    """A user's terminal: commands run against one broker, and none is left running."""
+    """Runs commands against one broker. Ends all of them afterwards."""
 
     home: Path
     stack: ExitStack
@@ -43,7 +43,7 @@ class Shell:
         )
 
     def start(self, *arguments: str, until: str, program: list[str] = PLAIT) -> subprocess.Popen[str]:
-        """Starts a command and waits for the first line that it says, which begins with `until`."""
+        """Start a command and wait for its first line, which must begin with `until`."""
         process = subprocess.Popen(
             [*program, *arguments],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment,
@@ -306,7 +306,7 @@ def test_up_takes_any_graph_from_a_file(shell: Shell, tmp_path: Path) -> None:
 
 
 def wait_for(look: Callable[[], str], right: Callable[[str], bool]) -> str:
-    """What is seen once it is right."""
+    """Poll until an observation is right, and return it."""
     end = time.monotonic() + LIMIT_S
     while not right(seen := look()):
         assert time.monotonic() < end, seen

@@ -1,4 +1,4 @@
-"""`plait demo`: runs by itself, checks itself, ends by itself, and leaves nothing behind."""
+"""`plait demo` runs and checks itself, and leaves no files or processes behind."""
 
 from __future__ import annotations
 

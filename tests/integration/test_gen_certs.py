@@ -1,4 +1,4 @@
-"""`plait gen certs`: what it makes is what brokers and clients take, and nothing else passes."""
+"""`plait gen certs`: brokers and clients accept its certificates, and no others."""
 
 from __future__ import annotations
 

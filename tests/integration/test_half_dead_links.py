@@ -1,4 +1,4 @@
-"""A link of real brokers that is dead in one direction: it is given up, and events go another way, all of them."""
+"""A link of real brokers that fails in one direction is removed, and all events take another path."""
 
 from __future__ import annotations
 

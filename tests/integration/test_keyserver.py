@@ -1,4 +1,4 @@
-"""The key server as its operator and its clients see it: processes, files, certificates, and what strangers get."""
+"""The key server as its operator and its clients see it: processes, files, certificates, and rejected strangers."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_certificates_of_another_authority_are_refused_by_both_sides(direc
 
 
 async def test_a_request_is_for_a_key_alone(directory: KeyDirectory) -> None:
-    """A holder gets the name that its token was made for, whatever it asks."""
+    """A holder gets the name that its token was made for, not the name that it requests."""
     authority = CertificateAuthority.new(time.time_ns() // 1000)
     for request in ("", "nonsense", authority.certificate):
         with pytest.raises(Exception, match="no certificate request"):
@@ -205,7 +205,7 @@ def test_the_command_line_from_init_to_rotate(tmp_path: Path, directory: KeyDire
 
 
 async def test_keys_are_renewed_when_the_server_comes_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is away when keys of the next epoch are issued; members ask again until it answers, and then read on."""
+    """The key server is down when keys of the next epoch are due. Members retry until it answers, then read on."""
     directory = realm_directory(tmp_path / "one", TREES, POLICY, epoch_s=8.0, overlap_s=4.0)
     port = port_to_keep(random.SystemRandom())
     async with AsyncExitStack() as joined:

@@ -27,14 +27,14 @@ ENVIRONMENT = {
 
 
 def run(*arguments: str, code: int = 0) -> str:
-    """What a command says: on stdout, or on stderr where it is to fail."""
+    """Run a command. Return its stdout, or its stderr if it must fail."""
     ran = subprocess.run([*PLAIT, *arguments], capture_output=True, text=True, timeout=LIMIT_S, env=ENVIRONMENT)
     assert ran.returncode == code, ran.stderr
     return ran.stderr if code else ran.stdout
 
 
 class Overlay:
-    """`plait up` of five brokers that no other test's are named like, in a shape that no one death divides."""
+    """`plait up` with five brokers of unique names, in a graph that no single loss splits."""
 
     def __init__(self, home: Path) -> None:
         self.names = [f"up-{os.getpid()}-{number}" for number in range(1, 6)]
@@ -55,24 +55,24 @@ class Overlay:
 
     @property
     def lines(self) -> list[str]:
-        """What `plait up` itself told on stderr."""
+        """Lines that `plait up` itself printed on stderr."""
         return [line for line in self._said.read_text().splitlines() if re.match(r"up-|Error", line)]
 
     def tells(self, line: str) -> None:
-        """Waits until it does."""
+        """Wait until `plait up` has printed a line."""
         wait_for(lambda: line in self.lines, lambda: self._said.read_text())
 
     def reachable(self) -> set[str]:
-        """The names that `plait topo` lists as within reach."""
+        """Return the names of the brokers that `plait topo` lists as reachable."""
         listed = run("topo", "--http", self.http).splitlines()
         return {line.split()[0] for line in listed if "─" not in line and "out of reach" not in line}
 
     def sees(self, *names: str) -> None:
-        """Waits until exactly these are within reach."""
+        """Wait until exactly these brokers are reachable."""
         wait_for(lambda: self.reachable() == set(names), lambda: run("topo", "--http", self.http))
 
     def processes(self) -> list[str]:
-        """Whatever runs or sleeps of it."""
+        """Return the command lines of its brokers and placeholders."""
         words = []
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -139,7 +139,7 @@ def overlay_finding(overlay: Overlay) -> tuple[str, str, str]:
 
 
 def passes(near: str, far: str) -> None:
-    """An event from one broker arrives at another."""
+    """Check that an event from one broker arrives at another."""
     with subprocess.Popen(
         [*PLAIT, "sub", "x > 0", "--count", "1", "--json", "--url", far],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,

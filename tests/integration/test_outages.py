@@ -1,5 +1,7 @@
-"""Whoever is away is not forgotten: a broker that starts alone knows by its log what durable subscriptions elsewhere
-want, and confirms nothing that they have not got."""
+"""A broker that starts alone knows the durable subscriptions of other brokers from its log.
+
+It confirms no event that they have not received.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,11 @@ import plait
 AT_ONCE = plait.Reconnect(first_s=0.02, max_s=0.2)
 PATIENCE_S = 30.0
 SOON = {"PLAIT_BROKER__OVERLAY__JOIN_S": "0.2"}
-"""Whoever is alone serves nevertheless."""
+"""Settings with which a broker without neighbours serves soon."""
 
 
 def starter(running: AsyncExitStack, home: Path) -> Callable[[str], Awaitable[BrokerProcess]]:
-    """What starts brokers a and b, each linked to the other and with a log, again and again in the same place."""
+    """Return a function that starts broker a or b, linked to each other, always with the same address and log."""
     chance = random.SystemRandom()
     ports = {name: port_to_keep(chance) for name in "ab"}
 
@@ -45,7 +47,7 @@ def connected(broker: BrokerProcess) -> plait.Client:
 
 
 async def awaits_confirmation(broker: BrokerProcess, count: int) -> None:
-    """Wait until so many events of a broker's publishers are not confirmed yet."""
+    """Wait until a number of events of a broker's publishers are unconfirmed."""
 
     def awaiting() -> int:
         with urllib.request.urlopen(f"http://{broker.http}/api/v1/broker") as answer:

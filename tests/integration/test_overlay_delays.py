@@ -1,5 +1,4 @@
-"""Three brokers in a row as processes, the middle one stopped for a while: what events say of their delay is what
-happened to each."""
+"""Three broker processes in a row, the middle one paused for a while: each event reports its true delay."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ import plait
 
 STOP_S = 1.5
 BEFORE = AFTER = 5
-"""Events."""
+"""Number of events."""
 PATIENCE_S = 30.0
 
 
 @asynccontextmanager
 async def row() -> AsyncIterator[list[BrokerProcess]]:
-    """a - b - c, linked from the middle."""
+    """Run brokers a - b - c. The middle one dials."""
     chance = random.SystemRandom()
     async with AsyncExitStack() as running:
 
@@ -46,7 +45,7 @@ async def say(publisher: plait.Client, number: int) -> None:
 
 
 async def journey(subscription: Any, number: int) -> tuple[float, plait.Event]:
-    """How long an event truly took, since all clocks are one here; and the event."""
+    """Return an event and its true delay. All clocks are the same here."""
     while True:
         event = await subscription.next(PATIENCE_S)
         if event["number"] == number:

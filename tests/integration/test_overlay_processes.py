@@ -1,7 +1,7 @@
-"""Five brokers as processes, in a graph with two cycles: events find their way, whoever is killed.
+"""Five broker processes in a graph with two cycles: events find a path after any broker is killed.
 
-a - b - c        every link is configured at both ends, so that a broker that starts anew waits for its neighbours
-|   | /          before it serves anyone
+a - b - c        every link is configured at both ends, so that a restarted broker waits for its neighbours before it
+|   | /          serves clients
 e - d
 """
 
@@ -35,7 +35,7 @@ LINKS = {"a": "be", "b": "acd", "c": "bd", "d": "bce", "e": "ad"}
 AT_ONCE = plait.Reconnect(first_s=0.02, max_s=0.2)
 PATIENCE_S = 30.0
 SPARK_S = 240.0
-"""For a JVM on a machine that does other things as well."""
+"""Timeout for a JVM on a busy machine."""
 IN_FLIGHT = 20
 BETWEEN_KILLS = 40
 """Events confirmed before the next broker is killed."""
@@ -52,7 +52,7 @@ class Five:
         self._home = home
 
     async def start(self, name: str) -> None:
-        """Start one, for the first time or again in the same place."""
+        """Start a broker, always with the same address and data."""
         links = [part for other in LINKS[name] for part in ("--link", f"127.0.0.1:{self.ports[other]}")]
         self.brokers[name] = await self._running.enter_async_context(
             broker_process(
@@ -63,7 +63,7 @@ class Five:
         await self.brokers[name].ready()
 
     async def stop(self) -> None:
-        """End all, as SIGTERM does: what they recorded is written."""
+        """End all brokers by SIGTERM, so that their records are written."""
         for broker in self.brokers.values():
             broker.signal(signal.SIGTERM)
         for broker in self.brokers.values():
@@ -71,7 +71,7 @@ class Five:
             assert not code, said
 
     async def whole(self, name: str = "a") -> None:
-        """Wait until a broker reaches all others, and every link is on its map."""
+        """Wait until a broker reaches all others and knows every link."""
         async with asyncio.timeout(PATIENCE_S):
             while not await asyncio.to_thread(self._is_whole, name):  # noqa: ASYNC110 - HTTP tells nobody
                 await asyncio.sleep(0.05)
@@ -127,7 +127,7 @@ async def test_events_find_exactly_those_who_want_them(tmp_path: Path) -> None:
 
 
 def recorded_exactly(telemetry: Path, wanted: dict[str, str], events: list[dict[str, Any]]) -> None:
-    """What the brokers recorded of it, once analysed, is what was delivered, to whom, and nothing else."""
+    """Check that the analysed records of the brokers are exactly the deliveries."""
     right = {filter: sum(plait.parse(filter).matches(event) for event in events) for filter in wanted}
     said_exactly(compute_by_duckdb(take_inventory([telemetry])), right, wanted, len(events))
     if NIGHTLY and find_spec("pyspark") is not None:
@@ -231,7 +231,7 @@ async def test_nothing_acknowledged_is_lost_whoever_is_killed(tmp_path: Path) ->
 
 
 async def test_a_broker_whose_log_another_has_taken_over_says_so(tmp_path: Path) -> None:
-    """As when a machine is cloned with its disk: the others take the later one for the next life of the first."""
+    """Two brokers with one name, as on a cloned machine: the later one counts as the next incarnation."""
     port = port_to_keep(random.SystemRandom())
     async with AsyncExitStack() as running:
 
@@ -253,7 +253,7 @@ async def test_a_broker_whose_log_another_has_taken_over_says_so(tmp_path: Path)
 
 
 async def status(broker: BrokerProcess) -> str:
-    """What a broker says of itself at /readyz, whether or not it is."""
+    """Return a broker's status from /readyz, ready or not."""
 
     def read() -> str:
         try:

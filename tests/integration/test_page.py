@@ -1,5 +1,4 @@
-"""The live page in a real browser, before real brokers: it loads, lives, is worked by hand and keyboard, loses its
-broker and finds it again."""
+"""The live page in a real browser with real brokers: loading, updates, mouse and keyboard, reconnecting."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ CSS = "css selector"
 
 @contextmanager
 def broker(name: str, port: int, http: int, *links: int) -> Iterator[subprocess.Popen[str]]:
-    """A broker process that serves."""
+    """Run a broker process until it is ready."""
     command = [sys.executable, "-m", "plait", "broker", "--name", name, "--listen", f"127.0.0.1:{port}"]
     command += ["--http", f"127.0.0.1:{http}", "--log-level", "error"]
     for link in links:
@@ -41,7 +40,7 @@ def broker(name: str, port: int, http: int, *links: int) -> Iterator[subprocess.
 
 
 def click(driver: Any, element: Any) -> None:
-    """Where it lies: the bar at the top may be over what was scrolled to."""
+    """Click at an element's centre, since the bar at the top may cover an element that was scrolled to."""
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
     element.click()
 
@@ -55,7 +54,7 @@ def rows(driver: Any, selector: str) -> list[Any]:
 
 
 def complaints(driver: Any) -> list[str]:
-    """What the browser says of the page that is no lost connection."""
+    """Return the browser's errors except lost connections."""
     said = [entry["message"] for entry in driver.get_log("browser")]
     return [message for message in said if "Failed to load resource" not in message and "ERR_" not in message]
 
@@ -104,7 +103,7 @@ def _published(feed: Any) -> bool:
 
 
 def _rate(driver: Any) -> str:
-    """Of what is published, as the strip has it."""
+    """Return the published rate that the page shows."""
     shown = driver.find_elements(CSS, "#strip dl")[1].find_element(CSS, "dd").text
     return str(shown).removesuffix("/s").strip()
 

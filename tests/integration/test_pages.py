@@ -34,7 +34,7 @@ EXECUTED, FILES = {"console", "python"}, {"toml", "json", "yaml", "text", "merma
 
 
 def cases() -> list[tuple[Path, str]]:
-    """Each page with something to do, and once more with each thing that a part of it needs."""
+    """Return each page with commands, and each of its optional requirements."""
     found = []
     for page in PAGES:
         its_blocks = list(pages.blocks(page))
@@ -79,7 +79,7 @@ def test_every_block_is_of_a_kind_that_is_looked_at(page: Path) -> None:
 
 
 def test_makes_targets_are_there() -> None:
-    """Those of README's development section are too long to run here."""
+    """The commands of README's development section take too long to run here."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {name for page in LINKING for name in re.findall(r"^\$? ?make ([a-z-]+)", page.read_text(), re.MULTILINE)}
     assert named <= targets
@@ -92,7 +92,7 @@ def test_the_first_program_is_the_example() -> None:
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """Where links into a page may lead, named as forges do."""
+    """Return the anchors of a page, named as code hosting sites do."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     plain = [re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading).replace("`", "").strip().lower() for heading in headings]
@@ -117,7 +117,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_every_page_can_be_found() -> None:
-    """From the table of contents, or a page that is linked from it."""
+    """Every page is linked from the table of contents, or from a page that is."""
     home = ROOT / "docs"
     seen: set[Path] = set()
     to_read = [home / "README.md"]

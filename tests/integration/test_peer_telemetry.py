@@ -42,7 +42,7 @@ class PeerProcess:
         self.address = match[1]
 
     async def stop(self) -> None:
-        """As its operator does; what it has printed is read."""
+        """Stop it as an operator does, and read its output."""
         self.process.send_signal(signal.SIGTERM)
         said, log = await asyncio.wait_for(self.process.communicate(), PATIENCE_S)
         assert self.process.returncode == 0, log.decode()

@@ -12,7 +12,7 @@ from peer_group import CHILDREN, PATIENCE_S, SPACE, Members, attributes_of, memb
 import plait
 
 SIZES = (4, 3, 4, 4, 4)
-"""Subscribers of each process; the first two processes are a third of the group, and are killed."""
+"""Subscribers of each process. The first two processes, a third of the group, are killed."""
 
 
 def spans() -> list[range]:
@@ -98,7 +98,7 @@ async def test_what_peers_do_not_serve_is_said() -> None:
 
 
 async def test_a_live_subscription_takes_another_filter_without_missing_anything() -> None:
-    """From the new filter's confirmation on its events come, and until then those of the old one."""
+    """Events match the old filter until the new one is confirmed, and the new one from then on."""
     async with (
         asyncio.timeout(PATIENCE_S),
         plait.peer(space=SPACE, group="test", timeout=PATIENCE_S) as one,

@@ -1,5 +1,7 @@
-"""A real Prometheus scrapes real brokers by the configuration that `plait gen prometheus` writes: every query of rules,
-alerts and dashboards finds something, and alerts fire when they should."""
+"""A real Prometheus scrapes real brokers with the configuration of `plait gen prometheus`.
+
+Every query of rules, alerts and dashboards finds series, and alerts fire when they should.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ NAMES = ("north", "east", "south")
 
 
 def queries() -> dict[str, str]:
-    """All of them, as Grafana would ask them of all brokers."""
+    """Return all queries, as Grafana sends them for all brokers."""
     panels = {
         f"{page.name}: {panel.title}: {legend}": query.replace("$broker", ".*").replace("$__rate_interval", "1m")
         for page in DASHBOARDS
@@ -43,7 +45,7 @@ def queries() -> dict[str, str]:
 
 @asynccontextmanager
 async def ring(home: Path) -> AsyncIterator[list[BrokerProcess]]:
-    """Three brokers in a circle, with logs and telemetry."""
+    """Run three brokers in a ring, with logs and telemetry."""
     chance = random.SystemRandom()
     ports = [port_to_keep(chance) for _ in NAMES]
     async with AsyncExitStack() as running:
@@ -64,7 +66,7 @@ async def ring(home: Path) -> AsyncIterator[list[BrokerProcess]]:
 
 @asynccontextmanager
 async def prometheus(directory: Path) -> AsyncIterator[str]:
-    """A Prometheus of this configuration; its address."""
+    """Run Prometheus with this configuration. Yield its address."""
     address = f"127.0.0.1:{port_to_keep(random.SystemRandom())}"
     with (directory / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
@@ -105,7 +107,7 @@ def ran(*command: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]
 
 
 async def traffic(brokers: list[BrokerProcess], stop: asyncio.Event) -> None:
-    """A publisher at one broker, a durable and a bounded subscriber at others."""
+    """Publish at one broker, with a durable and a delay-bounded subscriber at others."""
     async with (
         plait.connect(f"plait://{brokers[0].listen}", timeout=PATIENCE_S) as publisher,
         plait.connect(f"plait://{brokers[1].listen}", timeout=PATIENCE_S) as near,
@@ -184,7 +186,7 @@ FIRES = {
 
 
 def test_alerts_fire(tmp_path: Path) -> None:
-    """Each when what it is about happens, and then alone: what one says of a broker is nothing to the others."""
+    """Each alert fires at its own fault, and no other alert does."""
     assert list(FIRES) == [alert.name for alert in ALERTS]
     files = ["gen", "prometheus", "--output", str(tmp_path)]
     assert ran(sys.executable, "-m", "plait", *files).returncode == 0
@@ -202,7 +204,7 @@ def test_alerts_fire(tmp_path: Path) -> None:
 
 
 def _fires(name: str, severity: str) -> dict[str, object]:
-    """A test as promtool reads it: JSON is YAML."""
+    """Return a test for promtool. JSON is valid YAML."""
     series = [part.partition(": ") for part in FIRES[name].split("; ")]
     query = f'count(ALERTS{{alertname="{name}", severity="{severity}", alertstate="firing", broker="a"}})'
     others = f'ALERTS{{alertname!="{name}", alertstate="firing"}}'

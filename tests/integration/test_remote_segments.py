@@ -1,4 +1,4 @@
-"""A broker's segments, read from elsewhere: latest, read, commit over HTTP, and `plait analyze` of its address."""
+"""A broker's segments over HTTP: latest, read, commit, and `plait analyze` with its address."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def configured(directory: Path, **limits: float) -> Configuration:
 
 @asynccontextmanager
 async def busy(configuration: Configuration, events: int = EVENTS) -> AsyncIterator[tuple[BrokerServer, str]]:
-    """A broker that has delivered so many events, and its HTTP side."""
+    """Run a broker that has delivered a number of events."""
     async with running(configuration) as server:
         await deliver(server, events)
         yield server, f"http://127.0.0.1:{server.http_port}"
@@ -55,14 +55,14 @@ async def deliver(server: BrokerServer, events: int, publisher: int = 2) -> None
 
 
 def same(there: Path, here: Path) -> bool:
-    """Whether a copy has all that its original has."""
+    """Return whether a copy is complete."""
     names = {path.name for path in there.iterdir() if path.suffix in (".seg", ".jsonl")}
     return bool(names) and all((here / name).exists() and (here / name).read_bytes() == (there / name).read_bytes()
                                for name in names)  # fmt: skip
 
 
 async def until_same(server: BrokerServer, there: Path, copy: Copy) -> None:
-    """Pull until all is here that is recorded by now: the writer's thread has its own pace."""
+    """Pull until all current records are copied. The writer's thread may lag."""
     records = server.facts()["telemetry"]["records"]
     async with asyncio.timeout(60):
         while not same(there, copy.directory) or recorded(there) < records:
@@ -70,7 +70,7 @@ async def until_same(server: BrokerServer, there: Path, copy: Copy) -> None:
 
 
 def recorded(directory: Path) -> int:
-    """Records of a broker's newest life."""
+    """Return the number of records of a broker's newest incarnation."""
     segments = take_inventory([directory]).segments
     return sum(each.records for each in segments if each.header.started_us == segments[-1].header.started_us)
 

@@ -1,5 +1,7 @@
-"""Sealed events from end to end: a key server, three brokers in a triangle, two publishers, four subscribers with
-different rights, one of whom is revoked; routed by tags. And what a broker knows of it all, by its memory and its log.
+"""Sealed events from end to end, routed by tags.
+
+A key server, three brokers in a triangle, two publishers, and four subscribers with different rights; one of them is
+revoked. The memory and the log of a broker must not contain hidden values.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ EPOCH_S, OVERLAP_S = 14.0, 6.0
 PATIENCE_S = 60.0
 PLANTED = b"a-secret-that-no-broker-may-hold-"
 AFTER = 20
-"""Events of each publisher in the epoch in which one subscriber holds nothing any more."""
+"""Events of each publisher in the epoch in which one subscriber is revoked."""
 
 
 @asynccontextmanager
@@ -66,7 +68,7 @@ async def triangle() -> AsyncIterator[list[BrokerProcess]]:
 
 
 class Subscriber:
-    """One who reads, and what it read."""
+    """A subscriber and its events."""
 
     def __init__(self, subscription: plait.Subscription[plait.Event], ring: SubscriberRing) -> None:
         self.subscription, self.ring = subscription, ring
@@ -88,7 +90,7 @@ class Subscriber:
 
 
 class Town:
-    """Everybody."""
+    """The processes and members of the test."""
 
     def __init__(self, running: AsyncExitStack) -> None:
         self._running = running
@@ -107,7 +109,7 @@ class Town:
             self._running.push_async_callback(_cancelled, asyncio.ensure_future(work))
 
     async def publish(self, member: Membership, grant: str, hidden: set[str] | None, port: int, until: int) -> None:
-        """Publish steadily, until so many were sent in the epoch `until`."""
+        """Publish until a number of events was sent in the epoch `until`."""
         ring, epochs = await member.publisher(grant), member.realm.schema.epochs
         async with plait.connect(f"plait://127.0.0.1:{port}") as client:
             number = after = 0
@@ -124,14 +126,14 @@ class Town:
 
 
 def counters(process: BrokerProcess) -> dict[str, Any]:
-    """What a broker has counted."""
+    """Return a broker's counters."""
     with urllib.request.urlopen(f"http://{process.http}/api/v1/broker") as answer:
         found: dict[str, Any] = json.load(answer)["counters"]
         return found
 
 
 def grant_of(payload: bytes) -> bytes:
-    """By which grant its publisher sealed it."""
+    """Return the grant with which an event was sealed."""
     return payload.removeprefix(PLANTED).rpartition(b"-")[0]
 
 
@@ -147,7 +149,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 def holds(process: BrokerProcess, wanted: bytes) -> bool:
-    """Whether a process has some bytes anywhere in its memory."""
+    """Return whether a process's memory contains some bytes."""
     pid, step = process.process.pid, 1 << 22
     with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
         for line in maps:
@@ -221,7 +223,7 @@ async def test_an_epoch_rolls_under_load_and_who_is_revoked_reads_nothing_after(
 
 
 async def test_what_is_not_sealed_is_found_in_a_broker(tmp_path: Path) -> None:
-    """The search of the test above finds what is there."""
+    """The memory search of the test above works."""
     async with broker_process("--listen", "127.0.0.1:0", "--http", "off") as broker:
         await broker.ready()
         async with plait.connect(f"plait://127.0.0.1:{broker.port}") as client:

@@ -1,4 +1,4 @@
-"""A broker on real sockets: what clients say and hear, and what becomes of those who misbehave."""
+"""A broker on real sockets: the protocol with clients, and the handling of misbehaving ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from plait_core.wire.frame_types.session_frames import (
 
 
 async def eventually(condition: Any) -> None:
-    """Wait until something holds."""
+    """Wait until a condition is true."""
     give_up_at = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < give_up_at, "it did not come to hold"
@@ -55,7 +55,7 @@ async def eventually(condition: Any) -> None:
 
 
 def published(server: BrokerServer) -> int:
-    """How many events have arrived."""
+    """Return the number of events that arrived."""
     return server.broker.counters.published if server.broker is not None else 0
 
 
@@ -174,7 +174,7 @@ async def test_a_port_in_use_is_said_and_leaves_nothing_behind() -> None:
 
 
 async def bystander(server: BrokerServer, client: ScriptedClient) -> None:
-    """Someone who minds its own business still can."""
+    """Check that an unrelated client is still served."""
     await client.publish({"bystander": True})
     assert await client.delivered() == {"bystander": True}
 
@@ -203,7 +203,7 @@ async def test_garbage_is_answered_with_a_reason_and_harms_nobody(garbage: bytes
 
 
 async def test_a_flood_of_garbage_still_hears_the_reason() -> None:
-    """What is unread when a socket is closed resets it, and takes the farewell along: unless one lingers."""
+    """Closing a socket with unread bytes resets it and discards the Close frame, unless it lingers."""
     async with running() as server, await ScriptedClient.connect(server.port) as stranger:
         stranger.writer.write(b"\xff" * (4 << 20))
         closed = await stranger.expect(Close)

@@ -1,4 +1,4 @@
-"""Who may open a connection: the doorkeeper on a clock that is told, and any history of comings and goings."""
+"""Limits on connections, tested on a virtual clock with any history of opened and closed connections."""
 
 from __future__ import annotations
 

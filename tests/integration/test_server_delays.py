@@ -1,5 +1,4 @@
-"""How long events take through a running broker, as its operator sees it: histograms on the metrics page, percentiles
-in what `plait ls brokers --json` prints."""
+"""Delays of a running broker as its operator sees them: histograms of the metrics, percentiles in `plait ls`."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ EVENTS = 50
 
 
 def counts(broker: Broker) -> dict[str, float]:
-    """Of each histogram of delays on the metrics page, how many times it has counted."""
+    """Return the count of each delay histogram of the metrics."""
     page = generate_latest(new_registry(BrokerCollector("1", lambda: broker, lambda: None, lambda: None))).decode()
     return {
         family.name: sample.value

@@ -1,4 +1,4 @@
-"""The log for people: one line a record, whatever is in it, and no flood."""
+"""The log for people: one line a record, with any content, and a limited rate."""
 
 from __future__ import annotations
 

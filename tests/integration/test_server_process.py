@@ -1,4 +1,4 @@
-"""`plait broker` as its operator meets it: a process, its ready line, its log, its signals and its exit codes."""
+"""`plait broker` as its operator sees it: a process, its ready line, its log, its signals and its exit codes."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ PATIENCE_S = 10.0
 
 
 class Echo:
-    """A server that sends back what it gets, and says what it has."""
+    """An echo server that reports the received bytes."""
 
     def __init__(self) -> None:
         self.writers: list[asyncio.StreamWriter] = []
@@ -71,7 +71,7 @@ async def dialled(place: str) -> AsyncIterator[tuple[asyncio.StreamReader, async
 
 
 async def said_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes) -> float:
-    """Send it and wait for all of it to come back as it was; the seconds that took."""
+    """Send data and wait for its complete echo. Return the seconds that it took."""
     started = time.monotonic()
     writer.write(data)
     assert await reader.readexactly(len(data)) == data

@@ -1,4 +1,4 @@
-"""TLS and mutual TLS, with certificates made for the occasion."""
+"""TLS and mutual TLS, with certificates made for each test."""
 
 from __future__ import annotations
 

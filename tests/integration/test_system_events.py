@@ -1,4 +1,4 @@
-"""What a running broker records, heard at the prompt: `plait sub "$kind == 'drop'"`."""
+"""Records of a running broker as events: `plait sub "$kind == 'drop'"`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ token = "worker-token"
 
 @asynccontextmanager
 async def prompt(broker: BrokerProcess, *arguments: str, token: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
-    """A command that runs."""
+    """Run a command in the background."""
     url = f"plait://{token + '@' if token else ''}{broker.listen}"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "plait", *arguments, "--url", url,

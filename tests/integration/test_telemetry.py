@@ -1,4 +1,4 @@
-"""Running brokers write what happens to their events, as it happens: alone, and two of them with the link between."""
+"""Telemetry of running brokers: of a single one, and of two with the link between them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def configured(directory: Path, name: str = "north", *links: str) -> Configurati
 
 
 def recorded(directory: Path, *, sealed: bool) -> np.ndarray:
-    """All records of a broker, in the order in which they were written."""
+    """Return all records of a broker in the order of writing."""
     found = []
     for path in sorted(directory.glob("*.seg")):
         data = path.read_bytes()
@@ -122,7 +122,7 @@ async def test_two_brokers_write_both_ends_of_a_link(tmp_path: Path) -> None:
 
 
 async def _sampled(place: Path, ids: dict[str, int]) -> None:
-    """Until each has looked at its link to the other, which the one that stops last has no more."""
+    """Wait until each has sampled its link, because the broker that stops last has none at its end."""
 
     def seen(name: str, other: str) -> bool:
         records = recorded(place / f"broker-{name}", sealed=False)
@@ -143,7 +143,7 @@ async def test_a_place_that_cannot_be_written_stops_the_start(tmp_path: Path) ->
 
 
 async def test_the_tables_of_real_brokers_account_for_every_event(tmp_path: Path) -> None:
-    """What the subscribers counted is what the analysis of both brokers' records finds."""
+    """The analysis of both brokers' records finds the deliveries that the subscribers counted."""
     heard = 0
     async with running(configured(tmp_path, "north")) as north:
         async with running(configured(tmp_path, "south", f"127.0.0.1:{north.port}")) as south:

@@ -1,6 +1,6 @@
-"""What an overlay of three real brokers says of itself, at the prompt: `route`, `trace`, `why`, `ls`.
+"""`route`, `trace`, `why` and `ls` with an overlay of three real brokers.
 
-a - b - c, and a - c over a relay that takes 60 ms: the way from a to c is by b.
+a - b - c, and a - c over a relay with a delay of 60 ms, so the path from a to c leads through b.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ SLOW_S = 0.060
 
 
 class Three:
-    """The brokers, and the prompt of whoever looks at them."""
+    """The brokers, and commands run against them."""
 
     def __init__(self, brokers: dict[str, BrokerProcess], slow: Relay) -> None:
         self.brokers = brokers
         self.slow = slow
 
     async def shell(self, *arguments: str, at: str = "a", code: int = 0) -> str:
-        """What a command prints, run with a broker's URL and HTTP side."""
+        """Run a command with a broker's URL and HTTP side. Return its output."""
         broker = self.brokers[at]
         where = ["--url", f"plait://{broker.listen}"]
         if arguments[0] not in ("trace", "pub", "route"):  # `route` finds the HTTP side by itself
@@ -56,7 +56,7 @@ class Three:
             yield client
 
     async def whole(self) -> None:
-        """Wait until all links are on the map, and the slow one is known to be slow."""
+        """Wait until all links are known, and the delay of the slow one is measured."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 links = [item for item in await self.objects("topo") if "from" in item]
@@ -188,7 +188,7 @@ async def test_brokers_that_are_gone_are_told_apart(tmp_path: Path) -> None:
 
 
 async def test_what_waits_for_a_broker_that_is_stopped_is_told(tmp_path: Path) -> None:
-    """In a line, a durable subscription at its end: by the confirmation, `trace`, `why` and `ls`."""
+    """Brokers in a line with a durable subscription at the end, seen by confirmation, `trace`, `why` and `ls`."""
     async with three(tmp_path) as overlay, overlay.client("c") as subscriber, overlay.client("a") as publisher:
         overlay.slow.cut()  # the way from a to c is by b alone
         await subscriber.subscribe("price > 10", durable="ledger")

@@ -1,4 +1,4 @@
-"""What others' harm costs an honest client: p99 beside it against p99 without, taken in turn in one run."""
+"""Measures the effect of hostile load on an honest client: p99 with and without it, in turn in one run."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from processes import NIGHTLY
 import plait
 
 EVENTS = 1000 if NIGHTLY else 200
-"""Of one phase; p99 is taken over all phases of a kind."""
+"""Events of one phase. p99 is computed over all phases of a kind."""
 PACE_S = 0.002
 ROUNDS = 5 if NIGHTLY else 3
 WORSE_MAX = 1.2
 NOISE_MAX = 2.0
-"""A machine busier than this decides nothing: the next attempt may find it quieter."""
+"""Noise above which a measurement does not count. The next attempt may find a quieter machine."""
 ATTEMPTS = 5
 
 
 async def latencies(client: plait.Client, mine: plait.Subscription[plait.Event]) -> list[float]:
-    """Seconds that events take there and back, at an even pace that does not wait for them."""
+    """Return the delays of events at a fixed rate, in seconds."""
     taken: list[float] = []
     begun: dict[int, float] = {}
 
@@ -46,7 +46,7 @@ def p99(samples: list[float]) -> float:
 async def is_served_as_before(
     client: plait.Client, mine: plait.Subscription[plait.Event], harm: Callable[[str], Awaitable[None]]
 ) -> None:
-    """That p99 is not worse beside a harm, which is `on` or `off`, than it differs by itself."""
+    """Check that p99 under hostile load, switched `on` and `off`, is not worse than its own variation."""
     await latencies(client, mine)  # warm
     for _ in range(ATTEMPTS):
         worse, noise = await _compared(client, mine, harm)
@@ -60,7 +60,7 @@ async def is_served_as_before(
 async def _compared(
     client: plait.Client, mine: plait.Subscription[plait.Event], harm: Callable[[str], Awaitable[None]]
 ) -> tuple[float, float]:
-    """How much worse p99 is beside a harm, and how much it differs by itself: without, with, without, in turn."""
+    """Return the ratio of p99 with and without hostile load, and the variation without it, measured in turn."""
     before: list[float] = []
     beside: list[float] = []
     after: list[float] = []

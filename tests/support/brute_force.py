@@ -1,8 +1,7 @@
-"""The filter language once more, naively: what DESIGN.md says, by cases, of the tree that a filter was written from.
+"""A second, naive implementation of the filter language, written from DESIGN.md: the oracle of the tests.
 
-Nothing here is shared with `plait_core.filters`: numbers are Fractions, texts are lists of code points, `like` is a
-table, and the three values are True, False and None for unknown. Tests render a tree to text (strategies.py), let
-Plait read it, and compare.
+It shares no code with `plait_core.filters`. Numbers are Fractions, texts are lists of code points, `like` is a table.
+Unknown is None. Tests render a tree to text (strategies.py), let Plait parse it, and compare.
 
 A tree is a tuple:
 
@@ -26,7 +25,7 @@ Truth: TypeAlias = bool | None
 
 
 def evaluate(tree: Tree, attributes: Mapping[str, object]) -> Truth:
-    """True, False or None for unknown."""
+    """Return True, False, or None for unknown."""
     what, *parts = tree
     match what:
         case "true" | "false":
@@ -61,12 +60,12 @@ def evaluate(tree: Tree, attributes: Mapping[str, object]) -> Truth:
 
 
 def matching(trees: Mapping[Any, Tree], attributes: Mapping[str, object]) -> set[Any]:
-    """The oracle of matching: the keys of the trees that are true of the attributes."""
+    """Return the keys of the trees that match the attributes: the oracle of matching."""
     return {key for key, tree in trees.items() if evaluate(tree, attributes) is True}
 
 
 def attributes_of(tree: Tree) -> set[str]:
-    """The attributes that a tree speaks of."""
+    """Return the attributes that a tree names."""
     what, *parts = tree
     match what:
         case "true" | "false":
@@ -105,7 +104,7 @@ def _links(operands: list[tuple[str, Any]], ops: list[str], attributes: Mapping[
 
 
 def key(value: object) -> tuple[str, Any] | None:
-    """(kind, something exact that compares within the kind), or None for what no atom compares."""
+    """Return the kind of a value and an exact value that compares within the kind, or None if no atom compares it."""
     if isinstance(value, bool):
         return "bool", value
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Certificates made for the occasion: an authority that signs them, and contexts that believe it."""
+"""Certificates for tests: an authority that signs them, and TLS contexts that trust it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = ("localhost", "127.0.0.1")
 
 @dataclass
 class Authority:
-    """Signs certificates; writes each with its key into a folder."""
+    """Signs certificates and writes them with their keys into a folder."""
 
     folder: Path
 
@@ -32,7 +32,7 @@ class Authority:
         self.file.write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
 
     def sign(self, *names: str, hosts: Sequence[str] = HERE) -> tuple[Path, Path]:
-        """A certificate for these common names and hosts, and its key."""
+        """Return the files of a certificate for these common names and hosts, and of its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names])
         certificate, private = self.folder / f"{names[0]}.pem", self.folder / f"{names[0]}.key"
@@ -45,7 +45,7 @@ class Authority:
         return certificate, private
 
     def client(self, *names: str) -> ssl.SSLContext:
-        """How a client of this authority speaks TLS, with a certificate if it is given a name."""
+        """Return a client's TLS context that trusts this authority, with a certificate if a name is given."""
         context = ssl.create_default_context(cafile=str(self.file))
         if names:
             context.load_cert_chain(*self.sign(*names))

@@ -1,4 +1,4 @@
-"""The implementations of the index that are here, so that one suite tests them all."""
+"""The available implementations of the index, for a common test suite."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ KINDS = ["python", *(["native"] if index_name() == "native" else [])]
 
 
 def make(kind: str) -> Index:
-    """An empty index of a kind."""
+    """Return an empty index of a kind."""
     return new_index(native=kind == "native")

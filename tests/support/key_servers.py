@@ -1,4 +1,4 @@
-"""The words that tests of the key server as a process are written in."""
+"""Helpers for tests of the key server as a process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PASSPHRASE = "correct horse battery staple"
 def realm_directory(
     path: Path, trees: Mapping[str, Tree], policy: str, *, epoch_s: float = 3600.0, overlap_s: float = 600.0
 ) -> KeyDirectory:
-    """A new realm whose epoch 0 begins now."""
+    """Create a realm whose epoch 0 begins now."""
     now_us = time.time_ns() // 1000
     epochs = Epochs(now_us, round(epoch_s * 1_000_000), round(overlap_s * 1_000_000))
     directory = KeyDirectory(path)
@@ -33,7 +33,7 @@ def realm_directory(
 
 @asynccontextmanager
 async def key_server(directory: KeyDirectory, port: int = 0) -> AsyncIterator[int]:
-    """`plait keyserver` on a directory; its port."""
+    """Run `plait keyserver` on a directory. Yield its port."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -61,7 +61,7 @@ async def key_server(directory: KeyDirectory, port: int = 0) -> AsyncIterator[in
 
 
 async def enrolled(directory: KeyDirectory, holder: str, *ports: int) -> KeyClient:
-    """A holder's client, with a certificate that it got by a token."""
+    """Return a holder's client, enrolled by a token."""
     authority = (directory.path / AUTHORITY).read_text()
     client = KeyClient([("127.0.0.1", port) for port in ports], authority)
     await client.enrol(directory.make_token(holder, time.time_ns() // 1000))

@@ -1,4 +1,4 @@
-"""Maps of brokers, drawn from their links."""
+"""Link-state databases built from links."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from plait_core.wire.frame_types.overlay_frames import LinkState
 
 
 def linked(links: dict[tuple[int, int], int]) -> LinkStateDatabase:
-    """A map of links that are as slow in both directions."""
+    """Return a link-state database with equal delays in both directions."""
     delays: dict[int, dict[int, int]] = {}
     for (near, far), delay_us in links.items():
         delays.setdefault(near, {})[far] = delay_us

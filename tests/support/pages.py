@@ -1,18 +1,18 @@
-"""The documentation, executed: what a page tells its reader to type is typed, and what it shows is looked for.
+"""Executes the documentation: runs the commands of a page and compares their output with the page.
 
-    python tests/support/pages.py docs/tutorial.md          what a test does, by hand
+    python tests/support/pages.py docs/tutorial.md          executes one page
 
-    ```console                   `$ command`, or `north$ command`, and what it prints: … stands for anything, a line of
-                                 its own for any lines; shown are exit code 0 and these lines, in this order
-    ```console exit=2            the same with that exit code
-    ```console background=sub    it goes on; its name is that of the prompt if there is one. ```text from=sub: what it
-                                 has printed since. <!-- stop sub --> is Ctrl-C, <!-- kill sub --> is kill -9
-    ```python later              a program that wants what the page starts further down: it is run last, and once more
-                                 if the machine was too busy for what it asks
-    ```python                    a program, run; ```text after it: what it prints. file=NAME: kept under that name
-    ```toml file=NAME            any other language: a file, if it has a name
-    ```console needs=prometheus  left out where that is not to be had; needs=docker: in the checkout, in this network,
-                                 as a project of its own, by docker-compose where `docker compose` is not
+    ```console                   `$ command`, or `north$ command`, and its output. … stands for any text, on a line of
+                                 its own for any lines. The exit code is 0, and the lines appear in this order.
+    ```console exit=2            a command with this exit code
+    ```console background=sub    a command in the background. Its name is that of the prompt, if there is one.
+                                 ```text from=sub is its output since. <!-- stop sub --> is Ctrl-C, <!-- kill sub -->
+                                 is kill -9.
+    ```python later              a program that needs a later block: it runs last, and again if the machine was busy
+    ```python                    a program. ```text after it is its output. file=NAME saves it.
+    ```toml file=NAME            another language: a file, if it has a name
+    ```console needs=prometheus  skipped without Prometheus. needs=docker runs in the checkout, in this network, as a
+                                 separate project, with docker-compose where `docker compose` is missing.
 
 Each page runs in an empty directory, where it can be in a network of its own, so that addresses are as printed.
 """
@@ -38,10 +38,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PATIENCE_S = 120.0
-"""Of one command, or for what one is to print: on a machine that is busy."""
+"""Timeout of one command, or of its expected output, on a busy machine."""
 
 ADDRESSES = [f"10.0.0.{host}" for host in range(1, 7)]
-"""What the network of a page has beside loopback: the hosts of examples."""
+"""Addresses of a page's network besides loopback: the hosts of examples."""
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -51,12 +51,12 @@ _PROMPT = re.compile(r"([a-z0-9-]*)\$ (.*)")
 
 
 class Wrong(AssertionError):
-    """A page says what is not so."""
+    """A page shows output that differs from the actual output."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a page that something is to be done with."""
+    """A part of a page to execute."""
 
     line: int
     language: str
@@ -69,7 +69,7 @@ class Block:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Its fenced blocks and directives, in order."""
+    """Yield the fenced blocks and directives of a page in order."""
     text = page.read_text()
     for found in _FENCE.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
@@ -81,7 +81,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def typed(text: str) -> Iterator[tuple[str, str, list[str]]]:
-    """The commands of a console block: host, command, lines shown."""
+    """Yield the commands of a console block: host, command, expected lines."""
     commands: list[tuple[str, str, list[str]]] = []
     for line in text.splitlines():
         found = _PROMPT.match(line)
@@ -98,7 +98,7 @@ def typed(text: str) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def unseen(shown: list[str], lines: list[str]) -> list[str]:
-    """What of the lines shown does not appear, in this order, in those printed. … is for what is between."""
+    """Return the expected lines that are not printed in this order. … stands for anything."""
     at, loose = 0, True
     for number, expected in enumerate(shown):
         if expected.strip() in ("…", ""):
@@ -114,13 +114,13 @@ def unseen(shown: list[str], lines: list[str]) -> list[str]:
 
 
 def _even(line: str) -> str:
-    """Columns of tables are as wide as what is in them: one space is like many."""
+    """Replace runs of spaces by one, because the width of a table's columns varies."""
     return re.sub(r"\s+", " ", line).strip()
 
 
 @dataclass
 class Going:
-    """A command that goes on."""
+    """A command in the background."""
 
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Going:
         self.collector.start()
 
     def prints(self, shown: list[str]) -> None:
-        """Wait until it has printed this."""
+        """Wait until it has printed the expected lines."""
         until = time.monotonic() + PATIENCE_S
         while rest := unseen(shown, self.lines[self.read :]):
             if time.monotonic() > until or not self.collector.is_alive():
@@ -149,7 +149,7 @@ class Going:
 
 
 class Reader:
-    """Someone who reads a page and does what it says."""
+    """Executes a page."""
 
     def __init__(self, page: Path, home: Path, need: str) -> None:
         self.page = page
@@ -157,7 +157,7 @@ class Reader:
         self.need = need
         self.going: dict[str, Going] = {}
         self.printed: list[str] = []
-        """By the program before."""
+        """Output of the previous program."""
         (home / "bin").mkdir()
         for name, module in (("plait", "-m plait "), ("python", ""), ("python3", "")):
             script = home / "bin" / name
@@ -173,7 +173,7 @@ class Reader:
             self._take_docker()
 
     def read(self) -> None:
-        """Do all of it."""
+        """Execute all blocks of the page."""
         try:
             for block in sorted(blocks(self.page), key=lambda block: "later" in block.options):
                 if block.needs == self.need or (not block.needs and self.need != "docker"):
@@ -189,7 +189,7 @@ class Reader:
                 left.process.wait()
 
     def _take_docker(self) -> None:
-        """A project and an address of its own; Compose by whatever name it has here."""
+        """Set a separate Compose project and address, and find the Compose command of this machine."""
         self.environment |= {"COMPOSE_PROJECT_NAME": "plait-pages", "PLAIT_BIND": "127.0.46.82"}
         docker, old = shutil.which("docker"), shutil.which("docker-compose")
         if (
@@ -234,7 +234,7 @@ class Reader:
         return self._type(command, [], code)
 
     def _look(self, command: str, shown: list[str], code: int) -> None:
-        """What only looks is typed again until it shows that: brokers take a moment to hear of each other."""
+        """Repeat a command that only displays state until it prints the expected lines. Discovery takes a moment."""
         deadline = time.monotonic() + PATIENCE_S / (1 if self.need == "docker" else 4)
         while True:
             try:
@@ -259,7 +259,7 @@ class Reader:
             raise Wrong(f"{command}\ndoes not print {rest[0]!r}, but\n{out}")
 
     def _begun(self, command: str, place: Path) -> subprocess.Popen[str]:
-        """A command in a session of its own, so that all it starts can be ended with it."""
+        """Start a command in its own session, so that all of its processes can be ended."""
         return subprocess.Popen(
             ["sh", "-c", command], cwd=place, env=self.environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
@@ -295,7 +295,7 @@ class Reader:
 
 
 def networks_can_be_made() -> bool:
-    """Whether this user may have a network for a page alone."""
+    """Return whether this user may create network namespaces."""
     unshare = shutil.which("unshare")
     if unshare is None:
         return False
@@ -303,12 +303,12 @@ def networks_can_be_made() -> bool:
 
 
 def alone(command: list[str]) -> list[str]:
-    """The command in a network of its own."""
+    """Return the command with a prefix that runs it in its own network namespace."""
     return ["unshare", "-rn", *command]
 
 
 def plug_in() -> None:
-    """Give the new network its loopback, and the hosts of examples to it."""
+    """Set up the loopback and the example hosts' addresses of a new network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for number, address in enumerate(["127.0.0.1", *ADDRESSES]):
             name = f"lo:{number}".encode() if number else b"lo"
@@ -319,7 +319,7 @@ def plug_in() -> None:
 
 @contextmanager
 def dying_with_parent() -> Iterator[None]:
-    """A test that is given up takes its reader along."""
+    """End the executing process when its test is cancelled."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     yield

@@ -1,7 +1,7 @@
-"""A group of real peers in several processes: what the tests of live peers are written in.
+"""A group of real peers in several processes, for tests of live peers.
 
-Run as a program it is one process of the group: `python peer_group.py JOIN N FIRST COUNT` opens peers FIRST to
-FIRST + COUNT - 1 of N, says `open I` for each, and writes `got I X` for every event that one of them hears.
+Run as a program it is one process of the group: `python peer_group.py JOIN N FIRST COUNT` opens peers FIRST to FIRST +
+COUNT - 1 of N, prints `open I` for each, and `got I X` for every event that one of them receives.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from plait_core.space import IntRange, Schema
 
 SPACE = Schema.of({"kind": IntRange(0, 7), "size": IntRange(0, 63)})
 CHILDREN = 3
-"""So few that nineteen subscribers cannot all be the publisher's children: somebody is in between."""
+"""Limit of children, so low that nineteen subscribers cannot all be children of the publisher."""
 PATIENCE_S = 90.0
 
 
 def bounds(peer: int) -> tuple[int, int]:
-    """The kinds that a peer wants: from, and up to."""
+    """Return the range of kinds in a peer's filter."""
     return (0, 8) if peer % 3 == 0 else (2, 8) if peer % 3 == 1 else (3, 6)
 
 
 def filter_of(peer: int) -> str:
-    """Its filter. The sizes end within a sub-space of what peers tell each other: the rest is filtered on arrival."""
+    """Return a peer's filter. Its sizes end within a sub-space, so the peer filters the rest on arrival."""
     low, high = bounds(peer)
     return f"kind >= {low} and kind < {high} and size != {peer}"
 
 
 def attributes_of(x: int) -> dict[str, int]:
-    """Event X."""
+    """Return the attributes of event X."""
     return {"kind": x % 8, "size": x * 7 % 64, "x": x}
 
 
 def wants(peer: int, x: int) -> bool:
-    """The oracle: in other words than the filter's, and by other code."""
+    """Return whether a peer's filter matches event X: the oracle, with separate code."""
     low, high = bounds(peer)
     return low <= x % 8 <= high - 1 and (x * 7) % 64 != peer
 
 
 class Members:
-    """One process with some of the peers."""
+    """A process with some of the peers."""
 
     def __init__(self, process: asyncio.subprocess.Process, peers: range) -> None:
         self.process = process
@@ -75,12 +75,12 @@ class Members:
             await self.changed.wait_for(lambda: len(self.open) == len(self.peers))
 
     async def heard(self, peer: int, events: set[int]) -> None:
-        """Wait until a peer has all of these."""
+        """Wait until a peer has received all of these events."""
         async with self.changed:
             await self.changed.wait_for(lambda: events <= set(self.got[peer]))
 
     async def kill(self) -> None:
-        """It finishes nothing and says nothing."""
+        """Kill the process without a Close."""
         if self.process.returncode is None:
             self.process.kill()
         await self.process.wait()
@@ -96,7 +96,7 @@ class Members:
 
 @asynccontextmanager
 async def members(join: str, peers: range) -> AsyncIterator[Members]:
-    """A process with these peers."""
+    """Run a process with these peers."""
     arguments = [join, str(peers.start), str(len(peers))]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -110,7 +110,7 @@ async def members(join: str, peers: range) -> AsyncIterator[Members]:
 
 
 async def live(join: str, peer: int) -> None:
-    """One peer, until the process ends."""
+    """Run one peer until the process ends."""
     async with (
         plait.peer(join, space=SPACE, children=CHILDREN, group="test", timeout=PATIENCE_S) as client,
         client.subscribe(filter_of(peer)) as subscription,

@@ -1,5 +1,4 @@
-"""The words that tests of the broker as a process are written in: start it, kill it, start it again in the same place,
-and ask the kernel what it holds."""
+"""Helpers for tests of the broker as a process: start, kill, restart in place, and resources by the kernel's count."""
 
 from __future__ import annotations
 
@@ -21,7 +20,10 @@ NIGHTLY = bool(os.environ.get("PLAIT_NIGHTLY"))
 
 
 def drawn_chance() -> random.Random:
-    """Chance for one test: the same in every `make test`, another every night. PLAIT_SEED=... replays a night's."""
+    """Return a random generator for one test: equal in every `make test`, different every night.
+
+    PLAIT_SEED replays one.
+    """
     given = os.environ.get("PLAIT_SEED")
     seed = int(given) if given else random.SystemRandom().randrange(2**32) if NIGHTLY else 1
     print(f"PLAIT_SEED={seed}")
@@ -29,8 +31,10 @@ def drawn_chance() -> random.Random:
 
 
 def port_to_keep(chance: random.Random) -> int:
-    """A free port for a broker that comes back to it. Below those that outgoing connections get: while nobody listens,
-    a client that tries one of these again and again may be connected with itself, and then holds it."""
+    """Return a free port for a broker that restarts on it, below the ports of outgoing connections.
+
+    A client that dials one of those repeatedly while nothing listens may connect to itself and then occupy it.
+    """
     while True:
         port = chance.randrange(10_000, 32_768)
         with socket.socket() as probe:
@@ -43,7 +47,7 @@ def port_to_keep(chance: random.Random) -> int:
 
 
 def transport_of(client: Client) -> asyncio.Transport:
-    """A connected client's connection, to do it harm."""
+    """Return a connected client's transport, for fault injection."""
     wire = client._driver._wire
     assert wire is not None, "it is connected"
     assert wire.transport is not None, "and so there is a transport"
@@ -63,7 +67,7 @@ class BrokerProcess:
         return int(self.listen.rpartition(":")[2])
 
     async def ready(self) -> None:
-        """Wait until it serves."""
+        """Wait until it is ready."""
         if self.ready_line:
             return
         assert self.process.stdout is not None
@@ -79,29 +83,29 @@ class BrokerProcess:
         self.process.send_signal(number)
 
     async def kill(self) -> None:
-        """As a power cut would: it hears nothing of it and finishes nothing."""
+        """Kill it, as a power failure would."""
         self.process.kill()
         await self.process.wait()
 
     @property
     def resident_bytes(self) -> int:
-        """Its memory that is in RAM, by the kernel's count."""
+        """Resident memory by the kernel's count."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * resource.getpagesize()
 
     @property
     def descriptors(self) -> int:
-        """Its open files and sockets."""
+        """Number of open files and sockets."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     async def lets_go_of(self, descriptors_max: int, patience_s: float = 30.0) -> None:
-        """Wait until it holds no more descriptors than that; the kernel tells nobody when they are closed."""
+        """Wait until it has at most this many descriptors. The kernel does not notify when they are closed."""
         async with asyncio.timeout(patience_s):
             while self.descriptors > descriptors_max:  # noqa: ASYNC110 - there is nothing to await
                 await asyncio.sleep(0.05)
 
     async def ended(self) -> tuple[int, str, str]:
-        """Its exit code, and what else it wrote to stdout and stderr."""
+        """Wait for its end. Return its exit code and the rest of its stdout and stderr."""
         out, err = await asyncio.wait_for(self.process.communicate(), 60)
         assert self.process.returncode is not None
         return self.process.returncode, out.decode(), err.decode()
@@ -119,7 +123,7 @@ async def put_away(process: asyncio.subprocess.Process) -> None:
 async def broker_process(
     *arguments: str | Path, environment: Mapping[str, str] | None = None, prelude: str = ""
 ) -> AsyncIterator[BrokerProcess]:
-    """`plait broker` with these arguments; `prelude` is Python to run before it."""
+    """Run `plait broker` with these arguments. `prelude` is Python code to run before it."""
     program = f"{prelude}\nfrom plait_broker.command import broker\nbroker(prog_name='plait broker')"
     variables = {**os.environ, **(environment or {}), "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"}
     process = await asyncio.create_subprocess_exec(

@@ -1,5 +1,4 @@
-"""The words that tests of a running broker are written in: a broker in this process on real sockets, and a client that
-says one frame at a time and expects one answer at a time."""
+"""Helpers for tests of a running broker: a broker in this process, and a client that exchanges single frames."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ _F = TypeVar("_F", bound=Frame)
 
 
 class ScriptedClient:
-    """One end of a connection, frame by frame. Answers pings by itself."""
+    """One end of a connection, frame by frame. It answers pings itself."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -65,7 +64,7 @@ class ScriptedClient:
     async def hello(
         self, name: str = "client", publisher: int = 1, *, token: str | None = None, resume: int | None = None
     ) -> Welcome:
-        """Be welcomed; fails the test when refused."""
+        """Perform the handshake. Fails the test if it is refused."""
         await self.say_hello(name, publisher, token=token, resume=resume)
         self.welcome = await self.expect(Welcome)
         self.decoder.establish(self.welcome.version)
@@ -74,7 +73,7 @@ class ScriptedClient:
     async def say_hello(
         self, name: str = "client", publisher: int = 1, *, token: str | None = None, resume: int | None = None
     ) -> None:
-        """Say hello and leave it at that."""
+        """Send a Hello without waiting for an answer."""
         self.publisher = publisher
         hello = Hello(VERSION_MIN, VERSION_MAX, Role.CLIENT, name, publisher, ("resume",), token, resume)
         handshake = Handshake.initiator(hello)
@@ -82,16 +81,16 @@ class ScriptedClient:
         assert handshake.state is State.HELLO_SENT
 
     async def send(self, frame: ControlFrame) -> None:
-        """One control frame."""
+        """Send one control frame."""
         await self.send_bytes(encode_frame(frame, self.welcome.version if self.welcome else VERSION_MIN))
 
     async def send_bytes(self, data: bytes) -> None:
-        """Whatever one likes."""
+        """Send any bytes."""
         self.writer.write(data)
         await self.writer.drain()
 
     async def subscribe(self, filter: str, number: int = 1, **terms: Any) -> None:
-        """Subscribe, and wait until it is done; what a durable one replays meanwhile is kept."""
+        """Subscribe and wait for the answer. Frames replayed meanwhile are kept."""
         await self.send(Subscribe(number, number, filter, **terms))
         replayed = []
         while isinstance(frame := await self.next_frame(), Deliver):
@@ -100,28 +99,28 @@ class ScriptedClient:
         self._frames[:0] = replayed
 
     async def publish(self, attributes: dict[str, Any], payload: bytes = b"", confirm: Confirm = Confirm.NONE) -> int:
-        """Publish one event; its sequence number."""
+        """Publish one event. Return its sequence number."""
         await self.send_bytes(self.published(attributes, payload, confirm))
         return self._sequence
 
     def published(self, attributes: dict[str, Any], payload: bytes = b"", confirm: Confirm = Confirm.NONE) -> bytes:
-        """The frame that publishes the next event."""
+        """Return the frame that publishes the next event."""
         self._sequence += 1
         event = Event.checked(attributes, payload, publisher=self.publisher, sequence=self._sequence)
         return encode_publish(event, confirm)
 
     async def expect(self, kind: type[_F]) -> _F:
-        """The next frame, which is of this kind."""
+        """Return the next frame, which must be of this kind."""
         frame = await self.next_frame()
         assert isinstance(frame, kind), f"{frame} came, and a {kind.__name__} was expected"
         return frame
 
     async def delivered(self) -> dict[str, Any]:
-        """The attributes of the next event."""
+        """Return the attributes of the next event."""
         return dict((await self.expect(Deliver)).attributes())
 
     async def next_frame(self) -> Frame:
-        """The next frame, pings aside."""
+        """Return the next frame that is no ping."""
         while True:
             self._frames = self._frames or self.decoder.take()
             if not self._frames:
@@ -134,13 +133,13 @@ class ScriptedClient:
                 return frame
 
     async def refused(self) -> Close:
-        """The broker says why it hangs up, and does."""
+        """Return the broker's Close, after which it closes the connection."""
         closed = await self.expect(Close)
         await self.hung_up()
         return closed
 
     async def hung_up(self) -> bytes:
-        """What comes until the broker hangs up."""
+        """Return the bytes until the broker closes the connection."""
         heard = b""
         try:
             while data := await asyncio.wait_for(self.reader.read(1 << 16), PATIENCE_S):
@@ -167,7 +166,7 @@ LOCAL = Configuration(listen=Endpoint("127.0.0.1", 0), http=None)
 
 @asynccontextmanager
 async def running(configuration: Configuration = LOCAL, **settings: Any) -> AsyncIterator[BrokerServer]:
-    """A broker on any port, with some of its settings."""
+    """Run a broker on any port, with some settings changed."""
     changed = replace(configuration, settings=replace(configuration.settings, **settings))
     async with BrokerServer(changed) as server:
         yield server
@@ -175,7 +174,7 @@ async def running(configuration: Configuration = LOCAL, **settings: Any) -> Asyn
 
 @asynccontextmanager
 async def client_of(server: BrokerServer, name: str = "client", publisher: int = 1) -> AsyncIterator[ScriptedClient]:
-    """A client that is welcome."""
+    """Connect a client and perform the handshake."""
     async with await ScriptedClient.connect(server.port) as client:
         await client.hello(name, publisher)
         yield client

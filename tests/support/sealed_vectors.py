@@ -1,7 +1,7 @@
-"""Known answers of sealed events, version 1: everything that a seed leads to, step by step, by any backend.
+"""Test vectors of sealed events, version 1: all values derived from a seed, equal in every backend.
 
-They are frozen in `vectors/sealed_v1.json`. A change of them is a change of the format: a new version, and new vectors.
-`python tests/support/sealed_vectors.py` prints what the fast backend gives.
+They are frozen in `vectors/sealed_v1.json`. If they change, the format needs a new version and new vectors. `python
+tests/support/sealed_vectors.py` prints the values of the fast backend.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SEED = 20_110_404
 
 
 def foundations(groups: Groups) -> tuple[Parameters, MasterSecret, dict[str, Any]]:
-    """Set-up, and hashes into the groups."""
+    """Return the vectors of the set-up and of hashes into the groups."""
     parameters, master = set_up(groups, Random(SEED))
     return (
         parameters,
@@ -50,7 +50,7 @@ def foundations(groups: Groups) -> tuple[Parameters, MasterSecret, dict[str, Any
 
 
 def scheme(parameters: Parameters, master: MasterSecret, rows: int = 2, places: int = 2) -> dict[str, Any]:
-    """Keys, a capsule, a tag and a signature."""
+    """Return the vectors of keys, a capsule, a tag and a signature."""
     groups, rng = parameters.groups, Random(SEED + rows)
     encode = groups.g2.encode
     identities = [[b"%d/%d" % (row, place) for place in range(places)] for row in range(rows)]
@@ -75,7 +75,7 @@ def scheme(parameters: Parameters, master: MasterSecret, rows: int = 2, places: 
 
 
 def envelopes(parameters: Parameters, master: MasterSecret) -> dict[str, Any]:
-    """An event and a session as they travel, from keys as they travel."""
+    """Return the vectors of an encoded event and session, from encoded keys."""
     groups, rng, now_us = parameters.groups, Random(SEED + 100), 1_000_000
     schema = Schema({"level": Numbers(IntRange(0, 1))}, Epochs(0, 10**9, 10**6))
     authority = Authority(Realm(parameters, schema), master)
@@ -105,13 +105,13 @@ def envelopes(parameters: Parameters, master: MasterSecret) -> dict[str, Any]:
 
 
 def everything(groups: Groups) -> dict[str, Any]:
-    """All of it."""
+    """Return all vectors."""
     parameters, master, found = foundations(groups)
     return {"foundations": found, "scheme": scheme(parameters, master), "envelopes": envelopes(parameters, master)}
 
 
 def frozen() -> Any:
-    """What is in the repository."""
+    """Return the vectors of the repository."""
     return json.loads(FROZEN.read_text())
 
 

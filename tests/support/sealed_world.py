@@ -33,22 +33,22 @@ PLACES = ("Stuttgart", "London", "Paris")
 
 @functools.cache
 def foundations(seed: int = 1) -> tuple[Parameters, MasterSecret]:
-    """Parameters and their secret; made once for each seed."""
+    """Return parameters and their secret, made once for each seed."""
     return set_up(ArkworksGroups(), Random(seed))
 
 
 def areas() -> Schema:
-    """The example of thesis 5.4.3: an area and a location."""
+    """Return the schema of the example of thesis 5.4.3: an area and a location."""
     return Schema({"area": Numbers(IntRange(0, 127)), "location": OneOf.of(*PLACES)}, EPOCHS)
 
 
 def sides() -> Schema:
-    """The smallest envelopes."""
+    """Return the schema with the smallest envelopes."""
     return Schema({"side": OneOf.of("buy", "sell")}, EPOCHS)
 
 
 def quotes(slot_bits: int = 0) -> Schema:
-    """A schema with a tree of every kind."""
+    """Return a schema with a tree of every kind."""
     epochs = Epochs(0, 24 * HOUR_US, HOUR_US, slot_bits)
     trees = {
         "price": Numbers(FloatRange(0, 256, 8)),
@@ -60,7 +60,7 @@ def quotes(slot_bits: int = 0) -> Schema:
 
 @dataclass
 class World:
-    """An authority, and shortcuts to what its members do."""
+    """An authority, with shortcuts for its members."""
 
     authority: Authority
     rng: Random
@@ -84,7 +84,7 @@ class World:
         return self.realm.schema.epochs.epoch_at(self.now_us)
 
     def publisher(self, filter: str = "true", publisher: int = 7, holder: str = "publisher") -> Sealer:
-        """A sealer with keys for a filter, in the epoch that it is."""
+        """Return a sealer with keys for a filter in the current epoch."""
         sealer = Sealer(self.realm, publisher)
         sealer.add(
             self.authority.publisher_keys(
@@ -94,13 +94,13 @@ class World:
         return sealer
 
     def keys(self, filter: str, holder: str = "reader", slots: tuple[int, int] | None = None) -> SubscriberKeys:
-        """A subscriber's keys for the epoch that it is."""
+        """Return a subscriber's keys for the current epoch."""
         return self.authority.subscriber_keys(
             holder, parse(filter), epoch=self.epoch, now_us=self.now_us, randomness=self.rng, slots=slots
         )
 
     def reader(self, *filters: str) -> Keyring:
-        """A keyring with keys for each of the filters, issued one by one."""
+        """Return a keyring with keys for each filter, issued one by one."""
         ring = Keyring(self.realm)
         for filter in filters:
             ring.add(self.keys(filter))

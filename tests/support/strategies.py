@@ -55,7 +55,7 @@ PATTERNS = [
 
 
 def random_value(rng: Random) -> Any:
-    """An attribute's value: mostly from the pool, at times near it."""
+    """Return an attribute's value, mostly from the pool, sometimes near it."""
     roll = rng.random()
     if roll < 0.8:
         return rng.choice(VALUES)
@@ -65,7 +65,7 @@ def random_value(rng: Random) -> Any:
 
 
 def random_attributes(rng: Random) -> dict[str, Any]:
-    """The attributes of an event; each name of the pool may be missing."""
+    """Return the attributes of an event. Each name of the pool may be missing."""
     return {name: random_value(rng) for name in NAMES if rng.random() > 0.25}
 
 
@@ -73,7 +73,7 @@ def random_attributes(rng: Random) -> dict[str, Any]:
 
 
 def random_tree(rng: Random, size: int = 8) -> Tree:
-    """A filter as a tree of brute_force.py with up to about `size` atoms."""
+    """Return a filter as a tree of brute_force.py with about `size` atoms at most."""
     roll = rng.random()
     if size <= 1 or roll < 0.15:
         return random_atom(rng)
@@ -84,13 +84,13 @@ def random_tree(rng: Random, size: int = 8) -> Tree:
 
 
 def random_atom(rng: Random) -> Tree:
-    """An atom of any sort that the grammar has."""
+    """Return an atom of any kind of the grammar."""
     makers = [_chain, _chain, _chain, _long_chain, _in, _in, _between, _text, _text, _has, _null, _truth, _constant]
     return rng.choice(makers)(rng)
 
 
 def random_literal(rng: Random) -> Any:
-    """What a filter may be written with."""
+    """Return a literal of the grammar."""
     return rng.choice(LITERALS)
 
 
@@ -148,7 +148,7 @@ def _constant(rng: Random) -> Tree:
 
 
 def render(tree: Tree, rng: Random) -> str:
-    """The tree in one of its many spellings: SQL's, CEL's and Python's operators, any case, needless parentheses."""
+    """Return one of a tree's many spellings: operators of SQL, CEL and Python, any case, redundant parentheses."""
     return _joined(_tokens(tree, rng, 0), rng)
 
 
@@ -210,7 +210,7 @@ def _word(rng: Random, word: str) -> str:
 
 
 def literal_text(literal: Any, rng: Random) -> str:
-    """A literal in one of its spellings."""
+    """Return a literal in one of its spellings."""
     if isinstance(literal, bool):
         return _word(rng, "true" if literal else "false")
     if isinstance(literal, str):
@@ -268,7 +268,7 @@ trees = _made(random_tree)
 
 @st.composite
 def spelled_trees(draw: st.DrawFn) -> tuple[Tree, str]:
-    """A tree with a text that writes it."""
+    """Return a tree with one of its spellings."""
     rng = draw(st.randoms(use_true_random=False))
     tree = random_tree(rng)
     return tree, render(tree, rng)

@@ -1,6 +1,6 @@
-"""A world of brokers whose telemetry is made up, with the truth beside it: what every table must say of it.
+"""Synthetic telemetry of brokers, with the expected contents of every table.
 
-The truth is counted while the records are made, in plain Python, by another way than the tables are computed.
+The expected contents are counted in plain Python while the records are made, separately from the code under test.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PUBLISHERS = {0xA000000000000001: BROKERS[0], 7: BROKERS[0], 9: BROKERS[1]}
 SUBSCRIPTIONS = {(broker, number): 50_000 if number % 2 else 0 for broker in BROKERS for number in (1, 2, 3)}
 
 COLUMNS = {"outbox_items": "overflow", "outbox_bytes": "overflow", "retention": "other"}
-"""Where reasons without a column of their own are counted."""
+"""Columns that count the drop reasons without a column of their own."""
 
 
 def window(ts_us: int) -> int:
@@ -30,26 +30,26 @@ def window(ts_us: int) -> int:
 
 @dataclass
 class Truth:
-    """What there was."""
+    """Expected contents of the tables."""
 
     subscriptions: dict[tuple[int, int, int], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    """By window, broker and number."""
+    """Counts by window, broker and number."""
     delays: dict[tuple[int, int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     brokers: dict[tuple[int, int], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     links: dict[tuple[int, int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     copies: Counter[tuple[int, int, int]] = field(default_factory=Counter)
     matching: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     published: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
-    """By window and publisher: sequence and time."""
+    """Sequence and time by window and publisher."""
     flows: dict[tuple[int, int, int], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     content: dict[tuple[int, int, int, str], list[int]] = field(default_factory=lambda: defaultdict(list))
-    """By window, broker, publisher and dz-expression: lifetimes, 0 for none."""
+    """Lifetimes by window, broker, publisher and dz-expression. 0 means none."""
     missing: dict[tuple[int, int], str] = field(default_factory=dict)
-    """By event: what is wrong with it."""
+    """Defect of each incomplete event."""
 
 
 class World:
-    """Makes events, and writes what their brokers would have written."""
+    """Makes events, and writes the records that their brokers would write."""
 
     def __init__(self, seed: int, *, faults: bool = True, start_us: int = START_US) -> None:
         self.chance = Random(seed)
@@ -60,7 +60,7 @@ class World:
         self._start_us = self._now = start_us
 
     def run(self, events: int) -> World:
-        """So many events, of publishers in turn, and samples between them."""
+        """Make a number of events of publishers in turn, with samples between them."""
         sequences: Counter[int] = Counter()
         for n in range(events):
             self._now += self.chance.randrange(1, 60_000)
@@ -72,7 +72,7 @@ class World:
         return self
 
     def write(self, directory: Path, segment_records: int = 200) -> Path:
-        """As brokers would."""
+        """Write the segments as brokers do."""
         for number, (broker, records) in enumerate(self.records.items()):
             limits = SegmentLimits((segment_records + 1) * RECORD_BYTES, 60.0, 1 << 40)
             segments = SegmentWriter(directory / f"broker-{number}", broker, self._start_us, limits)
@@ -137,7 +137,7 @@ class World:
                 self._delivery(other, number, event, ts_us, ts_us - now)
 
     def _content(self, home: int, publisher: int) -> tuple[int, int]:
-        """Where an event lies, and how long it lives. One publisher has no space."""
+        """Return an event's place in the space, and its lifetime. One publisher has no space."""
         about, spaced = self._about, publisher != 7
         dz = about.choice(["", "0", "0110", "111111111111", "000000000000"]) if about.random() < 0.9 else None
         lifetime_us = about.choice([0, 0, 5_000, about.randrange(1, 2**32)])

@@ -1,4 +1,4 @@
-"""Two brokers, their whole objects, and a wire between them that a test holds: nothing moves until it says so."""
+"""Two complete Broker objects and a connection between them that the test controls."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ PLACES = ("127.0.0.1:4680", "127.0.0.1:4690")
 
 
 def broker(name: str, seed: int, linking: LinkSettings | None = None) -> Broker:
-    """One, that begins at 0."""
+    """Return a broker whose clock begins at 0."""
     return Broker(
         BrokerSettings(name=name, linking=linking or LinkSettings()), Random(seed), OpenGate(), now=0.0, wall_us=0
     )
 
 
 def frames(data: list[bytes], version: int | None = None) -> list[Frame]:
-    """What bytes say, in the handshake or after it."""
+    """Decode the frames of the handshake, or of a version."""
     decoder = FrameDecoder(version=version)
     decoder.feed(b"".join(data))
     return decoder.take()
 
 
 class Wire:
-    """A connection that `ends[0]` has dialled."""
+    """A connection dialled by `ends[0]`."""
 
     def __init__(
         self,
@@ -39,24 +39,24 @@ class Wire:
         vouched: tuple[bool, bool] = (False, False),
         now: float = 0.0,
     ) -> None:
-        """`addresses` and `vouched`: as the acceptor sees the dialler, and the other way round."""
+        """`addresses` and `vouched` have the acceptor's view of the dialler, then the dialler's view."""
         self.ends = (dialler, acceptor)
         self.link = link
         self.now = now
         self.sent: tuple[list[bytes], list[bytes]] = ([], [])
-        """What each end has said, all of it."""
+        """All bytes that each end has sent."""
         self.waiting: tuple[list[bytes], list[bytes]] = ([], [])
-        """What of it has not arrived."""
+        """Bytes of each end that have not arrived."""
         self.closed = ["", ""]
-        """Why each end has closed it."""
+        """Reason with which each end has closed it."""
         self.dials: list[str] = []
-        """Where either wants to be connected to."""
+        """Addresses that either end has requested to dial."""
         acceptor.connected(link, Caller(addresses[0], vouched=vouched[0]), now)
         dialler.connected(link, Caller(addresses[1], dialled=addresses[1], vouched=vouched[1]), now)
         self.collect()
 
     def collect(self) -> None:
-        """What they do now."""
+        """Collect the outputs of both brokers."""
         for end, broker in enumerate(self.ends):
             for output in broker.take_output():
                 match output:
@@ -69,7 +69,7 @@ class Wire:
                         self.dials.append(address)
 
     def pass_on(self, end: int) -> bool:
-        """Let everything arrive that an end has said; whether that was anything."""
+        """Deliver all bytes that an end has sent. Return whether there were any."""
         data = b"".join(self.waiting[end])
         self.waiting[end].clear()
         if data:
@@ -78,27 +78,27 @@ class Wire:
         return bool(data)
 
     def settle(self, steps: int = 12) -> Wire:
-        """Let them talk."""
+        """Deliver bytes in both directions for some steps."""
         for _ in range(steps):
             if not any([self.pass_on(0), self.pass_on(1)]):
                 break
         return self
 
     def tick(self, now: float) -> None:
-        """Time passes."""
+        """Advance the clocks."""
         self.now = now
         for broker in self.ends:
             broker.tick(now)
         self.collect()
 
     def gone(self) -> None:
-        """The connection is no more."""
+        """Close the connection."""
         for broker in self.ends:
             broker.disconnected(self.link, self.now)
         self.collect()
 
     @property
     def up(self) -> bool:
-        """Whether both take each other for neighbours."""
+        """Return whether both are neighbours of each other."""
         near, far = self.ends
         return far.id in near.joining.overlay.neighbours and near.id in far.joining.overlay.neighbours

@@ -16,7 +16,7 @@ from plait.commands.root import SECTIONS, plait
 
 
 def commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that this distribution has, with its path."""
+    """Yield every command of this distribution with its path."""
     context = click.Context(group)
     names = [name for section in SECTIONS.values() for name in section] if not path else group.list_commands(context)
     for name in names:
@@ -39,7 +39,7 @@ def test_every_command_has_help_and_an_example(path: tuple[str, ...]) -> None:
 
 
 def test_the_list_says_what_the_commands_say() -> None:
-    """It is written twice so that listing imports nothing."""
+    """Each line is written twice, so that listing imports nothing."""
     for section in SECTIONS.values():
         for name, help_line in section.items():
             assert help_line in (said := COMMANDS[(name,)].get_short_help_str(200), f"{said}.")
@@ -125,7 +125,7 @@ HEAVY |= {
 
 
 def imported(*arguments: str) -> set[str]:
-    """What a process that runs this command, and does what it is for, has imported at its end."""
+    """Run a command in a new process, and return the modules that it imported."""
     code = (
         "import sys\n"
         "from plait.commands.root import plait\n"
@@ -156,6 +156,6 @@ def test_a_command_imports_what_it_needs_and_no_more(arguments: list[str], neede
 
 
 def test_what_is_heavy_is_named_rightly() -> None:
-    """The test above would pass for ever if a name in it were wrong."""
+    """The test above would always pass if a name in it were wrong."""
     code = f"import importlib; [importlib.import_module(name) for name in {sorted(HEAVY)!r}]"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

@@ -55,7 +55,7 @@ def test_a_bandwidth_may_be_taken_back() -> None:
 
 @contextmanager
 def relay_process(*options: str) -> Iterator[tuple[str, str]]:
-    """Where it listens, and its control."""
+    """Run a relay. Yield its address and its control address."""
     command = [sys.executable, "-m", "plait", "chaos", "relay", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

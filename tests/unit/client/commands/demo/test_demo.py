@@ -25,7 +25,7 @@ class Reported:
 def recorded(
     *, dropped: int = 0, durable: bool = False, at: str = KILLED
 ) -> tuple[Record, Subscriber, dict[Phase, list[Key]]]:
-    """Return a record of three events in each phase, of which the listener matches and has received two."""
+    """Return a record of three events in each phase. Two of them match, and the listener has received both."""
     listener = Listener("one", parse("matching"), "", at, durable="place" if durable else None)
     subscriber = Subscriber(listener, cast("Subscription[Any]", Reported(dropped)))
     record = Record(subscribers=[subscriber], rerouted=True)

@@ -1,4 +1,4 @@
-"""What `plait doctor` says in a container: each usual mistake by its name, and nothing where nothing is wrong."""
+"""`plait doctor` in a container names each common mistake, and reports nothing else."""
 
 from __future__ import annotations
 

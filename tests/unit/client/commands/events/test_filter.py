@@ -1,4 +1,4 @@
-"""`plait filter`: what it prints, to the letter, and how it ends."""
+"""`plait filter`: its exact output and its exit codes."""
 
 from __future__ import annotations
 

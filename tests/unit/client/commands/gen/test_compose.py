@@ -1,5 +1,7 @@
-"""What `plait gen compose` and `plait gen secrets` write: files in docker/ are what the command writes, brokers can
-reach those they link to, nothing has a password that is known, and everything is watched and comes back."""
+"""`plait gen compose` and `plait gen secrets`: docker/ is current, and the generated files are consistent.
+
+Brokers can reach their neighbours, no password is known, and every service has a health check and restarts.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ def test_brokers_are_in_a_network_with_each_that_they_link_to(topology: str, cou
 
 
 def led_to(relays: dict[str, Any], address: str) -> str:
-    """The broker behind a relay's port."""
+    """Return the broker behind a relay's port."""
     relay, _, port = address.partition(":")
     found = re.search(rf"--listen 0\.0\.0\.0:{port} --to ([a-z0-9-]+):4680", relays[relay]["command"][0])
     assert found is not None

@@ -1,5 +1,4 @@
-"""What `plait gen prometheus` and `plait gen grafana` write: it asks only for what brokers have, everyone who is called
-finds a page that helps."""
+"""`plait gen prometheus` and `plait gen grafana` query only existing metrics, and each alert has a section to read."""
 
 from __future__ import annotations
 

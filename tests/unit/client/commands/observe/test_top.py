@@ -1,4 +1,4 @@
-"""`plait top`: what a broker says as rows, and the screen before a real broker."""
+"""`plait top`: rows from a broker's answer, and the screen with a real broker."""
 
 from __future__ import annotations
 

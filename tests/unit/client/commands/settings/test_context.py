@@ -1,4 +1,4 @@
-"""`plait context`: what is saved, for whom to read, and which broker a command speaks to in the end."""
+"""`plait context`: the saved file and its mode, and the broker that a command selects."""
 
 from __future__ import annotations
 

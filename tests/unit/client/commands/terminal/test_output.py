@@ -1,4 +1,4 @@
-"""What commands read and print: durations, attributes as typed, JSON, and text that cannot draw on a terminal."""
+"""Input and output of commands: durations, attributes, JSON, and text that cannot control a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables at the widths that terminals have: what a person looks for stays, what is said least goes first."""
+"""Tables at usual terminal widths: important columns stay, the least important are removed first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONG = " or ".join(f"price == {n}" for n in range(40))
 
 
 def described() -> dict[str, list[dict[str, Any]]]:
-    """What a real broker, with somebody there, says of itself."""
+    """Return the lists of a real broker with clients."""
     stage = Stage()
     sub, adv = stage.raw("plait-sub-aeeb672c"), stage.raw("plait-adv-2890a8b6")
     sub.subscribe(1, LONG, within_us=50_000)
@@ -57,7 +57,7 @@ def items() -> dict[str, list[dict[str, Any]]]:
 
 
 def drawn(what: str, rows: list[dict[str, Any]], width: int) -> list[str]:
-    """The lines of a listing on a terminal of that width: a real one, drawn to by a process of its own."""
+    """Return the lines of a listing, drawn by a separate process on a real terminal of this width."""
     columns = LISTINGS[what]
     cells = [[column.cell(row) for column in columns] for row in rows]
     code = (
@@ -106,7 +106,7 @@ def test_a_broker_is_eleven_columns_of_a_hundred_and_ten(items: dict[str, list[d
 
 
 def test_columns_read_what_brokers_say(items: dict[str, list[dict[str, Any]]]) -> None:
-    """A name that a broker does not know would leave its column empty for ever."""
+    """A column with an unknown field would always be empty."""
     said = {
         what: {column.title for column in columns if any(column.cell(row) for row in items[what])}
         for what, columns in LISTINGS.items()
