@@ -1,7 +1,7 @@
-"""What the telemetry of Plait's brokers says: tables of subscriptions, links, brokers, publishers and journeys.
+"""Tables computed from the telemetry of brokers: subscriptions, links, brokers, publishers and end-to-end audits.
 
-`inventory.py` finds segments, `batches.py` reads them, `definitions.py` says what is computed, once for both engines;
-`duckdb_engine.py` and `spark_engine.py` compute it, `lake.py` keeps it as Parquet.
+`inventory.py` finds segments and `batches.py` reads them. `definitions.py` defines each table once for both engines;
+`duckdb_engine.py` and `spark_engine.py` compute the tables. `lake.py` stores them as Parquet.
 """
 
 from .records.inventory import Inventory, SegmentFile, take_inventory

@@ -3,8 +3,8 @@
 Progress goes to stderr, results to stdout. A missed target is shown and is no failure: machines differ. A figure
 without a result is shown as failed, and the run continues. A wrong answer ends the run. Both give exit code 1.
 
-`--trial NAME --seed N --json` is a contract between states of the source, because `compare` runs it in another
-checkout: see `reference_trials.py`.
+`--trial NAME --seed N --json` is a contract between states of the source: `compare` runs it in another checkout
+(`reference_trials.py`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Progress:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; its exit code."""
+    """Run the command and return its exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.quick and options.write:
@@ -95,12 +95,12 @@ def _run(groups: list[Group], session: Session, as_json: bool, document: Path | 
 
 
 def _judged(figure: Figure, session: Session) -> Figure:
-    """Targets are for the real sizes."""
+    """Return the figure without its target in a quick run: targets apply to the full sizes."""
     return replace(figure, target=None) if session.quick else figure
 
 
 def section(group: Group, figures: list[Figure], here: Machine, seed: int) -> str:
-    """A group's part of the document."""
+    """Return a group's section of the document."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     made = f"Made on {today} by `python -m plait_lab.bench --only {group.name} --seed {seed} --write`; {here}."
     return f"## {group.title}\n\n{made}\n\n{figure_table(figures)}"

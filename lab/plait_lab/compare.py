@@ -77,7 +77,7 @@ class Comparison:
         return None if bar is None else ratio is not None and bar.met_by(ratio)
 
     def record(self) -> dict[str, Any]:
-        """Return everything as JSON can hold it."""
+        """Return the comparison as a JSON object."""
         base, here = self.medians
         bar = BARS.get(self.measure)
         return {

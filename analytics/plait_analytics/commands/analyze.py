@@ -1,8 +1,8 @@
-"""`plait analyze batch`: tables of what the telemetry in some directories says, as Parquet, and a short report of them.
+"""`plait analyze batch`: compute tables from recorded telemetry, store them as Parquet and print a short report.
 
-`plait analyze` is the group: without the name of another command, what follows is for `batch`.
+`plait analyze` is the command group. Without the name of a subcommand, its arguments are passed to `batch`.
 
-Exit codes: 0 done, 1 it cannot be done, 2 wrong use. Segments that are left out are named on stderr and change no code.
+Exit codes: 0 done, 1 failed, 2 wrong usage. Skipped segments are listed on stderr and do not change the exit code.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from .live_command import live, prepare
 from .show_command import show
 
 FINDINGS_SHOWN: Final = 20
-"""Files that are left out, by name; of more only how many."""
+"""Skipped files that are listed by name; beyond it only their number is printed."""
 
 
 _WHEN: Final = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
 
 
 class _Analyses(click.Group):
-    """Its first command is the one that is meant when none is named."""
+    """A command group whose default command is `batch`."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -57,7 +57,8 @@ class _Analyses(click.Group):
 
 @click.group("analyze", cls=_Analyses, short_help="Analyse recorded telemetry.")
 def analyze() -> None:
-    """Analyse what brokers have recorded by --telemetry DIR. `plait analyze DIR` is `plait analyze batch DIR`."""
+    """Analyse the telemetry that brokers recorded with --telemetry DIR. `plait analyze DIR` means `plait analyze batch
+    DIR`."""
 
 
 @analyze.command("batch", short_help="All that is recorded, at once.")
@@ -75,10 +76,10 @@ def batch(
     sources: tuple[str, ...], engine: str, out: Path | None, window_s: int, since: datetime | None,
     until: datetime | None, master: str | None, cache: Path, as_json: bool,
 ) -> None:  # fmt: skip
-    """Analyse what brokers have recorded by --telemetry DIR. Brokers may go on writing meanwhile.
+    """Analyse the telemetry that brokers recorded with --telemetry DIR. Brokers may continue to write meanwhile.
 
-    A source is the directory of one broker, or one with those of many anywhere below; or the HTTP side of a broker on
-    another machine, as http://HOST:4681 or http://TOKEN@HOST:4681.
+    A SOURCE is the directory of one broker, a directory with those of many brokers anywhere below, or the HTTP address
+    of a broker on another machine: http://HOST:4681 or http://TOKEN@HOST:4681.
     """
     if master is not None and engine != "spark":
         raise click.UsageError("--master is for --engine spark")

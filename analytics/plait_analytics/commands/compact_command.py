@@ -1,4 +1,4 @@
-"""`plait analyze compact`: sealed segments to Parquet by day and hour, roll-ups, and what is old away."""
+"""`plait analyze compact`: convert sealed segments to Parquet by day and hour, compute roll-ups, delete old records."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .console import fail, progress
               help="Records of days that are over for longer go away; roll-ups stay longer.")  # fmt: skip
 @click.option("--delete", is_flag=True, help="Delete segments that are compacted; their broker does so by itself.")
 def compact_command(directories: tuple[Path, ...], out: Path, keep_days: int, delete: bool) -> None:
-    """Put sealed segments into Parquet by day and hour, a fifth of their size, once each.
+    """Convert sealed segments to Parquet files by day and hour, each segment once. Parquet needs a fifth of the space.
 
-    Give OUT to `plait analyze batch` beside the directories of brokers: what is compacted is read there.
+    Pass OUT to `plait analyze batch` together with the brokers' directories: compacted segments are read from OUT.
     """
     from ..records.compaction import compact as compacted
 

@@ -1,4 +1,4 @@
-"""`plait analyze live`: the job that follows running brokers; `plait analyze prepare`: what makes it start fast."""
+"""`plait analyze live`: follow running brokers. `plait analyze prepare`: make Spark start faster."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def live(
     sources: tuple[str, ...], out: Path, every_s: float, window_s: int, late_s: int, records_max: int,
     master: str | None, cache: Path, reader: str, once: bool,
 ) -> None:  # fmt: skip
-    """Follow what brokers record by --telemetry DIR, with Spark, until Ctrl-C.
+    """Follow what brokers record with --telemetry DIR, using Spark, until Ctrl-C.
 
-    A source is a directory with what brokers record anywhere below, or the HTTP side of a broker on another machine, as
+    A SOURCE is a directory with recorded telemetry anywhere below, or the HTTP address of a broker on another machine:
     http://HOST:4681 or http://TOKEN@HOST:4681.
 
-    Each window of time becomes rows of the tables once it is over and --late seconds have passed. Where it is lies in
-    OUT as well: killed and started again, it goes on where it was, and no record counts twice or not at all. --window,
-    --late and the directories are to stay the same then.
+    Each window of time becomes rows of the tables once it has ended and --late seconds have passed. OUT also holds the
+    checkpoint: after a crash the command continues where it stopped, and counts each record once. Keep --window, --late
+    and the directories the same for one OUT.
     """
     directories, copies = brought_here(sources, cache, reader)
     with following(copies, every_s, progress), _spark(master) as spark:
@@ -65,7 +65,7 @@ def live(
 
 @click.command("prepare", short_help="Make Spark start faster.")
 def prepare() -> None:
-    """Make the archive of Java's classes that lets Spark start in two thirds of the time: 150 MB, once."""
+    """Create Java's class archive, once. It takes 150 MB and lets Spark start in two thirds of the time."""
     from ..engines.java import find_java
     from ..engines.jvm_class_archive import archive_path
 

@@ -1,4 +1,4 @@
-"""`plait analyze show`: rows of the tables in a directory, for people and as JSON, whoever made them."""
+"""`plait analyze show`: print rows of the tables in a directory, as text or JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .console import fail
 @click.option("--last", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="So many rows.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def show(out: Path, table: str, last: int, as_json: bool) -> None:
-    """The newest rows of a table in OUT, where `plait analyze batch` or `live` keeps it."""
+    """Print the newest rows of a table in OUT, written by `plait analyze batch` or `live`."""
     try:
         found = Lake(out).read(table)
     except PlaitError as error:

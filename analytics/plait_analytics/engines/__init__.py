@@ -1,1 +1,1 @@
-"""What computes the tables: DuckDB, or Spark."""
+"""The engines that compute the tables: DuckDB and Spark."""

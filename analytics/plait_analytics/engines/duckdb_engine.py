@@ -1,4 +1,4 @@
-"""The tables by DuckDB: one process, no Java. Records beyond memory go to files beside the tables while it computes."""
+"""Compute the tables with DuckDB: one process, no Java. Records that exceed memory spill to temporary files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def compute_by_duckdb(
     only: Iterable[str] = TABLES,
     spill: Path | None = None,
 ) -> Mapping[str, pa.Table]:
-    """The tables of all records of an inventory. `spill`: where what memory does not hold goes."""
+    """Return the tables computed from all records of an inventory. `spill`: the directory for records that exceed
+    memory."""
     only = list(only)
     slices = slices_of(inventory.segments, between=inventory.between or EVER)
     records = pa.RecordBatchReader.from_batches(SCHEMA, read_slices(slices))

@@ -1,4 +1,4 @@
-"""Where Java is: what Spark runs on, and the one thing that cannot be installed with it."""
+"""Find Java, which Spark needs and which cannot be installed as a Python package."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from typing import Final
 from plait_core import PlaitError
 
 JAVA_MIN: Final = 17
-"""What Spark 4 asks for."""
+"""The oldest Java that Spark 4 supports."""
 
 PATIENCE_S: Final = 20.0
-"""For `java -version`, on a machine that has never run it."""
+"""Timeout of `java -version`: generous, for the first run on a cold machine."""
 
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class JavaMissing(PlaitError):
-    """There is no Java, or one that is too old."""
+    """There is no Java, or its version is too old."""
 
 
 def find_java() -> Path:
-    """The home of a Java that Spark runs on: JAVA_HOME's, else the one in the path."""
+    """Return the home directory of a suitable Java: from JAVA_HOME, else from the path. Raise JavaMissing without
+    one."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     hint = f"install a JRE of version {JAVA_MIN} or newer, or use --engine duckdb, which needs none"

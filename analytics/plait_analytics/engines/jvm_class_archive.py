@@ -1,6 +1,6 @@
-"""Java's classes as they are once loaded, kept in a file (AppCDS): Spark's first job then comes two seconds sooner.
+"""Java's class data archive (AppCDS): with it Spark's first job starts two seconds earlier.
 
-The archive is made once, by a session that ends; a Java or Spark of another version does not take it, and gets its own.
+A session that ends writes the archive. It is valid for one version of Java and Spark; another version has its own.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Final
 
 ENOUGH_BYTES: Final = 10 << 20
-"""An archive of Spark is 150 MB; less was cut short."""
+"""Size below which an archive is taken as truncated: one of Spark has 150 MB."""
 
 QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
-"""It warns of every class that it cannot keep, which are hundreds and harmless."""
+"""JVM options that suppress a harmless warning for each of the hundreds of classes that cannot be archived."""
 
 
 def archive_path(java_home: Path) -> Path:
-    """Where the archive of this Java and this Spark lies: `PLAIT_SPARK_ARCHIVE`, else in the user's cache."""
+    """Return the path of the archive for this Java and Spark: `PLAIT_SPARK_ARCHIVE`, else a file in the user's
+    cache."""
     told = os.environ.get("PLAIT_SPARK_ARCHIVE")
     if told:
         return Path(told)
@@ -31,19 +32,19 @@ def archive_path(java_home: Path) -> Path:
 
 
 def version_home() -> str:
-    """Where Spark's jars are: an archive holds for these paths alone."""
+    """Return the directory of Spark's jars: an archive is valid only for the paths it was made with."""
     import pyspark
 
     return str(Path(pyspark.__file__).parent)
 
 
 def java_options(archive: Path) -> str:
-    """What makes a JVM use the archive, where there is one."""
+    """Return the JVM options that use the archive, or nothing if there is no complete archive."""
     if archive.is_file() and archive.stat().st_size > ENOUGH_BYTES:
         return f"{QUIET} -XX:SharedArchiveFile={archive} -Xshare:auto"
     return ""
 
 
 def making(archive: Path) -> str:
-    """What makes a JVM write it when it ends."""
+    """Return the JVM options that write the archive at exit."""
     return f"{QUIET} -XX:ArchiveClassesAtExit={archive}"

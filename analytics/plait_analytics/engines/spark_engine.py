@@ -1,6 +1,6 @@
-"""The tables by Spark: in a JVM of its own, or on a cluster by --master.
+"""Compute the tables with Spark: in a local JVM, or on the cluster that --master names.
 
-`counting` and `events` are pure functions of data frames, whatever these are read from.
+`counting` and `events` are pure functions of data frames, so they serve batch and live analyses.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .spark_source import counts_of, fragments_source, records_of, weights_of
 
 
 def counting(counts: DataFrame, window_us: int = WINDOW_US) -> DataFrame:
-    """Partial counts, each key once: the same for batches and for live records."""
+    """Merge partial counts so that each key has one row."""
     return counts.sparkSession.sql(
         with_window(MERGING, window_us).replace("from counts", "from {counts}"), counts=counts
     )
 
 
 def events(text: str, records: DataFrame, window_us: int = WINDOW_US) -> DataFrame:
-    """What a text about single events makes of records."""
+    """Run an SQL text about single events over records."""
     return records.sparkSession.sql(
         with_window(text, window_us).replace("from records", "from {records}"), records=records
     )
@@ -47,7 +47,8 @@ def compute_by_spark(
     only: Iterable[str] = TABLES,
     parts: int = 2,
 ) -> Mapping[str, pa.Table]:
-    """The tables of all records of an inventory. They are small, so they come to the driver; records never do."""
+    """Return the tables computed from all records of an inventory. Only these small tables are collected at the
+    driver."""
     only, slices = list(only), slices_of(inventory.segments, between=inventory.between or EVER)
     tables: dict[str, pa.Table] = {}
     if audits := [name for name in only if name in AUDITS]:
@@ -72,11 +73,11 @@ def compute_by_spark(
 
 
 def audit(table: Table, pieces: DataFrame, window_us: int = WINDOW_US) -> DataFrame:
-    """A table of single events, of pieces of these."""
+    """Compute a table about single events from event fragments."""
     text = with_window(pieced(table), window_us).replace("from pieces", "from {pieces}")
     return pieces.sparkSession.sql(text, pieces=pieces)
 
 
 def columns_of(text: str) -> list[str]:
-    """Those that a text names: what it does not need is not read."""
+    """Return the columns that an SQL text names, so that no other column is read."""
     return [name for name in COLUMNS if re.search(rf"\b{name}\b", text)]

@@ -1,4 +1,4 @@
-"""Spark's session and its JVM: what Spark does by default and should not is set here, each with its reason."""
+"""Spark's session and its JVM. Each setting that deviates from Spark's default has its reason beside it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from .java import find_java
 from .jvm_class_archive import archive_path, java_options, making
 
 LOCAL: Final = "local[2,4]"
-"""Two threads; a task that fails is tried four times: plain local[2] gives up at the first."""
+"""Two threads, four attempts for a task: plain local[2] gives up at the first failure."""
 
 FAREWELL_S: Final = 30.0
-"""What a JVM has to end before it is killed: one in sixty stayed for minutes."""
+"""Seconds until a JVM that does not exit is killed: about one in sixty hung for minutes."""
 
 ARCHIVING_S: Final = 600.0
-"""The same, while it writes its archive: ten seconds of work, and machines are busy."""
+"""Seconds until a JVM that writes its archive is killed: ten seconds of work, more on a busy machine."""
 
 
 class SparkFailed(PlaitError):
-    """There is no session to be had of what is told."""
+    """Spark does not start with these settings."""
 
 
 def settings(master: str, parts: int) -> dict[str, str]:
-    """What a session is told."""
+    """Return the configuration of a session."""
     local = master.startswith("local")
     return {
         "spark.master": master,
@@ -55,7 +55,8 @@ def settings(master: str, parts: int) -> dict[str, str]:
 def session(
     master: str = LOCAL, parts: int = 2, scratch: Path | None = None, *, archive: bool = False
 ) -> Iterator[SparkSession]:
-    """A session, ended with its JVM; JavaMissing when there is none to be had. `archive`: made at its end."""
+    """Run a Spark session and end its JVM afterwards. Raise JavaMissing without Java. `archive`: write the class
+    archive."""
     java_home = find_java()
     os.environ.setdefault("JAVA_HOME", str(java_home))
     _choose_python(master)
@@ -82,7 +83,7 @@ def session(
 
 
 def _choose_python(master: str) -> None:
-    """For workers, which would run whatever python3 is in the path; elsewhere than here that may be right."""
+    """Set the Python of the workers, which default to the first python3 in the path. On a cluster that may be right."""
     if master.startswith("local"):
         os.environ["PYSPARK_PYTHON"] = sys.executable
     else:
@@ -90,7 +91,7 @@ def _choose_python(master: str) -> None:
 
 
 def _why(error: Exception) -> str:
-    """Of pages of Java's stack, the innermost reason."""
+    """Return the innermost reason in a Java stack trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     said = causes[-1] if causes else next((line for line in lines if "Exception: " in line or "Error: " in line), "")
@@ -98,14 +99,14 @@ def _why(error: Exception) -> str:
 
 
 def _part(farewell_s: float) -> None:
-    """From the JVM, so that the next session has its own."""
+    """Disconnect from the JVM and end it, so that the next session starts its own."""
     gateway = SparkContext._gateway
     _end(getattr(gateway, "proc", None), farewell_s)
     SparkContext._gateway = SparkContext._jvm = None
 
 
 def _end(jvm: subprocess.Popen[bytes] | None, farewell_s: float) -> None:
-    """A JVM ends when its driver's pipe does; one that does not is killed."""
+    """Close the JVM's pipe, on which it exits; kill it if it does not."""
     if jvm is None:
         return
     if jvm.stdin is not None:

@@ -1,7 +1,7 @@
-"""Segments as a Spark data source: slices chosen by the driver, packed into as many partitions as there are cores.
+"""Segments as a Spark data source, packed into as many partitions as there are cores.
 
-The driver says which records to read, so that what it has checked is what is computed from. A partition gives Arrow
-batches, and Spark makes no row objects of them.
+The driver chooses the slices, so the records it verified are the records that are read. A partition yields Arrow
+batches; Spark makes no row objects of them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ FORMAT = "plait-telemetry"
 
 PIECES_OF = "(pieces)"
 WEIGHTS_OF = "(weights)"
-"""In place of columns."""
+"""Names that stand for the fragment and weight schemas in the option `columns`."""
 
 
 class Part(InputPartition):
-    """What one task reads."""
+    """The slices that one task reads."""
 
     def __init__(self, slices: Sequence[Slice]) -> None:
         super().__init__(0)
@@ -35,7 +35,7 @@ class Part(InputPartition):
 
 
 class SegmentReader(DataSourceReader):
-    """Reads given slices: records as they are, or counted while they are read, or pieced together by event."""
+    """Reads slices: as records, as partial counts, or as event fragments."""
 
     def __init__(
         self, slices: Sequence[Slice], parts: int, columns: Sequence[str], window_us: int, weight: int
@@ -47,11 +47,11 @@ class SegmentReader(DataSourceReader):
         self._weight = weight
 
     def partitions(self) -> Sequence[InputPartition]:
-        """On the driver."""
+        """Return the partitions. Called on the driver."""
         return [Part(slices) for slices in packed(self._slices, self._parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a worker."""
+        """Read a partition. Called in a worker."""
         assert isinstance(partition, Part)
         if self._window_us:
             return read_counts(partition.slices, self._window_us)
@@ -63,15 +63,17 @@ class SegmentReader(DataSourceReader):
 
 
 class SegmentSource(DataSource):
-    """Its options: `slices`, a JSON list of them, `parts`, and `columns` of records or `window_us` of counts;
-    of pieces their `weight`."""
+    """The data source. Its options are `slices` (JSON), `parts`, and either `columns` or `window_us`.
+
+    `columns` selects record columns, fragments or weights; `window_us` selects counts. `weight` applies to fragments.
+    """
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> str:
-        """As Spark writes it."""
+        """Return the schema as a Spark DDL string."""
         if "window_us" in self.options:
             return ddl(COUNTS)
         if self.options["columns"] == PIECES_OF:
@@ -88,27 +90,27 @@ class SegmentSource(DataSource):
 
 
 def ddl(schema: pa.Schema) -> str:
-    """A schema of whole numbers, as Spark writes it."""
+    """Return a schema of integers as a Spark DDL string."""
     return ", ".join(f"{field.name} {'bigint' if pa.types.is_int64(field.type) else 'int'}" for field in schema)
 
 
 def records_of(spark: SparkSession, slices: Sequence[Slice], parts: int, columns: Sequence[str]) -> DataFrame:
-    """The records of slices, as a data frame."""
+    """Return a data frame of the records in slices."""
     return _source(spark, slices, parts).option("columns", ",".join(columns)).load()
 
 
 def counts_of(spark: SparkSession, slices: Sequence[Slice], parts: int, window_us: int) -> DataFrame:
-    """The records of slices as partial counts: workers count what they read, so that few rows come to Spark."""
+    """Return a data frame of partial counts. Workers count what they read, so few rows reach Spark."""
     return _source(spark, slices, parts).option("window_us", window_us).load()
 
 
 def fragments_source(spark: SparkSession, slices: Sequence[Slice], parts: int, weight: int) -> DataFrame:
-    """What the records of slices say of single events, of those that a sampling of one of `weight` keeps."""
+    """Return a data frame of event fragments, for the events that a sampling of one in `weight` keeps."""
     return _source(spark, slices, parts).option("columns", PIECES_OF).option("weight", weight).load()
 
 
 def weights_of(spark: SparkSession, slices: Sequence[Slice], parts: int) -> DataFrame:
-    """The greatest weights there are."""
+    """Return a data frame of the greatest weight of each chunk."""
     return _source(spark, slices, parts).option("columns", WEIGHTS_OF).load()
 
 

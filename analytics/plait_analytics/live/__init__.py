@@ -1,1 +1,1 @@
-"""Tables that follow telemetry as it grows, by Spark's structured streaming."""
+"""Live tables, computed from growing telemetry by Spark's structured streaming."""

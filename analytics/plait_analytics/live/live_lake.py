@@ -1,8 +1,8 @@
-"""Tables that grow: each batch of closed windows adds a file to each, and the manifest says which batches are there.
+"""Live tables: each batch of closed windows adds a file to each table. The manifest names the last batch.
 
-The manifest is that of `lake.py`, with `live` beside: the last batch, and the query whose batches these are. A batch
-that is there already is not written again. Files of one hour are joined when they have become many. A batch waits for
-what has to be there after a crash; pages and the short form follow within seconds, beside it (`LiveLake.show`).
+The manifest is that of `lake.py` with an entry `live`: the last batch and its query's id. A batch that was written is
+not written again. Files of one hour are joined when there are many. A batch waits for what must survive a crash; pages
+and the summary follow within seconds, outside the batch (`LiveLake.show`).
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ from ..tables.lake import FORMAT, MANIFEST, Lake, LakeError, ids_of, parquet_of,
 from ..tables.summary import SUMMARY, WINDOWS, summary_bytes
 
 JOINED_FILES: Final = 32
-"""Of one table and hour: beyond it they become one."""
+"""Files of one table and hour beyond which they are joined into one."""
 
 STATUS: Final = "live.json"
-"""How it goes: the last batch, when, and what was counted, late or odd. For health checks: its age says it all."""
+"""The status file: the last batch, its time, and the records counted, late or odd. Health checks read its age."""
 
 ENGINE: Final = "spark-live"
 
 SHOWN_EVERY_S: Final = 5.0
-"""Pages and the short form are for people and predictions, which need no new ones with each batch."""
+"""Seconds between two writes of pages and summary, which people and predictions read: they need not follow each
+batch."""
 
 Windows = dict[int, pa.Table]
 """Counts by window, the oldest first."""
 
 
 class _Shown(NamedTuple):
-    """What pages and the short form are made of."""
+    """The input of pages and summary."""
 
     recent: dict[str, pa.Table]
     windows: Windows
@@ -66,11 +67,12 @@ class LiveLake:
 
     @property
     def batch(self) -> int:
-        """The last that is there; -1 before the first."""
+        """The last batch that was written; -1 before the first."""
         return int(self._manifest["live"]["batch"])
 
     def append(self, batch: int, counts: pa.Table, names: pa.Table) -> None:
-        """Add the windows of a batch to all tables, or nothing: what fails half-way is not in the manifest."""
+        """Add the windows of a batch to all tables. The manifest is replaced last, so a failure half-way adds
+        nothing."""
         query = self._query()
         known = self._manifest["live"]["query"]
         if known not in ("", query):
@@ -104,7 +106,7 @@ class LiveLake:
             (self._directory / path).unlink(missing_ok=True)
 
     def show(self, now_s: float) -> None:
-        """Pages and the short form, if there is something new and it is time: beside the batches, which go on."""
+        """Write pages and summary if there are new rows and the last write is old enough. Runs outside the batches."""
         shown = self._unshown
         if shown is None or now_s - self._shown_s < SHOWN_EVERY_S:
             return
@@ -115,7 +117,7 @@ class LiveLake:
         replace(self._directory / SUMMARY, summary_bytes(whole, shown.names, self._window_us), sync=False)
 
     def seen(self, status: Mapping[str, Any]) -> None:
-        """How it goes."""
+        """Write the status file."""
         replace(self._directory / STATUS, json.dumps(dict(status)).encode(), sync=False)
 
     def _begun(self) -> dict[str, Any]:
@@ -139,7 +141,8 @@ class LiveLake:
             return ""
 
     def _grown(self, name: str, shown: pa.Table, batch: int) -> tuple[dict[str, Any], list[str], pa.Table]:
-        """A table's entry with these rows as well, the files that it no longer names, and its newest rows."""
+        """Add rows to a table. Return its manifest entry, the files that the entry no longer names, and its newest
+        rows."""
         before = self._manifest["tables"].get(name, {"rows": 0, "files": [], "json": ""})
         files, stale = list(before["files"]), []
         hours = pc.strftime(shown["window"], format="date=%Y-%m-%d/hour=%H")
@@ -176,7 +179,7 @@ class LiveLake:
         return entry, [path for path in stale if path not in files], recent
 
     def _tail(self, name: str, rows: int) -> pa.Table:
-        """The newest rows of a table, in order."""
+        """Return the newest rows of a table, in order."""
         parts: list[pa.Table] = []
         for file in reversed(self._manifest["tables"][name]["files"]):
             parts.insert(0, self._lake.read_file(file))
@@ -186,7 +189,7 @@ class LiveLake:
         return whole.slice(max(0, whole.num_rows - rows))
 
     def _counts_before(self) -> pa.Table:
-        """Counts of the last windows: what the next ones are compared with."""
+        """Return the counts of the last windows, with which the next windows are compared."""
         files = self._manifest["tables"].get("counts", {"files": []})["files"]
         if not files:
             return COUNTS.empty_table()
@@ -214,7 +217,8 @@ def _newest(windows: Windows, most: int) -> Windows:
 
 
 def _coarse(counts: pa.Table) -> pa.Table:
-    """The same for all that incidents go by: brokers as a whole, and links one by one. A few rows of thousands."""
+    """Reduce counts to the keys that incidents use: brokers as a whole and single links. A few rows remain of
+    thousands."""
     link = counts["kind"].to_numpy() == int(RecordKind.LINK)
     for name in ("entity", "reason", "marks", "bucket", "cell"):
         place, column = counts.schema.get_field_index(name), counts[name].to_numpy()

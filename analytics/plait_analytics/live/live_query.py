@@ -1,8 +1,8 @@
 """`plait analyze live`: tables that follow running brokers, by Spark's structured streaming.
 
-Workers count what they read; Spark adds it up by windows of event time, keeps what is open, and lets go of a window
-once the watermark has passed its end; each window that closes becomes rows of the tables, once. A batch is written by
-its number (`live_lake.py`): one that is done again after a crash changes nothing.
+Workers count what they read; Spark adds the counts up by windows of event time. A window closes when the watermark
+passes its end, and then becomes rows of the tables, once. Batches are written by number (`live_lake.py`), so repeating
+one after a crash changes nothing.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ OBSERVED: Final = "arrivals"
 
 STARTS_MAX: Final = 5
 _TOO_BUSY: Final = "failed to connect back"
-"""Spark waits ten seconds for the process that asks the source for offsets, and cannot be told otherwise."""
+"""Spark's error when the process that it asks for offsets does not connect within ten seconds, a fixed timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSettings:
-    """What a live analysis is told. Window, directories and lateness are of its checkpoint: they stay what they are."""
+    """Settings of a live analysis. Window, lateness and directories belong to its checkpoint and must not change."""
 
     directories: Sequence[str]
     out: Path
     window_us: int = 10_000_000
     late_us: int = 10_000_000
-    """How long a window stays open for records that come late."""
+    """Microseconds that a window stays open for late records."""
     every_s: float = 1.0
-    """Between two batches: less than a third of a second is beyond Spark's own cost of one."""
+    """Seconds between two batches. Below a third of a second, Spark's own cost of a batch exceeds it."""
     records_max: int = 4_000_000
-    """Of a batch, while there is a backlog. Each costs half a second, whatever is in it; so many take under two."""
+    """Records of a batch during a backlog. Any batch costs half a second; this many records take under two."""
     parts: int = 2
 
 
 def source(spark: SparkSession, settings: LiveSettings) -> DataFrame:
-    """What is read: partial counts with the state of their records."""
+    """Return the streaming data frame: partial counts with the state of their records."""
     spark.dataSource.register(LiveSource)
     options = {
         "directories": json.dumps(list(settings.directories)),
@@ -69,8 +69,10 @@ def source(spark: SparkSession, settings: LiveSettings) -> DataFrame:
 
 
 def windowed(arrivals: DataFrame, settings: LiveSettings) -> DataFrame:
-    """Counts of closed windows. Late records are counted by the source's own rule, which is never laxer than Spark's:
-    so all that are not counted are known."""
+    """Return the counts of closed windows.
+
+    The source counts late records by its own rule. It is never laxer than Spark's, so all uncounted records are known.
+    """
     sums = {name: F.sum(F.when(F.col("state") == state, F.col("records")).otherwise(0))
             for name, state in (("good", GOOD), ("late", LATE), ("odd", ODD))}  # fmt: skip
     observed = arrivals.observe(
@@ -91,7 +93,7 @@ def windowed(arrivals: DataFrame, settings: LiveSettings) -> DataFrame:
 
 
 def start(spark: SparkSession, settings: LiveSettings, *, once: bool = False) -> tuple[StreamingQuery, LiveLake]:
-    """The query, running, and where it writes to. `once`: up to what there is now."""
+    """Start the query. Return it with the lake that it writes to. `once`: stop at the end of what exists now."""
     settings.out.mkdir(parents=True, exist_ok=True)
     lake = LiveLake(settings.out, settings.window_us)
 
@@ -113,7 +115,7 @@ def start(spark: SparkSession, settings: LiveSettings, *, once: bool = False) ->
 
 
 def run(spark: SparkSession, settings: LiveSettings, *, once: bool, tell: Callable[[str], None]) -> int:
-    """Until it ends or is told to: its progress to people, its state to the lake. The exit code."""
+    """Run the query until it ends or a signal stops it. Report progress, write the status, return the exit code."""
     ended = threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: ended.set())
@@ -130,7 +132,7 @@ def run(spark: SparkSession, settings: LiveSettings, *, once: bool, tell: Callab
 
 
 def follow(query: StreamingQuery, lake: LiveLake, ended: threading.Event, tell: Callable[[str], None]) -> str | None:
-    """Until it ends: its progress to people, pages from its tables. Why it failed, or None."""
+    """Follow the query until it ends: report progress and write pages. Return the reason of a failure, else None."""
     totals = Totals()
     while True:
         last = ended.wait(0.2) or not query.isActive
@@ -149,7 +151,7 @@ def follow(query: StreamingQuery, lake: LiveLake, ended: threading.Event, tell: 
 
 
 class Totals:
-    """What came in the batches of this run, by the state of its records."""
+    """Records counted in the batches of this run, by state."""
 
     def __init__(self) -> None:
         self.counts = {"good": 0, "late": 0, "odd": 0}
@@ -157,7 +159,7 @@ class Totals:
         self._at_us = 0
 
     def take(self, query: StreamingQuery) -> list[Any]:
-        """Batches that are new, with records."""
+        """Return the new batches that have records."""
         newest, found = query.lastProgress, []
         if newest is None or (newest["timestamp"], newest["batchId"]) <= self._last:
             return []  # one is soon looked at, a hundred are not
@@ -176,12 +178,12 @@ class Totals:
         return found
 
     def status(self) -> dict[str, Any]:
-        """For `live.json`."""
+        """Return the content of `live.json`."""
         return {"at": self._last[0], "batch": self._last[1], "newest_us": self._at_us, **self.counts}
 
 
 def progress_line(progress: Any) -> str:
-    """One batch, for people."""
+    """Return a line of progress for one batch."""
     observed = progress["observedMetrics"].get(OBSERVED)
     said = f"batch {progress['batchId']:,}"
     if observed is not None:
@@ -197,6 +199,6 @@ def _names(settings: LiveSettings) -> pa.Table:
 
 
 def reason(text: str) -> str:
-    """The line of Spark's account of an error that says what it was."""
+    """Return the line of Spark's error text that names the cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return next((line for line in reversed(lines) if "Error: " in line), lines[0] if lines else "unknown")[:300]

@@ -1,4 +1,4 @@
-"""Segments that grow as a streaming source of Spark: `stream_offsets.py` says what a batch is, here it meets Spark."""
+"""Growing segments as a streaming source of Spark. `stream_offsets.py` defines the batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMAT: Final = "plait-telemetry-live"
 
 
 class LivePart(InputPartition):
-    """What one task reads."""
+    """The records that one task reads."""
 
     def __init__(self, portion: Portion) -> None:
         super().__init__(0)
@@ -29,36 +29,36 @@ class LivePart(InputPartition):
 
 
 class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on from where a checkpoint says."""
+    """Reads records from one offset to the next."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
         self._opened: StreamOffsets | None = None
 
     def initialOffset(self) -> Offset:
-        """Where everything begins."""
+        """Return the offset at the beginning of all segments."""
         return self._following.begin()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Of a backlog, a batch's worth at once."""
+        """Return the record limit of a batch."""
         return ReadMaxRows(int(self._options["records_max"]))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Up to here, then."""
+        """Make the current end of the segments the last offset."""
         self._following.stop_here()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Where the next batch ends."""
+        """Return the offset at which the next batch ends."""
         most = None if isinstance(limit, ReadAllAvailable) else int(self._options["records_max"])
         return self._following.end(start, most, round(time() * 1_000_000))
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """On the driver."""
+        """Return the partitions. Called on the driver."""
         portions = self._following.portions(start, end, int(self._options["parts"]), progress)
         return [LivePart(portion) for portion in portions]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a worker."""
+        """Read a partition. Called in a worker."""
         assert isinstance(partition, LivePart)
         return read_portion(partition.portion)
 
@@ -71,14 +71,15 @@ class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class LiveSource(DataSource):
-    """Its options: `directories` as JSON, `parts`, `window_us`, `late_us`, `records_max`."""
+    """The streaming data source. Its options are `directories` (JSON), `parts`, `window_us`, `late_us` and
+    `records_max`."""
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> str:
-        """As Spark writes it."""
+        """Return the schema as a Spark DDL string."""
         return f"{ddl(COUNTS)}, at timestamp, state int"
 
     def streamReader(self, schema: object) -> DataSourceStreamReader:

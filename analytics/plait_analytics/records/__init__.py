@@ -1,1 +1,1 @@
-"""Recorded telemetry: found, read, counted and compacted."""
+"""Recorded telemetry: finding, reading, counting and compacting it."""

@@ -1,7 +1,7 @@
-"""Records as Arrow batches: slices of segments in, columns out, the same for both engines.
+"""Records as Arrow batches, for both engines.
 
-Ids become signed (no engine has unsigned ones everywhere), and each record gets its bucket, so that no engine's own
-logarithm decides about it. Slices are packed into as many parts as there are workers.
+Ids become signed, since unsigned ones are not available in every engine. Each record gets its bucket here, so that it
+does not depend on an engine's logarithm. Slices are packed into as many parts as there are workers.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from .event_fragments import PIECED_FIELDS, fragments_of
 from .inventory import SegmentFile
 
 SLICE_RECORDS: Final = 1 << 18
-"""16 MiB of a segment: small enough that as many parts as there are cores are about equal."""
+"""Records of a slice, 16 MiB: small enough that one part for each core is about equally large."""
 
 BATCH_RECORDS: Final = 65_536
-"""4 MiB of a segment at once: large enough that the cost of a batch vanishes, small enough for a cache."""
+"""Records of a batch, 4 MiB: large enough to amortise the cost of a batch, small enough for a cache."""
 
 COUNTED_RECORDS: Final = 1 << 16
-"""Counted at once: the more, the fewer rows are left to add up; the fewer, the more of it a core's cache holds."""
+"""Records counted at once: more leave fewer rows to add up, fewer fit a core's cache."""
 
 PIECED_RECORDS: Final = 1 << 18
-"""16 MiB looked at together for single events: the fewer of these are cut in two, the fewer rows there are."""
+"""Records examined together for single events, 16 MiB: larger chunks split fewer events."""
 
 HELD_ROWS_MAX: Final = 1 << 17
-"""Rows of counts that a worker holds back to add up."""
+"""Rows of counts that a worker merges before it emits them."""
 
 _LONG: Final = {"ts_us", "published_us", "publisher", "sequence", "subject", "delay_us", "bound_us", "bytes", "items"}
 _RENAMED: Final = {"size": "bytes", "count": "items"}
-"""What other names SQL has for them."""
+"""SQL names of fields whose own names are SQL keywords or functions."""
 
 COLUMNS: Final = ("broker", *(_RENAMED.get(name, name) for name in FIELDS), "bucket")
 _FIELDS: Final = {column: name for name, column in _RENAMED.items()}
 _BUCKET: Final = ("kind", "delay_us", "count")
-"""What a bucket is computed from."""
+"""The fields that a bucket is computed from."""
 SCHEMA: Final = pa.schema([(name, pa.int64() if name in _LONG or name == "broker" else pa.int32()) for name in COLUMNS])
 WEIGHTS: Final = pa.schema([SCHEMA.field("weight")])
 
@@ -47,7 +47,7 @@ WEIGHTS: Final = pa.schema([SCHEMA.field("weight")])
 def slices_of(
     segments: Iterable[SegmentFile], records_max: int = SLICE_RECORDS, between: tuple[int, int] = EVER
 ) -> list[Slice]:
-    """All records of these segments, of some time. A compacted file is one: its columns are read as a whole."""
+    """Return slices of all records of these segments in a range of time. A compacted file is one slice."""
     return [
         Slice(
             segment.path,
@@ -63,7 +63,7 @@ def slices_of(
 
 
 def packed(slices: Sequence[Slice], parts: int) -> list[list[Slice]]:
-    """The same in so many parts, each with about as many records, in order."""
+    """Distribute slices over `parts` parts of about as many records, in order."""
     assert parts > 0
     share = -(-sum(piece.records for piece in slices) // parts) or 1
     found: list[list[Slice]] = [[]]
@@ -78,14 +78,14 @@ def packed(slices: Sequence[Slice], parts: int) -> list[list[Slice]]:
 
 
 def read_slices(slices: Iterable[Slice], columns: Iterable[str] = COLUMNS) -> Iterator[pa.RecordBatch]:
-    """The records, batch by batch."""
+    """Yield the records of slices in batches."""
     schema = pa.schema([SCHEMA.field(name) for name in columns])
     for records, broker in chunks(slices, BATCH_RECORDS, fields_of(schema.names)):
         yield batch_of(records, broker, schema)
 
 
 def read_counts(slices: Iterable[Slice], window_us: int) -> Iterator[pa.RecordBatch]:
-    """The records counted: a chunk, then chunks together, so that few rows leave the worker."""
+    """Yield partial counts of slices, merged over chunks so that few rows leave the worker."""
     held: list[pa.RecordBatch] = []
     rows = 0
     for records, broker in chunks(slices, COUNTED_RECORDS, COUNTED):
@@ -103,19 +103,19 @@ def read_counts(slices: Iterable[Slice], window_us: int) -> Iterator[pa.RecordBa
 
 
 def read_pieces(slices: Iterable[Slice], weight: int) -> Iterator[pa.RecordBatch]:
-    """What the records say of single events, of those that a sampling of one of `weight` keeps."""
+    """Yield event fragments of slices, for the events that a sampling of one in `weight` keeps."""
     for records, broker in chunks(slices, PIECED_RECORDS, PIECED_FIELDS):
         yield from fragments_of(records, broker, weight)
 
 
 def read_weights(slices: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
-    """The greatest weight of each chunk: how the broker that kept the fewest records has sampled."""
+    """Yield the greatest weight of each chunk: the sampling of the broker that kept the fewest records."""
     for records, _ in chunks(slices, BATCH_RECORDS, ["weight"]):
         yield pa.RecordBatch.from_arrays([pa.array([int(records["weight"].max())], pa.int32())], schema=WEIGHTS)
 
 
 def batch_of(records: Columns, broker: int, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
-    """Records as columns: those of the schema."""
+    """Return records as an Arrow batch with the columns of the schema."""
     arrays = []
     for field in schema:
         if field.name == "broker":
@@ -130,7 +130,7 @@ def batch_of(records: Columns, broker: int, schema: pa.Schema = SCHEMA) -> pa.Re
 
 
 def fields_of(columns: Iterable[str]) -> set[str]:
-    """What has to be read for these."""
+    """Return the record fields that these columns need."""
     found = {_FIELDS.get(name, name) for name in columns}
     found |= set(_BUCKET) if "bucket" in found else {"kind"}  # of something, so that they have a length
     return found - {"broker", "bucket"}

@@ -1,7 +1,7 @@
-"""Records as columns: slices of segments, or of compacted files, in chunks that numpy works on.
+"""Records as columns: slices of segments or of compacted files, in chunks for numpy.
 
-A segment is read a block at a time, which a core's cache holds while its fields are told apart; by reading, not by
-mapping: a file that is cut short meanwhile would end the process.
+A segment is read in blocks that fit a core's cache while its fields are separated. It is read, not mapped: truncating a
+mapped file would kill the process.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import pyarrow.parquet as pq
 from plait_core.telemetry import RECORD_BYTES, SEGMENT_HEADER_BYTES, record_dtype
 
 Columns = dict[str, np.ndarray]
-"""By the field's name, and as narrow as it is written; all of one length."""
+"""Columns by field name, as narrow as they are written, all of one length."""
 
 FIELDS: Final = tuple(record_dtype().names or ())
 
 BLOCK_RECORDS: Final = 4_096
-"""256 KiB: read at once, and passed over once for each field."""
+"""Records of a block, 256 KiB: read at once and scanned once for each field."""
 
 EVER: Final = (-(1 << 63), (1 << 63) - 1)
-"""From when to before when, where nobody says."""
+"""The range of time that includes all records."""
 
 
 class Slice(NamedTuple):
-    """Some records of one segment, or of one file of compacted ones; of these, those of some time."""
+    """Some records of one segment or compacted file, restricted to a range of time."""
 
     path: str
     broker: int
@@ -39,8 +39,10 @@ class Slice(NamedTuple):
 
 
 def chunks(slices: Iterable[Slice], most: int, fields: Collection[str] = FIELDS) -> Iterator[tuple[Columns, int]]:
-    """So many records at most, and their broker; of fields that are not asked for nothing is read. A segment that its
-    broker has deleted meanwhile has none any more."""
+    """Yield chunks of at most `most` records with their broker's id. Only the requested fields are read.
+
+    A segment that its broker deleted meanwhile yields nothing.
+    """
     for piece in slices:
         dated = (piece.from_us, piece.to_us) != EVER
         wanted = [name for name in FIELDS if name in fields or (dated and name == "ts_us")]
@@ -57,12 +59,12 @@ def chunks(slices: Iterable[Slice], most: int, fields: Collection[str] = FIELDS)
 
 
 def length(columns: Columns) -> int:
-    """How many records."""
+    """Return the number of records."""
     return len(next(iter(columns.values())))
 
 
 def of_those(columns: Columns, which: np.ndarray) -> Columns:
-    """Those of the records that are marked."""
+    """Return the records that a mask selects."""
     return columns if which.all() else {name: column[which] for name, column in columns.items()}
 
 
@@ -103,7 +105,7 @@ def _of_parquet(piece: Slice, most: int, wanted: Collection[str]) -> Iterator[Co
 
 
 def _constants(metadata: pq.FileMetaData, records: int, wanted: Collection[str]) -> Columns:
-    """Columns that are of one value, by what the file says of itself: they need not be read."""
+    """Return columns whose value is constant by the file's statistics: they need not be read."""
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     found = {}
     for place, name in enumerate(metadata.schema.names):

@@ -1,9 +1,9 @@
-"""Segments to Parquet: a fifth of the size, by day and hour, for any tool; then rolled up, and forgotten in time.
+"""Compaction: segments become Parquet files by day and hour, a fifth of the size, then roll-ups; old files are deleted.
 
-OUT/records/date=DAY/hour=HOUR/SHARD-FIRST-LAST.parquet are records, OUT/records.json says which of these hold and which
-segments are in them, in one step: a segment is in files that hold, or it is not compacted. Analyses that are given OUT
-read these in place of the segments, which may still lie elsewhere. OUT/rollups/WIDTH/date=DAY/*.parquet are counts of
-wider windows, made from each other, and kept longer.
+OUT/records/date=DAY/hour=HOUR/SHARD-FIRST-LAST.parquet holds records. OUT/records.json, replaced in one step, lists the
+valid files and the segments in them, so a segment is either compacted or not. Analyses that get OUT read these files
+instead of the segments. OUT/rollups/WIDTH/date=DAY/*.parquet holds counts of wider windows, each width computed from
+the one before, and kept longer.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from .id_names import names_file
 from .inventory import CATALOGUE, CATALOGUE_FORMAT, Inventory, SegmentFile, read_catalogue
 
 FILE_RECORDS: Final = 1 << 20
-"""Of one file, about: a slow broker's many small segments become one."""
+"""Records of a file, about: many small segments of a slow broker become one file."""
 
 WIDTHS_US: Final = {"10s": 10_000_000, "1min": 60_000_000, "1h": 3_600_000_000}
-"""Roll-ups: each is made of the one before."""
+"""Widths of roll-ups; each is computed from the one before."""
 
 KEPT_DAYS: Final = {"10s": 7, "1min": 90, "1h": 3_650}
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What was done."""
+    """The result of a compaction."""
 
     segments: int
     records: int
@@ -53,7 +53,7 @@ def compact(
     inventory: Inventory, out: Path, *, keep_days: int = 30, now: datetime, delete: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Compacted:  # fmt: skip
-    """Sealed segments that are not in OUT yet go there; files of days that are over for longer than that go away."""
+    """Compact sealed segments that are not in OUT yet. Delete records of days that ended more than `keep_days` ago."""
     catalogue = read_catalogue(out) or {"format": CATALOGUE_FORMAT, "files": [], "segments": {}}
     known = {(shard, number) for shard, numbers in catalogue["segments"].items() for number in numbers}
     fresh = [
@@ -80,12 +80,12 @@ def compact(
 
 
 def shard_of(segment: SegmentFile) -> str:
-    """One life of one broker."""
+    """Return the name of a shard: one incarnation of one broker."""
     return f"{segment.header.broker:016x}-{segment.header.started_us:016d}"
 
 
 def rollup(out: Path, width: str) -> pa.Table:
-    """Counts of windows of a width, all that are kept."""
+    """Return all stored counts of windows of a width."""
     parts = [_read(path) for path in sorted((out / "rollups" / width).glob("date=*/*.parquet"))]
     return merged(pa.concat_tables(parts), WIDTHS_US[width]) if parts else COUNTS.empty_table()
 
@@ -129,7 +129,7 @@ def _written(group: list[SegmentFile], out: Path) -> Iterator[dict[str, Any]]:
 
 
 def _keep_names(segment: SegmentFile, out: Path) -> None:
-    """What ids mean, as far as it is said by now."""
+    """Copy the dictionary of ids as it is now."""
     names = names_file(segment)
     if names.is_file():
         replace(out / "names" / f"{shard_of(segment)}.names.jsonl", names.read_bytes())
@@ -140,7 +140,8 @@ def _place(time_us: int) -> str:
 
 
 def _roll_up(group: list[SegmentFile], out: Path) -> None:
-    """The narrowest from records, each wider one from the one before. Written again, a file is the same."""
+    """Write roll-ups: the narrowest from records, each wider one from the one before. Repeating this changes
+    nothing."""
     width_us = WIDTHS_US["10s"]
     counts = merged(pa.Table.from_batches(read_counts(slices_of(group), width_us), COUNTS), width_us)
     name = f"{shard_of(group[0])}-{group[0].header.number:06d}"
@@ -158,7 +159,8 @@ def _read(path: Path) -> pa.Table:
 
 
 def _forget(out: Path, catalogue: dict[str, Any], keep_days: int, now: datetime) -> int:
-    """Records first from the catalogue, then from the disk."""
+    """Delete old records, first from the catalogue and then from the disk, and old roll-ups. Return the files
+    deleted."""
     oldest = int((now - timedelta(days=keep_days)).timestamp()) // 3600
     gone = [file for file in catalogue["files"] if file["hour"] < oldest]
     if gone:

@@ -1,8 +1,8 @@
-"""Records counted: one row for each window, broker, kind, thing and bucket, with sums, least and greatest values.
+"""Counts: one row for each window, broker, kind, entity and bucket, with sums, minima and maxima.
 
-This is the one pass over all records: all tables but those of single events follow from its rows, which are a
-thousand times fewer. Rows with one key add up to one row (`MERGING`), over batches, workers, segments and windows; so
-roll-ups are made of roll-ups. `counted` makes them in a worker by numpy, `COUNTING` is the same in SQL.
+This is the only pass over all records. All tables but those of single events follow from its rows, which are a thousand
+times fewer. Rows with one key add up to one row (`MERGING`), across batches, workers, segments and windows, so roll-ups
+are made of roll-ups. `counted` computes them with numpy in a worker; `COUNTING` is the equivalent SQL.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..tables.sql_dialect import POSTPONED
 from .columns import FIELDS, Columns, length, of_those
 
 NONE: Final = 1 << 32
-"""The least of no values: beyond all that a record can hold."""
+"""The minimum over no values: greater than all values of a record."""
 
 _BUCKETED: Final = (int(RecordKind.DELIVERY), int(RecordKind.LINK), int(RecordKind.MATCH))
 _TIMED: Final = np.isin(np.arange(256), _BUCKETED)
@@ -55,7 +55,7 @@ COLUMNS: Final = {
 
 _NARROW: Final = {"kind", "reason", "marks", "bucket"}
 _NARROW_BITS: Final = 16
-"""For each of these, side by side; a byte is what records have for them."""
+"""Bits for each narrow column in a packed key; a record has a byte for each."""
 _ONE: Final = np.ones(1, np.int64)
 _NOUGHT: Final = np.zeros(1, np.int64)
 SCHEMA: Final = pa.schema(
@@ -63,15 +63,15 @@ SCHEMA: Final = pa.schema(
 )
 
 COUNTED: Final = frozenset(FIELDS) - {"published_us", "sequence", "hops"}
-"""Fields of records that counts are made of."""
+"""The record fields that counts are made of."""
 
 _VALUES: Final = (*SUMS, *LEAST, *MOST)
 _RARE: Final = int(RecordKind.LINK)
-"""From this kind on records are samples, a few a second; before it they are of events."""
+"""Kinds from this one on are samples, a few a second; kinds below it belong to events."""
 _OF_RARE: Final = (
     "bound_us", "busy", "delay_min", "delay_max", "bytes_max", "items_max", "expected_max", "subject_max"
 )  # fmt: skip
-"""Values that only samples have: nothing asks for them of events."""
+"""Values that only samples have; no table uses them of events."""
 
 _SOURCES: Final = {
     "weight": "weight", "bytes": "bytes * weight", "items": "items * weight", "expected": "expected * weight",
@@ -108,17 +108,17 @@ select ts_us - ts_us % {POSTPONED} as window_us, broker, kind,
   case when kind = {int(RecordKind.PUBLISH)} then subject else 0 end as cell,
   {_aggregates(_SOURCES_SAMPLED)}
 from records group by 1, 2, 3, 4, 5, 6, 7, 8"""
-"""Of the view `records`, whatever has it."""
+"""SQL over the view `records`."""
 
 MERGING: Final = f"""
 select window_us - window_us % {POSTPONED} as window_us, {", ".join(KEY[1:])},
   {_aggregates({name: name for name in (*SUMS, *LEAST, *MOST)})}
 from counts group by 1, 2, 3, 4, 5, 6, 7, 8"""
-"""Of `counts`, to counts of windows that are as wide or wider, and each key once."""
+"""SQL over the view `counts`: merge counts into windows of the same or a greater width, one row for each key."""
 
 
 def counted(records: Columns, broker: int, window_us: int) -> Iterator[pa.RecordBatch]:
-    """Counts of some records of one broker. Keys may come apart into several rows, which add up."""
+    """Yield counts of records of one broker. A key may have several rows, which add up."""
     rare = records["kind"] >= _RARE
     parts = (of_those(records, ~rare), of_those(records, rare)) if rare.any() else (records,)
     for part in parts:
@@ -127,7 +127,8 @@ def counted(records: Columns, broker: int, window_us: int) -> Iterator[pa.Record
 
 
 def _counted(records: Columns, broker: int, window_us: int) -> pa.RecordBatch:
-    """What never changes is worked on once: most columns of most chunks are of length one."""
+    """Count records of one kind of rate. Constant columns are computed once, at length one: most columns are
+    constant."""
     fields = ("kind", "weight", "bound_us", "delay_us", "size", "count", "expected", "ts_us", "flags")
     kind, weight, bound, delay, size, items, expected, time, flags = (wide(_settled(records[name])) for name in fields)
     values = {
@@ -169,21 +170,21 @@ def _cells(kind: np.ndarray, records: Columns) -> np.ndarray:
 
 
 def _places(kind: np.ndarray, expected: np.ndarray, items: np.ndarray, delay: np.ndarray) -> np.ndarray:
-    """What goes by the name of bucket."""
+    """Return the column `bucket`: a delay bucket, or for an event where it matched."""
     met = np.where(kind <= max(_MATCHED), (expected > 0) + 2 * (items > 0).astype(np.int64), 0)
     timed = _TIMED[kind]
     return np.where(timed, buckets_of(kind, delay, items), met) if timed.any() else met
 
 
 def merged_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Counts of the same width added up, before they go anywhere."""
+    """Merge counts of one width into one batch."""
     whole = pa.Table.from_batches(batches, schema=SCHEMA)
     column = {name: wide(_settled(whole[name].to_numpy())) for name in SCHEMA.names}
     return _summed({name: column[name] for name in KEY}, {name: column[name] for name in _VALUES}, whole.num_rows)
 
 
 def _summed(key: Columns, values: Columns, rows: int) -> pa.RecordBatch:
-    """Sums, least and greatest of values by key. Columns that never change may be of length one."""
+    """Return sums, minima and maxima of values by key. Constant columns may have length one."""
     assert rows
     key = {name: _settled(part) for name, part in key.items()}
     order, starts = runs_of(_packed({name: part for name, part in key.items() if len(part) > 1}), rows)
@@ -215,7 +216,7 @@ def _settled(part: np.ndarray) -> np.ndarray:
 
 
 def _packed(key: Columns) -> list[np.ndarray]:
-    """The same key in fewer columns: what is narrow lies in one number, side by side."""
+    """Pack the narrow columns of a key into one number."""
     together = None
     for place, name in enumerate(sorted(_NARROW & set(key))):
         part = key[name] << (_NARROW_BITS * place)
@@ -224,10 +225,10 @@ def _packed(key: Columns) -> list[np.ndarray]:
 
 
 def runs_of(parts: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """An order in which equal keys are neighbours, and where each run of them begins.
+    """Return an order in which equal keys are adjacent, and the start of each run of equal keys.
 
-    Sorted are hashes, each with its row's number in its last bits: several times as fast as sorting numbers by hashes.
-    Keys whose hashes are alike may mix, and come apart.
+    It sorts hashes that hold their row's number in the low bits, several times as fast as an argsort. Keys with
+    colliding hashes may interleave and then form several runs.
     """
     bits = rows.bit_length()
     mixed = np.zeros(rows, np.uint64)
@@ -246,12 +247,12 @@ def runs_of(parts: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndar
 
 
 def wide(column: np.ndarray) -> np.ndarray:
-    """As the engines have whole numbers: 64 bits with a sign."""
+    """Return a column as signed 64-bit integers."""
     return column.astype(np.int64) if column.dtype.itemsize < 8 else np.ascontiguousarray(column).view(np.int64)
 
 
 def buckets_of(kind: np.ndarray, delay_us: np.ndarray, items: np.ndarray) -> np.ndarray:
-    """Of each record's delay; of a match, of the time for one of its events."""
+    """Return the bucket of each record's delay; for a match, of the time for one event."""
     matches = kind == int(RecordKind.MATCH)
     delays = np.where(matches, delay_us // np.maximum(items, 1), delay_us) if matches.any() else delay_us
     found: np.ndarray = np.floor(8 * np.log2(np.maximum(delays, 1))).astype(np.int32)

@@ -1,9 +1,9 @@
-"""What one stretch of a broker's records says of single events: the first half of the exact audit, in the worker.
+"""Event fragments: the first half of the exact audit, computed in a worker from one chunk of a broker's records.
 
-A piece of an event is *plain* where the stretch has all of it: the event's own record, and for each subscription that
-it asks for one delivery. One row says that. Of others each delivery is a row, so that what comes from several stretches
-is compared subscription by subscription. `PIECED` puts together what workers found. At most places an event is plain,
-so few rows travel, and the answer is that of `end_to_end.py` over all records.
+An event is *plain* in a chunk that holds its own record and exactly one delivery for each expected subscription. One
+row describes a plain event. For other events each delivery is a row, so that chunks are compared subscription by
+subscription. `PIECED` joins the fragments of all workers. Most events are plain, so few rows are exchanged, and the
+result equals that of `end_to_end.py` over all records.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .columns import FIELDS, Columns, length, of_those
 from .counts import runs_of, wide
 
 COMPACT: Final = -1
-"""In place of a subject: the row is about the event, not about one delivery."""
+"""The subject of a row about the event itself instead of a delivery."""
 
 _SUMS: Final = ("publishes", "expected", "homes", "arrivals", "lost", "lost_homes", "delivered", "loose", "plain")
 KEY: Final = ("publisher", "sequence", "broker", "subject")
 SCHEMA: Final = pa.schema([(name, pa.int64()) for name in (*KEY, *_SUMS, "ts_us")])
 
 NEVER: Final = (1 << 63) - 1
-"""When an event was published whose publication is not in the stretch."""
+"""The publication time of an event whose publication is not in the chunk."""
 
 _ENDS: Final = (int(RecordKind.DROP), int(RecordKind.EXPIRY))
 _OF_EVENTS: Final = np.isin(
@@ -36,7 +36,7 @@ _OF_EVENTS: Final = np.isin(
 )
 
 PIECED_FIELDS: Final = frozenset(FIELDS) - {"published_us", "delay_us", "bound_us", "size", "reason", "hops"}
-"""Fields of records that pieces are made of."""
+"""The record fields that fragments are made of."""
 
 PIECED: Final = f"""
 single as (
@@ -56,12 +56,14 @@ joined as (
     {total("case when plain > 0 then plainly else subjects end")} as delivered,
     {total("case when plain > 0 then loose else again end")} as duplicates
   from placed group by publisher, sequence)"""
-"""From the view `pieces` to `joined`: a row for each event."""
+"""SQL from the view `pieces` to `joined`: a row for each event."""
 
 
 def fragments_of(records: Columns, broker: int, weight: int) -> Iterator[pa.RecordBatch]:
-    """The pieces of a stretch of one broker's records: of events that all brokers have kept, if none of them kept fewer
-    than one of so many."""
+    """Yield the fragments of a chunk of one broker's records.
+
+    Only events are included that all brokers recorded, if none of them kept fewer than one event in `weight`.
+    """
     mine = _OF_EVENTS[records["kind"]] & (records["sequence"] != 0)
     if weight > 1:
         mine &= (((records["sequence"] & np.uint64(1048575)) * np.uint64(2654435761)) >> np.uint64(12)) & np.uint64(
@@ -122,7 +124,7 @@ def fragments_of(records: Columns, broker: int, weight: int) -> Iterator[pa.Reco
 
 
 def _repeated(run: np.ndarray, subject: np.ndarray) -> np.ndarray:
-    """The runs in which a subject is more than once."""
+    """Return the runs in which a subject occurs more than once."""
     if not len(run):
         return run
     bits = int(subject.max()).bit_length()

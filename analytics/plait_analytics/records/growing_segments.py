@@ -1,8 +1,8 @@
-"""What can be read of segments that still grow: one shard for each life of each broker, and how far one has come in it.
+"""Segments that still grow: a shard for each incarnation of a broker, and the position read in it.
 
-A shard is known by its broker and start, wherever its directory lies, so that copies and moved directories are not read
-twice. A place in it is the number of a segment and the records read of that. All but the newest segment of a shard are
-complete: its broker ends one before it begins the next, and a broker that died writes no more.
+A shard is identified by broker and start time, not by directory, so copies and moved directories are not read twice. A
+position is a segment number and the records read of that segment. All segments of a shard but the newest are complete:
+a broker ends one before it begins the next, and a dead broker writes no more.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from .columns import Slice
 from .inventory import examine
 
 SHARDS_MAX: Final = 10_000
-"""Places that are kept: beyond it the oldest lives of brokers are forgotten."""
+"""Shards whose positions are kept; beyond it the oldest are forgotten."""
 
 STEPS: Final = 40
-"""Halvings of an hour to the microsecond, and of a year to a few seconds, when records are chosen by time."""
+"""Steps of the binary search by time: from an hour to the microsecond, from a year to a few seconds."""
 
 Place = tuple[int, int]
-"""Number of a segment, records read of it."""
+"""A position: the number of a segment and the records read of it."""
 
 
 class Stretch(NamedTuple):
-    """Records of one shard that have not been read: of one segment."""
+    """Unread records of one segment of a shard."""
 
     number: int
     piece: Slice
@@ -46,15 +46,15 @@ class Stretch(NamedTuple):
 
 @dataclass(slots=True)
 class GrowingSegment:
-    """One life of one broker."""
+    """A shard: the segments of one incarnation of one broker."""
 
     name: str
     segments: dict[int, str] = field(default_factory=dict)
-    """By number, the path."""
+    """Paths by number."""
 
 
 class GrowingSegments:
-    """The shards below some directories. It reports what it leaves out, once each."""
+    """The shards below some directories. Each skipped file is reported once."""
 
     def __init__(self, directories: Iterable[str], tell: Callable[[str], None]) -> None:
         self._directories = list(directories)
@@ -64,7 +64,7 @@ class GrowingSegments:
         self._told: set[str] = set()
 
     def look(self) -> dict[str, GrowingSegment]:
-        """What there is now."""
+        """Return the shards that exist now."""
         found: dict[str, GrowingSegment] = {}
         for path in self._paths():
             header = self._header(path)
@@ -78,7 +78,7 @@ class GrowingSegments:
         return found
 
     def unread(self, shard: GrowingSegment, place: Place, until: Place | None = None) -> list[Stretch]:
-        """What follows a place in a shard, up to another or as far as there is."""
+        """Return the unread records of a shard after a position, up to `until` or the end."""
         stretches = []
         newest = max(shard.segments)
         for number in sorted(shard.segments):
@@ -128,7 +128,8 @@ class GrowingSegments:
         return header
 
     def _records(self, path: str, read: int, *, complete: bool) -> int:
-        """How many records a segment has; none when it is damaged, unless reading it began before it was sealed."""
+        """Return how many records a segment has. A damaged one has none, unless reading it began before it was
+        sealed."""
         if path in self._complete:
             return self._complete[path]
         try:
@@ -150,8 +151,10 @@ class GrowingSegments:
 
 
 def chosen(unread: Mapping[str, list[Stretch]], most: int | None) -> dict[str, list[Slice]]:
-    """At most about so many of the unread records: those that come first by time, so that no broker's records are far
-    ahead of another's, which would make these late."""
+    """Choose about `most` of the unread records, the earliest by time.
+
+    This keeps the brokers at the same time. Reading one broker far ahead would make the records of the others late.
+    """
     everything = {name: [stretch.piece for stretch in stretches] for name, stretches in unread.items()}
     if most is None or sum(piece.records for pieces in everything.values() for piece in pieces) <= most:
         return everything
@@ -176,7 +179,7 @@ def len_of(piece: Slice) -> int:
 
 
 def _before(pieces: list[Slice], time_us: int) -> list[Slice]:
-    """The first of these, up to a time; records are in the order of time but for a little."""
+    """Return the slices up to a time. Records are nearly ordered by time."""
     found = []
     for piece in pieces:
         low, high = 0, piece.records

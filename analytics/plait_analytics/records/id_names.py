@@ -1,4 +1,4 @@
-"""What ids in records mean: the dictionaries that brokers keep beside their segments. What was said last holds."""
+"""The names of ids in records, from the dictionaries that brokers write beside their segments. The last entry wins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA: Final = pa.schema(
 
 
 def read_names(inventory: Inventory) -> pa.Table:
-    """All names of an inventory's brokers. A line that is no name is left out: its broker died while it wrote it."""
+    """Return all names of an inventory's brokers. Incomplete lines, left by a broker that died, are skipped."""
     found: dict[tuple[str, int, int], dict[str, Any]] = {}
     files: dict[Path, int] = {}
     for segment in inventory.segments:
@@ -43,7 +43,8 @@ def read_names(inventory: Inventory) -> pa.Table:
 
 
 def names_file(segment: SegmentFile) -> Path:
-    """Beside segments, by their broker's start; beside compacted records, by broker and start."""
+    """Return the path of the dictionary: beside segments by start time, beside compacted records by broker and start
+    time."""
     started = f"{segment.header.started_us:016d}"
     if segment.compacted:
         return Path(segment.path).parents[3] / "names" / f"{segment.header.broker:016x}-{started}.names.jsonl"
@@ -51,7 +52,7 @@ def names_file(segment: SegmentFile) -> Path:
 
 
 def signed(id: int) -> int:
-    """An id as the engines have it."""
+    """Return an id as the signed integer that the engines use."""
     return int(np.uint64(id).astype(np.int64))
 
 

@@ -1,7 +1,7 @@
-"""Which segments there are below some directories, and which of them can be read.
+"""The inventory: which segments exist below some directories, and which of them can be read.
 
-A torn tail is no finding: its broker has not finished writing, or died. A segment that is damaged, foreign, of a future
-version or a copy of another is left out and reported by name; it never stops the analysis of the others.
+A truncated tail is accepted: its broker is still writing, or died. A segment that is damaged, foreign, of a later
+version or a copy is skipped and reported; the others are analysed.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from plait_core.telemetry import (
 )
 
 CHUNK_BYTES: Final = 1 << 20
-"""Read at once while checksums are computed: memory stays small, however large a segment is."""
+"""Bytes read at once for a checksum, which bounds memory for segments of any size."""
 
 CATALOGUE: Final = "records.json"
-"""Beside compacted records: which files hold, and which segments are in them."""
+"""The file beside compacted records that lists the valid files and the segments in them."""
 CATALOGUE_FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A segment that can be read; or records of one or several, compacted to Parquet."""
+    """A readable segment, or a Parquet file of compacted segments."""
 
     path: str
     header: SegmentHeader
@@ -44,13 +44,13 @@ class SegmentFile:
 
     @property
     def identity(self) -> tuple[int, int, int]:
-        """The same for every copy of it."""
+        """Return a key that is equal for all copies of a segment."""
         return self.header.started_us, self.header.broker, self.header.number
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A file that is left out."""
+    """A skipped file."""
 
     path: str
     why: str
@@ -58,11 +58,11 @@ class Finding:
 
 @dataclass(slots=True)
 class Inventory:
-    """What there is, in the order of writing."""
+    """The readable segments, in the order of writing."""
 
     segments: list[SegmentFile] = field(default_factory=list)
     between: tuple[int, int] | None = None
-    """Only records from then to before then, in microseconds."""
+    """The range of time to analyse, in microseconds, without its end."""
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -70,7 +70,7 @@ class Inventory:
         return sum(segment.records for segment in self.segments)
 
     def digest(self) -> str:
-        """The same for the same records: what was computed from them need not be computed again."""
+        """Return a digest that is equal for equal records, so that an analysis need not be repeated."""
         checksum = zlib.crc32(repr(self.between).encode()) if self.between is not None else 0
         for segment in self.segments:
             checksum = zlib.crc32(repr((segment.identity, segment.records)).encode(), checksum)
@@ -78,7 +78,7 @@ class Inventory:
 
 
 def take_inventory(directories: Iterable[Path | str], *, verify: bool = True) -> Inventory:
-    """Look through directories and all below them. `verify`: compare sealed segments with their checksums."""
+    """Search directories recursively. `verify`: check the checksums of sealed segments."""
     found = Inventory()
     best: dict[tuple[int, int, int], SegmentFile] = {}
     compacted: set[tuple[int, int, int]] = set()
@@ -122,7 +122,7 @@ def _ours(name: str) -> bool:
 
 
 def read_catalogue(directory: Path) -> dict[str, Any] | None:
-    """What is compacted there; None where nothing is."""
+    """Return the catalogue of compacted records, or None without one."""
     try:
         found = json.loads((directory / CATALOGUE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -132,7 +132,7 @@ def read_catalogue(directory: Path) -> dict[str, Any] | None:
 
 
 def _compacted(directory: Path) -> tuple[list[SegmentFile], set[tuple[int, int, int]]]:
-    """Files of records, and the identities of the segments that are in them."""
+    """Return the files of compacted records, and the identities of the segments in them."""
     catalogue = read_catalogue(directory) or {"files": [], "segments": {}}
     files = [
         SegmentFile(
@@ -150,7 +150,7 @@ def _compacted(directory: Path) -> tuple[list[SegmentFile], set[tuple[int, int, 
 
 
 def examine(path: str, *, verify: bool = True) -> SegmentFile:
-    """A segment as it is now; SegmentError when it cannot be read. `verify`: compare its checksum, if it is sealed."""
+    """Examine a segment. Raise SegmentError if it cannot be read. `verify`: check its checksum if it is sealed."""
     with open(path, "rb") as file:
         header = SegmentHeader.parse(file.read(SEGMENT_HEADER_BYTES))
         if header.version not in SCHEMAS:

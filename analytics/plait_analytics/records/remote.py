@@ -1,8 +1,8 @@
-"""Segments of brokers on other machines: copies of them here, that grow as those grow, read like any others.
+"""Local copies of the segments of brokers on other machines. They grow as the originals grow.
 
-A source is the address of a broker's HTTP side. Its files only grow, so a copy is brought up to date by asking for
-what follows its end; killed at any point, it goes on there. The broker is told how far the copy is (`commit`), and
-deletes what nobody waits for first.
+A source is a broker's HTTP address. Segment files only grow, so a copy is updated by requesting the bytes after its
+end, also after a crash. The copy's position is reported to the broker (`commit`), which deletes consumed segments
+first.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ from plait_core.telemetry import RECORD_BYTES, parse_segment_name
 from ..commands.console import fail, progress
 
 READ_BYTES: Final = 4 << 20
-"""Asked for at once: as much as a broker gives."""
+"""Bytes requested at once: the most that a broker returns."""
 
 COPY_BYTES_MAX: Final = 4 << 30
-"""Of one broker's copy: what a broker itself keeps unless told otherwise. The oldest segments go first."""
+"""Bytes of one broker's copy, the default of a broker's own limit. The oldest segments are deleted first."""
 
 FILES_MAX: Final = 100_000
-"""Of one broker."""
+"""Files of one broker."""
 
 _FILE: Final = re.compile(r"\d{16}-\d{6}\.seg|\d{16}\.names\.jsonl|schema-\d{1,5}\.json", re.ASCII)
 _PLACE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class RemoteError(PlaitError):
-    """A broker elsewhere does not give what is asked for."""
+    """A broker on another machine refuses a request or gives an invalid response."""
 
 
 def is_remote(source: str) -> bool:
-    """Whether a source is a broker's HTTP side, not a directory."""
+    """Return whether a source is an HTTP address, not a directory."""
     return source.startswith(("http://", "https://"))
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A broker's HTTP side."""
+    """A broker's HTTP address and token."""
 
     address: str
     token: str | None = field(default=None, repr=False)
 
     @classmethod
     def parse(cls, text: str, token: str | None = None) -> Source:
-        """From `http://[TOKEN@]HOST:PORT`."""
+        """Parse `http://[TOKEN@]HOST:PORT`."""
         parts = urlsplit(text)
         try:
             port = parts.port
@@ -74,15 +74,15 @@ class Source:
 
     @property
     def folder(self) -> str:
-        """What its copy is called: addresses that differ have copies that differ."""
+        """Return the folder of the copy, which differs for different addresses."""
         return _PLACE.sub("-", self.address.partition("://")[2])
 
 
 class Copy:
-    """One broker's files, here. Used by one thread at a time."""
+    """The local copy of one broker's files. Used by one thread at a time."""
 
     def __init__(self, source: Source, directory: Path, reader: str, *, bytes_max: int = COPY_BYTES_MAX) -> None:
-        """`reader`: under which name the broker keeps how far this copy is; empty for none."""
+        """`reader`: the name under which the broker stores this copy's position; empty for none."""
         self.source = source
         self.directory = directory / source.folder
         self._reader = reader
@@ -90,7 +90,7 @@ class Copy:
         self._committed = ("", 0)
 
     def pull(self) -> int:
-        """Take over what is new; how many bytes that was. RemoteError, or OSError of this disk."""
+        """Fetch the bytes that are new and return their number. Raise RemoteError, or OSError for the local disk."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with (self.directory / ".lock").open("ab") as lock:  # two that append would write everything twice
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -127,8 +127,7 @@ class Copy:
         return have - begun
 
     def _wanted(self, files: dict[Any, Any]) -> dict[str, int]:
-        """What is to be here: of segments the newest, as many as there is room for; names before the records that have
-        them."""
+        """Return the files to copy: dictionaries before the records that use them, and the newest segments that fit."""
         known = {name: size for name, size in files.items() if isinstance(size, int) and _FILE.fullmatch(name)}
         segments = sorted((name for name in known if parse_segment_name(name)), reverse=True)
         room = list(accumulate(known[name] for name in segments))
@@ -137,7 +136,7 @@ class Copy:
         return {name: min(known[name], self._bytes_max) for name in [*others, *reversed(kept)]}
 
     def _trim(self, wanted: Mapping[str, int]) -> None:
-        """What the broker has no more stays while there is room; the oldest goes first."""
+        """Delete the oldest segments that the broker has deleted while the copy exceeds its bound."""
         segments = sorted(path for path in self.directory.iterdir() if parse_segment_name(path.name))
         total = sum(path.stat().st_size for path in segments)
         for path in segments:
@@ -176,7 +175,7 @@ class Copy:
 def copies_of(
     sources: Sequence[str], cache: Path, reader: str, token: str | None = None
 ) -> tuple[list[Path], list[Copy]]:
-    """The directories that sources are, remote ones as copies below `cache`; and those copies, not yet pulled."""
+    """Return the directories of sources and the copies below `cache`, which are not yet pulled."""
     copies: list[Copy] = []
     directories: list[Path] = []
     for source in sources:
@@ -189,7 +188,7 @@ def copies_of(
 
 
 def brought_here(sources: Sequence[str], cache: Path, reader: str = "") -> tuple[list[Path], list[Copy]]:
-    """The same for a command: pulled once, and it ends with a word when that cannot be."""
+    """Like `copies_of`, but pull each copy once and exit with a message if that fails."""
     try:
         directories, copies = copies_of(sources, cache, reader, token_from_file())
         for copy in copies:
@@ -203,7 +202,7 @@ def brought_here(sources: Sequence[str], cache: Path, reader: str = "") -> tuple
 
 @contextmanager
 def following(copies: Sequence[Copy], every_s: float, tell: Callable[[str], None]) -> Iterator[None]:
-    """Pull copies again and again, in a thread of their own; each trouble is told once, until it is over."""
+    """Pull copies periodically in a thread. Each failure is reported once until it is resolved."""
     stop = threading.Event()
     troubles: dict[str, str] = {}
 

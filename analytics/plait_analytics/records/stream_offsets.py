@@ -1,8 +1,8 @@
-"""How a live analysis reads on: from one offset to the next, and what of the records in between counts.
+"""Offsets of a live analysis: where a batch begins and ends, and which of its records count.
 
-An offset is `{"at": {SHARD: [segment, records]}, "seen_us", "horizon_us"}` and decides everything: a batch that is
-read again after a crash has the same records, and the same of them are late. `seen_us` is the newest record's time so
-far; `horizon_us` is what no calendar may be ahead of. Records beyond it are set aside, and move no watermark.
+An offset is `{"at": {SHARD: [segment, records]}, "seen_us", "horizon_us"}`. It determines the batch completely: reading
+a batch again gives the same records, with the same ones late. `seen_us` is the newest record's time so far. Records
+after `horizon_us` come from a wrong calendar; they are set aside and do not move the watermark.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .counts import SCHEMA as COUNTS
 from .growing_segments import SHARDS_MAX, GrowingSegments, Place, chosen
 
 AHEAD_US: Final = 60_000_000
-"""How far a broker's calendar may be ahead of this machine's."""
+"""Microseconds by which a broker's calendar may be ahead of this machine's."""
 
 PIECE_RECORDS: Final = 1 << 17
-"""Slices are cut so that parts are about equal."""
+"""Records of a slice, so that parts are about equal."""
 
 GOOD, LATE, ODD = 0, 1, 2
-"""Of a row's records: they count; their window is closed; their time or kind makes no sense."""
+"""States of records: they count, their window is closed, or their time or kind is invalid."""
 
 SCHEMA: Final = COUNTS.append(pa.field("at", pa.timestamp("us", tz="UTC"))).append(pa.field("state", pa.int32()))
 
@@ -36,7 +36,7 @@ Offset = dict[str, Any]
 
 
 class Portion(NamedTuple):
-    """What one worker reads, and what it goes by."""
+    """The slices that one worker reads, and the limits that classify their records."""
 
     slices: list[Slice]
     window_us: int
@@ -45,7 +45,7 @@ class Portion(NamedTuple):
 
 
 class StreamOffsets:
-    """The driver's half: it knows where the segments are, and keeps nothing that an offset does not say."""
+    """The driver's half: it knows where the segments are, and keeps no state that is not in an offset."""
 
     def __init__(self, shards: GrowingSegments, window_us: int, late_us: int) -> None:
         self._shards = shards
@@ -54,18 +54,18 @@ class StreamOffsets:
         self._last: dict[str, Place] | None = None
 
     def begin(self) -> Offset:
-        """Where everything begins."""
+        """Return the offset before the first record."""
         return {"at": {}, "seen_us": 0, "horizon_us": 0}
 
     def stop_here(self) -> None:
-        """What comes from now on is for another time."""
+        """Make the current end of the segments the last offset."""
         self._last = {}
         for name, shard in self._shards.look().items():
             for stretch in self._shards.unread(shard, (0, 0)):
                 self._last[name] = (stretch.number, stretch.piece.records)
 
     def end(self, start: Offset, most: int | None, now_us: int) -> Offset:
-        """Where the next batch ends, at most about so many records on; the start itself when nothing has come."""
+        """Return the end of the next batch, about `most` records after `start`; `start` itself without new records."""
         places: dict[str, Place] = {name: tuple(place) for name, place in start["at"].items()}
         unread = {}
         for name, shard in self._shards.look().items():
@@ -89,7 +89,7 @@ class StreamOffsets:
         }
 
     def portions(self, start: Offset, end: Offset, parts: int, tell: Callable[[str], None]) -> list[Portion]:
-        """The records between two offsets, for so many workers."""
+        """Return the records between two offsets in `parts` portions."""
         shards, slices = self._shards.look(), []
         for name, place in end["at"].items():
             begin = start["at"].get(name, [0, 0])
@@ -108,7 +108,7 @@ class StreamOffsets:
 
 
 def read_portion(portion: Portion) -> Iterator[pa.RecordBatch]:
-    """A worker's half: partial counts, by the state of their records."""
+    """The worker's half: yield partial counts by the state of their records."""
     held: dict[int, list[pa.RecordBatch]] = {GOOD: [], LATE: [], ODD: []}
     for records, broker in chunks(portion.slices, COUNTED_RECORDS, COUNTED):
         states = _states(records, portion)
@@ -142,7 +142,7 @@ def _states(records: Columns, portion: Portion) -> np.ndarray:
 
 
 def _newest(pieces: Sequence[Slice], horizon_us: int) -> int:
-    """The greatest time there, of those that make sense."""
+    """Return the greatest valid time in these records."""
     newest = 0
     for records, _ in chunks(pieces, COUNTED_RECORDS, ["ts_us"]):
         times = records["ts_us"]

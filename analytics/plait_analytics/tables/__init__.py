@@ -1,1 +1,1 @@
-"""Tables of telemetry, each one SQL text, and the files that keep them."""
+"""The tables, each defined by one SQL text, and the files that store them."""

@@ -1,9 +1,9 @@
-"""The tables: what each says, and the SQL text that makes it of counted records.
+"""The tables: a description of each, and the SQL text that computes it from counts.
 
-Texts take the views `counts` (`counts.py`, of one width of window), `gaps` and `names`, and give a table: pure
-functions of them. What is about single events is in `end_to_end.py`, `interarrival.py` and `similarity.py`, by texts
-that DuckDB and Spark both mean the same by. Windows are of the broker's calendar, one minute unless told otherwise.
-Counts are of events, not of records: one that stands for eight counts eight.
+The texts read the views `counts` (`counts.py`, windows of one width), `gaps` and `names`. Tables about single events
+are in `end_to_end.py`, `interarrival.py` and `similarity.py`. DuckDB and Spark interpret all texts alike. Windows
+follow the broker's calendar and last one minute by default. Counts are of events: a record that stands for eight events
+counts as eight.
 """
 
 from __future__ import annotations
@@ -327,5 +327,5 @@ TABLES: Final = MappingProxyType(
 
 
 def text_of(table: Table, window_us: int = WINDOW_US) -> str:
-    """The SQL of a table, for windows of so long."""
+    """Return the SQL of a table for windows of a width."""
     return with_window(table.sql, window_us)

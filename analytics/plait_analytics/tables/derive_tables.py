@@ -1,4 +1,4 @@
-"""Tables of counted records: the small half of the work, by DuckDB in this process, whichever engine counted."""
+"""Tables derived from counts: the cheap half of the work, done by DuckDB in this process for both engines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COUNTED = tuple(name for name, table in TABLES.items() if table.of == "counts")
 """The tables that follow from counts."""
 
 INCIDENTS = "incidents"
-"""The one in which a window is compared with those before."""
+"""The table that compares a window with those before it."""
 
 
 def derive(
@@ -40,10 +40,10 @@ def derive(
     window_us: int = WINDOW_US,
     only: Iterable[str] = COUNTED,
 ) -> Mapping[str, pa.Table]:
-    """Tables of windows that are at least as wide as those of the counts. Without `gaps` what they say is unknown.
+    """Return tables for windows at least as wide as those of the counts.
 
-    `history`: counts that incidents are found in, these and those before; without it in these alone. `settled`: the
-    counts have each key once, and are of windows as wide as these.
+    Without `gaps`, the columns computed from gaps are null. `history`: counts of these and earlier windows, in which
+    incidents are found; default `counts`. `settled`: the counts have one row for each key and windows of this width.
     """
     import duckdb  # not at the top: Spark's workers import this module and never call it, and start a fifth faster
 
@@ -62,7 +62,7 @@ def derive(
 
 
 def merged(counts: pa.Table, window_us: int) -> pa.Table:
-    """Counts of windows as wide or wider, each key once."""
+    """Return counts of windows as wide or wider, one row for each key."""
     import duckdb
 
     with duckdb.connect() as connection:

@@ -1,6 +1,6 @@
-"""End to end: each event's publication, what its matching asked for everywhere, and the deliveries that there were.
+"""The end-to-end audit: each event's publication, the deliveries that its matching expects, and those recorded.
 
-The join of publications and deliveries by event id, exact: of all events that every broker has recorded.
+It joins publications and deliveries by event id. It is exact for all events that every broker recorded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ events as (
 joined as (
   select e.*, coalesce(d.delivered, 0) as delivered, coalesce(d.duplicates, 0) as duplicates
   from events e left join deliveries d on d.publisher = e.publisher and d.sequence = e.sequence)"""
-"""From the view `records` to `joined`: a row for each event."""
+"""SQL from the view `records` to `joined`: a row for each event."""
 
 _AUDITED: Final = f"""audited as (
   select *, greatest(homes - arrivals - lost_homes, 0) as missing_homes,
@@ -91,9 +91,9 @@ from audited where missing > 0 or missing_homes > 0 or duplicates > 0""",
 
 
 def pieced(table: Table) -> str:
-    """The text of one of these tables over the view `pieces`."""
+    """Return the SQL of one of these tables over the view `pieces`."""
     return table.sql.replace(EVENTS, PIECED)
 
 
 AUDITS: Final = frozenset({"journeys", "unaccounted"})
-"""The tables that can be had of pieces."""
+"""The tables that can be computed from event fragments."""

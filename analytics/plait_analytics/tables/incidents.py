@@ -1,4 +1,4 @@
-"""Where a rate, a delay or a loss departs from what it was: each window of an entity against the windows before it."""
+"""Incidents: windows in which a rate, a delay or a loss of an entity deviates from the windows before."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from plait_core.telemetry import RecordKind
 from .sql_dialect import total
 
 HISTORY: Final = 10
-"""Windows before, that a window is compared with."""
+"""Windows before a window that it is compared with."""
 
 HISTORY_MIN: Final = 5
-"""With fewer nothing is called unusual."""
+"""Windows that must exist before one can be called unusual."""
 
 SIGMAS: Final = 4
-"""How many standard deviations from its own mean are unusual, "and at least half of the mean": a steady entity has a
-deviation of next to nothing."""
+"""Standard deviations from the mean that are unusual. The difference must also be at least half of the mean, since a
+steady entity has a deviation near zero."""
 
 _RATES: Final = f"""
   select window_us, 'broker' as entity, broker, cast(0 as bigint) as subject, 'rate' as measure,

@@ -1,4 +1,4 @@
-"""How regularly events come: the time between one and the next, at a broker and of a publisher, as sums of powers."""
+"""Interarrival times of events at a broker and of a publisher, as sums of powers."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ select window_us, 'publisher', publisher, count(gap_us), cast(sum(gap_us) as dou
 from sent group by window_us, publisher"""
 
 WITH_GAPS: Final = frozenset({"brokers", "publishers"})
-"""The tables that say it."""
+"""The tables that use gaps."""

@@ -1,9 +1,9 @@
-"""The newest rows of a table as JSON, for pages and whoever reads no Parquet: `TABLE/DIGEST.json` beside the tables.
+"""The newest rows of a table as JSON, for web pages: `TABLE/DIGEST.json` beside the Parquet files.
 
     {"table", "says", "window_us", "columns": [{"name", "type", "says"}], "rows": [[...], ...], "rows_in_all"}
 
-Rows are in the order of the key, windows are ISO 8601 in UTC, ids are texts, what is not known is null. The manifest
-says under `tables.TABLE.json` which file holds now.
+Rows are ordered by key, windows are ISO 8601 in UTC, ids are texts, unknown values are null. The manifest names the
+valid file under `tables.TABLE.json`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ..records.counts import COLUMNS as KEYS
 from .definitions import TABLES
 
 ROWS_MAX: Final = 5_000
-"""Of the newest windows: a page shows fewer, and a browser takes a megabyte without a pause."""
+"""Rows of a page: more than people look at, and within the megabyte that a browser parses without a pause."""
 
 
 def page_of(name: str, table: pa.Table, window_us: int) -> bytes:
-    """The page of a table in the form in which it is kept."""
+    """Return the page of a table as the bytes of its file."""
     return json.dumps(page_document(name, table, window_us), separators=(",", ":")).encode()
 
 
 def page_document(name: str, table: pa.Table, window_us: int, rows_max: int = ROWS_MAX) -> dict[str, Any]:
-    """The same before it is text."""
+    """Return the page of a table as an object."""
     newest = table.slice(max(0, table.num_rows - rows_max))
     return {
         "table": name,
@@ -41,12 +41,12 @@ def page_document(name: str, table: pa.Table, window_us: int, rows_max: int = RO
 
 
 def row_documents(table: pa.Table) -> list[Mapping[str, Any]]:
-    """Rows as objects, one each."""
+    """Return each row as an object."""
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*map(_plain, table.columns), strict=True)]
 
 
 def column_says(table: str, field: pa.Field) -> dict[str, str]:
-    """What a column is of, and what it says."""
+    """Return the type and the description of a column."""
     return {
         "type": str(field.type),
         "says": TABLES[table].columns.get(field.name) or KEYS.get(field.name, "of the key"),
@@ -54,7 +54,7 @@ def column_says(table: str, field: pa.Field) -> dict[str, str]:
 
 
 def _plain(column: pa.ChunkedArray) -> list[Any]:
-    """As JSON has it; column by column, which is ten times as fast as value by value."""
+    """Return JSON values of a column: ten times as fast as converting value by value."""
     if pa.types.is_timestamp(column.type):
         column = pc.strftime(column.cast(pa.timestamp("s", tz="UTC"), safe=False), format="%Y-%m-%dT%H:%M:%SZ")
     elif pa.types.is_floating(column.type):

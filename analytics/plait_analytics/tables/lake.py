@@ -1,9 +1,9 @@
-"""Tables as Parquet: TABLE/date=DAY/DIGEST.parquet, and manifest.json, which says which of these files hold.
+"""Tables as Parquet: TABLE/date=DAY/DIGEST.parquet, and manifest.json, which lists the valid files.
 
-The newest rows of each are there as JSON as well (`json_pages.py`).
+The newest rows of each table are also stored as JSON (`json_pages.py`).
 
-The manifest is replaced in one step, after all that it names is written; so whoever reads by it sees one whole analysis
-or the one before, whenever this one is killed. Readers take files from the manifest, never by listing directories.
+The manifest is replaced in one step after all files that it names, so a reader gets one complete analysis: this one or
+the one before. Readers take files from the manifest and never list directories.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .summary import SUMMARY, summary_bytes
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 2
-"""Of the manifest, and of what a live analysis goes on with."""
+"""Version of the manifest and of a live analysis's state."""
 
 _IDS: Final = frozenset({"broker", "publisher", "neighbour", "source", "destination", "other_broker"})
-"""Columns of ids: in files they are texts, as people see them everywhere else."""
+"""Columns of ids, which are stored as the texts that people see elsewhere."""
 
 
 class LakeError(PlaitError):
@@ -42,13 +42,13 @@ class LakeError(PlaitError):
 
 
 class Lake:
-    """The tables of one directory."""
+    """The tables in one directory."""
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
 
     def manifest(self) -> dict[str, Any] | None:
-        """What holds now; None before the first analysis."""
+        """Return the current manifest, or None before the first analysis."""
         try:
             found = json.loads((self.directory / MANIFEST).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -60,23 +60,23 @@ class Lake:
         return found
 
     def holds(self, inventory: Inventory, window_us: int) -> bool:
-        """Whether the same records have been analysed already."""
+        """Return whether the tables of the same records are stored already."""
         manifest = self.manifest()
         return manifest is not None and (manifest["digest"], manifest["window_us"]) == (inventory.digest(), window_us)
 
     def read(self, table: str) -> pa.Table:
-        """A table, as the manifest has it."""
+        """Return a table from the files that the manifest names."""
         manifest = self.manifest()
         if manifest is None or table not in manifest["tables"]:
             raise LakeError(f"there is no table {table} in {self.directory}", hint="plait analyze makes it")
         return pa.concat_tables([self.read_file(name) for name in manifest["tables"][table]["files"]])
 
     def read_file(self, name: str) -> pa.Table:
-        """One of its files."""
+        """Return one file of a table."""
         return pq.read_table(self.directory / name, partitioning=None)
 
     def write(self, tables: Mapping[str, pa.Table], inventory: Inventory, engine: str, window_us: int) -> None:
-        """Make these the tables that hold, and delete those that did."""
+        """Store these tables, replace the manifest, and delete the files of the tables before."""
         known = self.manifest()  # someone else's directory is not written to
         if known is not None and "live" in known:
             raise LakeError(f"{self.directory} has tables of a live analysis", hint="give another --out")
@@ -108,7 +108,7 @@ class Lake:
         self._forget(described)
 
     def _write_days(self, name: str, table: pa.Table, file: str) -> list[str]:
-        """A file a day; one without a day when there are no rows, so that the columns are known."""
+        """Write a file for each day. A table without rows gets one file, so that its columns are known."""
         days = pc.strftime(table["window"], format="%Y-%m-%d")
         names = []
         for day in sorted(pc.unique(days).to_pylist()) or ["none"]:
@@ -128,7 +128,7 @@ class Lake:
         return str(path)
 
     def _forget(self, described: Mapping[str, Any]) -> None:
-        """Delete what no manifest names any more. Of our own tables alone: other files may lie here."""
+        """Delete files of our tables that the manifest does not name. Other files in the directory are left alone."""
         kept = {self.directory / file for table in described.values() for file in (*table["files"], table["json"])}
         for name in TABLES:
             for kind in ("date=*/*.parquet*", "*.json*"):
@@ -138,7 +138,7 @@ class Lake:
 
 
 def presented(name: str, table: pa.Table) -> pa.Table:
-    """A table as both engines give it, in the form in which it is kept: ids as texts, times as times, sorted."""
+    """Return an engine's table in the form in which it is stored: ids as texts, typed times, sorted."""
     columns: dict[str, pa.Array] = {}
     key = TABLES[name].key
     for field in sorted(table.schema, key=lambda field: (field.name not in key, _place(name, field.name))):
@@ -162,14 +162,14 @@ def presented(name: str, table: pa.Table) -> pa.Table:
 
 
 def parquet_of(table: pa.Table) -> bytes:
-    """A table as a file's bytes."""
+    """Return a table as the bytes of a Parquet file."""
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
 
 
 def ids_of(counts: pa.Table) -> pa.Table:
-    """The table `counts` as it was before it was presented: to be added up again."""
+    """Return the table `counts` with numeric ids, so that it can be merged again."""
     ids = np.array([int(text, 16) for text in counts["broker"].to_pylist()], np.uint64).view(np.int64)
     columns = {name: counts[name] for name in COUNTS.names if name in counts.column_names}
     columns |= {"window_us": counts["window"].cast(pa.int64()), "broker": pa.array(ids)}
@@ -177,13 +177,13 @@ def ids_of(counts: pa.Table) -> pa.Table:
 
 
 def _place(table: str, column: str) -> int:
-    """Columns in the order in which the table's text explains them."""
+    """Return a column's position in the order of the table's definition."""
     order = [*TABLES[table].key, *TABLES[table].columns]
     return order.index(column)
 
 
 def replace(path: Path, data: bytes, *, sync: bool = True) -> None:
-    """Write a file in one step; `sync`: after the data is on the disk."""
+    """Replace a file in one step. `sync`: flush the data to the disk first."""
     partial = path.with_name(f"{path.name}.partial")
     path.parent.mkdir(parents=True, exist_ok=True)
     with partial.open("wb") as file:

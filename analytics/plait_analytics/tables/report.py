@@ -1,4 +1,4 @@
-"""The short report: a few lines of what the tables say, for people and, with the numbers behind it, as JSON."""
+"""The short report: a few lines about the tables, and the numbers behind them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 
 def report(tables: Mapping[str, pa.Table]) -> dict[str, Any]:
-    """What there is to say: numbers by name, and `lines` for people."""
+    """Return the numbers by name, and `lines` for people."""
     journeys, subscriptions, links, brokers = (tables[t] for t in ("journeys", "subscriptions", "links", "brokers"))
     names = pc.coalesce(brokers["name"], brokers["broker"]).to_pylist()  # one that starts anew has a new id
     facts: dict[str, Any] = {
@@ -53,7 +53,7 @@ def _sum(table: pa.Table, column: str) -> int:
 
 
 def _quantile_ms(delays: pa.Table, kind: int, fraction: float) -> float:
-    """Read off the buckets of all rows together, which is what they are for."""
+    """Return a quantile over the buckets of all rows."""
     counts: dict[int, int] = {}
     chosen = delays.filter(pc.equal(delays["kind"], kind))
     for bucket, n in zip(chosen["bucket"].to_pylist(), chosen["n"].to_pylist(), strict=True):

@@ -1,8 +1,8 @@
-"""Which subscriptions match the same events: Jaccard similarity over the last events, without comparing all pairs.
+"""Similar subscriptions: the Jaccard similarity of the events they matched last, without comparing all pairs.
 
-Each subscription is sketched by MinHash: of each of some hash functions, the least value over its events. Two sketches
-agree in one place with a probability that is their similarity; so pairs that agree in a whole band of places are
-candidates, and only of these is the similarity computed, exactly.
+MinHash sketches a subscription by the minimum of each hash function over its events. Two sketches agree in one place
+with a probability equal to the similarity. Pairs that agree in a whole band of places are candidates; only for these is
+the similarity computed, exactly.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from plait_core.telemetry import RecordKind
 from .sql_dialect import POSTPONED, total
 
 PSI: Final = 100_000
-"""The last events that are looked at, by the time of their delivery."""
+"""The newest events that are compared, by delivery time."""
 
 BANDS, PLACES = 8, 2
-"""Pairs that are similar by 0.8 become candidates with a probability of 0.9997; by 0.2, with 0.28."""
+"""Bands and places of a band: pairs of similarity 0.8 become candidates with probability 0.9997, of 0.2 with 0.28."""
 
 _PRIME: Final = 2_147_483_647
 """2^31 - 1: products of two residues fit 63 bits."""
 
 
 def _multipliers() -> list[tuple[int, int]]:
-    """Of the hash functions (a x + b) mod p: fixed, so that the same records always make the same candidates."""
+    """Return a and b of the hash functions (a x + b) mod p. They are fixed: equal records give equal candidates."""
     state, found = 12_345, []
     for _ in range(BANDS * PLACES):
         state = state * 48_271 % _PRIME

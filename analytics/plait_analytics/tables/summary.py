@@ -1,9 +1,9 @@
-"""The short form: what brokers and predictions go by. Delays, rates, distributions of the last windows, as one file.
+"""The summary for brokers and predictions: delays, rates and distributions of the last windows, in one file.
 
     {"format", "from", "to", "seconds", "links": [...], "brokers": [...], "publishers": [...], "subscriptions": [...]}
 
-Distributions are `{"BUCKET": n}` with the buckets of `plait_core.telemetry` (floor(8 log2 microseconds)), so that
-whoever reads it may add them up or take any quantile; what follows from them stands beside.
+Distributions are `{"BUCKET": n}` with the buckets of `plait_core.telemetry` (floor(8 log2 microseconds)). A reader may
+add them up or compute any quantile; common quantiles are included.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ FORMAT: Final = 1
 SUMMARY: Final = "summary.json"
 
 WINDOWS: Final = 30
-"""The last ones: half an hour of minutes, five minutes of tens of seconds."""
+"""Windows that are summarised: half an hour of minutes, or five minutes of ten seconds."""
 
 _ALL: Final = 1 << 62
-"""A window for all of them: what is added up by an engine need not be by Python."""
+"""A window width that includes all windows, so that the engine adds them up instead of Python."""
 
 ROWS_MAX: Final = 10_000
-"""Of each list, those with the most records: a broker reads this at once."""
+"""Rows of each list, those with the most records first: a broker reads the file at once."""
 
 Rows = list[dict[str, Any]]
 
@@ -39,11 +39,11 @@ _USED: Final = [
     *("broker", "kind", "entity", "bucket", "records", "weight", "bytes", "items", "expected", "delay_us", "bound_us"),
     *("bound_min", "bound_max"),
 ]
-"""Columns of counts that it is made of."""
+"""The columns of counts that the summary needs."""
 
 
 def summary(counts: pa.Table, names: pa.Table, window_us: int, windows: int = WINDOWS) -> dict[str, Any]:
-    """Of counts of one width of window, those of the last windows."""
+    """Return the summary of the last windows of counts of one width."""
     known = sorted(set(counts["window_us"].to_pylist()))[-windows:]
     if not known:
         return {"format": FORMAT, "from": None, "to": None, "seconds": 0.0, **{name: [] for name in _LISTS}}
@@ -61,12 +61,12 @@ def summary(counts: pa.Table, names: pa.Table, window_us: int, windows: int = WI
 
 
 def summary_bytes(counts: pa.Table, names: pa.Table, window_us: int) -> bytes:
-    """The same as a file."""
+    """Return the summary as the bytes of its file."""
     return json.dumps(summary(counts, names, window_us), separators=(",", ":")).encode()
 
 
 def quantile_us(delays: Mapping[str, int], fraction: float) -> float | None:
-    """Of a distribution: the middle of the bucket that it falls into; None of an empty one."""
+    """Return a quantile of a distribution, as the middle of its bucket, or None if the distribution is empty."""
     wanted, below = fraction * sum(delays.values()), 0
     for bucket in sorted(map(int, delays)):
         below += delays[str(bucket)]
@@ -160,7 +160,7 @@ _LISTS: Final = {
 
 
 def _by(counts: pa.Table, kinds: Iterable[RecordKind], *key: str) -> list[tuple[tuple[int, ...], Rows]]:
-    """Rows of some kinds by key: those with the most first."""
+    """Return the rows of some kinds by key, the greatest weight first."""
     wanted = pa.array([int(kind) for kind in kinds], pa.int32())
     groups: dict[tuple[int, ...], Rows] = {}
     for row in counts.select(_USED).filter(pc.is_in(counts["kind"], wanted)).to_pylist():

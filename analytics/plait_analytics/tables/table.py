@@ -1,4 +1,4 @@
-"""What a table is."""
+"""The definition of a table."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 WINDOW_US: Final = 60_000_000
-"""One minute: some thousand rows a day for each entity."""
+"""The default window, one minute: about a thousand rows a day for each entity."""
 
 
 class Table(NamedTuple):
-    """One table."""
+    """A table: its name, description, key, SQL and columns."""
 
     name: str
     says: str
     key: tuple[str, ...]
-    """What no two rows have in common."""
+    """The columns that identify a row."""
     sql: str
     columns: Mapping[str, str]
-    """What each column beside the key says."""
+    """Descriptions of the columns that are not in the key."""
     of: str = "counts"
-    """The view that it is computed from: `counts`, or `records` for what is about single events."""
+    """The view that it is computed from: `counts`, or `records` for tables about single events."""

@@ -1,10 +1,9 @@
-"""Analysis of telemetry: records to tables by Spark beside DuckDB and Polars, live and from a backlog.
+"""Telemetry analysis: tables by Spark, DuckDB and Polars, live and from a backlog, over the same segments.
 
-All read the same segments. "Gold" is what all tables but those of single events follow from
-(`plait_analytics.records.counts`); Spark's workers count while they read, DuckDB does by SQL, Polars by its own
-group-by of a narrower kind; beside them stands what one core does that only counts. Rates of Spark are of a session
-that has started and run the same once; what that takes is a figure of its own. On a machine that does other things as
-well trust what stands side by side, and what two cores would do in the processor time that it took (`cpu_time.py`).
+"Gold" is the counts that most tables follow from (`plait_analytics.records.counts`). Spark's workers count while they
+read, DuckDB counts by SQL, Polars by a group-by with fewer columns. One core that only counts is the reference. Spark's
+rates are those of a warm session; its cold start is a figure of its own. On a busy machine compare figures of one run,
+and the rate of two cores by processor time (`cpu_time.py`).
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ from .reports import Figure, Target
 RECORDS: Final = 10_000_000
 START_US: Final = 1_790_000_000_000_000
 APART_US: Final = 5
-"""Between two events: with their deliveries 800,000 records a second, as live."""
+"""Microseconds between two events: with their deliveries 800,000 records a second, the live rate."""
 MINUTE_US: Final = 60_000_000
 LIVE_PER_S: Final = 800_000
 LIVE_S: Final = 30.0
 LIVE_WINDOW_US: Final = 1_000_000
 STEP_S: Final = 0.05
-"""Between two writes of a live producer: as the broker's writer does it."""
+"""Seconds between two writes of the live producer, as in a broker's writer."""
 PATIENCE_S: Final = 300.0
-"""For one step; whatever takes longer is given up."""
+"""Timeout of one step."""
 REPEATED_S: Final = 60.0
-"""Beyond it nothing is timed once more, but for the second time: the first is slow."""
+"""Seconds after which a measurement is not repeated, except for the second time: the first is a warm-up."""
 
 BY_PROCESSOR_TIME: Final = "two cores, by processor time"
 
@@ -68,7 +67,7 @@ with session() as spark:
 
 
 def figures(session: Session) -> Iterator[Figure]:
-    """All of them; Spark's where it is."""
+    """Yield all figures; those of Spark if it is installed."""
     home = Path(tempfile.mkdtemp(prefix="plait-analytics-bench-", dir=Path.cwd()))  # a real disk
     try:
         session.tell("records")
@@ -111,7 +110,7 @@ def _beside(session: Session, inventory: Inventory) -> Iterator[tuple[tuple[str,
 
 
 def _cold_start(session: Session) -> Figure:
-    """From nothing to the first job's answer, each time a process of its own."""
+    """Measure a process from its start to the first job's result."""
     from plait_analytics.engines.java import find_java
     from plait_analytics.engines.jvm_class_archive import archive_path
 
@@ -173,7 +172,7 @@ def _by_spark(
 
 
 def _cheapest(work: Callable[[], object]) -> tuple[float, float]:
-    """The least seconds, and the least of processor time."""
+    """Return the least wall time and the least processor time of several runs."""
     spent: list[float] = []
 
     def once() -> None:
@@ -185,7 +184,7 @@ def _cheapest(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def _heap_mb(spark: Any) -> float:
-    """Its whole heap is 1 GiB: that nothing failed is the measure, this is what was left."""
+    """Return the heap in use after a collection. The heap is limited to 1 GiB, so this shows the margin."""
     pools = spark._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
     used = [pool.getCollectionUsage() for pool in pools if str(pool.getType()) == "Heap memory"]
     return sum(int(each.getUsed()) for each in used if each is not None) / (1 << 20)
@@ -252,7 +251,7 @@ def _live(spark: Any, home: Path) -> Iterator[Figure]:
 
 
 def _written_live(directory: Path) -> Any:
-    """By a process of its own, as brokers are."""
+    """Run the live producer as its own process and return its report."""
     command = [
         sys.executable,
         "-m",
@@ -271,7 +270,7 @@ def _good(progress: Any) -> int:
 
 
 def _batches(query: Any) -> list[Any]:
-    """Those with records, in order."""
+    """Return the batches that have records, in order."""
     found = [at for at in query.recentProgress if _good(at)]
     return sorted(found, key=lambda at: at["batchId"])
 
@@ -282,7 +281,7 @@ def _committed_s(progress: Any) -> float:
 
 
 def recorded(directory: Path, rng: np.random.Generator, count: int) -> Inventory:
-    """Segments of one broker: a quarter of the records published events, the others their deliveries."""
+    """Write segments of one broker: a quarter of the records are published events, the others their deliveries."""
     events = count // 4
     records = np.zeros(4 * events, record_dtype())
     sequence = np.repeat(np.arange(1, events + 1, dtype=np.uint64), 4)
@@ -304,7 +303,7 @@ def recorded(directory: Path, rng: np.random.Generator, count: int) -> Inventory
 
 
 def _timed(work: Callable[[], object], times: int = 3) -> float:
-    """Seconds, the best: the first also warms up."""
+    """Return the shortest time in seconds. The first run is a warm-up."""
     best, until = float("inf"), time.monotonic() + REPEATED_S
     for run in range(times):
         began = time.perf_counter()
@@ -316,7 +315,7 @@ def _timed(work: Callable[[], object], times: int = 3) -> float:
 
 
 def produce(home: Path, per_s: int, seconds: float) -> None:
-    """A broker's telemetry at a rate, dated as it is written."""
+    """Write a broker's telemetry at a fixed rate, dated as it is written."""
     step = round(per_s * STEP_S)
     rng, records = np.random.default_rng(1), np.zeros(step, record_dtype())
     records["kind"] = np.where(np.arange(step) % 4 == 0, 1, 4)

@@ -1,9 +1,9 @@
-"""Plait next to the brokers that a Python user could pick instead, in one run: speed, delay, cost, content filters.
+"""Plait beside the brokers that a Python user could choose instead, in one run: throughput, delay, cost, filters.
 
-Server, publisher and each subscriber are processes of their own, new for every trial: what a server keeps of those
-that are gone would burden the next. Every contender has its turn in every repeat, in rotating order; figures are
-medians. What is lost is said next to the figure, and who cannot be measured is named. A figure is shown as failed if
-every trial behind it failed.
+Server, publisher and each subscriber are processes, new for every trial, so that a server keeps nothing of the trial
+before. The contenders take turns in every repeat, in rotating order; figures are medians. Lost events are reported
+beside the figure, and contenders that cannot be measured are named. A figure whose trials all failed is shown as
+failed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .reports import Figure, Target
 
 RATE: Final = 1000
 CHURN_S: Final = 30
-"""PLAIT_BENCH_CHURN_S=600 takes the ten minutes of a release for the same figure."""
+"""Seconds of churn. PLAIT_BENCH_CHURN_S=600 measures the ten minutes of a release."""
 
 Outcomes: TypeAlias = dict[str, list[TrialOutcome]]
-"""By a contender's title."""
+"""Outcomes by the contender's title."""
 
 
 def run(session: Session) -> Iterator[Figure]:
-    """All figures of the brokers."""
+    """Yield all figures of the brokers."""
     field = Participants(session.tell)
     session.tell(f"asyncio clients run on {loop_name()}")
     yield from _side_by_side(session, field)
@@ -110,7 +110,7 @@ def _costs(one: Outcomes, four: Outcomes) -> Iterator[Figure]:
 
 
 def _selective(session: Session, field: Participants) -> Iterator[Figure]:
-    """A subscriber wants one event in a hundred. Who has topics alone delivers its whole symbol."""
+    """Each subscriber matches one event in a hundred. A contender with topics only delivers the whole symbol."""
     subscribers, seconds, seed = session.size(1_000, 50), session.size(20, 4) / 10, _seed(session, "selective")
     label = f"{subscribers:,} subscribers at 1%"
     able = [contender for contender in field.present if contender.selects]
@@ -139,7 +139,7 @@ def _filtered(label: str, found: Outcomes, subscribers: int, lost: dict[str, str
 
 
 def _needless(label: str, found: Outcomes) -> Figure:
-    """Compare deliveries with those of Plait, whose filters are exact. A difference below 1% is left out."""
+    """Compare deliveries with those of Plait, whose filters are exact. A difference below 1% is ignored."""
     measure, target = f"{label}: delivered needlessly", Target("<=", 0)
     wanted = _median(found[OURS.title], _deliveries_an_event)
     if wanted is None:
@@ -157,7 +157,7 @@ def _deliveries_an_event(run: TrialOutcome) -> float:
 
 
 def _many_subscriptions(session: Session, field: Participants) -> Iterator[Figure]:
-    """On ten connections: each event is for a hundred subscriptions, in one frame for each connection."""
+    """Each event matches a hundred subscriptions on ten connections, in one frame for each connection."""
     count, seconds, seed = session.size(10_000, 200), session.size(20, 4) / 10, _seed(session, "subscriptions")
     native = importlib.util.find_spec("plait_kernel") is not None
     if not native:
@@ -196,7 +196,7 @@ def _idle(session: Session, field: Participants) -> Iterator[Figure]:
 
 
 def _churn(session: Session, field: Participants) -> Iterator[Figure]:
-    """Memory is flat when what it grows by is within a twentieth."""
+    """Measure memory while subscriptions come and go. Growth within a twentieth counts as flat."""
     live, seed = session.size(1_000, 50), _seed(session, "churn")
     seconds = session.size(int(os.environ.get("PLAIT_BENCH_CHURN_S", CHURN_S)), 1)
     session.tell(f"{seconds} s of subscribing and unsubscribing")
@@ -220,7 +220,7 @@ def _seed(session: Session, purpose: str) -> int:
 
 
 def _outcomes(contenders: Sequence[Contender]) -> Outcomes:
-    """Return an empty list for each contender, so that one whose trials all fail is not missing from a figure."""
+    """Return an empty list for each contender, so that one whose trials all fail still appears in each figure."""
     return {contender.title: [] for contender in contenders}
 
 
@@ -233,7 +233,7 @@ def _losses(found: Outcomes) -> dict[str, str]:
 
 
 def _lost_text(runs: list[TrialOutcome]) -> str:
-    """What a table says of runs that lost something; nothing of others."""
+    """Return the share of lost events for a label; nothing if none was lost."""
     lost = sum(run.lost for run in runs)
     if not lost:
         return ""
@@ -247,7 +247,7 @@ def _figure(
     target: Target | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> Figure:
-    """Plait's value with the others' beside it."""
+    """Return a figure with Plait's value and the others' beside it."""
     notes = notes or {}
     beside = {f"{title}{notes.get(title, '')}": value for title, value in values.items() if title != OURS.title}
     return Figure(f"{measure}{notes.get(OURS.title, '')}", values[OURS.title], unit, target, beside)

@@ -1,7 +1,7 @@
-"""The ground floor measured: filter evaluation, parsing, the Python index on W1 and W3, its memory, frame decoding.
+"""The core: filter evaluation, parsing, the Python index on W1 and W3, its memory, frame decoding.
 
-Each figure stands beside something a user could have instead. Before an index is timed its answers are checked against
-brute force, and again after churn; a wrong answer ends the run.
+Each figure stands beside an alternative. The index is checked against brute force before it is timed and again after
+churn; a wrong answer ends the run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WIRE_TARGETS = {"identity": 400_000, "identity and attributes": 150_000}
 
 
 def run(session: Session) -> Iterator[Figure]:
-    """All figures of the core."""
+    """Yield all figures of the core."""
     yield from _evaluation(session)
     yield from _parsing(session)
     for name in ("W1", "W3"):
@@ -47,7 +47,7 @@ GROUP = Group("core", "The ground floor: filters, matching, frames", run)
 
 
 def _evaluation(session: Session) -> Iterator[Figure]:
-    """A filter of four atoms on events that make it look at all four, and on events that differ."""
+    """Evaluate a filter of four atoms on events that need all four, and on events that fail at the first."""
     session.tell("filter evaluation")
     rng = session.rng("evaluation")
     count = session.size(10_000, 1_000)
@@ -73,7 +73,7 @@ def _evaluation(session: Session) -> Iterator[Figure]:
 
 
 def _parsing(session: Session) -> Iterator[Figure]:
-    """Texts never seen before, of the shape of W3."""
+    """Parse texts that are not cached, of the form of W3."""
     session.tell("parsing")
     workload = WORKLOADS["W3"](session.size(6_000, 300), session.rng("parsing"))
     texts = [filter.text for filter in workload.filters()]
@@ -118,7 +118,7 @@ def _index(session: Session, name: str) -> Iterator[Figure]:
 def _matching(
     session: Session, workload: Workload, index: PythonIndex, label: str
 ) -> Generator[Figure, None, Quartiles]:
-    """Match times beside the dense scan's; the generator's value is the index's spread."""
+    """Time matching beside the dense scan. Yield figures; return the index's quartiles."""
     session.tell(f"{workload.name}: matching")
     scan = DenseScan(workload)
     warm, timed = session.size(20_000, 300), session.size(20_000, 300)
@@ -142,7 +142,7 @@ def _matching(
 
 
 def _churn(session: Session, workload: Workload, index: PythonIndex, label: str, quiet: Quartiles) -> Iterator[Figure]:
-    """Filters replaced one by one, an event matched after each: what changes cost, wherever it is paid."""
+    """Replace filters one by one and match an event after each, so that deferred costs of a change are included."""
     session.tell(f"{workload.name}: churn")
     after = workload.successor(1)
     adding, removing, matching = Stopwatch(), Stopwatch(), Stopwatch()
@@ -182,7 +182,8 @@ def _normal_form_and_text(filter: Filter) -> object:
 
 
 def _memory(session: Session, name: str) -> Iterator[Figure]:
-    """MB after the tenth turnover less MB after the first; "flat" is within a tenth of what the index takes."""
+    """Measure memory growth from the first turnover to the last. Within a tenth of the index's memory counts as
+    flat."""
     filters, turns = session.size(10_000, 200), session.size(10, 2)
     session.tell(f"{name}: {turns} turnovers")
     memory = index_churn.measure_churn(name, filters, turns, int(session.rng(f"memory {name}").integers(2**32)))
@@ -215,7 +216,7 @@ def _wire(session: Session) -> Iterator[Figure]:
 
 
 def _kernel(session: Session) -> Iterable[Figure]:
-    """What `kernel_bench.run()` yields: figures, as here."""
+    """Return the figures of the kernel's benchmarks, if it is installed and they form no group of their own."""
     if importlib.util.find_spec("plait_kernel") is None:
         session.tell("the native kernel is not installed: left out")
         return ()

@@ -1,7 +1,7 @@
-"""Sealed events measured: the thesis' operations beside its table 5.3 and the reference backend, sessions, tags, sizes.
+"""Sealed events: the thesis' operations beside its table 5.3 and the reference backend, sessions, tags, sizes.
 
-Figures are the shortest of several runs, with credentials that came before (`hazmat.prepared`); the first time is told
-beside. The thesis measured at about 80 bits of security; these curves have about 120.
+Figures are the shortest of several runs with prepared credentials (`hazmat.prepared`); the first run is listed beside.
+The thesis measured at about 80 bits of security; these curves have about 120.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _MESSAGE = b"a digest of everything that is sent"
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Milliseconds of the four operations; and of the first seal."""
+    """Milliseconds of the four operations, and of the first seal."""
 
     seal: float
     sign: float
@@ -69,7 +69,7 @@ class Times:
 
 
 def run(session: Session) -> Iterator[Figure]:
-    """All figures of sealed events."""
+    """Yield all figures of sealed events."""
     rng = Random(session.seed)
     parameters, master = set_up(ArkworksGroups(), rng)
     yield from _primitives(parameters, session)
@@ -93,7 +93,7 @@ GROUP = Group("crypto", "Sealed events: the scheme, sessions, routing by tags", 
 def _operations(
     parameters: Parameters, master: MasterSecret, rows: int, places: int, rng: Random, repeats: int
 ) -> Times:
-    """The four operations of table 5.3, each answer checked."""
+    """Measure the four operations of table 5.3 and check each result."""
     under = Scheme(parameters)
     identities = [[rng.randbytes(16) for _ in range(places)] for _ in range(rows)]
     mine = [row[-1] for row in identities]
@@ -129,7 +129,7 @@ def _operation_figures(rows: int, times: Times, slow: Times | None) -> Iterator[
 
 
 def _primitives(parameters: Parameters, session: Session) -> Iterator[Figure]:
-    """What all else is made of: says how fast the machine is today."""
+    """Measure the primitives, which show the machine's speed."""
     groups: Groups = parameters.groups
     repeats, exponent = session.size(20, 3), 2**254 + 12345
     calls: dict[str, Callable[[], object]] = {
@@ -143,7 +143,7 @@ def _primitives(parameters: Parameters, session: Session) -> Iterator[Figure]:
 
 
 def _reference(session: Session) -> Times | None:
-    """One attribute by the reference backend, once."""
+    """Measure one attribute with the reference backend, once."""
     try:
         from plait_crypto.hazmat.reference import ReferenceGroups
     except ImportError as error:
@@ -172,7 +172,7 @@ def _members(
 
 
 def _refusals(parameters: Parameters, master: MasterSecret, rng: Random, count: int) -> Iterator[Figure]:
-    """For whoever asks of the first attribute alone: of the other nothing is chosen by tags."""
+    """Measure refusals for a subscriber that constrains only the first attribute: tags do not test the second."""
     trees = {f"a{row}": Numbers(IntRange(0, 15)) for row in range(2)}
     authority = Authority(Realm(parameters, Schema(trees, Epochs(0, 10**12, 10**9))), master)
     asked: dict[str, Any] = {"epoch": 0, "now_us": NOW_US, "randomness": rng}
@@ -225,7 +225,7 @@ def _sessions(parameters: Parameters, master: MasterSecret, rng: Random, count: 
 
 
 async def _in_the_loop(parameters: Parameters, master: MasterSecret, rng: Random, count: int) -> list[Figure]:
-    """Rings beside an event loop: steady traffic one by one, and how long the loop waits while sessions begin."""
+    """Measure rings in an event loop: steady traffic one by one, and the loop's longest wait while sessions begin."""
     trees = {f"a{row}": Numbers(IntRange(0, 15)) for row in range(2)}
     authority = Authority(Realm(parameters, Schema(trees, Epochs(0, 10**12, 10**9))), master)
     sealing = PublisherRing(authority.realm, 7, now_us=lambda: NOW_US, randomness=rng)
@@ -260,7 +260,7 @@ async def _in_the_loop(parameters: Parameters, master: MasterSecret, rng: Random
 
 
 def _routing(router: Router, routing: bytes, sealer: Sealer, rng: Random) -> Iterator[Figure]:
-    """A tag at a broker that has the keys decoded; and what a session that was tested costs each later event."""
+    """Measure a tag test with decoded keys, and the cost of each later event of a tested session."""
     draft = Draft({f"a{row}": 3 for row in range(4)}, b"", 1)
     best = float("inf")
     for _ in range(20):
@@ -276,7 +276,7 @@ def _routing(router: Router, routing: bytes, sealer: Sealer, rng: Random) -> Ite
 
 
 def _steady(router: Router, routing: bytes, sealer: Sealer, rng: Random) -> float:
-    """Milliseconds that a broker's protocol takes to find the outcome again."""
+    """Return the milliseconds that a broker needs to look up the result of a tested session."""
     tags: TagMatcher[int] = TagMatcher(Counter())
     draft, rounds = Draft({f"a{row}": 3 for row in range(4)}, b"x" * 100, 1), 1000
     _, payload = PayloadSealer(SessionSealer(sealer)).seal(draft, now_us=NOW_US, randomness=rng)
@@ -301,6 +301,6 @@ def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _best(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """The shortest time in milliseconds, and the last answer."""
+    """Return the shortest time in milliseconds and the last result."""
     runs = [_timed(call) for _ in range(repeats)]
     return min(spent for spent, _ in runs), runs[-1][1]

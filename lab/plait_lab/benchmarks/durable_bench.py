@@ -1,7 +1,8 @@
-"""Durable publish, end to end: confirmed by the broker once it is on this disk, in groups, next to the log alone.
+"""Durable publish, end to end: confirmed by the broker once it is on this disk, with group commit, beside the log
+alone.
 
-One publisher keeps a thousand events unconfirmed; a durable subscriber acknowledges everything meanwhile. The log
-alone is what the same disk and the same group commit do without protocol, sockets and clients.
+One publisher keeps a thousand events unconfirmed; a durable subscriber acknowledges all events. The log alone uses the
+same disk and group commit without protocol, sockets and clients.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .reports import Figure, Target
 
 
 def figures(session: Session, field: Participants) -> Iterator[Figure]:
-    """All figures of durability."""
+    """Yield all figures of durability."""
     seed, seconds = int(session.rng("durable").integers(2**31)), session.size(20, 5) / 10
     disk = Path.cwd()  # a real one: temporary folders may be memory
     runs: list[TrialOutcome] = []

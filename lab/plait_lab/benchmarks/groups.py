@@ -1,7 +1,7 @@
-"""Groups of benchmarks. A module of this package whose name ends in `_bench` and that has `GROUP` is one.
+"""Groups of benchmarks: the modules of this package that end in `_bench` and define `GROUP`.
 
-`GROUP = Group(name, title, run)`; `run` is given a `Session` and yields figures as they come. Nothing else is needed:
-the driver (`bench.py`) finds it, runs it, prints its table and writes its section of the document.
+`GROUP = Group(name, title, run)`; `run` takes a `Session` and yields figures. The driver (`bench.py`) finds the groups,
+runs them, prints their tables and writes their sections of the document.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ class Session:
     seed: int
     quick: bool
     tell: Tell
-    """progress, for people: a short line"""
+    """Print a short line of progress."""
 
     def rng(self, purpose: str) -> Generator:
-        """A generator for one purpose: the same whichever other measures run."""
+        """Return a generator for one purpose, independent of the measurements that run."""
         return np.random.default_rng([self.seed, zlib.crc32(purpose.encode())])
 
     def size(self, full: int, quick: int) -> int:
-        """One of two sizes: the real one, or one that only shows that the measure works."""
+        """Return the full size, or in a quick run the small one that only shows that the measurement works."""
         return quick if self.quick else full
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Benchmarks that are told in one table."""
+    """Benchmarks whose figures form one table."""
 
     name: str
-    """as in `--only` and the document's markers"""
+    """The name in `--only` and in the document's markers."""
     title: str
     run: Callable[[Session], Iterable[Figure]]
 
 
 def find_groups(tell: Tell) -> list[Group]:
-    """Every group that can be imported, by name; tells of those that cannot."""
+    """Return all groups that can be imported, by name, and report the others."""
     groups = []
     for module in sorted(found.name for found in pkgutil.iter_modules(benchmarks.__path__)):
         if not module.endswith("_bench"):

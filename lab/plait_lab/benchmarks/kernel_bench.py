@@ -1,8 +1,7 @@
-"""The native kernel measured: matching on W1, W2 and W3, changes, covering, memory, frames split and matched.
+"""The native kernel: matching on W1, W2 and W3, changes, covering, memory, frames split and matched.
 
-Kernel time is what the kernel takes by itself, readings of the clock included; end-to-end time is what a Python caller
-waits. Answers are checked against brute force before anything is timed. `python -m plait_lab.benchmarks.kernel_bench`
-prints the figures.
+Kernel time is measured inside the kernel, clock readings included; end-to-end time is that of a Python caller. Results
+are checked against brute force before they are timed. `python -m plait_lab.benchmarks.kernel_bench` prints the figures.
 """
 
 from __future__ import annotations
@@ -38,27 +37,30 @@ _TARGETS: Final = {
     "W3": {10_000: 0.5, 100_000: 2.0, 1_000_000: 15.0},
     "W2": {10_000: 3.0, 100_000: 20.0, 1_000_000: 100.0},
 }
-"""p50 of kernel time in microseconds."""
+"""Target of the p50 of kernel time in microseconds, by number of filters."""
 
 _NS_A_MATCH: Final = 10
-"""Allowed to W3 on top, for each id found: one event there has thousands."""
+"""Nanoseconds added to the target of W3 for each id found: one event finds thousands."""
 
 _TAIL_MAX: Final = 10
-"""p99 of W3, in p50s: hot symbols are the trap. The events of the p99 are those that most filters want, many times more
-than usual, so what is allowed for each id found comes on top here too; how many p50s it is without stands beside."""
+"""Target of the p99 of W3, in p50s: hot symbols are the worst case.
+
+The events at the p99 match many more filters than usual, so the allowance for each id applies here, too. The plain
+ratio is listed beside.
+"""
 
 _READ_BYTES: Final = 64 * 1024
 _FRAME_BYTES: Final = 128
 _CHECKED: Final = 500
 _CHUNK: Final = 2_000
 _BESIDE: Final = {2_000: 300, 10_000: 4_000, 100_000: 400}
-"""Events that the Python index and the dense scan are timed on beside the kernel; of a million filters they are not."""
+"""Events that the Python index and the dense scan are timed on, by number of filters; not with a million filters."""
 _REPLACED: Final = 0.3
-"""Share of filters that are replaced while pauses are looked for: enough for all of them to be merged once."""
+"""Share of filters replaced while pauses are measured: enough to merge all of them once."""
 
 
 def run(session: Session) -> Iterator[Figure]:
-    """All figures of the kernel."""
+    """Yield all figures of the kernel."""
     if index_name() != "native":
         session.tell("left out: the native kernel is not installed (make kernel)")
         return
@@ -75,7 +77,7 @@ GROUP = Group("kernel", "The native kernel", run)
 
 
 def _kernel() -> Any:
-    """`plait_kernel._kernel`, which times itself."""
+    """Return `plait_kernel._kernel`, which times itself."""
     return importlib.import_module("plait_kernel._kernel")
 
 
@@ -101,7 +103,7 @@ def _workload(session: Session, name: str, size: int) -> Iterator[Figure]:
 
 
 def _add_all(kernel: Any, index: Any, workload: Workload) -> Iterator[int]:
-    """Adds all filters; how long the kernel took for each."""
+    """Add all filters. Yield the kernel's time for each."""
     subscriptions = _in_normal_form(workload)
     while chunk := list(islice(subscriptions, _CHUNK)):
         ids, filters = zip(*chunk, strict=True)
@@ -109,13 +111,13 @@ def _add_all(kernel: Any, index: Any, workload: Workload) -> Iterator[int]:
 
 
 class _Form(NamedTuple):
-    """What the kernel asks of a filter."""
+    """The part of a filter that the kernel reads."""
 
     normal: tuple[dict[str, Constraint]]
 
 
 def _in_normal_form(workload: Workload) -> Iterator[tuple[int, _Form]]:
-    """Ids with their filters as the kernel reads them: to make millions of whole ones takes longer than the rest."""
+    """Yield ids with normal forms. Building millions of complete filters would take longer than the benchmark."""
     dimensions, rows = workload.dimensions, workload.rows
     for start in range(0, len(rows), _CHUNK):
         part = slice(start, start + _CHUNK)
@@ -155,14 +157,14 @@ def _match_figures(session: Session, kernel: Any, index: Any, workload: Workload
 
 
 def _ids_at(measured: list[tuple[int, int]], percentile: int) -> float:
-    """How many ids the events find whose time is about this percentile."""
+    """Return the number of ids found by events whose time is near this percentile."""
     measured = sorted(measured)
     at, around = len(measured) * percentile // 100, max(1, len(measured) // 200)
     return median(found for _, found in measured[at - around : at + around])
 
 
 def _end_to_end(session: Session, index: Any, workload: Workload, label: str) -> Iterator[Figure]:
-    """From Python, in turn with what else a Python user has."""
+    """Time matching from Python, in turn with the alternatives."""
     contenders: dict[str, Any] = {"kernel": index.match}
     timed = _BESIDE.get(len(workload), session.size(4_000, 300))
     if len(workload) in _BESIDE:
@@ -189,7 +191,7 @@ def _change_figures(kernel: Any, index: Any, workload: Workload, label: str, add
 
 
 def _memory_and_pauses(session: Session) -> Iterator[Figure]:
-    """In a process of its own: what earlier measures freed would hide what this one takes."""
+    """Measure in a separate process: memory freed by earlier measurements would hide what this one takes."""
     size = session.size(1_000_000, 10_000)
     session.tell(f"memory and pauses of {size:,} filters")
     command = [
@@ -213,7 +215,7 @@ def _memory_and_pauses(session: Session) -> Iterator[Figure]:
 
 
 def _alone(size: int, seed: int) -> dict[str, float]:
-    """What a process of its own finds out: MB of an index of W1, and microseconds of the longest calls to it."""
+    """Measure the memory of an index of W1 in MB, and its longest calls in microseconds. Runs in a separate process."""
     index, workload = _kernel().Index(), WORKLOADS["W1"](size, np.random.default_rng(seed))
     gc.collect()
     empty, most = resident_mb(), 0.0
@@ -229,7 +231,7 @@ def _alone(size: int, seed: int) -> dict[str, float]:
 
 
 def _pauses(index: Any, workload: Workload) -> dict[str, float]:
-    """The longest calls while filters are replaced and merged, by the wall clock and by that of the calling thread."""
+    """Return the longest calls while filters are replaced and merged, by wall clock and by thread clock."""
     replaced, watches = int(len(workload) * _REPLACED), {verb: _Pauses() for verb in ("add", "remove", "match")}
     events = chain.from_iterable(workload.events(1_000, stream=turn) for turn in range(4, 1_000_000))
     gone, new, merges = iter(workload.ids.tolist()), _in_normal_form(workload.successor(1)), index.stats()["merges"]
@@ -249,7 +251,7 @@ def _pauses(index: Any, workload: Workload) -> dict[str, float]:
 
 
 class _Pauses:
-    """The times of calls by two clocks."""
+    """The durations of calls by two clocks."""
 
     def __init__(self) -> None:
         self._wall: list[int] = []
@@ -280,7 +282,7 @@ def _turnovers(session: Session) -> Iterable[Figure]:
 
 
 def _frames(session: Session) -> Iterator[Figure]:
-    """128-byte publish frames, 64 KiB at a time, against 1,000 filters of which each frame matches a few."""
+    """Measure 128-byte publish frames, 64 KiB at a time, against 1,000 filters a few of them matching each frame."""
     session.tell("frames split and matched")
     kernel, package = _kernel(), importlib.import_module("plait_kernel")
     index, splitter, rng = kernel.Index(), package.splitter_for(), session.rng("kernel frames")
@@ -304,7 +306,7 @@ def _frames(session: Session) -> Iterator[Figure]:
 
 
 def _reads() -> list[bytes]:
-    """Publish frames of a size, as they come from a socket: a frame that is cut is left out."""
+    """Return chunks of whole publish frames, as read from a socket."""
     frames = [_frame(sequence) for sequence in range(1, 8193)]
     fit = _READ_BYTES // _FRAME_BYTES
     return [b"".join(frames[start : start + fit]) for start in range(0, len(frames), fit)]
@@ -320,7 +322,7 @@ def _frame(sequence: int) -> bytes:
 
 
 def main() -> None:
-    """Prints the figures."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(prog="python -m plait_lab.benchmarks.kernel_bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, which only show that the measures work")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,8 +1,8 @@
-"""How fast events are stored durably: group commit next to one commit for each record, in turn, on the same disk.
+"""Durable storage: group commit beside one commit for each record, in turn, on the same disk.
 
-The producer is one thread that keeps up to 1,000 records unacknowledged, each in a Persist of its own, as a broker
-does whose publishers wait for confirmation. The comparison commits each record before it takes the next, through the
-same statements and without a second thread: the best that can be had without groups.
+The producer is one thread with up to 1,000 unacknowledged records, each in its own Persist, like a broker whose
+publishers request confirmation. The comparison commits each record before the next, with the same statements and no
+second thread: the best possible without groups.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from .measures import Quartiles, quartiles
 RECORD_BYTES: Final = 128
 IN_FLIGHT: Final = 1000
 ROUNDS: Final = 3
-"""Turns that each contender has: a noisy neighbour then disturbs all of them."""
+"""Turns of each contender, so that a disturbance affects all of them."""
 
 FETCH_RECORDS: Final = 256
-"""As a durable subscription reads while it catches up."""
+"""Records of a read, as of a durable subscription that catches up."""
 
 RETAINED: Final = Retention(bytes_max=64 << 20)
-"""Small enough that a long run also pays for letting old records go."""
+"""Retention small enough that a long run includes the cost of deleting old records."""
 
 
 def run(seconds: float) -> dict[str, float]:
-    """Records and commits a second, what groups gain, how long an acknowledgement takes; and records read a second."""
+    """Return rates of records and commits, the gain of groups, the delay of acknowledgements, and the rate of reads."""
     directory = Path(tempfile.mkdtemp(prefix="plait-log-bench-", dir=Path.cwd()))  # a real disk: /tmp may be memory
     try:
         return _run(directory, seconds / ROUNDS / 4)
@@ -89,7 +89,7 @@ def _record(position: int) -> LogRecord:
 
 
 def _store_grouped(log: EventLog, seconds: float) -> list[int]:
-    """Nanoseconds to each acknowledgement, which come in the order of asking."""
+    """Store records. Return nanoseconds to each acknowledgement; they arrive in the order of the requests."""
     room = Semaphore(IN_FLIGHT)
     asked: deque[int] = deque()
     waits: list[int] = []
@@ -112,7 +112,8 @@ def _store_grouped(log: EventLog, seconds: float) -> list[int]:
 
 
 def _beside_a_busy_thread(measure: Callable[[], int]) -> int:
-    """While another thread computes without a pause: an event loop at its limit holds the interpreter as that does."""
+    """Run a measurement beside a thread that computes without pause and so holds the interpreter, as a busy loop
+    does."""
     stop = Event()
 
     def compute() -> None:
@@ -140,7 +141,7 @@ def _store_singly(store: Store, seconds: float) -> int:
 
 
 def _read(log: EventLog, seconds: float) -> int:
-    """From the oldest record on, and round again."""
+    """Read from the oldest record to the newest, repeatedly. Return the records read."""
     answered = Event()
     found: list[LogRecord] = []
 

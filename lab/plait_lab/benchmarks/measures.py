@@ -1,6 +1,6 @@
-"""Measuring: the time of single calls and its percentiles, rates, and the memory of this process.
+"""Measuring: durations of single calls and their percentiles, rates, and the memory of this process.
 
-Things to be compared are timed in turn, block by block, in one run: a noisy neighbour then disturbs both alike.
+Contenders are timed in turn, block by block, in one run, so that other load affects all of them alike.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 T = TypeVar("T")
 
 BLOCK: Final = 50
-"""Calls of one contender before the next has its turn: enough to warm the caches that the other emptied."""
+"""Calls of one contender before the next: enough to warm the caches that the other evicted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quartiles:
-    """Times of single calls, in microseconds."""
+    """Durations of single calls, in microseconds."""
 
     count: int
     mean: float
@@ -37,7 +37,7 @@ class Quartiles:
 
 
 def quartiles(nanoseconds: list[int]) -> Quartiles:
-    """The spread of measured times; a percentile is a time that was measured."""
+    """Return the quartiles of measured times; each percentile is a measured time."""
     times = np.array(nanoseconds, np.int64) / 1000
     p50, p99, p999, longest = np.percentile(times, [50, 99, 99.9, 100], method="higher").tolist()
     return Quartiles(len(nanoseconds), float(times.mean()), p50, p99, p999, longest)
@@ -50,7 +50,7 @@ def median(values: Iterable[float]) -> float | None:
 
 
 class Stopwatch:
-    """Collects the times of calls that are made between others: `watch(index.add, id, filter)`."""
+    """Collects the durations of calls between other calls: `watch(index.add, id, filter)`."""
 
     def __init__(self) -> None:
         self._times: list[int] = []
@@ -62,12 +62,12 @@ class Stopwatch:
         return result
 
     def spread(self) -> Quartiles:
-        """The spread so far."""
+        """Return the quartiles so far."""
         return quartiles(self._times)
 
 
 def time_in_turn(calls: Mapping[str, Callable[[T], object]], inputs: Iterable[T], warm: int) -> dict[str, Quartiles]:
-    """Every call on every input, `BLOCK` inputs at a time; the first `warm` inputs are not counted."""
+    """Time every call on every input, `BLOCK` inputs at a time. The first `warm` inputs are not counted."""
     stream = iter(inputs)
     for given in islice(stream, warm):
         for call in calls.values():
@@ -88,7 +88,10 @@ def _time_block(call: Callable[[T], object], block: list[T], times: list[int]) -
 
 
 def microseconds(calls: Mapping[str, Callable[[], object]], operations: int, repeats: int) -> dict[str, float]:
-    """Microseconds an operation, for calls too short to time singly: each call does `operations`; the median repeat."""
+    """Return microseconds of an operation for calls too short to time singly.
+
+    Each call does `operations`; the median repeat counts.
+    """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for repeat in range(repeats + 1):
         for name, call in calls.items():
@@ -100,7 +103,7 @@ def microseconds(calls: Mapping[str, Callable[[], object]], operations: int, rep
 
 
 def resident_mb() -> float:
-    """Memory of this process that is in use now, in MB; where the system does not tell, the most it ever was."""
+    """Return the resident memory of this process in MB, or its maximum where the system does not report it."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -1,9 +1,9 @@
-"""The overlay between real brokers: how much a chain carries and what a hop adds, beside other systems' chains; and
-what faults on the way cost.
+"""The overlay of real brokers: a chain's throughput and the delay of a hop beside other systems, and the cost of
+faults.
 
-Every contender has its turn in every repeat, in rotating order; figures are medians, of faults the worst is beside.
-A fault during which the machine itself stood still is tried once more, unless something went wrong, and that is said.
-A trial that measures nothing is repeated. A figure is shown as failed if every trial behind it failed.
+The contenders take turns in every repeat, in rotating order. Figures are medians; for faults the worst is shown. A
+fault during which the machine stalled is repeated, unless events went wrong, and the repetition is reported. A trial
+without a measurement is repeated. A figure whose trials all failed is shown as failed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from .reports import Figure, Target
 
 RATE: Final = 1000
 TRIES: Final = 3
-"""Of a fault during which the machine stood still."""
+"""Attempts at a fault during which the machine stalls."""
 
 STILL_MS: Final = 30.0
-"""When the machine itself stood still for so long, a fault is tried once more: its cost is in milliseconds."""
+"""Duration of a stall from which on a fault is repeated: its own cost is in milliseconds."""
 
 NOISE_S: Final = 30.0
 CLOSED_MS: Final = 100.0
-"""A killed broker whose sockets close may cost so much."""
+"""Allowed cost of a killed broker, whose sockets close."""
 SILENT_MS: Final = 1000 * DETECT_S + 50
-"""One that stops and keeps them may cost the detection bound, and this."""
+"""Allowed cost of a stopped broker, whose sockets stay open: the detection bound and a margin."""
 
 
 def run(session: Session) -> Iterator[Figure]:
-    """All figures of the overlay."""
+    """Yield all figures of the overlay."""
     attempts = Attempts(session.tell, {rival.title for rival in RIVALS})
     yield from _chains(session, attempts)
     yield from _faults(session, attempts)
@@ -53,7 +53,7 @@ GROUP = Group("overlay", f"The overlay: a chain of {LONG} brokers beside others'
 
 
 class ChainRow:
-    """What was found of one system."""
+    """The trials of one system."""
 
     def __init__(self, chain: Chain, attempts: Attempts) -> None:
         self.chain = chain
@@ -63,14 +63,14 @@ class ChainRow:
         self.missing = chain.missing()
 
     def measure(self, session: Session, seed: int) -> None:
-        """One repeat: the chain as fast as it goes; then paced, and one server alone for comparison."""
+        """Run one repeat: the chain at full rate, then paced, and one server for comparison."""
         seconds = session.size(20, 5) / 10
         self._add(self.floods, LONG, "as fast as it goes", lambda servers: flood_chain(servers, seed, seconds))
         for long, found in self.paced.items():
             self._add(found, long, f"at {RATE:,}/s", lambda servers: paced_chain(servers, seed, RATE, seconds))
 
     def _add(self, found: list[Passed], long: int, what: str, trial: Callable[[RunningChain], Passed]) -> None:
-        """Run a trial, and keep its result unless it failed."""
+        """Run a trial and keep its result unless it failed."""
 
         def attempt() -> Passed:
             with running_chain(self.chain, long) as servers:
@@ -82,7 +82,7 @@ class ChainRow:
 
     @property
     def absent(self) -> bool:
-        """Return whether it takes no part, or no longer."""
+        """Return whether it is not installed or was excluded."""
         return self.missing is not None or self.chain.title in self._attempts.excluded
 
     @property
@@ -98,7 +98,7 @@ class ChainRow:
 
     @property
     def hop_us(self) -> float | None:
-        """Return what one more server adds to the delay."""
+        """Return the delay added by one server."""
         far, near = self.p50_us(LONG), self.p50_us(1)
         return None if far is None or near is None else (far - near) / (LONG - 1)
 

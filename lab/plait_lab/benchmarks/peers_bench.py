@@ -1,8 +1,8 @@
-"""Two live peers beside Zenoh's and ZeroMQ's, in turn on the same machine: how many events a second, how late. Then
-twenty of them: how soon they are there, what they lose, and how soon they heal.
+"""Two live peers beside Zenoh's and ZeroMQ's, in turn: events a second and delay. Then twenty peers: start, loss,
+repair.
 
-What each event costs the one who hears it, by the processor's clock, is told as well: it says more on a busy machine.
-A trial that measures nothing is repeated. A figure is shown as failed if every trial behind it failed.
+The subscriber's processor time for an event is listed, too, since it is meaningful on a busy machine. A trial without a
+measurement is repeated. A figure whose trials all failed is shown as failed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RATE: Final = 1000.0
 
 
 def figures(session: Session) -> Iterator[Figure]:
-    """All of them."""
+    """Yield all figures of peers."""
     pairs = [key for key in PAIRS if key not in MODULES or importlib.util.find_spec(MODULES[key]) is not None]
     for missing in PAIRS.keys() - set(pairs):
         session.tell(f"{missing} left out: pip install {'eclipse-zenoh' if missing == 'zenoh' else 'pyzmq'}")
@@ -54,7 +54,7 @@ def figures(session: Session) -> Iterator[Figure]:
 
 
 def _twenty(session: Session, attempts: Attempts) -> Iterator[Figure]:
-    """A publisher and nineteen subscribers, three children each at most."""
+    """Measure a publisher and nineteen subscribers, with at most three children each."""
     subscribers, seconds, rate = session.size(19, 5), session.size(10, 2), session.size(2000, 100)
     session.tell(f"{subscribers + 1} peers at {rate}/s")
     what = f"{subscribers + 1} peers"

@@ -1,7 +1,7 @@
-"""Figures and how they are told: aligned tables, JSON lines, and sections of a document that a command rewrites.
+"""Figures and their presentation: aligned tables, JSON lines, and document sections that a command rewrites.
 
-A figure stands next to its target and to what it was measured beside, in the same run. The tables are Markdown, which
-reads well on a terminal too.
+A figure has its target and the values measured beside it in the same run. The tables are Markdown, which is readable on
+a terminal, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a figure must reach."""
+    """The value that a figure must reach."""
 
     sense: Literal["<=", ">="]
     value: float
@@ -56,7 +56,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where figures come from."""
+    """The machine and the versions that figures were measured with."""
 
     processor: str
     cores: int
@@ -77,12 +77,12 @@ HEADINGS = ("measure", "reached", "target", "met", "beside it")
 
 
 def figure_table(figures: Iterable[Figure]) -> str:
-    """The figures as an aligned Markdown table."""
+    """Return the figures as an aligned Markdown table."""
     return table(HEADINGS, [_cells(figure) for figure in figures])
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows of text under headings, in columns as wide as they need to be."""
+    """Return an aligned Markdown table."""
     lines = [list(headings), *[[cell.replace("|", "\\|") for cell in row] for row in rows]]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
@@ -91,12 +91,12 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def figure_record(figure: Figure) -> dict[str, Any]:
-    """A figure as JSON can hold it."""
+    """Return a figure as a JSON object."""
     return {**asdict(figure), "met": figure.met}
 
 
 def number_text(number: float | None) -> str:
-    """Three digits that matter; thousands set apart; "failed" where there is no number."""
+    """Format three significant digits with thousands separators; "failed" for None."""
     if number is None:
         return "failed"
     if number != number or abs(number) >= 100:
@@ -105,7 +105,7 @@ def number_text(number: float | None) -> str:
 
 
 def machine() -> Machine:
-    """This machine, this interpreter, this commit."""
+    """Return this machine, interpreter and commit."""
     return Machine(
         processor=_processor(),
         cores=os.cpu_count() or 1,
@@ -123,7 +123,7 @@ def sources() -> dict[str, str]:
 
 
 def replace_section(document: str, name: str, body: str) -> str:
-    """The document with `body` between the markers of section `name`; at the end, with markers, if it has none."""
+    """Replace the body between the markers of section `name`. Append the section if the document has none."""
     opening, closing = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
     section = f"{opening}\n{body.strip()}\n{closing}"
     before, found, rest = document.partition(opening)

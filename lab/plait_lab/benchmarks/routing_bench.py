@@ -1,9 +1,8 @@
-"""What routing promises, in simulated overlays: what control messages cost at most, and how much sooner events arrive
-than along a static tree.
+"""Routing in simulated overlays: the cost of control messages, and the delay saved compared with a static tree.
 
-Messages are counted link by link in graphs of 60 brokers (`overlay_costs.py`). Each graph of the second part is played
-twice, with the same events and the same slow links (`adaptive.py`, which plays fifty graphs and draws them). All of it
-is virtual time, so the machine has no part in a figure; the graphs are drawn anew for each seed.
+Messages are counted on each link in graphs of 60 brokers (`overlay_costs.py`). The second part plays each graph twice
+with the same events and slow links (`adaptive.py`, which plays fifty graphs and plots them). All time is virtual, so
+figures do not depend on the machine; the graphs follow from the seed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .reports import Figure, Target
 
 
 def run(session: Session) -> Iterator[Figure]:
-    """All figures of routing."""
+    """Yield all figures of routing."""
     yield from _costs(session)
     yield from _delays(session)
 
@@ -74,7 +73,8 @@ def _delays(session: Session) -> Iterator[Figure]:
 def _lower(
     measure: str, rows: list[GraphRow], pair: Callable[[GraphRow], tuple[float, float]], target: float | None = None
 ) -> Figure:
-    """By how much the delays of all graphs are lower than with the static tree; beside it, those of single graphs."""
+    """Return by how much the delays of all graphs are lower than with the static tree; beside it, those of single
+    graphs."""
     static, ours = (fmean(values) for values in zip(*map(pair, rows), strict=True))
     single = [100 * (1 - mine / its) for its, mine in map(pair, rows)]
     beside = {"median graph": median(single), "worst": min(single), "best": max(single)}

@@ -1,8 +1,8 @@
-"""Telemetry: what a record costs the broker, and what is left of its throughput. Tables: `analytics_bench.py`.
+"""Telemetry: the cost of a record to the broker, and the remaining throughput. Tables: `analytics_bench.py`.
 
-A broker at full rate is a process with a publisher and a subscriber on its sockets; beside it stands the protocol
-object itself, in memory, of which telemetry is a larger part. Every event is recorded, however many there are, and
-written to this disk. With and without telemetry they run in turn, so that a noisy neighbour disturbs both.
+A broker at full rate is a process with a publisher and a subscriber on its sockets. Beside it the protocol object runs
+in memory, where telemetry is a larger part of the cost. Every event is recorded and written to this disk. Runs with and
+without telemetry alternate, so that other load affects both.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .measurement.baselines import WrongAnswer
 from .reports import Figure, Target
 
 READ_EVENTS: Final = 64
-"""Events that one read brings: what a busy publisher's socket holds."""
+"""Events of a read: the content of a busy publisher's socket."""
 
 ROUNDS: Final = 6
 FULL_RATE_S: Final = 3.0
@@ -56,7 +56,7 @@ START_US: Final = 1_790_000_000_000_000
 
 
 def figures(session: Session) -> Iterator[Figure]:
-    """All of them."""
+    """Yield all figures of telemetry."""
     session.tell("emission")
     count = session.size(100_000, 2_000)
     in_python = _emission(Recorder(RING_RECORDS, START_US), count)
@@ -78,7 +78,8 @@ def figures(session: Session) -> Iterator[Figure]:
 
 
 def _at_full_rate(session: Session, home: Path) -> Iterator[Figure]:
-    """Of a broker's throughput, what is left with telemetry, and by the processor time that an event takes it."""
+    """Measure the share of a broker's throughput that remains with telemetry, also by its processor time for an
+    event."""
     found: dict[Contender, list[TrialOutcome]] = {OURS: [], OURS_OBSERVED: []}
     for turn in range(session.size(ROUNDS, 1)):
         for contender in (OURS, OURS_OBSERVED)[:: 1 if turn % 2 else -1]:
@@ -104,7 +105,7 @@ def _recorded(place: Path) -> int:
 
 
 def _emission(records: Records, count: int) -> float:
-    """Microseconds a record, the best of several runs: others can only make it slower."""
+    """Return microseconds for a record, the least of several runs: other load only increases it."""
     frame = EventFrame(encode_block(Event({"symbol": "IBM", "price": 121.5}, publisher=7, sequence=9)))
     best = float("inf")
     assert count <= RING_RECORDS, "none may be lost, which would be cheaper"
@@ -121,7 +122,7 @@ def _emission(records: Records, count: int) -> float:
 
 
 def _growth(records: Records, count: int) -> float:
-    """Blocks that Python has more after so many records than before, for each: those that stay, not those that pass."""
+    """Return the blocks of memory that remain allocated for each record."""
     frame = EventFrame(encode_block(Event({"symbol": "IBM", "price": 121.5}, publisher=7, sequence=9)))
     before = 0
     for turn in range(3):  # the first makes what is made once
@@ -137,7 +138,7 @@ def _growth(records: Records, count: int) -> float:
 
 
 class _Bench:
-    """A broker with one publisher and one subscriber who takes everything."""
+    """A broker with one publisher, and one subscriber that matches all events."""
 
     def __init__(self) -> None:
         self.broker = Broker(BrokerSettings(), Random(1), OpenGate(), now=0.0, wall_us=START_US)
@@ -151,7 +152,7 @@ class _Bench:
         self.broker.take_output()
 
     def reads(self, count: int) -> list[bytes]:
-        """So many reads of the publisher's."""
+        """Return reads from the publisher's socket."""
         first = self.sequence + 1
         self.sequence += count * READ_EVENTS
         frames = [
@@ -161,7 +162,7 @@ class _Bench:
         return [b"".join(frames[n : n + READ_EVENTS]) for n in range(0, len(frames), READ_EVENTS)]
 
     def run(self, reads: list[bytes], now: float) -> float:
-        """Seconds that they take."""
+        """Return the seconds that these reads take."""
         began = perf_counter()
         for read in reads:
             self.broker.receive(1, read, now)
@@ -170,7 +171,7 @@ class _Bench:
 
 
 def _throughput(directory: Path, rounds: int, reads: int) -> tuple[float, float]:
-    """Events a second without, and the share of them that is left."""
+    """Return events a second without telemetry, and the share of them that remains with it."""
     off, on = _Bench(), _Bench()
     telemetry = on.broker.observe(TelemetrySettings(records_per_s_max=10**9))
     writer = TelemetryWriter(telemetry, SegmentWriter(directory, on.broker.id, START_US, SegmentLimits()))

@@ -1,4 +1,4 @@
-"""How fast frames are decoded, next to a bare msgpack stream of the same information, in the same run."""
+"""Frame decoding beside a bare msgpack stream of the same information, in the same run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FRAMES = 8192
 
 
 def run(seconds: float) -> dict[str, float]:
-    """Frames a second: Plait's frames with identity read, with attributes as well, and msgpack maps."""
+    """Return frames a second: with identity read, with attributes read, and as msgpack maps."""
     events = [_event(sequence) for sequence in range(1, FRAMES + 1)]
     frames = _reads(b"".join(encode_publish(event) for event in events))
     maps = _reads(b"".join(msgpack.packb(_as_map(event)) for event in events))

@@ -1,6 +1,6 @@
-"""Plait next to the brokers that a Python user could pick instead: one harness, an adapter each, separate processes.
+"""Plait beside the brokers that a Python user could choose instead: one harness, an adapter for each, separate
+processes.
 
-A trial starts a server, its subscribers and a publisher, each a process of its own, which share a `SharedCounters` of
-counters; so no contender carries more than the events. `python -m plait_lab.competitors install` brings what is
-measured beside Plait.
+A trial starts a server, its subscribers and a publisher, each a process. They share `SharedCounters`, so a contender
+carries nothing but the events. `python -m plait_lab.competitors install` installs the contenders.
 """

@@ -1,5 +1,4 @@
-"""`python -m plait_lab.competitors install|list`: what Plait is measured beside. Exit code 1 when something is
-missing."""
+"""`python -m plait_lab.competitors install|list`: install or list the competitors. Exit code 1 if one is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from .installation import install, show
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m plait_lab.competitors", description=__doc__)
     parser.add_argument("do", choices=("install", "list"), help="install what is missing, or say what is there")
     chosen = parser.parse_args(arguments).do

@@ -1,4 +1,4 @@
-"""One child process of a trial: `python -m plait_lab.competitors.child ERRAND`. It never outlives who started it."""
+"""A child process of a trial: `python -m plait_lab.competitors.child COMMAND`. It ends with its parent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .systems.catalogue import CONTENDERS
 
 
 def main(text: str) -> None:
-    """Do the errand."""
+    """Execute the command."""
     errand = ChildCommand.parse(text)
     contender = CONTENDERS[errand.contender]
     if errand.role == "server":
@@ -45,7 +45,7 @@ def _stream(contender: Contender, errand: ChildCommand, board: SharedCounters) -
 
 
 def _churn(contender: Contender, errand: ChildCommand, board: SharedCounters) -> None:
-    """For ever: the parent says when it is enough. Ready after the first turnover."""
+    """Subscribe and unsubscribe until killed. Ready after the first turnover."""
     gone = 0
 
     def count() -> None:

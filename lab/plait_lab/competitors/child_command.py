@@ -1,4 +1,4 @@
-"""What a child process is sent to do, as it travels on its command line."""
+"""The command of a child process, passed on its command line."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class ChildCommand:
     board: str = ""
     slot: int = 0
     measure: bool = False
-    """Whether a subscriber notes the delay of every event."""
+    """Whether a subscriber records the delay of every event."""
     plan: Plan | None = None
     seed: int = 0
     subscriptions: int = 0
-    """Of a crowd, or that an event of the plan may go to: they follow from the seed."""
+    """Subscriptions of a crowd, or those that the plan's events may match; they follow from the seed."""
     connections: int = 0
 
     def command(self) -> list[str]:
-        """Starts a process that does it."""
+        """Return the command line that starts the process."""
         return [sys.executable, "-m", "plait_lab.competitors.child", json.dumps(asdict(self))]
 
     @classmethod
     def parse(cls, text: str) -> ChildCommand:
-        """What `command` wrote."""
+        """Parse the text that `command` wrote."""
         found = json.loads(text)
         if (plan := found.pop("plan")) is not None:
             phases = tuple(Phase(**phase) for phase in plan.pop("phases"))
@@ -42,5 +42,5 @@ class ChildCommand:
 
 
 def server_command(contender: str, port: int) -> list[str]:
-    """A server that is a Python process of ours."""
+    """Return the command line of a server that is one of our Python processes."""
     return ChildCommand(contender, "server", port).command()

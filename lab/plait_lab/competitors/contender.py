@@ -1,7 +1,7 @@
-"""What the harness asks of a contender.
+"""The interface of a contender.
 
-An adapter says how its server is started and how its own Python client publishes and subscribes; everything else
-(schedules, counting, clocks, processes) is the same for all.
+An adapter starts the server and uses the system's own Python client to publish and subscribe. Schedules, counting,
+clocks and processes are the same for all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .quotes import Quote, QuoteFilter, matches
 
 HOST: Final = "127.0.0.1"
 TELL_S: Final = 20
-"""For a program to tell its version."""
+"""Timeout for a program to print its version."""
 Selects: TypeAlias = Literal["content", "topics"] | None
 
 
@@ -39,12 +39,12 @@ class Contender(ABC):
     """Python modules that it needs."""
     programs: ClassVar[tuple[str, ...]] = ()
     terms: ClassVar[str]
-    """On what terms it is measured: what it promises to deliver, and who selects."""
+    """The delivery guarantee and the selection it is measured with."""
     selects: ClassVar[Selects] = None
-    """What its server can select by for a crowd of subscribers; None where no crowd is measured."""
+    """The selection that its server offers a crowd of subscribers, or None if no crowd is measured."""
 
     def missing(self) -> str | None:
-        """What is not installed here; None when all is."""
+        """Return what is not installed here, or None."""
         for module in self.modules:
             if importlib.util.find_spec(module) is None:
                 return f"no Python module {module}"
@@ -55,62 +55,62 @@ class Contender(ABC):
 
     @abstractmethod
     def versions(self) -> str:
-        """Of its server and its client, for people; asked for when nothing is missing."""
+        """Return the versions of server and client. Called only if nothing is missing."""
 
     @abstractmethod
     def command(self, port: int, place: Path) -> list[str]:
-        """What starts its server, listening on this port of the loopback; `place` is an empty folder."""
+        """Return the command of its server, listening on this loopback port; `place` is an empty folder."""
 
     def serve(self, port: int) -> None:
-        """For a server that is a Python process: serves until it is killed."""
+        """Run a server that is a Python process, until it is killed."""
         raise NotImplementedError(f"{self.key} has a program for that")
 
     @abstractmethod
     def subscribe(self, port: int, listener: Listener) -> None:
-        """Subscribes to every event, and listens until it is killed."""
+        """Subscribe to every event and listen until killed."""
 
     @abstractmethod
     def publish(self, port: int, stream: PublishedStream) -> None:
-        """Publishes what the stream says."""
+        """Publish the events of the stream."""
 
     @abstractmethod
     def arguments(self, event: Quote, stamp: bytes) -> Arguments:
-        """Of its client's publish call, for an event with this stamp."""
+        """Return the arguments of its client's publish call for an event with this stamp."""
 
     def crowd_arguments(self, event: Quote, stamp: bytes) -> Arguments:
-        """The same, where they differ for a crowd."""
+        """Return the publish arguments for a crowd, if they differ."""
         return self.arguments(event, stamp)
 
     def door(self, port: int) -> int:
-        """The port that subscribers come to."""
+        """Return the port for subscribers."""
         return port
 
     def member(self, interests: list[QuoteFilter]) -> Member:
-        """One connection of a crowd, with these interests."""
+        """Return one connection of a crowd with these interests."""
         raise NotImplementedError(f"no crowd for {self.key}")
 
     def churn(self, port: int, interests: Iterator[QuoteFilter], live: int, count: Callable[[], None]) -> None:
-        """Subscribes to one interest after another, `live` at a time, and counts each that has gone again."""
+        """Subscribe to one interest after another, `live` at a time, and call `count` for each that was closed."""
         raise NotImplementedError(f"no churn for {self.key}")
 
     def deliveries(self, events: list[Quote], interests: list[QuoteFilter]) -> list[int]:
-        """For each event, how often its server will send it to a crowd."""
+        """Return for each event how often its server will send it to a crowd."""
         return matches(events, interests)
 
 
 def find_program(name: str) -> str | None:
-    """Beside this Python, on the path, or where a system keeps its servers."""
+    """Find a program beside this Python, on the path, or in /usr/sbin."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin"])
     return shutil.which(name, path=places)
 
 
 def package_version(*names: str) -> str:
-    """Python packages with their versions."""
+    """Return Python packages with their versions."""
     return " + ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
 
 
 def program_version(name: str, option: str) -> str:
-    """A program with the version that it tells."""
+    """Return a program with its version."""
     path = find_program(name)
     assert path is not None, "nothing is missing"
     told = subprocess.run([path, option], capture_output=True, text=True, timeout=TELL_S, check=False)
@@ -119,13 +119,13 @@ def program_version(name: str, option: str) -> str:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a client on the event loop that all asyncio contenders are measured with."""
+    """Run a client on the event loop that all asyncio contenders use."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(main)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's where it is installed, unless PLAIT_BENCH_LOOP=asyncio."""
+    """Return uvloop's factory if it is installed, unless PLAIT_BENCH_LOOP=asyncio."""
     if os.environ.get("PLAIT_BENCH_LOOP") == "asyncio" or importlib.util.find_spec("uvloop") is None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
@@ -133,5 +133,5 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def loop_name() -> str:
-    """The event loop that clients run on, for people."""
+    """Return the name of the clients' event loop."""
     return "asyncio" if loop_factory() is None else "uvloop"

@@ -1,6 +1,6 @@
-"""Bringing what is measured beside Plait: Python packages into this environment, servers from the system's packages.
+"""Installation of the competitors: Python packages into this environment, servers from the system's packages.
 
-On demand only: `make setup` does not. What cannot be had is left out of the tables with a message.
+`make setup` does not install them. Tables omit what is not installed, with a message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Tell = Callable[[str], None]
 
 
 def install(tell: Tell) -> bool:
-    """Whether everything is there afterwards."""
+    """Install what is missing. Return whether everything is installed."""
     _attempt(python_command(), tell)
     importlib.invalidate_caches()
     if any(rival.missing() for rival in RIVALS if rival.key in ("mosquitto", "activemq")):
@@ -34,14 +34,14 @@ def install(tell: Tell) -> bool:
 
 
 def show(tell: Tell) -> bool:
-    """Say what is there and what is not."""
+    """Print what is installed and what is not. Return whether everything is."""
     for rival in RIVALS:
         tell(f"{rival.title}: {rival.missing() or 'installed'}")
     return not any(rival.missing() for rival in RIVALS)
 
 
 def python_command() -> list[str]:
-    """Installs the Python packages, by uv where it is installed, else by pip."""
+    """Return the command that installs the Python packages, with uv if available, else with pip."""
     if shutil.which("uv"):
         return ["uv", "pip", "install", "--python", sys.executable, *PYTHON_PACKAGES]
     return [sys.executable, "-m", "pip", "install", *PYTHON_PACKAGES]
@@ -59,7 +59,7 @@ def _install_system_packages(tell: Tell) -> None:
 
 
 def _attempt(command: list[str], tell: Tell) -> None:
-    """Run it; what fails is told, and the next is tried."""
+    """Run a command and report a failure."""
     tell(" ".join([Path(command[0]).name, *command[1:]]))
     quiet = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}  # runlevel 1: packaged servers are not started
     try:

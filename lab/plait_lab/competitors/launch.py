@@ -1,6 +1,6 @@
-"""`python launch.py PARENT COMMAND...`: becomes the command, having asked the kernel to kill it when the parent dies.
+"""`python launch.py PARENT COMMAND...`: execute the command, after asking the kernel to kill it when the parent dies.
 
-A file of its own, and of the standard library alone, so that it starts in a moment.
+A separate file that imports the standard library only, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final
 
 PR_SET_PDEATHSIG: Final = 1
 OPEN_FILES: Final = 65_536
-"""Thousands of connections on either side."""
+"""Enough for thousands of connections on either side."""
 
 
 def launch(parent: int, command: list[str]) -> None:
-    """Does not return."""
+    """Replace this process with the command. Does not return."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

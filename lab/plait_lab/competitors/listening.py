@@ -1,4 +1,4 @@
-"""A subscriber's ear: counts what it is given by phase, and notices whatever is missing, repeated or out of order."""
+"""A subscriber's counting: events by phase, with missing, repeated and reordered events detected."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Heard: TypeAlias = Callable[[bytes], None]
 
 
 class Listener:
-    """One subscriber's place on the board."""
+    """One subscriber's part of the shared counters."""
 
     def __init__(self, board: SharedCounters, slot: int, *, measure: bool) -> None:
         self._board = board
         self._slot = slot
         self._due: dict[int, int] = {}
-        """By phase that is not the present one: the mark that should come next."""
+        """The next expected mark, by phase other than the current one."""
         self._counts: dict[int, int] = {}
         self.heard: Heard = self._measure() if measure else self._count()
-        """To be called with the bytes of every event, its stamp first."""
+        """Called with the bytes of every event, beginning with its stamp."""
 
     def subscribed(self) -> None:
-        """Events may come from now on."""
+        """Report that the subscription is active."""
         self._board.ready[self._slot] = 1
 
     def _count(self) -> Heard:
@@ -44,7 +44,8 @@ class Listener:
         return heard
 
     def _turn(self, phase: int, mark: int, due: int, count: int) -> tuple[int, int]:
-        """Not the event that was due: the first of another phase, or a break in this one. Phase and count from here."""
+        """Handle an event that was not the expected one: another phase, or a break in this one. Return phase and
+        count."""
         found = phase_of_mark(mark)
         if found != phase:
             self._due[phase], self._counts[phase] = due, count

@@ -1,7 +1,7 @@
-"""A crowd: many subscriptions over many connections, in one process that only counts what comes.
+"""A crowd: many subscriptions over many connections, in one process that only counts deliveries.
 
-What serves a thousand subscribers is then measured, and not a thousand Python clients on the same two cores. The same
-bare client for every contender: it says what it wants to hear and counts deliveries.
+This measures the server, not a thousand Python clients on the same two cores. All contenders use the same bare client,
+which subscribes and counts.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from .shared_counters import SharedCounters
 from .stamps import PHASES, closing
 
 CONNECTING: Final = 64
-"""Connections that are being opened at once: a backlog of the kernel holds that many anywhere."""
+"""Connections opened concurrently: any kernel's backlog holds that many."""
 JOIN_S: Final = 60.0
-"""For one connection to be served."""
+"""Timeout for one connection to be served."""
 
 
 class Member(asyncio.Protocol):
-    """One connection. An adapter says what opens it, when it is served, and what bytes deliver."""
+    """One connection. An adapter implements its opening, its readiness and its deliveries."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
@@ -29,24 +29,24 @@ class Member(asyncio.Protocol):
 
     @abstractmethod
     def opening(self) -> bytes:
-        """What to say first."""
+        """Return the first bytes to send."""
 
     @abstractmethod
     def receive(self, data: bytes) -> None:
-        """Bytes came: calls `note` with the deliveries in them, and `join` when the last subscription stands."""
+        """Process bytes: call `note` with the deliveries in them, and `join` when the last subscription is active."""
 
     def join(self) -> None:
-        """It is served now."""
+        """Mark the connection as served."""
         if not self.joined.done():
             self.joined.set_result(None)
 
     def note(self, phase: int, deliveries: int) -> None:
-        """So many deliveries of a phase."""
+        """Count deliveries of a phase."""
         assert self.board is not None, "it has entered"
         self.board.received[phase][0] += deliveries
 
     def note_closed(self, data: bytes) -> None:
-        """The same for events that are closed by their phase."""
+        """Count deliveries of events that end with their phase."""
         for phase in PHASES:
             if found := data.count(closing(phase)):
                 self.note(phase, found)
@@ -64,7 +64,7 @@ class Member(asyncio.Protocol):
 
 
 async def gather_crowd(host: str, port: int, members: list[Member], board: SharedCounters) -> None:
-    """Connect all of them, then report to the board."""
+    """Connect all members, then set the ready counter."""
     loop, turn = asyncio.get_running_loop(), asyncio.Semaphore(CONNECTING)
 
     async def enter(member: Member) -> None:

@@ -1,8 +1,8 @@
-"""How a publisher publishes: as fast as the contender sustains, or on a schedule, and the same for all of them.
+"""Publishing: as fast as the contender sustains, or on a schedule, the same for all.
 
-The argument tuples of the contender's own publish call are made beforehand, so that it is called and nothing else.
-A faithful schedule needs better than the millisecond of an event loop's timer: between two events a publisher has
-nothing to do, so it blocks until just before the next is due, and spins for the rest.
+The arguments of the contender's publish call are prepared beforehand, so that the loop does nothing but call it. An
+accurate schedule needs better than an event loop's millisecond timer. The publisher is idle between two events, so it
+sleeps until just before the next is due and spins for the rest.
 """
 
 # ruff: noqa: ASYNC110 - the board is memory shared with other processes: there is no event to wait for
@@ -21,21 +21,21 @@ from .stamps import stamp
 
 Arguments: TypeAlias = tuple[Any, ...]
 MakeArguments: TypeAlias = Callable[[Quote, bytes], Arguments]
-"""The contender's publish arguments for an event that carries this stamp."""
+"""Returns the contender's publish arguments for an event that carries this stamp."""
 
 BATCH: Final = 256
-"""Events between two looks at the clock and the window; the event loop gets a turn with each look."""
+"""Events between two checks of the clock and the window. The event loop runs at each check."""
 SPIN_NS: Final = 150_000
-"""Waking from a sleep takes up to this long."""
+"""The longest time that waking from a sleep takes."""
 POLL_S: Final = 0.002
-"""Between two looks at a full window: less than a millisecond is a busy loop to some event loops."""
+"""Seconds between two checks of a full window: less than a millisecond busy-waits in some event loops."""
 TURNS: Final = 4
 """Turns of the event loop that a library needs to write what was published."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of publishing; the parent measures between two of them."""
+    """A period of publishing. The parent measures between two of them."""
 
     kind: Literal["flood", "paced"]
     seconds: float
@@ -44,7 +44,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that a publisher is told."""
+    """The complete plan of a publisher."""
 
     seed: int
     window: int
@@ -53,10 +53,10 @@ class Plan:
 
 
 class PublishedStream:
-    """The events of a plan as ready argument tuples, in batches, and the count of what was sent."""
+    """The events of a plan as prepared argument tuples, in batches, and the count of those sent."""
 
     def __init__(self, plan: Plan, board: SharedCounters, make: MakeArguments, weights: Sequence[int] = ()) -> None:
-        """`weights`: how many deliveries each event of the cycle makes; one each when empty."""
+        """`weights`: the deliveries of each event of the cycle; empty for one each."""
         self.plan = plan
         self.board = board
         self.make = make
@@ -64,7 +64,7 @@ class PublishedStream:
         self._weights = weights or (1,) * len(self.events)
 
     def batches(self, phase: int) -> Iterator[list[Arguments]]:
-        """The events of a phase, over and over; a batch counts as sent when it is taken."""
+        """Yield the events of a phase in an endless cycle. A batch counts as sent when it is taken."""
         size = self.plan.batch
         arguments = [self.make(event, stamp(phase, number)) for number, event in enumerate(self.events)]
         starts = range(0, len(arguments), size)
@@ -79,11 +79,11 @@ class PublishedStream:
             yield batch
 
     def window(self, phase: int) -> Window:
-        """What says whether to wait before the next batch."""
+        """Return the window that decides whether to wait before the next batch."""
         return Window(self.board, phase, self.plan.window)
 
     def schedule(self, number: int, phase: Phase) -> Iterator[tuple[int, Arguments]]:
-        """Moments and the events that are due then, each stamped with its moment."""
+        """Yield due times and the events that are due then, each stamped with its time."""
         period_ns = 1_000_000_000 // phase.rate
         self.board.cells[LAG_NS] = 0
         first_ns = time.monotonic_ns() + 1_000_000
@@ -95,29 +95,29 @@ class PublishedStream:
             yield due_ns, self.make(event, stamp(number, count, due_ns))
 
     def phases(self) -> Iterator[tuple[int, Phase]]:
-        """The phases with their numbers, from 1."""
+        """Yield the phases with their numbers, from 1."""
         self.board.cells[READY] = 1
         yield from enumerate(self.plan.phases, 1)
 
     def may_begin(self, number: int) -> bool:
-        """Whether the parent has called for this phase."""
+        """Return whether the parent has started this phase."""
         called = self.board.cells[PHASE]
         if called == STOP:
             raise SystemExit(0)
         return called >= number
 
     def finish(self, number: int) -> None:
-        """Everything of this phase is handed over."""
+        """Report that all events of this phase were passed to the library."""
         self.board.cells[DONE] = number
 
     def note_lag(self, due_ns: int) -> None:
-        """The event that was due then is out now."""
+        """Record the lag of an event that was just published."""
         cells = self.board.cells
         cells[LAG_NS] = max(cells[LAG_NS], time.monotonic_ns() - due_ns)
 
 
 async def publish_all(stream: PublishedStream, publish: Callable[..., Awaitable[object]]) -> None:
-    """Carry out a plan with a contender whose publish call is awaited."""
+    """Execute a plan with a contender whose publish call is awaited."""
     for number, phase in stream.phases():
         batches = stream.batches(number)
         while not stream.may_begin(number):
@@ -153,7 +153,7 @@ async def _pace(stream: PublishedStream, publish: Callable[..., Awaitable[object
 
 
 def publish_all_blocking(stream: PublishedStream, publish: Callable[..., object]) -> None:
-    """Carry out a plan with a contender whose publish call blocks, and which writes on threads of its own."""
+    """Execute a plan with a contender whose publish call blocks and which writes in its own threads."""
     for number, phase in stream.phases():
         batches = stream.batches(number)
         while not stream.may_begin(number):
@@ -182,7 +182,7 @@ def _flood_blocking(
 
 
 def sleep_until(due_ns: int) -> None:
-    """Blocks; to the microsecond."""
+    """Block until a time, accurate to the microsecond."""
     wait_ns = due_ns - time.monotonic_ns() - SPIN_NS
     if wait_ns > 0:
         time.sleep(wait_ns / 1e9)

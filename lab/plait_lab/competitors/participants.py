@@ -1,4 +1,4 @@
-"""The field: who takes part in a run of the benchmarks, who cannot, and how it went for them."""
+"""The participants of a run of the benchmarks: those measured, those missing, and those that failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Participants:
-    """All contenders of one run. A rival that cannot be measured is told and done with; Plait has to be."""
+    """The contenders of one run. A missing competitor is reported and skipped; Plait must be present."""
 
     def __init__(self, tell: Tell) -> None:
         self.tell = tell
@@ -27,7 +27,7 @@ class Participants:
         self.failed = self._attempts.excluded
 
     def rounds(self, repeats: int, contenders: Sequence[Contender], what: str) -> Iterator[Contender]:
-        """Everybody's turn in every repeat, in rotating order, without those that have failed."""
+        """Yield the contenders in every repeat, in rotating order, without those that failed."""
         for repeat in range(repeats):
             first = repeat % len(contenders)
             for contender in (*contenders[first:], *contenders[:first]):
@@ -38,7 +38,7 @@ class Participants:
     def measure(
         self, contender: Contender, what: str, trial: Callable[[Server], T], folder: Path | None = None
     ) -> T | None:
-        """Run a trial with a server of its own. Return None if it failed, or if the contender failed before."""
+        """Run a trial with a new server. Return None if it failed, or if the contender failed before."""
 
         def attempt() -> T:
             with served(contender, folder) as server:
@@ -47,7 +47,8 @@ class Participants:
         return self._attempts.measure(contender.title, what, attempt)
 
     def figures(self) -> Iterator[Figure]:
-        """Who took part with what and on which terms, who failed, who is not here."""
+        """Yield a figure for each participant with its versions and terms, each failure, and each missing
+        competitor."""
         for contender in self.present:
             repeats = self._attempts.repeats[contender.title]
             beside = {f"{contender.versions()}; {contender.terms}; trials repeated": float(repeats)}

@@ -1,6 +1,6 @@
-"""Starting the processes of a trial, what they cost, and the certainty that none of them is left behind.
+"""The processes of a trial: starting them, their cost, and their certain end.
 
-Each is killed when its block ends, whatever ends it; and should this process die itself, the kernel kills them.
+Each is killed when its block ends, for any reason. If this process dies, the kernel kills them.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from .contender import HOST
 
 LAUNCH: Final = Path(__file__).with_name("launch.py")
 STOP_S: Final = 3.0
-"""For a process to end when it is asked to."""
+"""Timeout for a process to end after SIGTERM."""
 LOOK_S: Final = 0.05
-"""Between two looks at whether all processes are well: a look costs some microseconds for each."""
+"""Seconds between two checks of all processes; a check costs some microseconds for each."""
 START_S: Final = 30.0
-"""For a server to listen, and for clients to be connected."""
+"""Timeout for a server to listen and for clients to connect."""
 
 
 STILL_S: Final = 0.5
-"""By so much a sleep may be too long: more, and the machine itself was held, or so busy that times mean nothing."""
+"""Excess of a sleep that means that the machine stalled, or was too busy for times to be meaningful."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a process has used so far."""
+    """The resources that a process has used so far."""
 
     cpu_s: float
     resident_mb: float
@@ -44,7 +44,7 @@ class TrialProcesses:
     """The processes of one block."""
 
     def __init__(self, place: Path, outer: TrialProcesses | None = None) -> None:
-        """`outer`: the processes of the block around it, which are checked with its own."""
+        """`outer`: the processes of the enclosing block, which are checked together with these."""
         self._place = place
         self._outer = outer
         self._looked_at = 0.0
@@ -60,14 +60,16 @@ class TrialProcesses:
             _end(process)
 
     def start(self, name: str, command: list[str]) -> int:
-        """Start one; its process id. What it says is kept for when it fails."""
+        """Start a process and return its id. Its output is kept for a failure message."""
         with self._said(name).open("wb") as said:
             self._processes.append((name, _start(command, said)))
         return self._processes[-1][1].pid
 
     def check(self) -> None:
-        """Raises when one of them has ended, with the last of what it said; or is held by a signal or a debugger:
-        memory that does not grow would then mean nothing."""
+        """Raise TrialFailed with the last output of a process that ended; raise Disturbed if one is stopped.
+
+        A process held by a signal or a debugger does not grow, so its memory would be meaningless.
+        """
         if time.monotonic() - self._looked_at < LOOK_S:
             return
         self._looked_at = time.monotonic()
@@ -81,7 +83,7 @@ class TrialProcesses:
                 raise TrialFailed(f"{name} ended with {process.returncode}: {' / '.join(last)}")
 
     def wait(self, what: str, ready: Callable[[], bool], seconds: float = START_S) -> None:
-        """Until something is so, while all of them live."""
+        """Wait until a condition holds, while all processes live."""
         end = time.monotonic() + seconds
         while not ready():
             self.check()
@@ -91,7 +93,7 @@ class TrialProcesses:
 
     @staticmethod
     def rest(seconds: float) -> None:
-        """Between two looks at a trial; raises when it took so long that the machine must have stood still."""
+        """Sleep between two checks of a trial. Raise Disturbed if it took so long that the machine stalled."""
         end = time.monotonic() + seconds
         time.sleep(seconds)
         if (late_s := time.monotonic() - end) > STILL_S:
@@ -102,7 +104,7 @@ class TrialProcesses:
 
 
 def cost(process: int) -> Cost:
-    """Of a process with all its threads."""
+    """Return the cost of a process with all its threads."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     ticks = int(fields[11]) + int(fields[12])
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
@@ -110,12 +112,12 @@ def cost(process: int) -> Cost:
 
 
 def _state(process: int) -> str:
-    """As in ps: R, S, D, T and so on."""
+    """Return the state as in ps: R, S, D, T and so on."""
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def free_port() -> int:
-    """A port of the loopback that is free, and so is the next: ZeroMQ's proxy has two."""
+    """Return a free loopback port whose successor is free, too: ZeroMQ's proxy needs two."""
     for _ in range(100):
         with socket.socket() as first, socket.socket() as second:
             first.bind((HOST, 0))
@@ -129,7 +131,7 @@ def free_port() -> int:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody takes connections there."""
+    """Return whether a server accepts connections at a port."""
     try:
         socket.create_connection((HOST, port), timeout=1).close()
     except OSError:

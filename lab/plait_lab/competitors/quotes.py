@@ -1,7 +1,7 @@
-"""The events of these benchmarks: quotes of 128 bytes with three attributes, and filters on them of known selectivity.
+"""The events of the benchmarks: quotes of 128 bytes with three attributes, and filters of known selectivity.
 
-Whoever has attributes gets them, and a payload that fills up to 128 bytes; whoever has none gets 128 bytes that hold
-them, packed beforehand, and nobody unpacks them: what that costs an application is not counted against a rival.
+Contenders with attributes get them, and a payload that fills up to 128 bytes. Contenders without get 128 bytes that
+contain them, packed beforehand and never unpacked, so an application's cost is not charged to a competitor.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ EVENT_BYTES: Final = 128
 SYMBOLS: Final = tuple(f"S{number}" for number in range(10))
 PRICE_MAX: Final = 1000.0
 PRICE_WIDTH: Final = 100.0
-"""Of a selective interest: with its symbol, one event in a hundred."""
+"""Prices of a selective interest: with its symbol, one event in a hundred."""
 
 EVERYTHING: Final = "symbol startswith 'S' and 0.0 <= price < 1000.0 and volume >= 100"
-"""A filter that looks at all three attributes of every event, and matches."""
+"""A filter that evaluates all three attributes of every event, and matches."""
 
 Attributes: TypeAlias = dict[str, str | float | int]
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """One event, before it is put into a contender's form."""
+    """One event, independent of a contender's format."""
 
     symbol: str
     price: float
@@ -42,15 +42,15 @@ class Quote:
         return {"symbol": self.symbol, "price": self.price, "volume": self.volume}
 
     def payload(self, stamp: bytes) -> bytes:
-        """What goes beside the attributes where a contender has attributes."""
+        """Return the payload for contenders with attributes."""
         return stamp.ljust(EVENT_BYTES - len(self._packed()), b"x")
 
     def body(self, stamp: bytes) -> bytes:
-        """The whole event where a contender has no attributes."""
+        """Return the whole event for contenders without attributes."""
         return (stamp + self._packed()).ljust(EVENT_BYTES, b"x")
 
     def text(self, phase: int) -> bytes:
-        """The same size in printable characters, closed by its phase: to be counted without being parsed."""
+        """Return the event in printable characters of the same size. It ends with its phase, to be counted unparsed."""
         return f"{self.symbol} {self.price} {self.volume}".ljust(EVENT_BYTES - 1, "x").encode() + closing(phase)
 
     def _packed(self) -> bytes:
@@ -60,7 +60,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class QuoteFilter:
-    """What one selective subscriber wants: one symbol in ten, a tenth of the prices."""
+    """The interest of a selective subscriber: one symbol in ten, a tenth of the prices."""
 
     symbol: str
     low: float
@@ -71,17 +71,17 @@ class QuoteFilter:
 
     @property
     def filter(self) -> str:
-        """In Plait's language."""
+        """The interest in Plait's filter language."""
         return f"symbol == '{self.symbol}' and {self.low} <= price < {self.high}"
 
     @property
     def selector(self) -> str:
-        """In that of JMS."""
+        """The interest as a JMS selector."""
         return f"symbol = '{self.symbol}' AND price >= {self.low} AND price < {self.high}"
 
 
 def quotes(seed: int, count: int = CYCLE) -> list[Quote]:
-    """The events of a run."""
+    """Return the events of a run."""
     rng = random.Random(seed)
     return [
         Quote(rng.choice(SYMBOLS), round(rng.uniform(0, PRICE_MAX - 0.01), 2), rng.randrange(100, 100_000))
@@ -90,14 +90,14 @@ def quotes(seed: int, count: int = CYCLE) -> list[Quote]:
 
 
 def interests(seed: int, count: int) -> list[QuoteFilter]:
-    """Selective interests, no two alike but by chance."""
+    """Return selective interests, distinct but for chance."""
     rng = random.Random(seed + 1)
     lows = [round(rng.uniform(0, PRICE_MAX - PRICE_WIDTH), 2) for _ in range(count)]
     return [QuoteFilter(SYMBOLS[number % len(SYMBOLS)], low) for number, low in enumerate(lows)]
 
 
 def matches(events: Sequence[Quote], wanted: Sequence[QuoteFilter]) -> list[int]:
-    """For each event, how many interests it is of."""
+    """Return for each event the number of interests that it matches."""
     lows = {symbol: _lows(wanted, symbol) for symbol in SYMBOLS}
     highs = {symbol: lows[symbol] + PRICE_WIDTH for symbol in SYMBOLS}
     return [
@@ -107,7 +107,7 @@ def matches(events: Sequence[Quote], wanted: Sequence[QuoteFilter]) -> list[int]
 
 
 def same_symbol(events: Sequence[Quote], wanted: Sequence[QuoteFilter]) -> list[int]:
-    """For each event, how many interests are in its symbol: what a topic for each symbol would deliver."""
+    """Return for each event the number of interests in its symbol: the deliveries of a topic for each symbol."""
     lengths = {symbol: len(_lows(wanted, symbol)) for symbol in SYMBOLS}
     return [lengths[event.symbol] for event in events]
 

@@ -1,7 +1,7 @@
-"""What the processes of one trial tell each other: 64-bit cells in a shared file.
+"""The counters that the processes of a trial share: 64-bit cells in a file.
 
-The parent says which phase is on, the publisher what it sent in each, each subscriber what it received of each and,
-when asked for, the delay of every measured event. Nothing of this passes through what is being measured.
+The parent sets the phase. The publisher counts the events sent in each; each subscriber counts those received and, if
+requested, records the delay of every measured event. None of this passes through the measured system.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from .stamps import PHASES
 PHASE: Final = 0
 """The phase that the publisher may begin; `STOP` ends it."""
 DONE: Final = 1
-"""The last phase whose events have all been handed to the contender's library."""
+"""The last phase whose events were all passed to the contender's library."""
 READY: Final = 2
 """1 when the publisher is connected."""
 LAG_NS: Final = 3
-"""By how much the publisher itself missed its schedule, at worst, in the phase that is on."""
+"""The greatest lag of the publisher behind its schedule in the current phase."""
 _SUBSCRIBERS: Final = 4
 _SAMPLES: Final = 5
 _HEADER: Final = 6
 _CELL_BYTES: Final = 8
 _BY_PHASE: Final = len(PHASES) + 1
-"""Phases begin with 1; what is counted under 0 belongs to none."""
+"""Phases begin with 1; counts under 0 belong to none."""
 
 STOP: Final = -1
 
 
 class SharedCounters:
-    """The cells, as views: `received[phase][n]` is what subscriber `n` received of a phase."""
+    """The cells, as views: `received[phase][n]` is the count that subscriber `n` received of a phase."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
@@ -44,18 +44,18 @@ class SharedCounters:
         self._views: list[memoryview[int]] = []
         self._at = _HEADER
         self.sent = self._view(_BY_PHASE)
-        """By phase: events published so far."""
+        """Events published so far, by phase."""
         self.expected = self._view(_BY_PHASE)
-        """By phase: what each subscriber has received when nothing of it is lost."""
+        """Deliveries of a subscriber without loss, by phase."""
         self.received = [self._view(self.subscribers) for _ in range(_BY_PHASE)]
         self.breaks = [self._view(self.subscribers) for _ in range(_BY_PHASE)]
-        """By phase and subscriber: how often another event came than the one that was next."""
+        """Events that were not the expected next one, by phase and subscriber."""
         self.ready = self._view(self.subscribers)
-        """By subscriber: 1 when it is subscribed."""
+        """1 when subscribed, by subscriber."""
 
     @classmethod
     def create(cls, path: Path, subscribers: int, samples: int = 0) -> SharedCounters:
-        """A new one with room for so many delays of each subscriber."""
+        """Create counters with room for `samples` delays of each subscriber."""
         cells = _HEADER + 2 * _BY_PHASE + subscribers * (2 * _BY_PHASE + 1 + samples)
         with path.open("wb") as file:
             os.truncate(file.fileno(), cells * _CELL_BYTES)
@@ -63,16 +63,16 @@ class SharedCounters:
         return cls(path)
 
     def delays(self, subscriber: int) -> memoryview[int]:
-        """Room for the delays that one subscriber measures, in nanoseconds."""
+        """Return the cells for one subscriber's delays, in nanoseconds."""
         start = self._at + subscriber * self.samples
         return self.cells[start : start + self.samples]
 
     def all_in(self, phase: int) -> bool:
-        """Whether every subscriber has everything of this phase that was sent."""
+        """Return whether every subscriber has received everything of this phase."""
         return min(self.received[phase]) >= self.expected[phase]
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Release the file."""
         for view in (*self._views, self.cells):
             view.release()
         self._map.close()
@@ -84,11 +84,13 @@ class SharedCounters:
 
 
 class Window:
-    """Holds a publisher back while more than `width` events of a phase are on their way, so that every contender is
-    measured at the rate it sustains. What is lost does not hold it back for ever."""
+    """Limits a publisher to `width` events of a phase in flight, so that contenders are measured at a sustainable rate.
+
+    Lost events do not block it forever.
+    """
 
     STALL_S: Final = 1.0
-    """Without a single event received for so long, what is missing is taken for lost."""
+    """Seconds without an event after which the missing ones are taken as lost."""
 
     def __init__(self, board: SharedCounters, phase: int, width: int) -> None:
         self._expected = board.expected
@@ -100,7 +102,7 @@ class Window:
         self._seen_at = 0.0
 
     def full(self) -> bool:
-        """Whether to wait before sending more."""
+        """Return whether to wait before sending more."""
         expected, received = self._expected[self._phase], min(self._received)
         if expected - self._given_up - received <= self._width:
             return False

@@ -1,7 +1,7 @@
 """The trials: throughput, latency on a schedule, and a crowd of selective subscribers. One server, one trial at a time.
 
-A trial's publisher warms up, everything is received, and only then costs are read and the clock starts; it ends when
-the last event is in, or when nothing has come for two seconds, and then what is missing is lost.
+After the warm-up, when everything is received, costs are read and the clock starts. The trial ends with the last event,
+or after two seconds without one; missing events are then lost.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from .shared_counters import DONE, LAG_NS, PHASE, READY, STOP, SharedCounters
 from .stamps import MEASURED, WARM
 
 WINDOW: Final = 16_384
-"""Events on their way at once: more than any of them needs, less than any of them drops."""
+"""Events in flight: more than any contender needs, fewer than any drops."""
 CROWD_WINDOW: Final = 65_536
-"""The same of a crowd's deliveries."""
+"""Deliveries of a crowd in flight."""
 CROWD_BATCH: Final = 16
 CONFIRM_WINDOW: Final = 1_000
-"""Unconfirmed, or not yet received, at once."""
+"""Events in flight that are unconfirmed or not yet received."""
 CONFIRM_BATCH: Final = 32
 CONFIRM_SAMPLES: Final = 1_000_000
 WARM_S: Final = 1.0
-"""Every trial has a fresh server: a JVM compiles in this time what it runs."""
+"""Seconds of warm-up: every trial has a new server, and a JVM compiles its code meanwhile."""
 SETTLE_S: Final = 0.3
-"""After subscribing, for systems that do not say when a subscription stands."""
+"""Seconds after subscribing, for systems that do not report an active subscription."""
 QUIET_S: Final = 2.0
-"""Without anything received: what is missing will not come."""
+"""Seconds without an event after which missing events are lost."""
 JOIN_S: Final = 120.0
-"""For a whole crowd."""
+"""Timeout for a whole crowd to join."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A contender's server that runs."""
+    """A contender's running server."""
 
     contender: Contender
     port: int
@@ -54,7 +54,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """What one trial found."""
+    """The result of one trial."""
 
     sent: int
     delivered: int
@@ -82,7 +82,7 @@ class TrialOutcome:
 
 @contextmanager
 def served(contender: Contender, folder: Path | None = None) -> Iterator[Server]:
-    """A server of its own, gone at the end with its files, which are kept in `folder`, or where temporary ones are."""
+    """Run a new server. Its files are in `folder`, by default a temporary one, and are deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="plait-bench-", dir=folder, ignore_cleanup_errors=True) as folder_name:
         place = Path(folder_name)
         with TrialProcesses(place) as cast:
@@ -94,21 +94,21 @@ def served(contender: Contender, folder: Path | None = None) -> Iterator[Server]
 
 
 def throughput(server: Server, seed: int, subscribers: int, seconds: float) -> TrialOutcome:
-    """As fast as it goes, to so many subscribers."""
+    """Measure the throughput to a number of subscribers."""
     phases = (Phase("flood", min(WARM_S, seconds)), Phase("flood", seconds))
     plan = Plan(seed, WINDOW, phases)
     return _trial(server, plan, _subscribers(server, subscribers, measure=False), subscribers, 0)
 
 
 def latency(server: Server, seed: int, rate: int, seconds: float) -> TrialOutcome:
-    """One subscriber, so many events a second on a schedule that waits for nobody."""
+    """Measure the delay to one subscriber at a rate, on a schedule that does not wait."""
     warm = min(WARM_S, seconds)
     plan = Plan(seed, WINDOW, (Phase("paced", warm, rate), Phase("paced", seconds, rate)))
     return _trial(server, plan, _subscribers(server, 1, measure=True), 1, round(seconds * rate))
 
 
 def crowd(server: Server, seed: int, subscriptions: int, connections: int, seconds: float) -> TrialOutcome:
-    """So many selective subscriptions, spread over so many connections."""
+    """Measure selective subscriptions spread over connections."""
     plan = Plan(seed, CROWD_WINDOW, (Phase("flood", min(WARM_S, seconds)), Phase("flood", seconds)), CROWD_BATCH)
 
     def errands(board: Path) -> list[ChildCommand]:
@@ -120,7 +120,7 @@ def crowd(server: Server, seed: int, subscriptions: int, connections: int, secon
 
 
 def idle(server: Server, connections: int, rest_s: float) -> float:
-    """KB of the server's memory for each of so many connections that are silent."""
+    """Return the server's memory in KB for each of many idle connections."""
     with _board(server, 1) as (board, path), TrialProcesses(server.place, server.cast) as cast:
         before = cost(server.process).resident_mb
         key = server.contender.key
@@ -133,8 +133,10 @@ def idle(server: Server, connections: int, rest_s: float) -> float:
 
 
 def churn_trial(server: Server, seed: int, live: int, seconds: float) -> tuple[list[float], float]:
-    """One client that subscribes and unsubscribes, `live` subscriptions open at a time: the server's memory in MB,
-    read ten times a second, and how many came and went each second."""
+    """Measure one client that subscribes and unsubscribes, with `live` open subscriptions.
+
+    Return the server's memory in MB, read ten times a second, and the subscriptions closed a second.
+    """
     with _board(server, 1) as (board, path), TrialProcesses(server.place, server.cast) as cast:
         asked = ChildCommand(server.contender.key, "churn", server.port, str(path), seed=seed, subscriptions=live)
         cast.start("churn", asked.command())
@@ -151,8 +153,10 @@ def churn_trial(server: Server, seed: int, live: int, seconds: float) -> tuple[l
 
 
 def confirmed(server: Server, seed: int, seconds: float) -> TrialOutcome:
-    """Durable events, each confirmed by the broker, while a durable subscriber acknowledges them. Both count as
-    delivered; the delays are from publish to confirmation."""
+    """Measure durable events, each confirmed by the broker, while a durable subscriber acknowledges them.
+
+    Both count as delivered; the delays are from publish to confirmation.
+    """
     plan = Plan(seed, CONFIRM_WINDOW, (Phase("flood", min(WARM_S, seconds)), Phase("flood", seconds)), CONFIRM_BATCH)
     with _board(server, 2, CONFIRM_SAMPLES) as (board, path), TrialProcesses(server.place, server.cast) as cast:
         key = server.contender.key
@@ -206,7 +210,7 @@ def _trial(
 
 
 class TrialRun:
-    """Both phases of a trial whose processes stand ready: server, publisher, subscribers."""
+    """Both phases of a trial whose processes are ready: server, publisher, subscribers."""
 
     def __init__(self, cast: TrialProcesses, board: SharedCounters, plan: Plan, processes: tuple[int, ...]) -> None:
         self._cast = cast
@@ -245,7 +249,7 @@ class TrialRun:
         return outcome
 
     def _judge(self, delivered: int, due: int) -> None:
-        """Every subscriber has everything once and in order, or lacks some of it; nothing else is let pass."""
+        """Raise TrialFailed if a subscriber received more than it should, or events twice or out of order."""
         if delivered > due:
             raise TrialFailed(f"{delivered:,} deliveries where {due:,} match")
         breaks = sum(self._board.breaks[MEASURED])
@@ -253,7 +257,7 @@ class TrialRun:
             raise TrialFailed(f"{breaks:,} events came twice or out of their order, with {due - delivered:,} lost")
 
     def _phase(self, number: int) -> float:
-        """Let the publisher do it and wait for everything to be received; the seconds that took."""
+        """Run a phase and wait until everything is received. Return the seconds that it took."""
         board, phase = self._board, self._plan.phases[number - 1]
         received = board.received[number]
         started = time.monotonic()

@@ -1,6 +1,6 @@
-"""`make docs`: every file of the repository that is written by a program, so that it says what the code says.
+"""`make docs`: the files of the repository that are generated from the code.
 
-`reading` takes apart what stands in the sources; `sdk`, `cli`, `facts` and `protocol` are the pages of docs/reference.
+`reading` extracts texts from the sources; `sdk`, `cli`, `facts` and `protocol` are the pages of docs/reference.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ PAGES: Final = {
 
 
 def generated() -> dict[str, str]:
-    """Each file's text, by its path in the repository; all that can be had without starting anything."""
+    """Return the text of each file by its path, for files that need no running process."""
     files = {f"docker/{name}": text for name, text in beside_compose(COMPOSED).items()}
     files |= {f"docs/reference/{name}.md": page() for name, page in PAGES.items()}
     return files
 
 
 def generated_by_brokers() -> dict[str, str]:
-    """Those that say what a running broker shows."""
+    """Return the files that describe a running broker."""
     from .metric_names import metrics_of_a_broker
 
     with tempfile.TemporaryDirectory() as directory:

@@ -1,4 +1,4 @@
-"""`python -m plait_lab.documents` writes what is not as it should be, and says so; with --check it only says so."""
+"""`python -m plait_lab.documents` rewrites outdated generated files and lists them; --check only lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/reference/cli.md: every command's own help."""
+"""docs/reference/cli.md: the help of every command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDTH: Final = 100
 
 
 def cli_page() -> str:
-    """The whole page."""
+    """Return the page."""
     head = (
         HEAD + "# Command line\n\n`plait COMMAND --help` says the same. `--json` prints one JSON object a line. "
         "Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted.\n\n"

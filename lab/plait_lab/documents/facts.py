@@ -1,4 +1,4 @@
-"""docs/reference: configuration, metrics, telemetry and errors, from where each is declared."""
+"""docs/reference: configuration, metrics, telemetry and errors, from their declarations."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .metric_names import MetricFamily
 from .reading import HEAD, class_in, docstring, markdown_table, members, one_line, path_of, tree_of, values
 
 _ELSEWHERE: Final = {"name", "capabilities", "log_filter", "linking"}
-"""Of a broker's settings, what is no limit."""
+"""Broker settings that are not limits."""
 
 
 def configuration_page() -> str:
-    """What a broker can be told."""
+    """Return the page of a broker's configuration."""
     text = docstring(tree_of(path_of(configuration)))
     first, _, rest = text.partition("\n\n")
     example, after = rest.split("\n\nA variable ", 1)
@@ -55,7 +55,7 @@ def _number(text: str) -> str:
 
 
 def metrics_page(families: Sequence[MetricFamily]) -> str:
-    """What `/metrics` has."""
+    """Return the page of `/metrics`."""
     ours = [family for family in families if family.name.startswith("plait_")]
     return _page(
         "# Metrics",
@@ -88,11 +88,11 @@ _OF_PEERS: Final = (
     ("membership", "a process that was met, while it is linked or heard of by gossip"),
     ("routing", "the process of a publisher, and the neighbour by which its events come"),
 )  # fmt: skip
-"""What records mean where there is no broker."""
+"""The meaning of records written by peers."""
 
 
 def telemetry_page() -> str:
-    """The records."""
+    """Return the page of telemetry records."""
     path = path_of(schema)
     document = schema.schema_document()
     flags = {value.name.lower(): value.says for value in values(tree_of(path).body)}
@@ -126,7 +126,7 @@ def telemetry_page() -> str:
 
 
 def errors_page() -> str:
-    """Everything that can go wrong, by name."""
+    """Return the page of errors."""
     return _page(
         "# Errors",
         "Every error has `.retryable`, whether the same call may succeed later, and `.hint`, what to do.",

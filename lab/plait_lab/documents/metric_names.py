@@ -1,4 +1,4 @@
-"""Every metric that a broker shows, from a broker that keeps a log and telemetry and has a neighbour."""
+"""The metrics of a broker that has a log, telemetry and a neighbour."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE_S = 30.0
 
 
 class MetricFamily(NamedTuple):
-    """One metric, as its page describes it."""
+    """A metric, as the page describes it."""
 
     name: str
     kind: str
@@ -28,7 +28,7 @@ class MetricFamily(NamedTuple):
 
 
 async def metrics_of_a_broker(directory: Path) -> list[MetricFamily]:
-    """All of them, in the order of the page."""
+    """Return all metrics in the order of the page."""
     near = {"name": "near", "listen": _ANYWHERE, "http": "off"}
     async with BrokerServer(parse_configuration(b"", options=_given(near))) as neighbour:
         far = {

@@ -27,7 +27,7 @@ _ROOMS: Final = {
 
 
 def wire_page() -> str:
-    """The whole page."""
+    """Return the page."""
     text = _ARCHITECTURE.read_text()
     start = text.index("## The wire\n") + len("## The wire\n")
     shape = text[start : text.index("\n## ", start)].strip()
@@ -57,5 +57,5 @@ def _frames(path: Path) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _size(text: str) -> str:
-    """A bound as a number: only products and powers of numbers are bounds here."""
+    """Format a bound as a number if it is a product or power of numbers."""
     return f"{eval(text):,}" if re.fullmatch(r"[\d_ *+<-]+", text) else f"`{text}`"  # noqa: S307 - numbers alone

@@ -1,4 +1,4 @@
-"""What stands in a source: names, signatures and docstrings as they were written, and comments beside values."""
+"""Reading of sources: names, signatures, docstrings, and comments beside values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAD = "<!-- Written by `make docs`. -->\n\n"
 
 
 class Value(NamedTuple):
-    """A name with a value: a field, a limit."""
+    """A name with a value, such as a field or a limit."""
 
     name: str
     kind: str
@@ -25,7 +25,7 @@ class Value(NamedTuple):
 
 
 class Callable(NamedTuple):
-    """A function or method, as it is called."""
+    """A function or method with its signature."""
 
     name: str
     signature: str
@@ -35,30 +35,30 @@ class Callable(NamedTuple):
 
 @cache
 def tree_of(path: Path) -> ast.Module:
-    """A source, parsed once."""
+    """Return the syntax tree of a source, parsed once."""
     return ast.parse(path.read_text())
 
 
 def path_of(module: ModuleType) -> Path:
-    """Where a module stands."""
+    """Return the path of a module's source."""
     found = inspect.getsourcefile(module)
     assert found is not None, "it was written by somebody"
     return Path(found)
 
 
 def class_in(path: Path, name: str) -> ast.ClassDef:
-    """A class, as it is written."""
+    """Return the syntax tree of a class."""
     return next(node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef) and node.name == name)
 
 
 def function_in(path: Path, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef:
-    """A function of a module; of several that overload one the last."""
+    """Return the syntax tree of a function; of overloads, the last."""
     found = [node for node in tree_of(path).body if _is_function(node) and node.name == name]  # type: ignore[attr-defined]
     return found[-1]  # type: ignore[return-value]
 
 
 def values(body: list[ast.stmt]) -> Iterator[Value]:
-    """Names with values, each with the docstring under it."""
+    """Yield names with values, each with the docstring below it."""
     for node, after in zip(body, [*body[1:], None], strict=True):
         target = (
             node.target
@@ -76,7 +76,7 @@ def values(body: list[ast.stmt]) -> Iterator[Value]:
 
 
 def callables(body: list[ast.stmt]) -> Iterator[Callable]:
-    """Public methods, with those that overload one left out."""
+    """Yield public methods, without overload declarations."""
     for node in body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
             continue
@@ -86,7 +86,7 @@ def callables(body: list[ast.stmt]) -> Iterator[Callable]:
 
 
 def described(node: ast.FunctionDef | ast.AsyncFunctionDef, *, is_property: bool = False) -> Callable:
-    """One function."""
+    """Describe a function."""
     arguments = re.sub(r"^self(, )?", "", ast.unparse(node.args))
     returns = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
     waits = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
@@ -97,12 +97,12 @@ def described(node: ast.FunctionDef | ast.AsyncFunctionDef, *, is_property: bool
 
 
 def docstring(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Module) -> str:
-    """What it says of itself."""
+    """Return the docstring of a node, or an empty text."""
     return ast.get_docstring(node) or ""
 
 
 def members(path: Path, name: str) -> Iterator[tuple[str, str]]:
-    """The values of an enumeration, each with the comment beside it, which may go on in the next lines."""
+    """Yield the values of an enumeration with the comments beside them, which may continue on the next lines."""
     lines = path.read_text().splitlines()
     node = class_in(path, name)
     found: list[list[str]] = []
@@ -116,7 +116,7 @@ def members(path: Path, name: str) -> Iterator[tuple[str, str]]:
 
 
 def markdown_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A table in Markdown."""
+    """Return a Markdown table."""
     lines = [head, tuple("---" for _ in head), *rows]
     return (
         "\n".join(
@@ -127,12 +127,12 @@ def markdown_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> st
 
 
 def one_line(text: str) -> str:
-    """Prose without the line breaks of the source."""
+    """Return text without line breaks."""
     return re.sub(r"\s+", " ", text).strip()
 
 
 def paragraphs(text: str) -> str:
-    """A docstring as Markdown: what is indented in it is code."""
+    """Return a docstring as Markdown: indented paragraphs become code."""
     parts = re.split(r"\n\s*\n", textwrap.dedent(text).strip())
     return "\n\n".join(f"```text\n{textwrap.dedent(part)}\n```" if part.startswith("    ") else part for part in parts)
 
@@ -147,6 +147,6 @@ def _text_under(node: ast.stmt | None) -> str:
 
 
 def _plain(value: str) -> str:
-    """A default as one reads it: without the factory around it."""
+    """Return a default as a reader expects it: without a field factory."""
     found = re.fullmatch(r"field\(default_factory=(\w+)\)", value)
     return f"{found[1]}()" if found else re.sub(r"^field\(default=(.*?)(, repr=False)?\)$", r"\1", value)

@@ -1,4 +1,4 @@
-"""docs/reference/sdk.md: what `import plait` gives, from its docstrings."""
+"""docs/reference/sdk.md: the names of `import plait`, from their docstrings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ INTERNAL: Final = {
 
 
 def sdk_page() -> str:
-    """The whole page."""
+    """Return the page."""
     listed = {name for names in PARTS.values() for name in names}
     raised = {name for name in plait.__all__ if isinstance(getattr(plait, name), type) and name in errors.__all__}
     beside = {"sync", "testing"}

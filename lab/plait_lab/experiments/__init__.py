@@ -1,1 +1,1 @@
-"""The experiments of the papers, a folder for each paper."""
+"""The papers' experiments, a folder for each paper."""

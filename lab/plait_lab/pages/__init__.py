@@ -1,1 +1,1 @@
-"""The live page in a real browser: its pictures and its costs."""
+"""The live page in a real browser: screenshots and costs."""

@@ -1,4 +1,4 @@
-"""A real browser without a window, driven over WebDriver: Debian's chromium, for tests and pictures of the pages."""
+"""A headless browser, driven over WebDriver: Debian's chromium, for tests and screenshots of the pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 PATIENCE_S: Final = 60.0
-"""For what a page is to show on a busy machine."""
+"""Timeout for a page to show something on a busy machine."""
 
 INSTALL: Final = "apt-get install chromium chromium-driver, and pip install selenium"
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def missing() -> str:
-    """What is to be installed before there is a browser; empty when nothing is."""
+    """Return what must be installed for a browser; empty if nothing is missing."""
     try:
         import selenium  # noqa: F401
     except ImportError:
@@ -27,7 +27,7 @@ def missing() -> str:
 
 @contextmanager
 def browser(width: int = 1440, height: int = 900, *, dark: bool = False) -> Iterator[Any]:
-    """A browser with one tab of this size."""
+    """Run a browser with one tab of this size."""
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
@@ -49,7 +49,7 @@ def browser(width: int = 1440, height: int = 900, *, dark: bool = False) -> Iter
 
 
 def until(what: str, found: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
-    """Wait until something is found, and give it back."""
+    """Wait until `found` returns a true value, and return it."""
     from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 
     give_up_at = time.monotonic() + patience_s

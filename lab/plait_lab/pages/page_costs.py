@@ -1,8 +1,8 @@
-"""What the live page costs: `python -m plait_lab.pages.page_costs [--brokers 60] [--watchers 50] [--seconds 20]`.
+"""Costs of the live page: `python -m plait_lab.pages.page_costs [--brokers 60] [--watchers 50] [--seconds 20]`.
 
-The broker that is watched is a process of its own, in an overlay that is busy with other things; its processor time is
-taken by itself first, then with one page open, then with many streams beside it. In the page, a real browser says how
-long first paint took, and how long its script works for each update. Wall-clock figures want a quiet machine.
+The watched broker is a process in a busy overlay. Its processor time is measured alone, with one page open, and with
+many streams. A real browser measures first paint and the script time of each update. Wall-clock figures need a quiet
+machine.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .browsers import browser, missing, until
 from .page_stage import PageStage
 
 TICKS_PER_S: Final = 100
-"""As Linux counts processor time for processes."""
+"""Linux's unit of processor time."""
 
 PAINT_MAX_MS, UPDATE_MAX_MS, CORE_MAX = 1000.0, 50.0, 0.02
 
 
 def main() -> None:
-    """Measure, and say how it compares with what it is to be."""
+    """Measure and print the figures beside their limits."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--brokers", type=int, default=60)
     parser.add_argument("--watchers", type=int, default=50, help="streams open at once")
@@ -71,14 +71,14 @@ async def _cores(pid: int, seconds: float) -> float:
 
 
 def _ticks(pid: int) -> int:
-    """Of user and system time, all threads."""
+    """Return user and system time of all threads, in ticks."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
 @asynccontextmanager
 async def _watchers(http: str, count: int) -> AsyncIterator[list[int]]:
-    """Streams that are read to the end; how many bytes came."""
+    """Open streams and read them. Yield the count of bytes received."""
     host, _, port = http.rpartition(":")
     received = [0]
 

@@ -1,6 +1,6 @@
-"""A stage for the live page: an overlay with links of different lengths, feeds of quotes, desks that listen to them.
+"""The stage for the live page: an overlay with links of different delays, publishers of quotes, and subscribers.
 
-The broker whose page is looked at is a process of its own, so that what it costs can be told; the others share ours.
+The broker whose page is shown is a process, so that its cost can be measured; the other brokers share this process.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ DESKS: Final[Sequence[tuple[str, str, dict[str, Any]]]] = (
     ("ibm-high", "symbol == 'IBM' and price > 130", {"within": 0.100}),
     ("<img src=x onerror=alert(1)>", "symbol == 'TSLA'", {}),
 )
-"""Who listens, to what, on which terms; one of them tries what a name can do."""
+"""Subscribers: name, filter and terms. One name tests escaping."""
 
 DELAYS_S: Final = (0.0, 0.0004, 0.002, 0.006, 0.018, 0.045)
-"""Of links, one after the other."""
+"""Delays of links, one after the other."""
 
 FEEDS: Final = 3
 
 
 class PageStage:
-    """Everything, while it runs."""
+    """Runs the overlay, its publishers and its subscribers."""
 
     def __init__(self, brokers: int, *, events_per_s: float = 60.0, topology: str = "", http: int = 0) -> None:
-        """`http` is the port of the page; any that is free for 0."""
+        """`http` is the port of the page; 0 for any free one."""
         assert brokers > 1, "a page of one broker needs no stage"
         self._count = brokers
         self._rate = events_per_s / FEEDS
@@ -59,7 +59,7 @@ class PageStage:
 
     @property
     def page(self) -> str:
-        """The address of the page."""
+        """Return the address of the page."""
         return f"http://{self.watched.http}/"
 
     async def __aenter__(self) -> Self:
@@ -79,11 +79,11 @@ class PageStage:
         await self._running.aclose()
 
     def cut(self, link: int) -> None:
-        """A link is no more."""
+        """Cut a link."""
         self._relays[link].cut()
 
     def mend(self, link: int) -> None:
-        """It is there again."""
+        """Restore a link."""
         self._relays[link].mend()
 
     async def _start(self) -> None:
@@ -136,7 +136,7 @@ class PageStage:
 
 
 def quotes_of(drawn: random.Random) -> Iterator[dict[str, Any]]:
-    """Quotes, for ever."""
+    """Yield quotes endlessly."""
     while True:
         price = round(drawn.gauss(120, 15), 2)
         venue = drawn.choice(["NYSE", "XETRA"])

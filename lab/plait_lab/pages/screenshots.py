@@ -1,4 +1,4 @@
-"""The pictures of the documents: `python -m plait_lab.pages.screenshots [--out docs/images] [--brokers 6] [--seconds
+"""Screenshots of the documents: `python -m plait_lab.pages.screenshots [--out docs/images] [--brokers 6] [--seconds
 60]`."""
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .page_stage import PageStage
 WIDTH: Final = 1440
 
 COLOURS: Final = 256
-"""Of a picture: flat surfaces and text look the same, in a third of the bytes."""
+"""Colours of a screenshot: flat surfaces and text look the same, in a third of the bytes."""
 
 
 def main() -> None:
-    """Take them."""
+    """Take the screenshots."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
     parser.add_argument("--brokers", type=int, default=6)
@@ -60,7 +60,7 @@ def _picture(page: str, file: Path, dark: bool, seconds: float) -> None:
 
 
 def save(driver: Any, file: Path) -> None:
-    """The whole page, from its top to its end, in few colours."""
+    """Save the whole page with few colours."""
     height = driver.execute_script("return document.documentElement.scrollHeight")
     size = {"width": WIDTH, "height": height, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

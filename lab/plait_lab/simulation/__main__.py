@@ -1,9 +1,9 @@
 """Replay a seed: `python -m plait_lab.simulation --seed S [--scenario X] [--planted BUG] [--all]`.
 
-Prints what is wrong with the history, and the lines of the parties concerned. Exits 1 when something is wrong.
+Prints the violations in the history and the lines of the nodes concerned. Exits 1 if there are any.
 
 `--check-hashes` plays 470 histories of all kinds of worlds, compares their hashes with those recorded
-(`history_hashes.py`), and exits 1 when some differ.
+(`history_hashes.py`), and exits 1 if some differ.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SPEAKS_OF = re.compile(r"\b[0-9a-f]{16}-\d+\b|\bapp\d+(?:/\w+)?\b|\bwitness\b")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         prog="python -m plait_lab.simulation",
         description="Replay one simulated history, or compare many with the recorded ones.",

@@ -1,7 +1,7 @@
-"""An application on the SDK: the production client session, driven by virtual time as `plait` drives it by asyncio.
+"""An application on the SDK: the production client session, driven by virtual time instead of asyncio.
 
-It publishes and subscribes as its script says, reads at its own speed, acknowledges what it has read, and tells the
-recorder what it saw. Killed, it comes back as a new process: a new session that remembers nothing.
+It publishes and subscribes as scripted, reads at its own speed, acknowledges events after reading, and reports all of
+this to the recorder. After a kill it restarts as a new process with an empty session.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .recorder import NEVER, Outcome, Publication, Recorder, Tenure, digest_of
 from .timeline import Clock
 
 _UNKNOWN: Final = ("ConnectionLost", "Closed", "Timeout")
-"""Errors after which nobody knows whether an event arrived."""
+"""Errors after which it is unknown whether an event arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Habits:
     """How an application behaves."""
 
     read_s: float = 0.0
-    """What it takes to read one event; 0: it reads what there is at once."""
+    """Seconds to read one event; 0: it reads all available events at once."""
     acknowledge_s: float = 0.0
-    """How long after reading it acknowledges."""
+    """Seconds from reading to acknowledging."""
     token: str | None = None
 
 
@@ -75,10 +75,10 @@ class Application(Process):
         self.owner = owner
         self.habits = habits or Habits()
         self.stuck = False
-        """Whether it reads nothing for now."""
+        """Whether it has stopped reading."""
         self.session: Session | None = None
         self.tenures: dict[int, Tenure] = {}
-        """Subscriptions of this life, by the session's number."""
+        """Subscriptions of this incarnation, by the session's number."""
         self.connection: Connection | None = None
         self._settings = SessionSettings(
             name, Reconnect(0.05, 1.0), heartbeat_s=1.0, timeout_s=3.0, outbox=outbox or Outbox()
@@ -91,7 +91,7 @@ class Application(Process):
         self._handles: dict[int, Handle] = {}
         self._requests: dict[int, Callable[[PlaitError | None], None]] = {}
         self._reading: set[int] = set()
-        """Subscriptions whose next reading is arranged."""
+        """Subscriptions whose next read is scheduled."""
 
     # --- lives --------------------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class Application(Process):
         self._act()
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the process with SIGKILL."""
         self.recorder.fault("kill client", self.name, live=self.running)
         self.session = None
         self.running = self.paused = False
@@ -173,7 +173,7 @@ class Application(Process):
         return tenure
 
     def change(self, tenure: Tenure, interest: Interest) -> None:
-        """Ask for another filter."""
+        """Request another filter."""
         handle = self._handles.get(tenure.number)
         if self.session is None or self.paused or handle is None or handle.phase is not Phase.OPEN:
             return
@@ -202,7 +202,7 @@ class Application(Process):
         self._act()
 
     def get_stuck(self, stuck: bool) -> None:
-        """Stop reading, or go on."""
+        """Stop reading, or resume."""
         self.stuck = stuck
         if not stuck:
             for number in list(self._handles):
@@ -210,7 +210,8 @@ class Application(Process):
             self._act()
 
     def hurry(self) -> None:
-        """Have a good line and read at once: so that what does not settle is not just slow."""
+        """Use a fast network path and read at once, so that anything that stays unsettled is a fault and not just
+        slow."""
         self.habits = replace(self.habits, read_s=0.0, acknowledge_s=0.0)
         self._path = Path()
         for connection in self.network.of(self):
@@ -274,7 +275,7 @@ class Application(Process):
             self._act()
 
     def _act(self) -> None:
-        """Carry out what the session asks for, and hear what it has to say."""
+        """Carry out the session's outputs and record its happenings."""
         session = self.session
         while session is not None and not self.paused:
             for output in session.take_output(self.now):
@@ -354,7 +355,7 @@ class Application(Process):
             self.recorder.closed(tenure, f"{type(handle.error).__name__}: {handle.error}")
 
     def _read(self, number: int) -> None:
-        """Read what there is, at the application's pace."""
+        """Read available events at the application's pace."""
         handle, tenure = self._handles.get(number), self.tenures.get(number)
         if handle is None or tenure is None or self.stuck or number in self._reading:
             return

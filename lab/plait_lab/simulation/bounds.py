@@ -1,4 +1,4 @@
-"""Invariant I9: what a broker holds stays within its settings, looked at while it runs."""
+"""Invariant I9: a broker's queues, windows and tables stay within its settings. Checked during a run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from plait_core.limits import FRAME_BYTES_MAX
 
 
 class BoundExceeded(AssertionError):
-    """Something grew beyond its limit."""
+    """A queue, window or table exceeds its limit."""
 
 
 def check_bounds(broker: Broker) -> None:
-    """Raises BoundExceeded unless every queue, window and table is within its bound."""
+    """Raise BoundExceeded unless every queue, window and table is within its bound."""
     settings = broker.settings
     sessions = broker.sessions.all()
     _hold(len(sessions) <= settings.sessions_max, f"{len(sessions)} sessions")

@@ -1,7 +1,7 @@
-"""A disk under a broker's log: it takes its time, fills up, fails, forgets what was not synced, and rots.
+"""A disk under a broker's log: it is slow, fills up, fails, loses data that was not synced, and corrupts records.
 
-Records and cursors are kept as the rows that the real log writes, under the checksums that the real log verifies; so
-what detects a flipped bit here is what detects it in production.
+Records and cursors are stored as the rows and checksums of the real log, so the production code detects a flipped bit
+here.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from plait_broker.outputs import Cursor, Fetch, LogRecord, Persist, Recovered, S
 from .timeline import Timeline
 
 RECENT: Final = 4096
-"""Newest records that refill a broker's memory of duplicates."""
+"""Newest records that refill a broker's duplicate detection."""
 
 
 @dataclass(slots=True)
 class DiskTerms:
-    """How a disk behaves; faults change it while it runs."""
+    """How a disk behaves; faults change it during a run."""
 
     sync_s: float = 0.002
     """The longest ordinary sync; each is drawn up to it."""
     read_s: float = 0.001
     slow_s: float = 0.0
-    """Added to each sync and read: a disk that is busy with something else."""
+    """Added to each sync and read, as on a disk with other load."""
     full: bool = False
     failing: float = 0.0
-    """How often a sync or a read fails with EIO."""
+    """Probability that a sync or a read fails with EIO."""
 
 
 class Disk:
     """Stable storage of one broker; it outlives the broker's process."""
 
     def __init__(self, timeline: Timeline, rng: Random, terms: DiskTerms, identity: int = 1) -> None:
-        """`identity`: of the log that is made on it; disks of several brokers differ in it by more than a few."""
+        """`identity`: the identity of the log; those of several brokers must differ by more than a few."""
         self.terms = terms
         self.damaged: set[int] = set()
-        """Positions of records that rotted: they must never be served."""
+        """Positions of corrupted records, which must never be served."""
         self.served_damage = 0
         self.identity = identity
-        """Of the log that is on it."""
+        """The identity of the log on the disk."""
         self._timeline = timeline
         self._rng = rng
         self._rows: dict[int, Row] = {}
@@ -59,13 +59,13 @@ class Disk:
 
     @property
     def positions(self) -> list[int]:
-        """Records that are stored."""
+        """Positions of the stored records."""
         return list(self._rows)
 
     # --- a running broker ---------------------------------------------------------------------------------------------
 
     def persist(self, asked: Persist, done: Callable[[int, str | None], None]) -> None:
-        """Store it, and say so when it is safe; in the order of asking, together with what has queued meanwhile."""
+        """Store records in order, grouped with those queued meanwhile, and call `done` when they are stable."""
         self._queue.append((asked, done))
         if not self._syncing:
             self._sync()
@@ -142,7 +142,7 @@ class Disk:
     # --- the end of a process, and the next ---------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """The process or the machine died: of what was being written, any first part may have become stable."""
+        """Handle the death of the process or the machine: any prefix of the queued writes may be stable."""
         self._boot += 1
         waiting = [asked for asked, _ in self._queue]
         self._queue.clear()
@@ -153,7 +153,7 @@ class Disk:
             self._store(asked)
 
     def wipe(self) -> None:
-        """The machine came back with an empty disk."""
+        """Replace the disk by an empty one."""
         self._rows.clear()
         self._cursors.clear()
         self._memories.clear()
@@ -161,7 +161,7 @@ class Disk:
         self.identity += 1
 
     def rot(self, count: int) -> list[int]:
-        """Flip a bit, or tear off the end, of some stored records; which ones."""
+        """Flip a bit or cut the end of some stored records. Return their positions."""
         chosen = self._rng.sample(list(self._rows), min(count, len(self._rows)))
         for position in chosen:
             *head, block = self._rows[position]
@@ -172,7 +172,7 @@ class Disk:
         return chosen
 
     def recover(self) -> Recovered:
-        """What a broker finds when it starts."""
+        """Return the state that a broker finds when it starts."""
         recent: list[LogRecord] = []
         for row in list(self._rows.values())[-RECENT:]:
             try:

@@ -1,6 +1,6 @@
-"""What can go wrong, each kind by name, and the mix of it that a seed draws.
+"""Faults by name, and the scenarios that mix them.
 
-Every fault ends by itself or is mended by `heal`; each is recorded with whether it hit something alive.
+Every fault ends by itself or by `heal`. Each is recorded with whether it affected a live process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .timeline import Timeline
 
 @dataclass(slots=True)
 class Cast:
-    """Everyone on stage."""
+    """All nodes of a world."""
 
     timeline: Timeline
     network: Network
@@ -38,7 +38,7 @@ class Cast:
 
 
 def reset(cast: Cast) -> None:
-    """A middlebox forgets a connection."""
+    """Reset a client's connections, as a middlebox does."""
     client = cast.someone()
     connections = cast.network.of(client)
     cast.recorder.fault("reset", client.name, live=bool(connections))
@@ -47,7 +47,7 @@ def reset(cast: Cast) -> None:
 
 
 def cut(cast: Cast) -> None:
-    """Nothing passes for a while, in both directions or in one."""
+    """Pass nothing for a while, in both directions or in one."""
     client, (up, down) = cast.someone(), cast.rng.choice(((True, True), (True, False), (False, True)))
     connections = cast.network.of(client)
     cast.recorder.fault("cut" if up and down else "half cut", client.name, live=bool(connections))
@@ -56,28 +56,28 @@ def cut(cast: Cast) -> None:
 
 
 def kill_broker(cast: Cast) -> None:
-    """kill -9, and a new process soon."""
+    """Kill the broker and start a new process soon."""
     if cast.broker.running:
         cast.broker.kill()
         cast.after(cast.rng.uniform(0.05, 3.0), lambda: start_broker(cast))
 
 
 def cut_power(cast: Cast) -> None:
-    """The broker's host is off for a while; nobody is told."""
+    """Cut the power of the broker's host for a while, so that no connection is closed."""
     if cast.broker.running:
         cast.broker.cut_power()
         cast.after(cast.rng.uniform(0.5, 5.0), lambda: start_broker(cast))
 
 
 def pause_broker(cast: Cast) -> None:
-    """SIGSTOP for a while."""
+    """Stop the broker for a while with SIGSTOP."""
     if cast.broker.running and not cast.broker.paused:
         cast.broker.pause()
         cast.after(_short_or_long(cast.rng), cast.broker.resume)
 
 
 def pause_client(cast: Cast) -> None:
-    """SIGSTOP of an application."""
+    """Stop an application for a while with SIGSTOP."""
     client = cast.someone()
     if client.running and not client.paused:
         client.pause()
@@ -85,7 +85,7 @@ def pause_client(cast: Cast) -> None:
 
 
 def kill_client(cast: Cast) -> None:
-    """An application dies, and comes back as a new process."""
+    """Kill an application and start it again as a new process."""
     client = cast.someone()
     if client.running:
         client.kill()
@@ -93,7 +93,7 @@ def kill_client(cast: Cast) -> None:
 
 
 def get_stuck(cast: Cast) -> None:
-    """An application that reads nothing for a while."""
+    """Let an application read nothing for a while."""
     client = cast.someone()
     cast.recorder.fault("stuck", client.name, live=client.running)
     client.get_stuck(True)
@@ -101,7 +101,7 @@ def get_stuck(cast: Cast) -> None:
 
 
 def fill_disk(cast: Cast) -> None:
-    """No space left on device."""
+    """Fail writes with "no space left on device"."""
     terms = cast.broker.disk.terms
     cast.recorder.fault("disk full", cast.broker.name, live=cast.broker.running)
     terms.full = True
@@ -109,7 +109,7 @@ def fill_disk(cast: Cast) -> None:
 
 
 def fail_disk(cast: Cast) -> None:
-    """EIO, now and then."""
+    """Fail syncs and reads with EIO at times."""
     terms = cast.broker.disk.terms
     cast.recorder.fault("disk errors", cast.broker.name, live=cast.broker.running)
     terms.failing = cast.rng.choice((0.1, 0.5, 1.0))
@@ -117,7 +117,7 @@ def fail_disk(cast: Cast) -> None:
 
 
 def slow_disk(cast: Cast) -> None:
-    """Every sync takes long."""
+    """Slow every sync down."""
     terms = cast.broker.disk.terms
     cast.recorder.fault("slow disk", cast.broker.name, live=cast.broker.running)
     terms.slow_s = cast.rng.choice((0.05, 0.5, 5.0))
@@ -125,13 +125,13 @@ def slow_disk(cast: Cast) -> None:
 
 
 def rot(cast: Cast) -> None:
-    """Stored records change on the disk."""
+    """Corrupt stored records."""
     hit = cast.broker.disk.rot(cast.rng.randint(1, 3))
     cast.recorder.fault("rot", f"{cast.broker.name}:{hit}", live=bool(hit))
 
 
 def wipe_disk(cast: Cast) -> None:
-    """The broker dies, and its machine comes back with an empty disk."""
+    """Kill the broker and start it with an empty disk."""
     if cast.broker.running:
         cast.broker.kill()
         cast.broker.disk.wipe()
@@ -140,13 +140,13 @@ def wipe_disk(cast: Cast) -> None:
 
 
 def set_calendar(cast: Cast) -> None:
-    """Someone sets the broker's calendar, by up to an hour."""
+    """Change the broker's calendar by up to an hour."""
     cast.broker.clock.calendar_s += cast.rng.uniform(-3600, 3600)
     cast.recorder.fault("calendar", cast.broker.name, live=cast.broker.running)
 
 
 def garbage(cast: Cast) -> None:
-    """A client sends what is no frame, before or after it was welcomed."""
+    """Send bytes that are no frame, before or after the handshake."""
     hostile = cast.hostile
     if hostile is None:
         return
@@ -157,7 +157,7 @@ def garbage(cast: Cast) -> None:
 
 
 def start_broker(cast: Cast) -> None:
-    """A new process, if there is none."""
+    """Start a new process, if there is none."""
     if not cast.broker.running:
         cast.broker.start()
 
@@ -168,7 +168,7 @@ def start_client(client: Application) -> None:
 
 
 def _short_or_long(rng: Random) -> float:
-    """Mostly less than it takes to be noticed, at times more than it takes to be given up."""
+    """Draw a duration: mostly below the timeouts, sometimes beyond them."""
     return rng.choice((rng.uniform(0.01, 0.3), rng.uniform(0.3, 2.0), rng.uniform(2.0, 8.0)))
 
 
@@ -203,7 +203,7 @@ SCENARIOS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def heal(cast: Cast) -> None:
-    """Mend everything, at once."""
+    """End all faults at once."""
     cast.recorder.note("HEAL")
     terms = cast.broker.disk.terms
     terms.full, terms.failing, terms.slow_s = False, 0.0, 0.0

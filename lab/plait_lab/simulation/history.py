@@ -1,11 +1,11 @@
-"""The history of a simulated world in numbers alone, and its hash.
+"""The history of a simulated world in numbers, and its hash.
 
-A history holds times, nodes, links, event ids and the type numbers of frames. It holds no name of a class, field,
-reason or metric, and no text. So a commit that only renames or moves code leaves every hash as it was. A commit that
-sends, delays, drops or reorders anything changes the hash.
+A history contains times, nodes, links, event ids and the type numbers of frames. It contains no text and no name of a
+class, field, reason or metric. So a commit that only renames or moves code leaves every hash unchanged, and a commit
+that sends, delays, drops or reorders anything changes it.
 
-What the bytes of a control frame are depends on the names of its fields. A history therefore weighs every control
-frame alike (`CONTROL_BYTES`).
+The bytes of a control frame depend on the names of its fields, so a history weighs all control frames alike
+(`CONTROL_BYTES`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plait_core.wire.frame_header import DELIVER, FORWARD, PREFIX, PREFIX_BYTES,
 from plait_core.wire.frame_types.frame_schema import FRAME_SCHEMAS
 
 UNKNOWN: Final = (1 << 64) - 1
-"""Stands for a node that the world does not know, and for a result that there is not."""
+"""Stands for a node that the world does not know, and for a missing result."""
 
 CONTROL_BYTES: Final = 64
 """The weight of a control frame: roughly the mean of what clients and brokers exchange."""
@@ -67,17 +67,17 @@ class Kind(IntEnum):
 
 
 class History:
-    """The lines of one world, hashed as they come."""
+    """The lines of one world, hashed as they are added."""
 
     held_max: ClassVar[int] = 1 << 16
-    """Numbers held before they are hashed and forgotten: half a megabyte. Raise it to read a history afterwards."""
+    """Numbers kept before they are hashed and released: half a megabyte. Raise it to read a history afterwards."""
 
     def __init__(self) -> None:
         self._held = array("Q")
         self._digest = hashlib.blake2b(digest_size=8)
 
     def add(self, kind: Kind, at_s: float, *numbers: int) -> None:
-        """Add a line: what happened, when, and the numbers that identify it."""
+        """Add a line: the kind, the time, and the numbers that identify it."""
         held = self._held
         held.extend((kind, round(at_s * 1_000_000), len(numbers), *numbers))
         if len(held) > self.held_max:
@@ -91,7 +91,7 @@ class History:
         return digest.hexdigest()
 
     def lines(self) -> Iterator[str]:
-        """Return the lines that are still held, as text."""
+        """Return the lines that are still kept, as text."""
         held, at = self._held, 0
         while at < len(held):
             kind, at_us, count = held[at : at + 3]
@@ -125,8 +125,10 @@ def type_number(frame: Frame | bytes) -> int:
 
 
 def frames_in(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Return the type number, the bytes and the weight of each frame in a write. Bytes that are no frame come last, as
-    one piece of noise."""
+    """Yield the type number, the bytes and the weight of each frame in a write.
+
+    Bytes that are no frame are the last item, as one piece of noise.
+    """
     at = 0
     while len(data) - at >= PREFIX_BYTES:
         body_bytes, _, number, _ = PREFIX.unpack_from(data, at)

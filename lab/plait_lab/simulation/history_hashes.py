@@ -1,11 +1,11 @@
-"""The recorded hashes of simulated histories: the check for a commit that only renames or moves code.
+"""The recorded hashes of simulated histories, which verify a commit that only renames or moves code.
 
-python -m plait_lab.simulation --check-hashes      play all of them; exit 1 when some differ
-python -m plait_lab.simulation --record-hashes     play all of them and write the file anew
-python -m plait_lab.simulation --history peers/7   print one, to compare with that of another commit
+    python -m plait_lab.simulation --check-hashes      play all of them; exit 1 when some differ
+    python -m plait_lab.simulation --record-hashes     play all of them and rewrite the file
+    python -m plait_lab.simulation --history peers/7   print one, to compare with that of another commit
 
-Kinds of worlds take turns within a group, so that the first ten of a group are a sample of all kinds. The names of
-scenarios, troubles and attacks are part of some seeds: renaming one changes what is played.
+Kinds of worlds alternate within a group, so the first ten of a group are a sample of all kinds. The names of scenarios,
+troubles and attacks are part of some seeds: renaming one changes the history.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ KINDS: Final = 10
 """A history's number modulo this is its kind."""
 
 PROGRESS_S: Final = (2.0, 5.0)
-"""Until the first line of progress, and between two of them."""
+"""Seconds until the first line of progress, and between two of them."""
 
 NAMED_MAX: Final = 10
 """Histories that one line of a result names."""
 
 Hashes: TypeAlias = Mapping[str, Mapping[int, str]]
-"""By group and number."""
+"""Hashes by group and number."""
 
 
 def one_broker(number: int) -> History:
@@ -56,7 +56,7 @@ def one_broker(number: int) -> History:
 
 
 def overlay(number: int) -> History:
-    """Play several brokers: mostly with short faults, else with none, with long absences, or with clients."""
+    """Play several brokers, mostly with short faults; else without faults, with long absences, or with clients."""
     seed, kind = divmod(number, KINDS)
     if kind == 9:
         return JoinedHistory(seed).play().history
@@ -70,7 +70,7 @@ def overlay(number: int) -> History:
 
 
 def peers(number: int) -> History:
-    """Play peers without brokers: confirmed events in trouble, deaths, churn and loss."""
+    """Play peers without brokers: confirmed events under faults, deaths, churn and loss."""
     seed, kind = divmod(number, 3)
     if kind == 0:
         custody = CustodyTrial(CustodyTerms(TROUBLES[seed % len(TROUBLES)], 8, publishers=1 + seed % 2, seed=seed))
@@ -91,7 +91,7 @@ def peers(number: int) -> History:
 
 
 def hostile(number: int) -> History:
-    """Play several brokers of which one is hostile: each attack, long sieges, and an insider among whole brokers."""
+    """Play several brokers with a hostile one: each attack, long attacks, and an insider among whole brokers."""
     seed, kind = divmod(number, KINDS)
     attacks = list(ATTACKS)
     if kind == 9:
@@ -134,7 +134,7 @@ def hash_of(group: str, number: int) -> str:
 
 
 def hash_or_broken(group: str, number: int) -> str:
-    """Play a history and return its hash; print the exception that it ended with, if it did."""
+    """Play a history and return its hash. If it ends with an exception, print it and return `BROKEN`."""
     try:
         return hash_of(group, number)
     except Exception as error:
@@ -149,7 +149,7 @@ def read(file: Path = FILE) -> Hashes:
 
 
 def check(file: Path = FILE, workers: int | None = None) -> bool:
-    """Play all histories and print how many are as recorded; return whether all are."""
+    """Play all histories and print how many are unchanged. Return whether all are."""
     recorded = read(file)
     played = _play_all(workers)
     _print_comparison(recorded, played, "unchanged")
@@ -157,8 +157,8 @@ def check(file: Path = FILE, workers: int | None = None) -> bool:
 
 
 def record(file: Path = FILE, workers: int | None = None) -> bool:
-    """Play all histories, print how many differ from those recorded before, and record them unless one is broken;
-    return whether they were recorded."""
+    """Play all histories, print how many changed, and record them unless one is broken. Return whether they were
+    recorded."""
     before = read(file) if file.exists() else {}
     played = _play_all(workers)
     _print_comparison(before, played, "as before")
@@ -207,7 +207,7 @@ def _play_all(workers: int | None) -> Hashes:
 
 
 def _hashes_of(jobs: list[tuple[str, int]], workers: int | None) -> Iterator[str]:
-    """Return the hashes in the order of the jobs."""
+    """Yield the hashes in the order of the jobs."""
     workers = workers or os.cpu_count() or 1
     if workers == 1:
         yield from (hash_or_broken(*job) for job in jobs)

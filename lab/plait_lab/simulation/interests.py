@@ -1,6 +1,6 @@
-"""What the simulated want to hear: small filters as trees, the text that writes them, and their truth by plain cases.
+"""Simulated interests: small filters as trees, their text in Plait's language, and an independent evaluation.
 
-The oracle judges by this, not by Plait's own matcher: nothing here is shared with `plait_core.filters`.
+The oracle uses this evaluation instead of Plait's matcher; it shares no code with `plait_core.filters`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NUMBER_OPS: Final = ("<", "<=", ">", ">=", "==", "!=")
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """A filter: its tree, and its text in Plait's language."""
+    """A filter as a tree."""
 
     tree: Tree
 
@@ -29,7 +29,7 @@ class Interest:
         return _text(self.tree)
 
     def wants(self, attributes: Mapping[str, object]) -> bool:
-        """Whether an event with these attributes is to be delivered."""
+        """Return whether an event with these attributes matches."""
         return truth(self.tree, attributes) is True
 
 
@@ -37,7 +37,7 @@ EVERYTHING: Final = Interest(("true",))
 
 
 def truth(tree: Tree, attributes: Mapping[str, object]) -> bool | None:
-    """True, False, or None for unknown."""
+    """Evaluate a tree: True, False, or None for unknown."""
     what = tree[0]
     if what == "true":
         return True
@@ -83,12 +83,12 @@ def _text(tree: Tree) -> str:
 
 
 def draw_interest(rng: Random, depth: int = 2) -> Interest:
-    """A filter that a fair share of `draw_attributes` satisfies."""
+    """Draw a filter that a fair share of `draw_attributes` satisfies."""
     return EVERYTHING if rng.random() < 0.15 else Interest(_draw_tree(rng, depth))
 
 
 def draw_taboo(rng: Random) -> Interest:
-    """A filter of a single condition: something that not everyone may hear."""
+    """Draw a filter of a single condition, for events that some principals may not receive."""
     return Interest(_draw_condition(rng))
 
 
@@ -111,7 +111,7 @@ def _draw_condition(rng: Random) -> Tree:
 
 
 def draw_attributes(rng: Random) -> dict[str, Any]:
-    """What an event says; each attribute may be missing."""
+    """Draw the attributes of an event; each may be missing."""
     drawn: dict[str, Any] = {}
     if rng.random() < 0.95:
         drawn["symbol"] = rng.choice(SYMBOLS)

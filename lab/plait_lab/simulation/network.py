@@ -1,7 +1,7 @@
-"""Connections as TCP makes them: bytes in order, late, in pieces, held back by a full buffer or a reader that does not
-read; cut for a while in one or both directions; reset; or dead without anyone being told.
+"""Connections as TCP provides them: ordered bytes, delayed, in pieces, and limited by buffers and readers.
 
-A connection is two streams. What is lost is lost with its connection, as the end of a stream: TCP loses nothing else.
+A connection may be cut for a while in one or both directions, be reset, or be dead without either end knowing. It
+consists of two streams. Bytes are lost only with their connection, at the end of a stream, as with TCP.
 """
 
 from __future__ import annotations
@@ -16,38 +16,40 @@ from .history import History, Kind, frames_in, weights_in
 from .timeline import Timeline
 
 LINGER_S: Final = 2.0
-"""How long a closed connection may take to write its last bytes."""
+"""Seconds that a closed connection may take to write its last bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What lies between two hosts."""
+    """The network path between two hosts."""
 
     delay_s: float = 0.001
     jitter_s: float = 0.0
     bytes_per_s: float = 1e9
     buffer_bytes: int = 1 << 20
-    """What sockets hold in one direction before a writer is told to wait."""
+    """Bytes that sockets hold in one direction before the writer must wait."""
     pieces: float = 0.0
-    """How often what was written arrives in two reads."""
+    """Probability that a write arrives in two reads."""
 
 
 class Sizes:
-    """Weighs what is written, in bytes."""
+    """Weighs writes in bytes."""
 
     def written(self, connection: Connection, data: bytes, *, up: bool) -> int:
         """Return the weight of a write."""
         return len(data)
 
     def cut(self, data: bytes, rng: Random) -> tuple[int, int]:
-        """Return where to divide a write, and the weight of its first part."""
+        """Return the position at which to divide a write, and the weight of its first part."""
         at = rng.randrange(1, len(data))
         return at, at
 
 
 class SizesByFrame(Sizes):
-    """Weighs all control frames alike: names of fields and texts have no influence. Divides writes between frames, and
-    adds them to the history."""
+    """Weighs all control frames alike, so that names of fields and texts have no influence.
+
+    It divides writes between frames and adds them to the history.
+    """
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -64,24 +66,24 @@ class SizesByFrame(Sizes):
 
 
 class Party(Protocol):
-    """What a node shows the network."""
+    """The interface of a node to the network."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def reachable(self) -> bool:
-        """Whether its host answers at all: it has power."""
+        """Whether its host responds at all: it has power."""
         ...
 
     @property
     def listening(self) -> bool:
-        """Whether its process takes new connections; the kernel does so for one that is paused."""
+        """Whether it accepts new connections. The kernel does so for a paused process, too."""
         ...
 
     @property
     def reading(self) -> bool:
-        """Whether its process runs, and takes bytes."""
+        """Whether its process runs and reads."""
         ...
 
     def received(self, connection: Connection, data: bytes) -> None: ...
@@ -113,13 +115,13 @@ class Stream:
         self.held_bytes = 0
         self._on_the_way = 0
         self._arrived: deque[tuple[bytes, int]] = deque()
-        """Reads to come, each with its weight."""
+        """Reads that are ready, each with its weight."""
         self._free_at = 0.0
         self._last_at = 0.0
         self._full = False
 
     def write(self, data: bytes) -> None:
-        """Bytes go out; they arrive after those before them."""
+        """Write bytes; they arrive after those written before."""
         connection, path = self._connection, self._connection.path
         timeline = connection.network.timeline
         weight = connection.network.sizes.written(connection, data, up=self.sender is connection.client)
@@ -134,7 +136,7 @@ class Stream:
             self.sender.writable(connection, False)
 
     def flush(self) -> None:
-        """Hand over what has arrived, as far as the reader reads."""
+        """Deliver bytes that have arrived, as far as the receiver reads."""
         connection = self._connection
         while self._arrived and connection.open and not self.cut and connection.reads(self.receiver):
             data, weight = self._arrived.popleft()
@@ -159,7 +161,7 @@ class Stream:
 
 
 class Connection:
-    """Two streams between the one who opened it and the one who accepted it."""
+    """Two streams between the node that opened the connection and the one that accepted it."""
 
     def __init__(self, network: Network, number: int, client: Party, server: Party, path: Path) -> None:
         self.network = network
@@ -169,7 +171,7 @@ class Connection:
         self.server = server
         self.open = True
         self.broken = False
-        """Dead, though not everyone knows: no byte passes any more."""
+        """Whether it is dead without both ends knowing: no byte passes."""
         self.not_reading: list[Party] = []
         self._up = Stream(self, client, server)
         self._down = Stream(self, server, client)
@@ -190,7 +192,7 @@ class Connection:
         return party.reading and not self.broken and party not in self.not_reading
 
     def set_reading(self, party: Party, on: bool) -> None:
-        """An end stops reading, or goes on."""
+        """Stop or resume reading at one end."""
         if on and party in self.not_reading:
             self.not_reading.remove(party)
             self.stream_of(self.peer_of(party)).flush()
@@ -198,22 +200,22 @@ class Connection:
             self.not_reading.append(party)
 
     def flush(self) -> None:
-        """Something that held bytes back has changed."""
+        """Deliver bytes after a change that may have unblocked them."""
         self._up.flush()
         self._down.flush()
 
     def cut(self, up: bool, down: bool) -> None:
-        """Hold back what goes up or down until that is changed again."""
+        """Hold bytes back in either direction until the next call."""
         self._up.cut, self._down.cut = up, down
         self.flush()
 
     @property
     def busy(self) -> bool:
-        """Whether bytes are under way."""
+        """Whether bytes are in flight."""
         return bool(self._up.held_bytes or self._down.held_bytes)
 
     def close(self, party: Party, *, abort: bool = False) -> None:
-        """An end closes: at once, or when what it sent has arrived, or has had its time."""
+        """Close one end: at once, or when its bytes have arrived or `LINGER_S` is over."""
         if not self.open or self._closing is not None:
             return
         stream = self.stream_of(party)
@@ -224,16 +226,16 @@ class Connection:
         self.network.timeline.after(LINGER_S, lambda: self._finish(tell_at_once=party))
 
     def drained(self, stream: Stream) -> None:
-        """A stream is empty."""
+        """Finish a close that waited for this stream to become empty."""
         if stream is self._closing:
             self._finish(tell_at_once=stream.sender)
 
     def reset(self) -> None:
-        """What is under way is lost; both ends hear of it."""
+        """Reset the connection: bytes in flight are lost, and both ends learn of it."""
         self._finish(tell_at_once=None)
 
     def abandon(self, dead: Party, *, tell: bool) -> None:
-        """One end is gone. Its kernel says so to the other, or nobody does."""
+        """Remove one end. Its kernel closes the connection (`tell`), or the other end learns nothing."""
         if tell:
             self._finish(tell_at_once=None, never=dead)
         else:
@@ -252,7 +254,7 @@ class Connection:
 
 
 class Network:
-    """All connections, and what becomes of new ones."""
+    """All connections, and the opening of new ones."""
 
     def __init__(self, timeline: Timeline, rng: Random, sizes: Sizes | None = None) -> None:
         self.timeline = timeline
@@ -263,7 +265,7 @@ class Network:
         self._cuts: dict[str, tuple[bool, bool]] = {}
 
     def open(self, client: Party, server: Party, path: Path, answer: Callable[[Connection | None], None]) -> None:
-        """Open a connection: `answer` gets it after a round trip, or None when it is refused, or nothing ever."""
+        """Open a connection. `answer` gets it after a round trip, or None if refused; it may never be called."""
 
         def decide() -> None:
             if any(self._cuts.get(client.name, ())) or not server.reachable:
@@ -279,24 +281,24 @@ class Network:
         self.timeline.after(path.delay_s, decide)
 
     def cut(self, client: Party, *, up: bool = True, down: bool = True) -> None:
-        """Let nothing pass from a client, to it, or both, until it is healed; new connections need both ways."""
+        """Block a client's traffic in either direction until `heal`. New connections need both directions."""
         self._cuts[client.name] = (up, down)
         for connection in self.of(client):
             connection.cut(up, down)
 
     def heal(self, client: Party) -> None:
-        """What was held back passes."""
+        """Let a client's traffic pass again."""
         self.cut(client, up=False, down=False)
 
     def of(self, party: Party) -> list[Connection]:
-        """The connections of a node, oldest first."""
+        """Return the connections of a node, oldest first."""
         return [c for c in self.connections.values() if c.client is party or c.server is party]
 
     def forget(self, connection: Connection) -> None:
         self.connections.pop(connection.number, None)
 
     def tell_lost(self, connection: Connection, party: Party) -> None:
-        """An end hears that its connection is gone, when that has travelled there and it runs."""
+        """Report a lost connection to one end, after the path's delay and once its process runs."""
 
         def tell() -> None:
             if party.reading:

@@ -1,7 +1,7 @@
-"""The broker as a node: the production protocol object, driven by virtual time as `server.py` drives it by asyncio.
+"""The broker as a node: the production protocol object, driven by virtual time instead of asyncio.
 
-Bytes and deadlines go in, outputs are carried out on the simulated network and disk. A process can be killed, paused
-and started again; its host can lose power. Outputs are taken once per loop tick, whose length is drawn per seed.
+It receives bytes and deadlines; its outputs are carried out on the simulated network and disk. A process can be killed,
+paused and restarted, and its host can lose power. Outputs are taken once per loop tick, whose length is drawn per seed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .recorder import Recorder
 from .timeline import Action, Clock
 
 _BOUNDS_EVERY: Final = 64
-"""Turns between two looks at all bounds."""
+"""Turns between two checks of all bounds."""
 
 _TURNS_AT_ONCE_MAX: Final = 10_000
-"""Turns in one instant beyond which a node is taken to be going round in circles."""
+"""Turns at one instant beyond which a node is in an endless loop."""
 
 
 class Process:
-    """What every node is: something that runs on a host, wakes at its deadlines, may be paused or without power."""
+    """The base of all nodes: a process on a host, woken at its deadlines, that may be paused or without power."""
 
     def __init__(self, name: str, network: Network, recorder: Recorder, clock: Clock) -> None:
         self.name = name
@@ -46,7 +46,7 @@ class Process:
 
     @property
     def now(self) -> float:
-        """By its own clock."""
+        """The time of its own clock."""
         return self.clock.now()
 
     @property
@@ -62,12 +62,12 @@ class Process:
         return self.running and self.powered and not self.paused
 
     def pause(self) -> None:
-        """SIGSTOP: the process does nothing, its kernel goes on."""
+        """Stop the process with SIGSTOP; its kernel continues."""
         self.recorder.fault("pause", self.name, live=self.running)
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Continue the process with SIGCONT."""
         self.paused = False
         put_off, self._put_off = self._put_off, []
         for action in put_off:
@@ -77,33 +77,33 @@ class Process:
         self.wake()
 
     def when_running(self, action: Action) -> None:
-        """Do something now, or when the process is no longer paused."""
+        """Run an action now, or when the process is resumed."""
         if self.paused:
             self._put_off.append(action)
         elif self.reading:
             action()
 
     def wake_at(self, local: float) -> None:
-        """Have `wake` called at a time of its own clock, at the latest."""
+        """Have `wake` called no later than a time of its own clock."""
         when = self.clock.true_time(local)
         if when < self._wake_at:
             self._wake_at = max(when, self.timeline.now)
             self.timeline.at(self._wake_at, lambda: self._woken(when))
 
     def wake(self) -> None:
-        """Do what is due."""
+        """Do the work that is due."""
         raise NotImplementedError
 
     def received(self, connection: Connection, data: bytes) -> None:
-        """Bytes came."""
+        """Handle received bytes."""
         raise NotImplementedError
 
     def writable(self, connection: Connection, writable: bool) -> None:
-        """A connection takes bytes again, or for now no more."""
+        """Handle a change of whether a connection accepts bytes."""
         raise NotImplementedError
 
     def lost(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Handle the loss of a connection."""
         raise NotImplementedError
 
     def _woken(self, when: float) -> None:
@@ -114,7 +114,7 @@ class Process:
                 self.wake()
 
     def count_turn(self) -> None:
-        """Asserts that time goes on."""
+        """Assert that time advances."""
         if self._turn_at != self.timeline.now:
             self._turn_at, self._turns = self.timeline.now, 0
         self._turns += 1
@@ -155,7 +155,7 @@ class BrokerNode(Process):
     # --- lives --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process; it finds what its disk has."""
+        """Start the process with the state on its disk."""
         assert self.broker is None
         self.powered = self.running = True
         self.paused = False
@@ -177,14 +177,14 @@ class BrokerNode(Process):
         self._act()
 
     def kill(self) -> None:
-        """kill -9: the kernel closes its connections."""
+        """Kill the process with SIGKILL, on which the kernel closes its connections."""
         self.recorder.fault("kill", self.name, live=self.running)
         self._die()
         for connection in self.network.of(self):
             connection.abandon(self, tell=True)
 
     def cut_power(self) -> None:
-        """The host is gone, and nobody is told."""
+        """Cut the host's power: its connections die silently."""
         self.recorder.fault("power cut", self.name, live=self.running)
         self._die()
         self.powered = False
@@ -201,7 +201,7 @@ class BrokerNode(Process):
     # --- the network --------------------------------------------------------------------------------------------------
 
     def accept(self, connection: Connection) -> None:
-        """Someone connected."""
+        """Accept a connection."""
 
         def accepted() -> None:
             if self.broker is not None and connection.open:
@@ -258,7 +258,7 @@ class BrokerNode(Process):
             self.timeline.after(self._tick_s, lambda: self.when_running(self._act))
 
     def _act(self) -> None:
-        """Carry out what the broker asks for."""
+        """Carry out the broker's outputs."""
         self._turn_due = False
         if self.broker is None or self.paused:
             return

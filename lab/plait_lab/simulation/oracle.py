@@ -1,7 +1,7 @@
-"""The judge: brute force over a recorded history, by the interests' own truth and the principals' own rules.
+"""The oracle: checks a recorded history by brute force, with its own evaluation of interests and rights.
 
-It knows nothing of queues, windows or logs; it compares sets. I1 no loss, I2 no duplicate, I3 nothing invented, I4 no
-false delivery, I6 order, I8 liveness. I9 is looked at while the run goes on (`bounds.py`), I10 by running twice.
+It compares sets and is independent of queues, windows and logs. I1 no loss, I2 no duplicate, I3 no invented event, I4
+no false delivery, I6 order, I8 liveness. `bounds.py` checks I9 during the run; running twice checks I10.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .interests import Interest
 from .recorder import NEVER, Outcome, Publication, Reception, Recorder, Tenure
 
 _ANSWER_S: Final = 5.0
-"""What may be asked so shortly before the end that the answer is not there yet."""
+"""Seconds before the end in which a request may remain unanswered."""
 
 _LIST_MAX: Final = 4
 """Events that one complaint names."""
@@ -25,7 +25,7 @@ _LIST_MAX: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a principal may hear: the oracle's view of its rules."""
+    """The events that a principal may receive: the oracle's view of its rules."""
 
     allow: Interest
     deny: Interest | None = None
@@ -36,7 +36,7 @@ class Rights:
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """One invariant that did not hold."""
+    """A violated invariant."""
 
     invariant: str
     text: str
@@ -46,7 +46,7 @@ class Complaint:
 
 
 class Oracle:
-    """Judges one history. `rights` are by owner; who is not in it may hear everything."""
+    """Checks one history. `rights` are by owner; other owners may receive everything."""
 
     def __init__(self, recorder: Recorder, rights: Mapping[str, Rights] | None = None) -> None:
         self._recorder = recorder
@@ -55,7 +55,7 @@ class Oracle:
         self._rotten = any(fault.kind == "rot" for fault in recorder.faults)
 
     def complaints(self) -> list[Complaint]:
-        """Everything that is wrong with it."""
+        """Return all violations."""
         found = [Complaint("I9", text) for text in self._recorder.broken]
         for tenure in self._recorder.tenures:
             found += self._nothing_invented(tenure)
@@ -104,8 +104,11 @@ class Oracle:
             last[lane] = max(reception.id.sequence, last.get(lane, 0))
 
     def _came_over_a_restart(self, tenure: Tenure, reception: Reception) -> bool:
-        """A publisher repeats what was not confirmed when a broker dies. A broker that logged nothing of that publisher
-        cannot know what it delivered later than that; who is not durable may then see it out of order."""
+        """Return whether a retransmission after a broker's restart explains the order.
+
+        A publisher retransmits unconfirmed events when a broker dies. A broker that logged nothing of that publisher
+        cannot know what it delivered after them, so a subscription that is not durable may see them out of order.
+        """
         publication = self._recorder.publications.get(reception.id)
         return (
             publication is not None
@@ -116,7 +119,7 @@ class Oracle:
     # --- what did not arrive ------------------------------------------------------------------------------------------
 
     def _nothing_lost(self, tenure: Tenure) -> Iterator[Complaint]:
-        """Of one that is not durable: what is missing was told of, in number or in kind."""
+        """Check a subscription that is not durable: missing events were reported by number or by kind."""
         got = {reception.id for reception in tenure.receptions}
         missing = [p for p in self._owed(tenure, tenure.installed_at) if p.id not in got]
         promised = [p for p in missing if p.outcome is Outcome.OK]
@@ -131,7 +134,7 @@ class Oracle:
                 yield Complaint("I1", f"{tenure.name} was told that it misses {told}, and misses {len(early)}")
 
     def _nothing_durable_lost(self, tenures: list[Tenure]) -> Iterator[Complaint]:
-        """Of a durable one: what is confirmed reached some life of its application."""
+        """Check a durable subscription: confirmed events reached some incarnation of its application."""
         got = {reception.id for tenure in tenures for reception in tenure.receptions}
         since = min(tenure.installed_at for tenure in tenures)
         if any(tenure.closed_at != NEVER for tenure in tenures) or since == NEVER:
@@ -150,7 +153,7 @@ class Oracle:
             yield Complaint("I1", f"{tenures[0].owner}/{tenures[0].durable} (durable) misses {_named(missing)}")
 
     def _everyone_has_it(self) -> Iterator[Complaint]:
-        """What is confirmed by subscribers, each of them has."""
+        """Check that each subscriber has the events that are confirmed by subscribers."""
         durables = self._by_durable()
         for publication in self._recorder.publications.values():
             if publication.confirm is not Confirm.SUBSCRIBERS or publication.outcome is not Outcome.OK:
@@ -173,7 +176,7 @@ class Oracle:
                     yield Complaint("I1", f"{name} does not have {publication.id}, confirmed by subscribers")
 
     def _everything_settled(self) -> Iterator[Complaint]:
-        """After healing, everyone who waits has an answer."""
+        """Check that every request is answered after healing."""
         for publication in self._recorder.publications.values():
             if publication.confirm and publication.settled_at == NEVER and publication.client not in self._dead():
                 yield Complaint("I8", f"{publication.client} never heard of {publication.id}")
@@ -182,7 +185,8 @@ class Oracle:
                 yield Complaint("I8", f"{tenure.name} was never installed")
 
     def _went_with_the_log(self, tenures: list[Tenure], publication: Publication) -> bool:
-        """Whether an event was published before its durable reader was told of a wiped disk, or came anew after it."""
+        """Return whether an event was lost with a wiped disk: published before its durable reader resumed or was
+        informed."""
         for wiped_at in self._wiped_at:
             back = [miss.at for tenure in tenures for miss in tenure.misses if miss.reason == "log_lost"]
             back += [tenure.installed_at for tenure in tenures if tenure.installed_at != NEVER]
@@ -193,14 +197,14 @@ class Oracle:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _dead(self) -> set[str]:
-        """Clients that were killed: their last life's questions have no answers."""
+        """Return clients that were killed: the requests of their last incarnation stay unanswered."""
         return {fault.target for fault in self._recorder.faults if fault.kind == "kill client"}
 
     def _owed(self, tenure: Tenure, since: float) -> list[Publication]:
         return [p for p in self._recorder.publications.values() if self._is_owed(tenure, p, since)]
 
     def _is_owed(self, tenure: Tenure, publication: Publication, since: float) -> bool:
-        """Whether a subscriber is to get an event that was published while it was installed."""
+        """Return whether a subscriber must receive an event that was published while it was installed."""
         if publication.at < since or not tenure.wants(publication):
             return False
         return self._permitted(tenure, publication)

@@ -1,7 +1,7 @@
-"""Bugs to plant, one at a time: is the simulator able to see them? (SCORECARD H1)
+"""Bugs planted one at a time, to show that the simulator detects them (SCORECARD H1).
 
-Each one replaces a method of a production object while it is planted, and changes as little as a careless edit would.
-A simulator that lets one of them pass for a thousand seeds is not to be believed about the others.
+Each replaces a method of a production object, with a change as small as a careless edit. A simulator that misses one of
+them in a thousand seeds cannot be trusted about others.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from plait_core.wire.frame_header import DELIVER, PREFIX, PREFIX_BYTES
 from plait_core.wire.frame_types.session_frames import CONFIRM, Unsubscribe
 
 Patch = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""From the right method to the wrong one."""
+"""Maps the correct method to the faulty one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """One bug: which method it is in, and what becomes of it."""
+    """A bug: the method and its replacement."""
 
     owner: type | ModuleType
     method: str
     patch: Patch
     scenario: str = "any"
-    """In which it shows."""
+    """The scenario in which it shows."""
 
     @contextmanager
     def plant(self) -> Iterator[None]:
-        """Have the bug in the production code for a while."""
+        """Install the bug in the production code for the duration of a block."""
         right = getattr(self.owner, self.method)
         bug = self.patch(right)
         _called_alike(right, bug)
@@ -59,8 +59,7 @@ class Planted:
 
 
 def _called_alike(right: Callable[..., Any], bug: Callable[..., Any]) -> None:
-    """TypeError when what the one is called with is not for the other: such a plant fails, which would look like a
-    catch."""
+    """Raise TypeError if the signatures differ: every call would then fail, which would look like a detection."""
     values = inspect.signature(right).parameters.values()
     names = [value for value in values if value.kind in (value.POSITIONAL_ONLY, value.POSITIONAL_OR_KEYWORD)]
     keywords = {value.name: None for value in values if value.kind is value.KEYWORD_ONLY}
@@ -103,7 +102,7 @@ def _forget_priorities_order(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _last_two_swapped(data: bytes) -> bytes:
-    """Whole frames, the last two of them in the wrong order if both are deliveries."""
+    """Return whole frames with the last two swapped if both are deliveries."""
     frames, at = [], 0
     while at < len(data):
         size = PREFIX.unpack_from(data, at)[0] + PREFIX_BYTES

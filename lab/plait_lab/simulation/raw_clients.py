@@ -1,5 +1,7 @@
-"""A client that speaks frames as it is told, and otherwise only answers pings: for hostile clients, for witnesses of
-what really goes over the wire, and for stories about the broker alone. Applications use `application.py`.
+"""A client that sends given frames and otherwise only answers pings.
+
+It serves as a hostile client, as a witness of the wire, and for stories about the broker alone. Applications use
+`applications.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _F = TypeVar("_F")
 
 
 class RawClient(Process):
-    """One connection at a time, by hand."""
+    """One connection at a time, controlled by the caller."""
 
     def __init__(
         self, name: str, network: Network, recorder: Recorder, broker: BrokerNode, rng: Random, path: Path | None = None
@@ -54,10 +56,10 @@ class RawClient(Process):
         self.running = True
         self.publisher = new_id(rng)
         self.frames: list[Frame] = []
-        """Everything that came, but for pings."""
+        """Received frames except pings."""
         self.answers_pings = True
         self.acknowledges = False
-        """Whether it acknowledges at once what asks for it."""
+        """Whether it acknowledges deliveries at once."""
         self.connection: Connection | None = None
         self.welcome: Welcome | None = None
         self.lost_count = 0
@@ -71,7 +73,7 @@ class RawClient(Process):
     # --- speaking -----------------------------------------------------------------------------------------------------
 
     def connect(self, *, hello: bool = True, resume: int | None = None, token: str | None = None) -> None:
-        """Open a connection, and say hello."""
+        """Open a connection and send hello."""
         if self.connection is not None:
             self.connection.close(self, abort=True)
         self.connection = self.welcome = None
@@ -93,7 +95,7 @@ class RawClient(Process):
         self.network.open(self, self._broker, self._path, answered)
 
     def send(self, *frames: Frame) -> None:
-        """Send frames, allowed or not."""
+        """Send frames, valid or not."""
         self.send_bytes(b"".join(encode_frame(frame) for frame in frames))
 
     def send_bytes(self, data: bytes) -> None:
@@ -101,13 +103,13 @@ class RawClient(Process):
             self.connection.write(self, data)
 
     def publish(self, confirm: Confirm = Confirm.NONE, payload: bytes = b"", **attributes: object) -> int:
-        """Publish an event; its sequence number."""
+        """Publish an event and return its sequence number."""
         self._sequence += 1
         self.publish_as(self._sequence, confirm, payload, **attributes)
         return self._sequence
 
     def publish_as(self, sequence: int, confirm: Confirm = Confirm.NONE, payload: bytes = b"", **said: object) -> None:
-        """Publish under a sequence number of one's own choice."""
+        """Publish under a given sequence number."""
         priority = said.pop("priority_", 0)
         lifetime_us = said.pop("lifetime_us_", 0)
         assert isinstance(priority, int)
@@ -118,7 +120,7 @@ class RawClient(Process):
         self.send_bytes(encode_publish(event, confirm))
 
     def subscribe(self, subscription: int, filter: str = "true", **terms: object) -> int:
-        """Ask for a subscription; the request's number."""
+        """Request a subscription and return the request's number."""
         request = self.next_request()
         self.send(Subscribe(request, subscription, filter, **terms))  # type: ignore[arg-type]
         return request
@@ -130,15 +132,15 @@ class RawClient(Process):
     # --- hearing ------------------------------------------------------------------------------------------------------
 
     def of(self, kind: type[_F]) -> list[_F]:
-        """Frames of a kind that came."""
+        """Return received frames of a type."""
         return [frame for frame in self.frames if isinstance(frame, kind)]
 
     def sequences(self, subscription: int) -> list[int]:
-        """Sequence numbers delivered to a subscription, as they came."""
+        """Return sequence numbers delivered to a subscription, in order of arrival."""
         return [f.sequence for f in self.of(Deliver) if any(d.subscription == subscription for d in f.deliveries)]
 
     def positions(self, subscription: int) -> list[int]:
-        """Positions delivered to a subscription, as they came."""
+        """Return positions delivered to a subscription, in order of arrival."""
         return [d.position for f in self.of(Deliver) for d in f.deliveries if d.subscription == subscription]
 
     def confirmed(self) -> list[int]:
@@ -148,7 +150,7 @@ class RawClient(Process):
         return {refusal.sequence: refusal.code for refusal in self.of(Refusal)}
 
     def answer(self, request: int) -> str | None:
-        """ "done", the code of the failure, or None while there is no answer."""
+        """Return "done", the code of the failure, or None without an answer."""
         if any(done.request == request for done in self.of(Done)):
             return "done"
         return next((failed.code for failed in self.of(Failed) if failed.request == request), None)
@@ -158,13 +160,13 @@ class RawClient(Process):
 
     @property
     def closed_for(self) -> str | None:
-        """The code of the broker's farewell."""
+        """The code with which the broker closed the connection."""
         return next((frame.code for frame in self.of(Close)), None)
 
     # --- the network --------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """It has no deadlines."""
+        """Do nothing: it has no deadlines."""
 
     def received(self, connection: Connection, data: bytes) -> None:
         if connection is not self.connection:
@@ -178,7 +180,7 @@ class RawClient(Process):
             self.recorder.breach(self.name, f"the broker sent what is no frame: {error}")
 
     def writable(self, connection: Connection, writable: bool) -> None:
-        """It does not care."""
+        """Ignore backpressure."""
 
     def lost(self, connection: Connection) -> None:
         if connection is self.connection:
@@ -186,7 +188,7 @@ class RawClient(Process):
             self.lost_count += 1
 
     def set_reading(self, on: bool) -> None:
-        """Let what comes pile up, or take it."""
+        """Stop or resume reading."""
         if self.connection is not None:
             self.connection.set_reading(self, on)
 

@@ -1,7 +1,7 @@
-"""The recorded history of a run: what was published and with what outcome, who asked for what and when, what reached
-the applications, what they were told they missed, and every fault. The oracle reads nothing else.
+"""The recorded history of a run: publications with outcomes, subscriptions, receptions, reported losses and faults.
 
-Outcomes are three: ok, failed and unknown. What never got an answer is unknown, and promises nothing.
+The oracle reads nothing else. An outcome is ok, failed or unknown. A request without an answer is unknown, and
+guarantees nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class Publication:
-    """One event, from the publisher's side."""
+    """An event at its publisher."""
 
     id: EventId
     client: str
@@ -47,7 +47,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Reception:
-    """One event as it reached an application."""
+    """An event received by an application."""
 
     at: float
     id: EventId
@@ -57,26 +57,26 @@ class Reception:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """What an application was told that it did not get."""
+    """A loss that was reported to an application."""
 
     at: float
     reason: str
     count: int
-    """0 when nobody knows."""
+    """The number of events, 0 if unknown."""
 
 
 @dataclass(slots=True)
 class Wish:
-    """A filter that an application asked for."""
+    """A filter that an application requested."""
 
     interest: Interest
     done_at: float = NEVER
-    """When it was told that it is in force, and what it asked for before is not."""
+    """Time at which it was confirmed to be in force instead of the one before."""
 
 
 @dataclass(slots=True)
 class Tenure:
-    """One subscription of one life of one client, from asking to its end."""
+    """A subscription in one incarnation of a client, from its request to its end."""
 
     client: str
     owner: str
@@ -85,19 +85,19 @@ class Tenure:
     durable: str
     asked_at: float
     installed_at: float = NEVER
-    """When the application was told that it is installed: what is published from then on, it must get."""
+    """Time at which the application learned that it is installed: later events must be delivered."""
     wishes: list[Wish] = field(default_factory=list)
-    """Every filter it has asked for, in that order."""
+    """Every requested filter, in order."""
     closing_at: float = NEVER
-    """When the application asked for its end, or its process died."""
+    """Time at which the application requested its end, or its process died."""
     closed_at: float = NEVER
-    """When it was told that it has ended."""
+    """Time at which the application learned of its end."""
     receptions: list[Reception] = field(default_factory=list)
     misses: list[Miss] = field(default_factory=list)
     refused: bool = False
-    """Whether the broker would not have it."""
+    """Whether the broker refused it."""
     cut_off: bool = False
-    """Whether it ended because a queue was full: at the broker perhaps, some time before its client saw so."""
+    """Whether a full queue ended it, at the broker possibly some time before the client learned of it."""
     disturbed: bool = False
     """Whether a connection of its client ended while it was open."""
 
@@ -106,44 +106,44 @@ class Tenure:
         return f"{self.client}/{self.durable or self.number}"
 
     def may_want(self, publication: Publication) -> bool:
-        """Whether a filter that may have been in force wants this."""
+        """Return whether a filter that may have been in force matches."""
         return any(wish.interest.wants(publication.attributes) for wish in self._in_force(publication.at))
 
     def wants(self, publication: Publication) -> bool:
-        """Whether every filter that may have been in force wants this."""
+        """Return whether every filter that may have been in force matches."""
         return all(wish.interest.wants(publication.attributes) for wish in self._in_force(publication.at))
 
     def _in_force(self, at: float) -> list[Wish]:
-        """What may decide on an event that is published then, however long it is on its way."""
+        """Return the filters that may decide on an event published at a time, for any transit delay."""
         done = [number for number, wish in enumerate(self.wishes) if wish.done_at <= at]
         return self.wishes[done[-1] :] if done else self.wishes
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that was done to the system."""
+    """A fault that was injected."""
 
     at: float
     kind: str
     target: str
     live: bool
-    """Whether it hit something that was alive."""
+    """Whether it affected a live node."""
 
 
 class Recorder:
-    """Takes the history down."""
+    """Records a history."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.publications: dict[EventId, Publication] = {}
         self.tenures: list[Tenure] = []
         self.faults: list[Fault] = []
         self.restarts: list[float] = []
-        """When the broker started, each time but the first."""
+        """Times at which the broker restarted."""
         self.lines: list[tuple[Any, ...]] = []
-        """The history for people."""
+        """The history as text."""
         self.history = History()
         self.broken: list[str] = []
-        """What went wrong inside a node: exceptions and exceeded bounds."""
+        """Exceptions and exceeded bounds in a node."""
         self._timeline = timeline
         self._numbers: dict[str, int] = {}
 
@@ -152,11 +152,11 @@ class Recorder:
         return self._timeline.now
 
     def note(self, *what: Any) -> None:
-        """Add a line for people."""
+        """Add a line of text."""
         self.lines.append((round(self._timeline.now, 6), *what))
 
     def _hash(self, kind: Kind, *what: int | str) -> None:
-        """Add a line to what is hashed. A name becomes its place in the order in which names appeared."""
+        """Add a line to the hashed history. A name becomes its place in the order in which names appeared."""
         numbers = [self._numbers.setdefault(one, len(self._numbers)) if isinstance(one, str) else one for one in what]
         self.history.add(kind, self._timeline.now, *numbers)
 
@@ -170,7 +170,7 @@ class Recorder:
         self._hash(Kind.PUBLISHED, publication.client, *publication.id, confirm, publication.priority, lifetime_us)
 
     def settled(self, id: EventId, outcome: Outcome, reason: str = "") -> None:
-        """A publisher heard what became of its event."""
+        """Record the outcome of an event at its publisher."""
         publication = self.publications[id]
         if publication.settled_at != NEVER:
             if Outcome.OK in (outcome, publication.outcome):
@@ -183,7 +183,7 @@ class Recorder:
     # --- subscribers --------------------------------------------------------------------------------------------------
 
     def asked(self, client: str, owner: str, number: int, interest: Interest, durable: str = "") -> Tenure:
-        """An application asks for a subscription."""
+        """Record the request of a subscription."""
         tenure = Tenure(client, owner, number, interest, durable, self.now, wishes=[Wish(interest)])
         self.tenures.append(tenure)
         self.note("subscribe", tenure.name, interest.text)
@@ -197,14 +197,14 @@ class Recorder:
             self._hash(Kind.INSTALLED, tenure.name)
 
     def changing(self, tenure: Tenure, interest: Interest) -> Wish:
-        """An application asks for another filter."""
+        """Record the request of another filter."""
         wish = Wish(interest)
         tenure.wishes.append(wish)
         self.note("change", tenure.name, interest.text)
         return wish
 
     def changed(self, wish: Wish) -> None:
-        """It was told that the other filter is in force."""
+        """Record that the other filter is in force."""
         wish.done_at = self.now
         self._hash(Kind.CHANGED)
 
@@ -222,13 +222,13 @@ class Recorder:
             self._hash(Kind.ENDED, tenure.name)
 
     def received(self, tenure: Tenure, id: EventId, digest: str, priority: int) -> None:
-        """An event reached the application."""
+        """Record the reception of an event."""
         tenure.receptions.append(Reception(self.now, id, digest, priority))
         self.note("receive", tenure.name, str(id))
         self._hash(Kind.RECEIVED, tenure.name, *id, priority)
 
     def missed(self, tenure: Tenure, reason: str, count: int) -> None:
-        """The application was told that events did not come."""
+        """Record that an application learned of lost events."""
         tenure.misses.append(Miss(self.now, reason, count))
         self.note("miss", tenure.name, reason, count)
         self._hash(Kind.MISSED, tenure.name, reason, count)
@@ -239,19 +239,19 @@ class Recorder:
         self._hash(Kind.FAULT, kind, live)
 
     def restarted(self, target: str) -> None:
-        """A broker started again."""
+        """Record the restart of a broker."""
         self.restarts.append(self.now)
         self.note("restart", target)
         self._hash(Kind.STARTED, target)
 
     def breach(self, where: str, what: str) -> None:
-        """An exception, or a bound that did not hold."""
+        """Record an exception or an exceeded bound."""
         self.broken.append(f"{where}: {what}")
         self.note("BREACH", where, what)
         self._hash(Kind.BREACH)
 
 
 def digest_of(attributes: Mapping[str, Any], payload: bytes) -> str:
-    """What an event says, in short."""
+    """Return a digest of an event's content."""
     said = repr(sorted(attributes.items())).encode()
     return hashlib.blake2b(said + b"\0" + payload, digest_size=8).hexdigest()

@@ -1,7 +1,7 @@
-"""A matching index whose answers are sorted.
+"""A matching index whose results are sorted.
 
-The order of an answer is that of past calls, and it is another one with the native kernel than without. It decides who
-gets an event first. With this index a history is the same either way.
+The order of results depends on past calls and on the native kernel, and it decides who gets an event first. With this
+index a history is independent of the kernel.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plait_core.matching.index import Frame
 
 
 class SortedIndex:
-    """See `plait_core.matching.Index`."""
+    """Implements `plait_core.matching.Index`."""
 
     def __init__(self) -> None:
         self._index = new_index()

@@ -1,4 +1,4 @@
-"""Where stories are played: one broker, a network, and whoever connects, on one virtual time.
+"""The stage of a story: one broker, a network, and clients, on one virtual time.
 
 stage = Stage()
 slow, quick = stage.raw("slow"), stage.raw("quick")
@@ -22,7 +22,7 @@ from .timeline import Clock, Timeline
 
 
 class Stage:
-    """A broker with its disk, started, and the network around it."""
+    """A running broker with its disk and network."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Stage:
         clock: tuple[float, float] = (0.0, 0.0),
         tick_s: float = 0.0,
     ) -> None:
-        """`clock`: drift and offset of the broker's."""
+        """`clock`: drift and offset of the broker's clock."""
         self.rng = Random(seed)
         self.timeline = Timeline()
         self.recorder = Recorder(self.timeline)
@@ -58,12 +58,12 @@ class Stage:
 
     @property
     def broker(self) -> Broker:
-        """The broker that runs now."""
+        """The broker of the current incarnation."""
         assert self.node.broker is not None
         return self.node.broker
 
     def raw(self, name: str, *, connect: bool = True, path: Path | None = None) -> RawClient:
-        """A client that does as it is told."""
+        """Return a raw client."""
         client = RawClient(name, self.network, self.recorder, self.node, self.rng, path or self.path)
         if connect:
             client.connect()

@@ -1,7 +1,7 @@
-"""Whole histories from seeds. Each seed draws everything: settings, hosts, paths, tastes, which faults and how often.
+"""Whole histories from seeds. Each seed draws everything: settings, hosts, paths, behaviour, faults and their number.
 
-A run has an active time with faults, then heals, and must come to rest within `SETTLE_S`, or go on hearing events. A
-history in which too little happened proves nothing: such a seed is vacuous, and another is derived from it.
+A run has an active time with faults, then heals. It must then settle within `SETTLE_S`, or continue to receive events.
+A history in which too little happens proves nothing; such a vacuous seed is replaced by one derived from it.
 """
 
 from __future__ import annotations
@@ -36,30 +36,31 @@ SETTLE_S: Final = 30.0
 """Virtual time within which everything settles after the last fault (I8)."""
 
 CATCHING_UP_S: Final = 300.0
-"""Virtual time that a subscriber has who still hears events one by one."""
+"""Virtual time for a subscriber that still receives events one by one."""
 
 STILL_S: Final = 5.0
-"""Nobody hears events any more when nobody has heard one for so long."""
+"""Seconds without a reception after which no more are expected."""
 
 PUBLISHED_MIN: Final = 40
 MATCHED_MIN: Final = 0.2
-"""What a history must have to prove anything: events, and the share of them that reached someone (H3)."""
+"""Least share of events that reach a subscriber, for a history that proves anything (H3). `PUBLISHED_MIN` is the least
+number."""
 
 REDRAWS_MAX: Final = 20
 REDRAW: Final = 1_000_003
-"""A vacuous seed is followed by itself plus this."""
+"""Added to a vacuous seed to derive the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a seed."""
+    """The result of a seed."""
 
     seed: int
     drawn: int
     """The seed that was played, after redrawing."""
     complaints: tuple[Complaint, ...]
     history: str
-    """The hash of what happened."""
+    """The hash of the history."""
     steps: int
     published: int
     confirmed: int
@@ -69,21 +70,21 @@ class Verdict:
 
     @property
     def vacuous(self) -> bool:
-        """Whether it proves nothing."""
+        """Whether too little happened to prove anything."""
         reached = {reception.id for tenure in self.recorder.tenures for reception in tenure.receptions}
         live = any(fault.live for fault in self.recorder.faults)
         return not (self.published >= PUBLISHED_MIN and len(reached) >= MATCHED_MIN * self.published and live)
 
 
 class Guests:
-    """A gate that knows everyone by token; some may not hear everything."""
+    """A gate that admits clients by token; some may not receive everything."""
 
     def __init__(self) -> None:
         self.rights: dict[str, Rights] = {}
         self._principals: dict[str, Principal] = {}
 
     def add(self, name: str, deny: Interest | None) -> None:
-        """Let someone in, who may hear everything but what `deny` wants."""
+        """Admit a client, which may receive everything but events that `deny` matches."""
         self.rights[name] = Rights(EVERYTHING, deny)
         rules = Rules((ALL_EVENTS,), (parse(deny.text),) if deny is not None else ())
         self._principals[name] = Principal(name, subscribe=rules)
@@ -93,7 +94,7 @@ class Guests:
 
 
 class Run:
-    """One history, from its seed."""
+    """A history, from its seed."""
 
     def __init__(self, seed: int, scenario: str = "any", *, portable: bool = False) -> None:
         """`portable`: names and texts in frames, and the native kernel, have no influence on the history."""
@@ -132,7 +133,7 @@ class Run:
         self._schedule_faults(SCENARIOS[scenario])
 
     def play(self) -> list[Complaint]:
-        """The whole history; what is wrong with it."""
+        """Play the history and return the violations."""
         try:
             self.cast.broker.start()
             for script in self.scripts:
@@ -155,7 +156,7 @@ class Run:
         return complaints
 
     def _settle(self) -> None:
-        """The time to settle, and more while events still arrive: a window of one on a slow path takes its time."""
+        """Let the broker settle, for longer while events still arrive: a window of one on a slow path is slow."""
         until = self._active_s + SETTLE_S
         self.timeline.run(until - STILL_S)
         heard = self._heard()
@@ -225,7 +226,7 @@ def play(
     *,
     portable: bool = False,
 ) -> Verdict:
-    """Play a seed, or the first that follows from it in which enough happens."""
+    """Play a seed, or the first derived from it that is not vacuous."""
     drawn = seed
     with planted or nullcontext():
         for _ in range(REDRAWS_MAX):
@@ -256,7 +257,7 @@ def _verdict(seed: int, drawn: int, run: Run, complaints: list[Complaint]) -> Ve
 
 
 def replay_line(seed: int, scenario: str = "any", planted: str = "") -> str:
-    """What to type to see it again."""
+    """Return the command that replays a seed."""
     line = f"python -m plait_lab.simulation --seed {seed}"
     line += f" --scenario {scenario}" if scenario != "any" else ""
     return line + (f" --planted {planted}" if planted else "")

@@ -1,7 +1,7 @@
-"""Virtual time: a heap of things to happen, and the clocks that nodes read, which drift and whose calendars jump.
+"""Virtual time: a heap of actions, and the clocks of nodes, which drift and whose calendars jump.
 
-Nothing here or elsewhere in the simulator reads a real clock; what happens at one instant happens in the order in which
-it was asked for. Same seed, same run.
+The simulator never reads a real clock. Actions of one instant run in the order in which they were scheduled. Same seed,
+same run.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final, TypeAlias
 Action: TypeAlias = Callable[[], None]
 
 CALENDAR_US: Final = 1_700_000_000_000_000
-"""What the calendar says when a run begins."""
+"""The calendar's time at the start of a run."""
 
 _GRAIN_S: Final = 1e-6
-"""Added to a deadline that is converted from a node's clock, so that rounding never wakes it too early."""
+"""Added to a deadline converted from a node's clock, so that rounding never wakes it too early."""
 
 
 class Timeline:
-    """Things to happen, in order."""
+    """The scheduled actions, in order."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -30,17 +30,17 @@ class Timeline:
         self._asked = 0
 
     def at(self, when: float, action: Action) -> None:
-        """Let something happen at a time, or now if that is past."""
+        """Schedule an action, at once if the time has passed."""
         self._asked += 1
         heapq.heappush(self._heap, (max(when, self.now), self._asked, action))
 
     def after(self, delay_s: float, action: Action) -> None:
-        """Let something happen in a while."""
+        """Schedule an action after a delay."""
         assert delay_s >= 0, "the past is over"
         self.at(self.now + delay_s, action)
 
     def run(self, until: float) -> None:
-        """Let everything happen that is due by then."""
+        """Run all actions that are due by a time."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             when, _, action = heapq.heappop(heap)
@@ -53,15 +53,15 @@ class Timeline:
 
 @dataclass(slots=True)
 class Clock:
-    """A node's two clocks: one that only goes forward, a little fast or slow; and a calendar that may be set."""
+    """A node's clocks: a monotonic one with drift, and a calendar that may be set."""
 
     timeline: Timeline
     drift: float = 0.0
-    """How much faster than true time it runs: 500e-6 is a bad crystal."""
+    """Its rate relative to true time: 500e-6 is a bad crystal."""
     offset_s: float = 0.0
-    """What its monotonic clock said at the beginning: hosts boot at different times."""
+    """Its monotonic time at the start of a run: hosts boot at different times."""
     calendar_s: float = 0.0
-    """How wrong its calendar is."""
+    """The error of its calendar."""
 
     def now(self) -> float:
         return self.offset_s + self.timeline.now * (1 + self.drift)
@@ -70,5 +70,5 @@ class Clock:
         return CALENDAR_US + round((self.timeline.now + self.calendar_s) * 1_000_000)
 
     def true_time(self, local: float) -> float:
-        """When this clock will say `local`."""
+        """Return the true time at which this clock reads `local`."""
         return (local - self.offset_s) / (1 + self.drift) + _GRAIN_S

@@ -1,6 +1,6 @@
-"""What the simulated applications do all day: publish, subscribe, change their minds, leave and come back.
+"""The behaviour of simulated applications: publish, subscribe, change filters, unsubscribe.
 
-Rates, sizes, confirmation levels and tastes are drawn once per application, so that seeds differ in kind.
+Rates, sizes, confirmation levels and interests are drawn once for each application, so that seeds differ in kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIFETIME_US: Final = (50_000, 500_000, 5_000_000)
 
 @dataclass(frozen=True, slots=True)
 class Tastes:
-    """What one application is like."""
+    """The behaviour of one application."""
 
     publish_per_s: float
     burst: int
@@ -30,7 +30,7 @@ class Tastes:
     payload_bytes: int
     priorities: int
     mortal: float
-    """How many of its events have a lifetime."""
+    """Share of its events that have a lifetime."""
     change_per_s: float
     subscriptions: int
     durables: dict[str, Interest]
@@ -38,7 +38,7 @@ class Tastes:
 
 
 def draw_tastes(rng: Random, number: int, events: int, active_s: float) -> Tastes:
-    """Tastes of the application with this number, which publishes about `events` events."""
+    """Draw the behaviour of an application that publishes about `events` events."""
     levels: list[tuple[Confirm, ...]] = [
         (Confirm.BROKER,),
         (Confirm.NONE, Confirm.BROKER),
@@ -62,7 +62,7 @@ def draw_tastes(rng: Random, number: int, events: int, active_s: float) -> Taste
 
 
 class Script:
-    """Drives one application until a time; then it only keeps its subscriptions."""
+    """Drives one application until a time; after that it only keeps its subscriptions."""
 
     def __init__(self, application: Application, tastes: Tastes, timeline: Timeline, rng: Random, until: float) -> None:
         self.application = application
@@ -73,7 +73,7 @@ class Script:
         self._serial = 0
 
     def start(self) -> None:
-        """Start the program and its habits."""
+        """Start the application and its behaviour."""
         self.application.start()
         self._keep_subscriptions()
         if self.tastes.publish_per_s:
@@ -86,7 +86,7 @@ class Script:
         self._timeline.after(self._rng.expovariate(1 / mean_s), action)
 
     def _keep_subscriptions(self) -> None:
-        """Whatever it lacks, after a start or a refusal, it asks for."""
+        """Request missing subscriptions, after a start or a refusal."""
         application, tastes = self.application, self.tastes
         held = [tenure for tenure in application.tenures.values() if tenure.closing_at == NEVER]
         for name, interest in tastes.durables.items():

@@ -1,4 +1,4 @@
-"""`--master spark://...`: a master and a worker from the wheel give the tables that one process gives. Needs Spark."""
+"""`--master spark://...`: a master and a worker compute the tables that one process computes. Needs Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(5 * PATIENCE_S)]
 
 @contextmanager
 def spark_class(name: str, log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of Spark's own."""
+    """Run one of Spark's own processes."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         pytest.skip("Spark is not here: make setup-analytics")
@@ -40,7 +40,7 @@ def spark_class(name: str, log: Path, *arguments: str) -> Iterator[subprocess.Po
 
 
 def said(log: Path, pattern: str) -> str:
-    """What a log says, once it does."""
+    """Return the first match of a pattern in a log, waiting for it."""
     deadline = time.monotonic() + PATIENCE_S
     while (found := re.search(pattern, log.read_text(errors="replace"))) is None:
         assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
@@ -85,7 +85,7 @@ def test_a_cluster_gives_the_same_tables(tmp_path: Path) -> None:
     [("k8s://https://127.0.0.1:1", "Connection refused"), ("nowhere://127.0.0.1:1", "nowhere")],
 )
 def test_a_cluster_that_is_not_there_is_told_in_one_line(tmp_path: Path, master: str, why: str) -> None:
-    """What asks Kubernetes is in the wheel: it looks for the API where it is told to."""
+    """The Kubernetes client is in the wheel and connects to the configured API server."""
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("Spark is not here: make setup-analytics")
     home = World(4).run(50).write(tmp_path / "telemetry")

@@ -1,4 +1,4 @@
-"""Compacted records are the records, roll-ups are counts of wider windows, the short form and the page say what is."""
+"""Compacted records equal the records, roll-ups equal counts of wider windows, summary and page match the tables."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`plait analyze live` in processes of its own, killed at any moment: the tables are those of an undisturbed run.
+"""`plait analyze live` as a process, killed at any moment: the tables equal those of an undisturbed run.
 
-Needs Spark and Java; skips where they are not.
+Needs Spark and Java; skips without them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from plait_core.telemetry.records import RECORD
 from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
 PATIENCE_S = 240
-"""For a JVM on a machine that does other things as well."""
+"""Timeout for a JVM on a busy machine."""
 
 WINDOW_US = 10_000_000
 CLOSING_US = START_US + 600_000_000
-"""A last record, so much later that all windows close."""
+"""The time of a last record, late enough to close all windows."""
 
 pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 
@@ -52,7 +52,7 @@ def spark() -> None:
 
 
 class Job:
-    """One process of `plait analyze live`, and all that it starts."""
+    """One process of `plait analyze live` with its children."""
 
     def __init__(self, home: Path, out: Path, log: Path, records_max: int) -> None:
         command = [sys.executable, "-m", "plait", "analyze", "live", str(home), "--out", str(out), "--late", "5"]
@@ -66,7 +66,7 @@ class Job:
         self.log = log
 
     def kill(self) -> None:
-        """All of it at once, as when the power goes."""
+        """Kill the process and its children at once, as in a power failure."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(PATIENCE_S)
 

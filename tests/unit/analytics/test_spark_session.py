@@ -1,4 +1,4 @@
-"""What Spark does by default and should not: each trap that cost someone a day, held without starting a JVM."""
+"""Spark's unsuitable defaults: each setting that avoids one is asserted without starting a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers in a row, Plait's and others': a publisher at one end, a subscriber at the other, every broker a process.
+"""Chains of brokers, of Plait and others: a publisher at one end, a subscriber at the other, a process for each broker.
 
-`chain` is what the harness asks of a system beyond `rivals.contender`, `catalogue` has them all, `trials` measures.
+`chain` is the interface beyond `competitors.contender`, `catalogue` lists the systems, `trials` measures.
 """

@@ -1,7 +1,6 @@
-"""Every chain that can be measured.
+"""All chains that can be measured.
 
-Events go from the first server to the last; each server dials the next, or where a system wants it otherwise, so that
-they flow that way and by no other.
+Events flow from the first server to the last. Each server dials the next, or as its system requires.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .chain import Chain
 
 
 class PlaitChain(Chain):
-    """Brokers with a link each."""
+    """Brokers with one link between neighbours."""
 
     contender: ClassVar[Contender] = Plait()
     means: ClassVar[str] = "links; a content filter at the subscriber, matched at the publisher's broker"
@@ -41,7 +40,7 @@ class PlaitChain(Chain):
 
 
 class NatsChain(Chain):
-    """A hub with leaf nodes around it: routes of a cluster would join every server with every other."""
+    """A hub with leaf nodes around it: routes of a cluster would connect every pair of servers."""
 
     contender: ClassVar[Contender] = Nats()
     means: ClassVar[str] = "leaf nodes of a hub between them; a subject"
@@ -62,7 +61,7 @@ class NatsChain(Chain):
 
 
 class MosquittoChain(Chain):
-    """Bridges, outward only."""
+    """Outward bridges."""
 
     contender: ClassVar[Contender] = Mosquitto()
     means: ClassVar[str] = "bridges outward, QoS 0; a topic"
@@ -88,7 +87,7 @@ class MosquittoChain(Chain):
 
 
 class ZenohChain(Chain):
-    """Routers, each connected to the next and told to look for no others."""
+    """Routers, each connected to the next, with discovery disabled."""
 
     contender: ClassVar[Contender] = Zenoh()
     means: ClassVar[str] = "routers; a key"

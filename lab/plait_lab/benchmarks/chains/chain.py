@@ -1,4 +1,4 @@
-"""What the harness asks of a system whose servers stand in a row; its clients are those of `rivals`."""
+"""The interface of a system whose servers form a chain; its clients are those of `competitors`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from ...competitors.contender import Contender
 
 LONG: Final = 3
-"""Servers of a chain: the least with one in the middle that nobody is attached to."""
+"""Servers of a chain: the fewest with a middle server that has no clients."""
 
 
 class Chain(ABC):
@@ -18,19 +18,19 @@ class Chain(ABC):
 
     contender: ClassVar[Contender]
     means: ClassVar[str]
-    """How its servers are joined."""
+    """How its servers are connected."""
 
     @property
     def title(self) -> str:
         return self.contender.title
 
     def missing(self) -> str | None:
-        """What is not installed here; None when all is."""
+        """Return what is not installed here, or None."""
         return self.contender.missing()
 
     @abstractmethod
     def commands(self, ports: Sequence[int], place: Path) -> list[list[str]]:
-        """What starts the server at each port, joined with those beside it: a command each, in the order of ports.
+        """Return the command of each server, in the order of ports.
 
-        They are started from the last to the first, each when the one after it listens.
+        Servers are started from the last to the first, each after the next one listens.
         """

@@ -1,6 +1,6 @@
-"""A chain's trials: as fast as it goes from one end to the other, and at a rate, how long events take.
+"""Trials of a chain: maximum throughput from end to end, and delay at a rate.
 
-What a hop adds is the difference between a chain and one server alone, with the same clients in the same run.
+The cost of a hop is the difference between a chain and one server, with the same clients in the same run.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ...competitors.trials import JOIN_S, SETTLE_S, WARM_S, WINDOW, TrialOutcome
 from .chain import Chain
 
 LINK_S: Final = 1.5
-"""For servers to find each other, and for interest to travel: not all systems say when they have."""
+"""Seconds for servers to find each other and for interest to propagate: not all systems report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningChain:
-    """A chain that runs."""
+    """A running chain."""
 
     chain: Chain
     ports: tuple[int, ...]
@@ -37,16 +37,16 @@ class RunningChain:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What one trial found."""
+    """The result of one trial."""
 
     outcome: TrialOutcome
     servers_us: tuple[float, ...]
-    """Of each server in turn, CPU time an event, warming up included."""
+    """CPU time of each server for an event, including the warm-up."""
 
 
 @contextmanager
 def running_chain(chain: Chain, long: int) -> Iterator[RunningChain]:
-    """So many servers in a row, gone at the end with their files."""
+    """Run a chain of servers; stop them and delete their files afterwards."""
     with tempfile.TemporaryDirectory(prefix="plait-bench-", ignore_cleanup_errors=True) as folder:
         place = Path(folder)
         with TrialProcesses(place) as cast:
@@ -63,13 +63,13 @@ def running_chain(chain: Chain, long: int) -> Iterator[RunningChain]:
 
 
 def flood_chain(servers: RunningChain, seed: int, seconds: float) -> Passed:
-    """As fast as it goes, without losing."""
+    """Measure the maximum throughput without loss."""
     plan = Plan(seed, WINDOW, (Phase("flood", min(WARM_S, seconds)), Phase("flood", seconds)))
     return _pass(servers, plan, 0)
 
 
 def paced_chain(servers: RunningChain, seed: int, rate: int, seconds: float) -> Passed:
-    """So many events a second, on a schedule that waits for nobody."""
+    """Publish at a rate, on a schedule that does not wait for subscribers."""
     plan = Plan(seed, WINDOW, (Phase("paced", min(WARM_S, seconds), rate), Phase("paced", seconds, rate)))
     return _pass(servers, plan, round(seconds * rate))
 

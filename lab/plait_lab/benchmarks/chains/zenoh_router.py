@@ -1,5 +1,5 @@
-"""`python -m plait_lab.benchmarks.chains.zenoh_router PORT NEXT`: a Zenoh router, connected to the one at port NEXT
-unless 0."""
+"""`python -m plait_lab.benchmarks.chains.zenoh_router PORT NEXT`: run a Zenoh router, connected to port NEXT unless
+0."""
 
 from __future__ import annotations
 

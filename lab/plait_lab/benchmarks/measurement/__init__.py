@@ -1,1 +1,1 @@
-"""Single measurements that the groups of benchmarks put into tables, and the workloads that they use."""
+"""Single measurements used by the groups of benchmarks, and their workloads."""

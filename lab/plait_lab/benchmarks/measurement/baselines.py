@@ -1,7 +1,7 @@
-"""What an index is compared with and checked against: a dense numpy scan, and brute force.
+"""The reference for an index: a dense numpy scan for speed, and brute force for correctness.
 
-Both work on the workload's numbers and never ask Plait what a filter means. The scan is the honest floor: no index at
-all, every filter compared with every event. It is written as fast as numpy lets it be.
+Both use the workload's numbers and not Plait's filters. The scan compares every filter with every event without an
+index, as fast as numpy permits.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from plait_core.values import Attributes
 from .workloads import ABSENT, Dimension, Ints, Workload
 
 _BLOCK: Final = 16_384
-"""Filters scanned at a time: the masks of 20 attributes then stay in a second-level cache."""
+"""Filters scanned at a time: the masks of 20 attributes then fit a second-level cache."""
 
 
 class Matching(Protocol):
-    """What is asked of an index here."""
+    """An index that matches events."""
 
     def match(self, attributes: Attributes) -> list[int]: ...
 
 
 class Changing(Matching, Protocol):
-    """An index that filters come to and go from."""
+    """An index whose filters change."""
 
     def add(self, id: int, filter: Filter) -> None: ...
 
@@ -37,13 +37,13 @@ class Changing(Matching, Protocol):
 
 
 class Codes:
-    """Events as the codes of a workload's dimensions; the inverse of `Dimension.value`."""
+    """Maps events to the codes of a workload's dimensions, as the inverse of `Dimension.value`."""
 
     def __init__(self, dimensions: tuple[Dimension, ...]) -> None:
         self._coders = [(dimension.name, _coder(dimension)) for dimension in dimensions]
 
     def of(self, attributes: Attributes) -> Ints:
-        """A code for every dimension, ABSENT where the event lacks it."""
+        """Return a code for every dimension, ABSENT where the event lacks it."""
         values = [
             ABSENT if (value := attributes.get(name)) is None else code(value) if code else value
             for name, code in self._coders
@@ -52,7 +52,7 @@ class Codes:
 
 
 class DenseScan:
-    """Every bound of every filter compared with the event: one boolean mask over all filters, no index."""
+    """Compares every bound of every filter with the event: one boolean mask over all filters, no index."""
 
     def __init__(self, workload: Workload) -> None:
         low, high = workload.dense()
@@ -60,7 +60,7 @@ class DenseScan:
         self._blocks = [_Block(low, high, workload.ids, start) for start in range(0, len(workload), _BLOCK)]
 
     def match(self, attributes: Attributes) -> list[int]:
-        """The ids of the filters that the event matches."""
+        """Return the ids of the filters that the event matches."""
         point = self._codes.of(attributes)[:, None]
         return [id for block in self._blocks for id in block.match(point)]
 
@@ -82,14 +82,14 @@ class _Block:
 
 
 class BruteForce:
-    """Row by row over the atoms of several workloads of one space: the truth to check result sets against."""
+    """Matches row by row over the atoms of several workloads of one space: the expected results."""
 
     def __init__(self, *workloads: Workload) -> None:
         self._codes = Codes(workloads[0].dimensions)
         self._parts = [(workload.rows, workload.ids) for workload in workloads]
 
     def match(self, attributes: Attributes) -> list[int]:
-        """The ids of the filters that the event matches, of all workloads."""
+        """Return the ids of the filters that the event matches, over all workloads."""
         point = self._codes.of(attributes)
         return list(chain.from_iterable(self._matching(point)))
 
@@ -101,11 +101,11 @@ class BruteForce:
 
 
 class WrongAnswer(Exception):
-    """An index gave another set of ids than brute force."""
+    """An index returned other ids than brute force."""
 
 
 def check(index: Matching, truth: BruteForce, live: set[int] | None, events: Iterable[Attributes]) -> int:
-    """How many events an index answers as brute force does; WrongAnswer at the first that differs.
+    """Return the number of events checked; raise WrongAnswer at the first whose ids differ from brute force.
 
     `live`: the ids that are in the index, None for all that `truth` knows.
     """

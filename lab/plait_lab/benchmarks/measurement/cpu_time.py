@@ -1,5 +1,4 @@
-"""Processor time of this process and of all that it has started and that still run: what a figure costs, whoever else
-keeps the machine busy."""
+"""Processor time of this process and its running descendants: the cost of a figure, independent of other load."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 def spent_s() -> float:
-    """User's and system's, with that of ended children which their parents have waited for."""
+    """Return user and system time, including that of children that ended and were waited for."""
     parents, ticks = {}, {}
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():

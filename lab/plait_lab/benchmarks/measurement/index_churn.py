@@ -1,7 +1,6 @@
-"""Does an index give memory back? Every filter is replaced, again and again, and the process's memory read after each.
+"""Memory of an index under churn: replace every filter repeatedly and read the process's memory after each turnover.
 
-It runs in a process of its own (`measure_churn` starts it): what earlier benchmarks freed would hide what this one
-takes.
+`measure_churn` runs it in a separate process, since memory freed by earlier benchmarks would hide what this one takes.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ class IndexMemory:
 
     @property
     def index(self) -> float:
-        """What the filters and their index take."""
+        """Return the MB of the filters and their index."""
         return self.filled - self.empty
 
     @property
     def growth(self) -> float:
-        """What the turnovers after the first added: the first finds the room that a replacement needs."""
+        """Return the MB added after the first turnover, which allocates the room for replacements."""
         return self.turnovers[-1] - self.turnovers[0]
 
 
 def measure_churn(workload: str, filters: int, turnovers: int, seed: int, *, native: bool = False) -> IndexMemory:
-    """Memory through turnovers, in a fresh process."""
+    """Measure memory through turnovers in a new process."""
     command = [sys.executable, "-m", __name__, workload, str(filters), str(turnovers), str(seed)]
     command += ["--native"] if native else []
     told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -52,7 +51,7 @@ def measure_churn(workload: str, filters: int, turnovers: int, seed: int, *, nat
 
 
 def turn_over(index: Index, old: Workload, new: Workload, turn: int) -> None:
-    """Replace every filter of `old` by one of `new`, matching now and then."""
+    """Replace every filter of `old` by one of `new`, matching an event at times."""
     events = old.events(len(old) // _MATCH_EVERY + 1, stream=turn)
     for count, (gone, (id, filter)) in enumerate(zip(old.ids.tolist(), new.subscriptions(), strict=True)):
         index.remove(gone)
@@ -82,7 +81,7 @@ def _settled_mb() -> float:
 
 
 def main() -> None:
-    """The child process: prints a `IndexMemory` as JSON."""
+    """Run the child process: print an `IndexMemory` as JSON."""
     parser = argparse.ArgumentParser(prog="python -m plait_lab.benchmarks.measurement.index_churn", description=__doc__)
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("filters", type=int)

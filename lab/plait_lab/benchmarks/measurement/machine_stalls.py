@@ -1,7 +1,7 @@
-"""How long the machine itself stood still: a process that only wakes up every millisecond says how late it was at most.
+"""Stalls of the machine: a process that wakes every millisecond reports its greatest delay.
 
-Virtual machines are halted by their hosts now and then, all processors at once. A trial of milliseconds during which
-that happened has measured the host.
+Hosts halt virtual machines at times, all processors at once. A trial of milliseconds with such a stall measured the
+host.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ PERIOD_S: Final = 0.001
 
 
 class MachineStalls:
-    """Watches until the end of the block."""
+    """Measures stalls until the end of the block."""
 
     longest_ms = 0.0
-    """By how much it was late at most; known after the block."""
+    """The greatest delay of the watcher; known after the block."""
 
     def __enter__(self) -> MachineStalls:
         command = [sys.executable, "-m", __name__]
@@ -37,7 +37,7 @@ class MachineStalls:
 
 
 def watch() -> float:
-    """Until standard input ends; the milliseconds that it woke up too late at most."""
+    """Watch until standard input ends. Return the greatest delay of a wakeup in milliseconds."""
     longest_s, before, ended = 0.0, time.monotonic(), False
     print("watching", flush=True)
     while not ended:

@@ -1,7 +1,7 @@
-"""What control costs in a simulated overlay of 60 brokers: python -m plait_lab.benchmarks.measurement.overlay_costs
+"""Control traffic in a simulated overlay of 60 brokers: python -m plait_lab.benchmarks.measurement.overlay_costs
 
-Counted on the wire, link by link: the frames of one advertisement, those of one subscription that meets several
-publishers, and those of its withdrawal; each beside the bound that the design promises.
+Counts frames on each link for one advertisement, one subscription that meets several publishers, and its withdrawal,
+and compares them with the bounds of the design.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ BROKERS: Final = 60
 LINKS: Final = 120
 PUBLISHERS: Final = 8
 QUIET_S: Final = 3.0
-"""Longer than anything that one change sets off."""
+"""Seconds, longer than the effects of any change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of one graph."""
+    """The frames counted in one graph."""
 
     links: int
     offer_frames: int
     offer_frames_on_a_link: int
-    """At most, both directions together."""
+    """The maximum over links, both directions together."""
     tree_hops: int
-    """From the subscriber's broker to each publisher's, along its tree; added up."""
+    """Hops from the subscriber's broker to each publisher's broker along its tree, added up."""
     want_frames: int
     want_frames_beyond_trees: int
-    """Over all links and directions, how many more than trees that lead that way."""
+    """Frames in excess of one for each tree that uses a link in that direction, added up."""
     heard_frames: int
     heard_hops: int
-    """From each publisher's broker to the subscriber's, added up."""
+    """Hops from each publisher's broker to the subscriber's broker, added up."""
     unwant_frames: int
 
     @property
     def holds(self) -> bool:
-        """Whether both bounds do."""
+        """Return whether the bounds hold."""
         flooding = self.offer_frames_on_a_link <= 2
         return flooding and self.want_frames_beyond_trees == 0 and self.heard_frames <= self.heard_hops
 
 
 def measure_costs(seed: int, *, brokers: int = BROKERS, links: int = LINKS, publishers: int = PUBLISHERS) -> Costs:
-    """Build an overlay from a seed, and count."""
+    """Build an overlay from a seed and count its frames."""
     rng = Random(f"costs/{seed}")
     world = GivenWorld(random_graph(rng, brokers, links), seed=seed)
     world.start()
@@ -85,7 +85,7 @@ def measure_costs(seed: int, *, brokers: int = BROKERS, links: int = LINKS, publ
 
 
 def random_graph(rng: Random, brokers: int, links: int) -> dict[tuple[int, int], float]:
-    """A random tree and random links beyond it, with delays from 1 to 50 ms."""
+    """Return a random tree with random additional links, with delays from 1 to 50 ms."""
     edges = {(rng.randrange(node), node) for node in range(1, brokers)}
     while len(edges) < links:
         near, far = sorted(rng.sample(range(brokers), 2))
@@ -94,7 +94,7 @@ def random_graph(rng: Random, brokers: int, links: int) -> dict[tuple[int, int],
 
 
 def _frames(world: GivenWorld, kind: type[ControlFrame], change: Callable[[], None]) -> Counter[tuple[int, int]]:
-    """How many frames of a kind a change sets off, by link and sender."""
+    """Return the frames of a type that a change causes, by link and sender."""
     before = _count(world, kind)
     change()
     world.run(QUIET_S)
@@ -106,7 +106,7 @@ def _count(world: GivenWorld, kind: type[ControlFrame]) -> Counter[tuple[int, in
 
 
 def _hops(world: GivenWorld, at: int, to: int) -> Counter[tuple[int, int]]:
-    """The links, each with its direction, from one broker to another along the tree of the second as it is used."""
+    """Return the links, with directions, from one broker to another along the tree in use."""
     links = {frozenset((pipe.ends[0].number, pipe.ends[1].number)): pipe.number for pipe in world.pipes}
     root = world.nodes[to].overlay
     assert root is not None

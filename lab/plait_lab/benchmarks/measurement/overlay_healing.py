@@ -1,6 +1,6 @@
-"""What a fault on the way costs events: a broker killed or stopped, a link that becomes slow, two links that are noisy.
+"""The cost of faults to events: a broker killed or stopped, a link that becomes slow, two noisy links.
 
-Real processes and sockets; a slow link is a relay. Times are those of arrivals at the subscriber.
+The processes and sockets are real; a slow link is a relay. Times are those of arrivals at the subscriber.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from .overlay_running import RATE, Seen, Traffic, linked_overlay, traffic
 T = TypeVar("T")
 
 RING: Final = Graph.of_pairs([("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("a", "e")])
-"""Five brokers: from a to c by b, or by e and d."""
+"""Five brokers: a reaches c through b, or through e and d."""
 
 SQUARE: Final = Graph.of_pairs([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
-"""From a to d by b or by c."""
+"""Four brokers: a reaches d through b or through c."""
 
 CALM_S: Final = 0.5
-"""Of events as usual, before something happens."""
+"""Seconds of undisturbed events before the fault."""
 
 AFTER_S: Final = 1.0
-"""Of events after the gap."""
+"""Seconds of events after the gap."""
 
 DETECT_S: Final = 3.0
 """The brokers' default."""
@@ -42,41 +42,41 @@ DETECT_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class FaultCost:
-    """What one fault did."""
+    """The effect of one fault."""
 
     longest_ms: float
-    """Between two events that arrived one after the other."""
+    """The greatest time between two consecutive arrivals."""
     wrong: int
     """Events lost, repeated or out of order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What noisy links did."""
+    """The effect of noisy links."""
 
     changes: int
     within_ten_s: int
-    """The most changes in any ten seconds."""
+    """The most path changes in any ten seconds."""
     wrong: int
 
 
 def killed() -> FaultCost:
-    """The broker on the way is killed: its sockets close."""
+    """Kill the broker on the path: its sockets close."""
     return _run(_fault(signal.SIGKILL))
 
 
 def stopped() -> FaultCost:
-    """The broker on the way stops, and says nothing: its sockets stay."""
+    """Stop the broker on the path: its sockets stay open and silent."""
     return _run(_fault(signal.SIGSTOP))
 
 
 def slowed(delay_s: float = 0.002, other_s: float = 0.005) -> tuple[float, int]:
-    """A link becomes ten times as slow: the seconds until events come the other way, and events that went wrong."""
+    """Slow a link tenfold. Return the seconds until events take the other path, and the events that went wrong."""
     return _run(_slowed(delay_s, other_s))
 
 
 def noisy(seconds: float, delay_s: float = 0.010) -> Noise:
-    """Two ways as long, each delay half as much more or less: how often events change between them."""
+    """Run two equal paths whose delays vary by half. Return how often events change between them."""
     return _run(_noisy(seconds, delay_s))
 
 
@@ -96,7 +96,7 @@ async def _fault(number: signal.Signals) -> FaultCost:
 
 @asynccontextmanager
 async def _square(near_s: float, far_s: float, jitter_s: float = 0.0) -> AsyncIterator[tuple[LocalOverlay, Traffic]]:
-    """The square with its links at a through relays: that to b takes the first time, that to c the second."""
+    """Run the square with relays on its links at a: `near_s` delays the link to b, `far_s` the link to c."""
     with tempfile.TemporaryDirectory(prefix="plait-bench-") as home:
         async with linked_overlay(SQUARE, Path(home), relayed=SQUARE.named_links[:2]) as overlay:
             overlay.shape(("a", "b"), delay_s=near_s, jitter_s=jitter_s)
@@ -129,7 +129,7 @@ async def _noisy(seconds: float, delay_s: float) -> Noise:
 
 
 def _longest_gap(seen: Sequence[Seen], since: float) -> float:
-    """From the last event before a moment on."""
+    """Return the longest gap, from the last event before `since`."""
     times = [event.at for event in seen]
     first = max(0, sum(at < since for at in times) - 1)
     return max(after - before for before, after in pairwise(times[first:]))

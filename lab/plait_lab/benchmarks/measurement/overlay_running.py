@@ -25,12 +25,12 @@ PATIENCE_S: Final = 30.0
 """Time for sent events to arrive."""
 
 RATE: Final = 500
-"""Events a second: what is measured are gaps of tens of milliseconds."""
+"""Events a second: gaps of tens of milliseconds are measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An event has arrived."""
+    """An event's arrival."""
 
     at: float
     number: int
@@ -50,7 +50,7 @@ async def linked_overlay(graph: Graph, home: Path, relayed: Sequence[Link] = ())
 
 
 class Traffic:
-    """Events from one broker to another, at a pace."""
+    """Paced events from one broker to another."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -59,7 +59,7 @@ class Traffic:
         self._arrived = asyncio.Event()
 
     async def publish(self, client: plait.Client) -> None:
-        """Until it is stopped."""
+        """Publish at the pace until stopped."""
         began = time.monotonic()
         while not self.stopped:
             await client.publish({"number": self.sent, "price": 1.5, "symbol": "IBM"}, bytes(64))
@@ -67,13 +67,13 @@ class Traffic:
             await asyncio.sleep(max(0.0, began + self.sent / RATE - time.monotonic()))
 
     async def hear(self, events: plait.Subscription[plait.Event]) -> None:
-        """For ever."""
+        """Record arriving events."""
         async for event in events:
             self.seen.append(Seen(time.monotonic(), int(str(event["number"])), tuple(event.path)))
             self._arrived.set()
 
     async def until(self, so: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
-        """Whether something is so after some arrival, within this time."""
+        """Return whether a condition holds after some arrival within a time."""
         try:
             async with asyncio.timeout(patience_s):
                 while not so():
@@ -84,19 +84,19 @@ class Traffic:
         return True
 
     async def settle(self, path: Sequence[str]) -> None:
-        """Until events go by this way."""
+        """Wait until events take this path."""
         if not await self.until(lambda: bool(self.seen) and self.seen[-1].path == tuple(path)):
             last = "-".join(self.seen[-1].path) if self.seen else "no path"
             raise NothingMeasured(f"events do not go by {'-'.join(path)} but by {last}")
 
     async def stop(self) -> None:
-        """No more events; and wait until all have come."""
+        """Stop publishing and wait until all events have arrived."""
         self.stopped = True
         await self.until(lambda: len(self.seen) >= self.sent)
 
     @property
     def missing_or_wrong(self) -> int:
-        """Events that did not come once and in order."""
+        """The number of events that did not arrive once and in order."""
         wrong = sum(seen.number != number for number, seen in enumerate(self.seen))
         return wrong + abs(self.sent - len(self.seen))
 

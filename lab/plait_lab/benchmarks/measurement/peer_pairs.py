@@ -1,9 +1,9 @@
-"""Two processes and no broker: one publishes, the other hears. Plait's peers, Zenoh's, and pyzmq's sockets.
+"""Two processes without a broker, one publishing and one subscribing: Plait's peers, Zenoh's, and pyzmq's sockets.
 
-As a program it is one of the two: `python -m plait_lab.benchmarks.measurement.peer_pairs KEY publish | hear ADDRESS
-COUNT RATE`. Who publishes says `at ADDRESS`, who hears says `open` and, at the end, what it has heard as JSON. Events
-have 128 bytes and begin with the moment that they were due. Every contender hands bytes to a callback or an iterator of
-Python; none may lose any.
+As a program it is one of the two: `python -m plait_lab.benchmarks.measurement.peer_pairs KEY publish | subscribe
+ADDRESS COUNT RATE`. The publisher prints `at ADDRESS`. The subscriber prints `open`, and at the end its results as
+JSON. Events have 128 bytes and begin with their scheduled time. Every contender passes bytes to a Python callback or
+iterator; none may lose any.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ...failures import NothingMeasured, TrialFailed
 EVENT_BYTES: Final = 128
 HOST: Final = "127.0.0.1"
 QUIET_S: Final = 15.0
-"""Nothing for so long: the rest is lost."""
+"""Seconds without an event after which the rest is taken as lost."""
 END_S: Final = 20.0
-"""For a process to end after its last event."""
+"""Timeout for a process to end after its last event."""
 BATCH: Final = 64
-"""Events between two looks at whether the loop has something else to do."""
+"""Events between two turns of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What the subscriber says at the end."""
+    """The subscriber's results."""
 
     count: int
     lost: int
@@ -45,11 +45,11 @@ class Heard:
     p50_us: float
     p99_us: float
     cpu_us: float
-    """That each event cost who heard it, by the clock of the processor: others on the machine hardly change that."""
+    """Processor time of the subscriber for an event, which other load hardly changes."""
 
 
 class Tally:
-    """What has come."""
+    """The events received so far."""
 
     def __init__(self, count: int) -> None:
         self.delays_ns: list[int] = []
@@ -60,7 +60,7 @@ class Tally:
         self._cpu_s = 0.0
 
     def take(self, data: bytes) -> None:
-        """One event."""
+        """Record an event."""
         now = time.monotonic_ns()
         if not self._first_ns:
             self._first_ns, self._cpu_s = now, time.process_time()
@@ -78,7 +78,7 @@ class Tally:
 
 
 def due(count: int, rate: float) -> Iterator[bytes]:
-    """The events, each when it is due; without a rate at once."""
+    """Yield the events when they are due; without a rate at once."""
     rest = bytes(EVENT_BYTES - 8)
     begin = time.monotonic_ns()
     for number in range(count):
@@ -227,7 +227,7 @@ def _free_port() -> int:
 
 
 def measured_pair(key: str, count: int, rate: float = 0.0) -> Heard:
-    """Run one pair, which must lose nothing."""
+    """Run one pair. Raise TrialFailed if an event is lost."""
     with _child(key, "publish", str(count), str(rate)) as publishing:
         address = _line(publishing).split()[1]
         with _child(key, "hear", address, str(count), str(rate)) as hearing:
@@ -271,7 +271,7 @@ def _go(child: subprocess.Popen[str]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """One of the two."""
+    """Run the publisher or the subscriber."""
     key, role, *rest = arguments
     pair = PAIRS[key]()
     if role == "publish":

@@ -1,8 +1,8 @@
-"""How long a reader takes to refuse an envelope that was tampered with, by where: whoever watches the time is to learn
-nothing of the secrets. A report, since what a busy machine adds is more than what there may be to see.
+"""Timing of refusals: how long a reader takes to refuse an envelope, by the part that was changed.
 
-What is no point of a curve is refused early, and everybody sees that it is none; here are changes that look alike from
-outside: what is refused for them has been decapsulated, made again and found wrong.
+The time must not reveal secrets. This is a report without a target, since load on the machine exceeds a possible
+difference. Invalid curve points are refused early, and anyone can recognise them. The changes measured here are
+indistinguishable from outside: each is refused after decapsulation and re-encryption.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .baselines import WrongAnswer
 def refusals(
     sealer: Sealer, ring: Keyring, attributes: dict[str, int], now_us: int, rng: Random, count: int
 ) -> Iterator[Figure]:
-    """The median for each kind of change, and how far they lie apart, beside the spread within one kind."""
+    """Yield the median for each kind of change, and their range beside the spread within one kind."""
     times: dict[str, list[float]] = {}
     for _ in range(count):
         first, other = (

@@ -2,9 +2,9 @@
 
     python -m plait_lab.benchmarks.measurement.soak --hours 8 --out build/soak
 
-Each broker's memory, open files, threads, tasks and disk are noted; they go to soak.csv and, where matplotlib is, to
-soak.png. At the end it says how each has changed between the second and the last third, when everything has long been
-warm, and whether a durable subscription that was there all the time has everything that was confirmed.
+It records each broker's memory, open files, threads, tasks and disk in soak.csv and, with matplotlib, in soak.png. At
+the end it reports the change of each from the second third to the last, when all caches are warm, and whether a durable
+subscription that existed all the time received all confirmed events.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from ...experiments.peers.drawing import draw_figure, write_lines
 
 BROKERS: Final = 3
 CLIENTS: Final = 12
-"""That come and go at once."""
+"""Clients that come and go concurrently."""
 SAMPLES: Final = 240
 EVERY_S: Final = 0.02
 GROWTH_MAX: Final = 1.10
-"""Of memory, from the second third to the last: beyond it something is kept that should be forgotten."""
+"""Allowed growth of memory from the second third to the last: more means that something is never released."""
 DRAIN_S: Final = 60.0
 ANSWERS_S: Final = 30.0
-"""What a broker has to tell of its tasks, on a machine that is busy."""
+"""Timeout for a broker's metrics, on a busy machine."""
 RETENTION: Final = {
     "PLAIT_BROKER__RETENTION__BYTES_MAX": str(256 << 20),
     "PLAIT_BROKER__TELEMETRY__BYTES_MAX": str(256 << 20),
     "PLAIT_BROKER__LIMITS__RESUME_S": "5.0",
 }
-"""So that what is bounded reaches its bounds within the hour."""
+"""Bounds small enough to be reached within the hour."""
 
 
 @dataclass
 class Watched:
-    """One broker and what it has used."""
+    """A broker and its resource use."""
 
     name: str
     broker: LocalBroker
@@ -62,7 +62,7 @@ class Watched:
     seen: list[dict[str, str | int | float]] = field(default_factory=list)
 
     def look(self, hours: float) -> None:
-        """Note what it uses now, by the kernel's count; its tasks by its own."""
+        """Record the current resource use from the kernel, and the tasks from the broker's metrics."""
         process = Path("/proc") / str(self.pid)
         pages = int((process / "statm").read_text().split()[1])
         disk = sum(path.stat().st_size for home in self.homes for path in home.rglob("*") if path.is_file())
@@ -87,7 +87,7 @@ class Watched:
 
 @dataclass
 class Kept:
-    """What the subscription that stays has been promised, and what it has."""
+    """The events confirmed for the permanent subscription, and those that it received."""
 
     confirmed: set[int] = field(default_factory=set)
     arrived: list[int] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Kept:
 
 
 async def soak(hours: float, out: Path, chance: random.Random) -> bool:
-    """Run it all; whether nothing grew and nothing was lost."""
+    """Run everything. Return whether nothing grew and nothing was lost."""
     kept, until = Kept(), time.monotonic() + hours * 3600
     async with AsyncExitStack() as running:
         watched = await _ring(running, out)
@@ -212,7 +212,7 @@ def _point(row: dict[str, str | int | float], column: str) -> tuple[float, float
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m plait_lab.benchmarks.measurement.soak", description=__doc__)
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--out", type=Path, default=Path("build/soak"))

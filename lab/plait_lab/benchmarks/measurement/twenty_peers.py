@@ -1,8 +1,7 @@
-"""Twenty live peers, a process each: how soon they are a tree, whether all hear everything, and what a death costs.
+"""Twenty live peers, each a process: time to form a tree, completeness of delivery, and the cost of a peer's death.
 
-As a program it is a subscriber: `python -m plait_lab.benchmarks.measurement.twenty_peers ADDRESS`. It says `open`, and
-then answers, line by line, what it is asked: to how many it passes events on, and which events of a range it lacks or
-has heard twice.
+As a program it is a subscriber: `python -m plait_lab.benchmarks.measurement.twenty_peers ADDRESS`. It prints `open` and
+then answers requests line by line: its number of children, and which events of a range it lacks or received twice.
 """
 
 from __future__ import annotations
@@ -27,36 +26,36 @@ from ...failures import NothingMeasured
 
 SUBSCRIBERS: Final = 19
 CHILDREN: Final = 3
-"""So few that somebody is in between."""
+"""Children of a peer: few enough to have inner peers in the tree."""
 EVENT_BYTES: Final = 128
 TICK_S: Final = 0.005
-"""Events are published together for so long: a loop that is woken for each would measure itself."""
+"""Seconds whose events are published together: waking the loop for each event would measure the loop."""
 CONFIRMING: Final = 64
-"""Events that wait for confirmation at a time."""
+"""Events that await confirmation at a time."""
 PATIENCE_S: Final = 60.0
 SETTLE_S: Final = 3.0
-"""After the last event, for what is still on its way."""
+"""Seconds after the last event for events in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """Of one group's life."""
+    """The results of one group."""
 
     cold_s: float
-    """From the start of the first process until all were subscribed."""
+    """Seconds from the start of the first process until all were subscribed."""
     lost: int
     twice: int
     killed_s: float
-    """From the death of a peer in between until the last event that somebody alive did not hear was published."""
+    """Seconds from the death of an inner peer to the publication of the last event that a live peer lacks."""
     stopped_s: float
-    """The same for one that was stopped: its connections stay open."""
+    """Like `killed_s`, for a stopped peer, whose connections stay open."""
     confirmed: int
     confirmed_lost: int
-    """Of the events that were confirmed while a peer in between was killed, those that somebody alive has not heard."""
+    """Events confirmed while an inner peer was killed that a live peer lacks."""
 
 
 class Hearing:
-    """One subscriber's process, from outside."""
+    """A subscriber's process, controlled by the parent."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -83,7 +82,7 @@ class Hearing:
 
 
 class TwentyPeers:
-    """A publisher here, and the others."""
+    """The publisher in this process, and the subscribers' processes."""
 
     def __init__(self, client: plait.Client, hearing: list[Hearing]) -> None:
         self.client = client
@@ -91,7 +90,7 @@ class TwentyPeers:
         self.published_at: list[float] = []
 
     async def publish(self, seconds: float, rate: float) -> range:
-        """At this rate, for so long; the events' numbers."""
+        """Publish at a rate for some time. Return the events' numbers."""
         first, begin = len(self.published_at), time.monotonic()
         while (now := time.monotonic()) < begin + seconds:
             due = int((now - begin) * rate)
@@ -110,7 +109,7 @@ class TwentyPeers:
         return True
 
     async def confirm(self, count: int) -> set[int]:
-        """So many events with confirmation; those that were confirmed."""
+        """Publish events with confirmation. Return those that were confirmed."""
         places, confirmed = asyncio.Semaphore(CONFIRMING), set[int]()
 
         async def one() -> None:
@@ -125,7 +124,7 @@ class TwentyPeers:
         return confirmed
 
     async def lacking(self, events: range) -> tuple[dict[int, int], int]:
-        """Events that somebody alive has not heard, with how many have not; and how often one was heard twice."""
+        """Return the events that live peers lack, with the number of those peers, and how many events arrived twice."""
         said = await asyncio.gather(*[each.ask("lacks", events.start, events.stop) for each in self.hearing])
         lacking: Counter[int] = Counter()
         for each in said:
@@ -133,7 +132,7 @@ class TwentyPeers:
         return dict(lacking), sum(each["twice"] for each in said)
 
     async def heard_by_all(self, events: range) -> tuple[dict[int, int], int]:
-        """The same, when nothing comes any more."""
+        """Return the result of `lacking` after events in flight have arrived."""
         until = time.monotonic() + SETTLE_S
         while True:
             lacking, twice = await self.lacking(events)
@@ -142,7 +141,7 @@ class TwentyPeers:
             await asyncio.sleep(0.2)
 
     async def lose(self, how: signal.Signals) -> float:
-        """Whoever passes events on to most is gone; when."""
+        """Kill or stop the peer with the most children. Return the time."""
         counts = await asyncio.gather(*[each.ask("children") for each in self.hearing])
         if not max(counts):
             raise NothingMeasured("no subscriber forwards events, so none can fail")
@@ -150,7 +149,8 @@ class TwentyPeers:
         return time.monotonic()
 
     async def healed(self, how: signal.Signals, seconds: float, rate: float) -> tuple[float, int]:
-        """One in between goes while events are published: how long somebody lacked some; how many came twice."""
+        """Lose an inner peer while events are published. Return how long some peer lacked events, and the
+        duplicates."""
         publishing = asyncio.create_task(self.publish(seconds, rate))
         await asyncio.sleep(seconds / 4)
         at = await self.lose(how)
@@ -161,7 +161,7 @@ class TwentyPeers:
 
 @asynccontextmanager
 async def group(subscribers: int) -> AsyncIterator[tuple[TwentyPeers, float]]:
-    """All of them, and how long it took from cold."""
+    """Run a group. Yield it with the seconds that it took to start."""
     begin = time.monotonic()
     async with plait.peer(children=CHILDREN, group="twenty", timeout=PATIENCE_S) as client:
         hearing: list[Hearing] = []
@@ -179,7 +179,7 @@ async def group(subscribers: int) -> AsyncIterator[tuple[TwentyPeers, float]]:
 
 
 async def lived(subscribers: int, seconds: float, rate: float) -> GroupOutcome:
-    """One group's life: quiet, one killed, one stopped, one killed while events are confirmed."""
+    """Run a group: undisturbed, with a peer killed, one stopped, and one killed while events are confirmed."""
     async with group(subscribers) as (found, cold_s):
         lost, twice = await found.heard_by_all(await found.publish(seconds, rate))
         killed_s, again = await found.healed(signal.SIGKILL, max(4.0, seconds / 2), rate)
@@ -200,7 +200,7 @@ async def lived(subscribers: int, seconds: float, rate: float) -> GroupOutcome:
 
 
 async def hear(address: str) -> None:
-    """Until nobody asks any more."""
+    """Subscribe and answer requests until standard input ends."""
     heard: Counter[int] = Counter()
     buffer = plait.Buffer(items=1 << 20, bytes=1 << 28)
     async with (
@@ -232,7 +232,7 @@ def _run(work: Any) -> Any:
 
 
 def measured_group(subscribers: int = SUBSCRIBERS, seconds: float = 10.0, rate: float = 2000.0) -> GroupOutcome:
-    """All of it."""
+    """Run a group and return its results."""
     outcome: GroupOutcome = _run(lived(subscribers, seconds, rate))
     return outcome
 

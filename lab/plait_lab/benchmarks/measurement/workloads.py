@@ -1,8 +1,8 @@
-"""Seeded workloads for the matching index: filters that are conjunctions of ranges and equalities, and events to match.
+"""Seeded workloads for the matching index: filters that are conjunctions of ranges and equalities, and events.
 
 A workload is drawn once from a generator and is then a pure value: the same generator gives the same filters and
-events. Filters are kept as arrays (`Rows`) and made into `Filter`s on the way out, so that a million of them costs
-tens of megabytes, and so that scans and oracles can work on the numbers without asking Plait.
+events. Filters are stored as arrays (`Rows`) and converted to `Filter`s on demand, so that a million of them needs tens
+of megabytes, and so that scans and oracles can compare numbers independently of Plait.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Ints: TypeAlias = NDArray[np.int32]
 Ids: TypeAlias = NDArray[np.int64]
 
 ABSENT: Final = -(2**31)
-"""The code of an attribute that an event lacks. Only a filter that leaves the attribute alone admits it."""
+"""The code of an attribute that an event lacks. It matches only filters without this attribute."""
 LOWEST: Final = ABSENT + 1
 """A low bound that admits every value."""
 HIGHEST: Final = 2**31 - 1
@@ -38,16 +38,16 @@ _EVENTS_CHUNK: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """An attribute whose values stand for small integers, so that numpy can compare them."""
+    """An attribute whose values are coded as small integers, so that numpy can compare them."""
 
     name: str
     texts: tuple[str, ...] = ()
-    """When given, the values are these texts and the code is the position."""
+    """The values, if they are texts, at the positions of their codes."""
     scale: int = 1
     """Values are `code / scale`; 1 keeps them integers."""
 
     def value(self, code: int) -> int | float | str:
-        """The value that a code stands for."""
+        """Return the value of a code."""
         if self.texts:
             return self.texts[code]
         return code if self.scale == 1 else code / self.scale
@@ -55,10 +55,10 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Filters as numbers: row i asks for `low <= value <= high` on each of its dimensions."""
+    """Filters as numbers: row i requires `low <= value <= high` on each of its dimensions."""
 
     dims: NDArray[np.int16]
-    """positions of dimensions, (filters, atoms); -1 where a row has fewer"""
+    """Positions of dimensions, (filters, atoms); -1 where a row has fewer."""
     low: Ints
     high: Ints
 
@@ -67,30 +67,30 @@ class Rows:
 
 
 class Space(Protocol):
-    """Where filters and events are drawn from."""
+    """The distribution of filters and events."""
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]: ...
 
     def rows(self, count: int, rng: Generator) -> Rows:
-        """Filters."""
+        """Draw filters."""
         ...
 
     def points(self, count: int, rng: Generator) -> Ints:
-        """Events as codes, (events, dimensions), ABSENT where an event lacks the attribute."""
+        """Draw events as codes, (events, dimensions), ABSENT where an event lacks the attribute."""
         ...
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Filters under shuffled ids, and as many events as asked for. The i-th filter has `ids[i]` and is row i."""
+    """Filters under shuffled ids, and any number of events. The i-th filter has `ids[i]` and is row i."""
 
     name: str
     space: Space
     rows: Rows
     ids: Ids
     seed: int
-    """what later draws (events, successors) grow from"""
+    """The seed of later draws (events, successors)."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -100,7 +100,7 @@ class Workload:
         return self.space.dimensions
 
     def filters(self) -> Iterator[Filter]:
-        """The filters, made one at a time."""
+        """Yield the filters, created one at a time."""
         attributes = [Attribute(dimension.name) for dimension in self.dimensions]
         for start in range(0, len(self.rows), _CHUNK):
             stop = start + _CHUNK
@@ -109,30 +109,30 @@ class Workload:
                 yield self._filter(attributes, zip(*row, strict=True))
 
     def subscriptions(self) -> Iterator[tuple[int, Filter]]:
-        """Ids with their filters, made one at a time."""
+        """Yield ids with their filters, created one at a time."""
         return zip(self.ids.tolist(), self.filters(), strict=True)
 
     def points(self, count: int, stream: int = 0) -> Iterator[Ints]:
-        """The events of `events(count, stream)` as codes."""
+        """Yield the events of `events(count, stream)` as codes."""
         rng = np.random.default_rng([self.seed, stream])
         for start in range(0, count, _EVENTS_CHUNK):
             yield from self.space.points(_EVENTS_CHUNK, rng)[: count - start]
 
     def events(self, count: int, stream: int = 0) -> Iterator[Attributes]:
-        """Events never drawn before; the same stream gives the same ones again, whatever the count."""
+        """Yield events. The same stream gives the same events for any count."""
         makers = [(dimension.name, dimension.value) for dimension in self.dimensions]
         for point in self.points(count, stream):
             codes = zip(makers, point.tolist(), strict=True)
             yield {name: value(code) for (name, value), code in codes if code != ABSENT}
 
     def successor(self, generation: int) -> Workload:
-        """Other filters under other ids for the same events: what replaces these in a turnover."""
+        """Return other filters under other ids for the same events: the replacements of a turnover."""
         rng = np.random.default_rng([self.seed, generation, 1])
         count = len(self)
         return replace(self, rows=self.space.rows(count, rng), ids=_new_ids(count, rng))
 
     def dense(self) -> tuple[Ints, Ints]:
-        """Low and high bounds, (dimensions, filters); a dimension that a filter leaves alone has ABSENT to HIGHEST."""
+        """Return low and high bounds, (dimensions, filters); ABSENT to HIGHEST where a filter has no atom."""
         shape = (len(self.dimensions), len(self))
         low, high = np.full(shape, ABSENT, np.int32), np.full(shape, HIGHEST, np.int32)
         for dims, lows, highs in zip(self.rows.dims.T, self.rows.low.T, self.rows.high.T, strict=True):
@@ -168,7 +168,7 @@ class RangeSpace:
     dimensions: tuple[Dimension, ...]
     atoms: int
     width: int
-    """values in a range"""
+    """Values in a range."""
 
     def rows(self, count: int, rng: Generator) -> Rows:
         low = rng.integers(0, _W1_VALUES - self.width, (count, self.atoms), np.int32, endpoint=True)
@@ -225,7 +225,7 @@ class SparseSpace:
 
 
 def w2(count: int, rng: Generator) -> Workload:
-    """100 attributes of which an event has 30; five predicates of four kinds a filter."""
+    """100 attributes, 30 of them in an event; five predicates of four kinds in a filter."""
     return _workload("W2", SparseSpace(tuple(map(Dimension, _names(rng, 100)))), count, rng)
 
 
@@ -237,7 +237,7 @@ _SECTORS: Final = 11
 _VENUES: Final = 1000
 _VOLUMES: Final = 1_000_000
 _SWING: Final = 0.10
-"""How far a price strays from its symbol's reference, either way."""
+"""Relative deviation of a price from its symbol's reference, either way."""
 
 _W3_NAMES: Final = ("symbol", "price", "volume", "exchange", "side", "sector", "venue")
 _W3_EQUALITIES: Final = frozenset({"symbol", "exchange", "side", "sector"})
@@ -249,11 +249,11 @@ class StockSpace:
 
     dimensions: tuple[Dimension, ...]
     reference: Ints
-    """price in cents, by symbol"""
+    """Price in cents, by symbol."""
     sector: Ints
-    """sector, by symbol"""
+    """Sector, by symbol."""
     popularity: NDArray[np.float64]
-    """probability, by symbol"""
+    """Probability, by symbol."""
     equalities_only: bool = False
 
     def rows(self, count: int, rng: Generator) -> Rows:
@@ -283,7 +283,7 @@ class StockSpace:
         return np.stack([drawn[dimension.name] for dimension in self.dimensions], axis=1).astype(np.int32)
 
     def _bounds(self, count: int, rng: Generator) -> dict[str, tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]]:
-        """Low bound, high bound and "this filter has it", by attribute."""
+        """Return low bound, high bound and presence of each filter's atom, by attribute."""
         symbol = self._symbols(count, rng)
         named = rng.random(count) < 0.90
         centre = self.reference[symbol] * rng.uniform(1 - _SWING, 1 + _SWING, count)
@@ -326,7 +326,7 @@ def w3(count: int, rng: Generator, *, equalities_only: bool = False) -> Workload
 
 
 def w3eq(count: int, rng: Generator) -> Workload:
-    """W3 without its ranges."""
+    """W3 with equalities only."""
     return w3(count, rng, equalities_only=True)
 
 
@@ -347,7 +347,7 @@ def _workload(name: str, space: Space, count: int, rng: Generator) -> Workload:
 
 
 def _new_ids(count: int, rng: Generator) -> Ids:
-    """Distinct ids all over the id space, in no order."""
+    """Return distinct ids from the whole id space, in random order."""
     while True:
         ids = rng.integers(0, 2**63, count, np.int64)
         if len(np.unique(ids)) == count:
@@ -355,7 +355,7 @@ def _new_ids(count: int, rng: Generator) -> Ids:
 
 
 def _choose(rng: Generator, count: int, of: int, size: int) -> NDArray[np.int16]:
-    """For each row, `size` different positions below `of`, in random order."""
+    """Return for each row `size` different positions below `of`, in random order."""
     chosen = np.empty((count, size), np.int16)
     for start in range(0, count, _CHUNK):
         part = chosen[start : start + _CHUNK]
@@ -364,7 +364,7 @@ def _choose(rng: Generator, count: int, of: int, size: int) -> NDArray[np.int16]
 
 
 def _names(rng: Generator, count: int) -> tuple[str, ...]:
-    """Different words of four to nine letters; a leading x keeps them apart from the filter language's words."""
+    """Return different words of four to nine letters, with a leading x to avoid the filter language's keywords."""
     return _words(rng, count, string.ascii_lowercase, 3, 8, "x")
 
 

@@ -1,8 +1,7 @@
-"""ActiveMQ with JMS selectors: the one broker with real content filters that a distribution packages.
+"""ActiveMQ with JMS selectors: the only packaged broker with real content filters.
 
-Attributes are STOMP headers, which its selectors read. It is measured with a bare STOMP client, which costs less than
-the usual Python ones: what is slow here is not Python. Numbers in a selector need a decimal point where the header
-has one.
+Attributes are STOMP headers, which its selectors read. A bare STOMP client costs less than the usual Python ones, so
+slowness here is not Python's. Numbers in a selector need a decimal point where the header has one.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def _subscribe(id: int, selector: str, receipt: str = "") -> bytes:
 
 
 class _Reader(asyncio.Protocol):
-    """Hands the body of every message over."""
+    """Passes the body of every message to the listener."""
 
     def __init__(self, listener: Listener) -> None:
         self.lost = asyncio.Event()

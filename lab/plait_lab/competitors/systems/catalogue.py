@@ -1,4 +1,4 @@
-"""Everything that can be measured, by name."""
+"""All systems that can be measured, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MQTT: mosquitto and aiomqtt, at QoS 0, with small packets sent at once and no bound on what waits."""
+"""MQTT: mosquitto and aiomqtt, at QoS 0, with small packets sent at once and unbounded queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..stamps import phase_of
 
 TOPIC = "quotes"
 CONNECT: Final = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00"
-"""MQTT 3.1.1: a clean session, no keep-alive, a name of the server's choice."""
+"""MQTT 3.1.1: a clean session, no keep-alive, a client id chosen by the server."""
 CONNACK: Final = b"\x20\x02"
 SUBACK: Final = b"\x90\x03\x00\x01"
 

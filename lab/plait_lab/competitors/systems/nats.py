@@ -1,4 +1,5 @@
-"""NATS: the server that PyPI packages, and nats-py. For a crowd a subject for each symbol: the best topics can do."""
+"""NATS: the server that PyPI packages, and nats-py. A crowd uses a subject for each symbol, the best possible with
+topics."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Plait: its broker and its SDK as users have them. Every subscription is a content filter.
+"""Plait: its broker and its SDK, as users run them. Every subscription is a content filter.
 
-For a crowd the wire protocol is spoken bare, as with the others, and every deliver frame is decoded to be counted.
+A crowd uses the bare wire protocol, as for the other systems, and decodes every deliver frame to count it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ..stamps import phase_of, restamp
 
 
 class Plait(Contender):
-    """The broker as it is installed."""
+    """The broker as installed."""
 
     key = "plait"
     title = "Plait"
@@ -92,7 +92,7 @@ class Plait(Contender):
 
 
 class PlaitInPython(Plait):
-    """The same broker without the native kernel."""
+    """The broker without the native kernel."""
 
     key = "plait-python"
     title = "Plait, Python index"
@@ -102,7 +102,7 @@ class PlaitInPython(Plait):
 
 
 class PlaitObserved(Plait):
-    """The same broker with telemetry, which records every event, however many there are."""
+    """The broker with telemetry that records every event."""
 
     key = "plait-observed"
     title = "Plait, with telemetry"
@@ -113,9 +113,9 @@ class PlaitObserved(Plait):
 
 
 class PlaitDurable(Plait):
-    """With a log: a durable subscriber, and a publisher that has every event confirmed by the broker.
+    """The broker with a log, a durable subscriber, and a publisher that requests confirmation of every event.
 
-    The publisher counts its confirmations in the first place of the board; the subscriber has the second.
+    The publisher counts its confirmations in the first slot of the counters; the subscriber has the second.
     """
 
     key = "plait-durable"
@@ -155,12 +155,12 @@ class PlaitDurable(Plait):
 
 
 def broker_options(port: int) -> list[str]:
-    """Nothing but where to listen."""
+    """Return the options of a broker that only listens."""
     return ["--listen", f"{HOST}:{port}", "--http", "off", "--log-level", "warning"]
 
 
 class PlaitMember(Member):
-    """A bare client: says hello, subscribes, answers pings, counts deliveries."""
+    """A bare client: sends hello, subscribes, answers pings, counts deliveries."""
 
     def __init__(self, filters: list[str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Zenoh through a router: a session in router mode is the server; clients connect to it and to nobody else."""
+"""Zenoh through a router: a session in router mode is the server; clients connect to it only."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Zenoh(Contender):
         return self.session("client", {"connect/endpoints": [f"tcp/{HOST}:{port}"]})
 
     def session(self, mode: str, settings: dict[str, list[str]]) -> Any:
-        """Open; in router mode it serves."""
+        """Open a session; in router mode it serves."""
         zenoh = importlib.import_module("zenoh")
         config = zenoh.Config()
         config.insert_json5("mode", json.dumps(mode))

@@ -20,7 +20,7 @@ GREETING: Final = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20,
 READY: Final = b"\x05READY" + b"\x0bSocket-Type" + b"\x00\x00\x00\x03SUB"
 
 SETTLE_MS: Final = 100
-"""Without a further subscription: the proxy has passed on all of them."""
+"""Milliseconds without a further subscription after which the proxy has forwarded all of them."""
 
 
 class ZeroMq(Contender):

@@ -1,4 +1,4 @@
-"""Regenerate a figure of thesis 2.8: python -m plait_lab.peers figure27 | figure28 | figure29 | figure210
+"""Regenerate a figure of thesis 2.8: python -m plait_lab.experiments.peers figure27 | figure28 | figure29 | figure210
 
 Writes a table (CSV) and a plot (PNG, which needs matplotlib) to a folder, for the thesis' variant beside ours.
 """
@@ -18,11 +18,11 @@ from .figures import FIGURES, Sizes
 
 LIMIT_S: Final = 600.0
 LIMIT_MIB: Final = 8 << 10
-"""What a figure may take of a machine."""
+"""Memory that a figure may use; `LIMIT_S` bounds its processor time."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play, print, and write."""
+    """Play the trials, print the rows, and write table and plot."""
     parser = argparse.ArgumentParser(prog="python -m plait_lab.peers", description=__doc__)
     parser.add_argument("figure", choices=FIGURES)
     parser.add_argument("--peers", type=int, help="of our variant")
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _spent() -> str:
-    """What it took of the machine, beside what it may."""
+    """Return the resources used, beside the limits."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     machine_s = used.ru_utime + used.ru_stime
     return f"machine time {machine_s:.0f} s of {LIMIT_S:.0f}, at most {used.ru_maxrss / 1024:.0f} MiB of {LIMIT_MIB}"

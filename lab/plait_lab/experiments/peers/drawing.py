@@ -1,4 +1,4 @@
-"""Tables and plots of the studies. A plot needs matplotlib, and is left out where that is not installed."""
+"""Tables and plots of the studies. Without matplotlib there are no plots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLOURS: Final = ("#23608f", "#b5473c", "#4d8f5b", "#c9922e", "#7b5aa6", "#66666
 
 
 def write_lines(rows: Sequence[Row], path: Path) -> None:
-    """All rows as CSV."""
+    """Write rows as CSV."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -26,7 +26,7 @@ def write_lines(rows: Sequence[Row], path: Path) -> None:
 
 
 def read_lines(path: Path) -> list[dict[str, str | int | float]]:
-    """The same, back."""
+    """Read rows that `write_lines` wrote."""
     with path.open(newline="") as file:
         return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
 
@@ -39,7 +39,7 @@ def _value(text: str) -> str | int | float:
 
 
 def draw_figure(panels: Sequence[tuple[str, str, str, Lines]], title: str, path: Path) -> bool:
-    """One panel for each (title, x, y, lines); False when matplotlib is not here."""
+    """Draw one panel for each (title, x, y, lines). Return False without matplotlib."""
     try:
         matplotlib = importlib.import_module("matplotlib")
         matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""The figures of thesis 2.8, each as the rows of a table and the panels of a plot, for the thesis' variant and ours."""
+"""The figures of thesis 2.8: the rows of each table and the panels of each plot, for the thesis' variant and ours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...simulation.peers.workload import PeerSpread, PeerWorkload
 from .drawing import Lines, Row
 
 PERIODS_MAX: Final = 80
-"""A group that is not complete by then is taken as it is."""
+"""Periods after which a group counts as it is, complete or not."""
 SETTLING: Final = 25
 """Periods before churn begins."""
 WORKLOADS: Final = {spread.value: PeerWorkload(spread=spread) for spread in PeerSpread}
@@ -24,7 +24,7 @@ Panels = list[tuple[str, str, str, Lines]]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of it."""
+    """The sizes of an experiment."""
 
     plait: int = 1000
     thesis: int = 1000
@@ -32,13 +32,13 @@ class Sizes:
     variants: tuple[str, ...] = tuple(VARIANTS)
 
     def of(self, variant: str) -> int:
-        """Peers for one variant."""
+        """Return the number of peers for a variant."""
         return self.plait if variant == "plait" else self.thesis
 
 
 @dataclass(frozen=True, slots=True)
 class ThesisFigure:
-    """One figure: how its rows are made, and drawn."""
+    """One figure: its rows and its panels."""
 
     title: str
     rows: Callable[[Sizes], Iterator[Row]]
@@ -47,7 +47,7 @@ class ThesisFigure:
 
 
 def lines(rows: Iterable[Row], by: tuple[str, ...], x: str, y: str, scale: float = 1.0) -> Lines:
-    """Points of y over x, one line for each combination of `by`."""
+    """Return points of y over x, one line for each combination of `by`."""
     found: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         name = " ".join(f"m={row[key]}" if key == "m" else str(row[key]) for key in by)
@@ -59,7 +59,7 @@ def lines(rows: Iterable[Row], by: tuple[str, ...], x: str, y: str, scale: float
 
 
 def convergence(sizes: Sizes) -> Iterator[Row]:
-    """Converged and notified over time, and the requests that it took."""
+    """Yield converged and notified shares over time, with the connection requests."""
     for name, workload in WORKLOADS.items():
         for variant in sizes.variants:
             peers = sizes.of(variant)
@@ -81,7 +81,7 @@ def convergence(sizes: Sizes) -> Iterator[Row]:
 
 
 def convergence_panels(rows: list[Row]) -> Panels:
-    """Figures 2.7 (a) to (c)."""
+    """Return figures 2.7 (a) to (c)."""
     by = ("workload", "variant", "peers")
     return [
         ("converged", "period", "% of peers", lines(rows, by, "period", "converged", 100)),
@@ -94,7 +94,7 @@ def convergence_panels(rows: list[Row]) -> Panels:
 
 
 def churn_lines(sizes: Sizes) -> Iterator[Row]:
-    """A share of the group replaced in every period, or at once."""
+    """Yield rows for a share of the group replaced in every period, or at once."""
     for variant in sizes.variants:
         for name, workload in WORKLOADS.items():
             for share in (0.005, 0.01, 0.025):
@@ -146,7 +146,7 @@ def _sudden(variant: str, trial: Trial, share: float, period: int, converged: fl
 
 
 def churn_panels(rows: list[Row]) -> Panels:
-    """Figures 2.8 (a) to (c)."""
+    """Return figures 2.8 (a) to (c)."""
     steady = [row for row in rows if row["kind"] == "continuous"]
     sudden = [row for row in rows if row["kind"] == "sudden"]
     by = ("variant", "workload")
@@ -161,7 +161,7 @@ def churn_panels(rows: list[Row]) -> Panels:
 
 
 def scaling(sizes: Sizes) -> Iterator[Row]:
-    """Construction time over the number of peers; in-degree over the number of sub-spaces."""
+    """Yield construction time over the number of peers, and in-degree over the number of sub-spaces."""
     for variant in sizes.variants:
         for name, workload in WORKLOADS.items():
             for part in (8, 4, 2, 1):
@@ -192,7 +192,7 @@ def _scaled(kind: str, variant: str, name: str, trial: Trial, in_degree: float, 
 
 
 def scaling_panels(rows: list[Row]) -> Panels:
-    """Figures 2.9 (a) and (b)."""
+    """Return figures 2.9 (a) and (b)."""
     over_peers = [row for row in rows if row["kind"] == "peers"]
     over_spaces = [row for row in rows if row["kind"] == "sub-spaces"]
     by = ("variant", "workload")
@@ -209,7 +209,7 @@ FALSE_SHARES: Final = (0.0, 0.031, 0.062, 0.125)
 
 
 def constraints(sizes: Sizes) -> Iterator[Row]:
-    """Notified peers and false positives, over what is allowed of them, for two out-degrees and two kinds of bounds."""
+    """Yield notified peers and false positives over the allowed share, for two out-degrees and two kinds of bounds."""
     for scenario, bounds in (("S1", MODERATE), ("S2", TIGHT)):
         workload = PeerWorkload(grid_bits=4, side_bits=(1, 2, 3, 4), aligned=True, bounds=bounds)
         for variant in sizes.variants:
@@ -236,7 +236,7 @@ def constraints(sizes: Sizes) -> Iterator[Row]:
 
 
 def constraints_panels(rows: list[Row]) -> Panels:
-    """Figures 2.10 (a) and (b)."""
+    """Return figures 2.10 (a) and (b)."""
     by = ("scenario", "m", "variant")
     few = [row for row in rows if float(row["allowed"]) <= 13]
     return [

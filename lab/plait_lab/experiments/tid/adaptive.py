@@ -1,10 +1,10 @@
-"""Adaptive routing against the static tree, where links become slow and fast again: python -m
+"""Adaptive routing against a static tree while links become slow and recover: python -m
 plait_lab.experiments.tid.adaptive
 
 Random graphs of simulated brokers on virtual time; a fifth of all links is slow at any time, another fifth after a
-while. Each graph is played twice with the same events and the same slow links: with the overlay's routing, and with
-its routes frozen as they were at the start, when no link was slow: the tree that a static overlay would keep. Writes
-a table of all graphs (CSV) and a plot (PNG, which needs matplotlib) to a folder.
+while. Each graph is played twice with the same events and slow links: with the overlay's routing, and with its routes
+frozen as they were at the start, when no link was slow. The frozen routes form the tree that a static overlay would
+keep. Writes a table of all graphs (CSV) and a plot (PNG, which needs matplotlib) to a folder.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ...simulation.overlay.given_overlays import GivenWorld
 
 RESULTS: Final = Path(__file__).parent.parent / "results"
 EXPECTED: Final = 0.3
-"""By so much the p99 is to be lower."""
+"""Expected reduction of the p99."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphTerms:
-    """What is simulated."""
+    """The parameters of a simulated graph."""
 
     brokers: int = 16
     links: int = 32
@@ -42,37 +42,37 @@ class GraphTerms:
     slow_share: float = 0.2
     slow_factor: float = 10.0
     slow_for_s: float = 30.0
-    """How long one set of links stays slow."""
+    """Seconds that one set of links stays slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One graph with one routing."""
+    """The result of one graph with one routing."""
 
     delays_s: tuple[float, ...]
-    """Of each event at each of its destinations."""
+    """The delay of each event at each of its destinations."""
     missing: int
     moves: int
-    """How often a broker moved a destination to another neighbour."""
+    """Changes of the next hop to a destination, over all brokers."""
 
     @property
     def mean_s(self) -> float:
         return statistics.fmean(self.delays_s)
 
     def quantile_s(self, share: float) -> float:
-        """The delay that this share of all is not above."""
+        """Return the delay that this share of the delays does not exceed."""
         ordered = sorted(self.delays_s)
         return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
 
 
 def freeze(routes: ForwardingTable, me: int, brokers: Sequence[int]) -> None:
-    """Keep the next hops of a broker as they are, whatever the links do from now on."""
+    """Freeze the next hops of a broker, so that later changes of links have no effect."""
     frozen = {to: routes.feasible_ids(to)[:1] for to in brokers if to != me}
     routes.feasible_ids = lambda to: frozen.get(to, [])  # type: ignore[method-assign]
 
 
 class Graph:
-    """One random graph, with all that will happen on it."""
+    """A random graph with its events and slow links."""
 
     def __init__(self, seed: int, terms: GraphTerms) -> None:
         rng = Random(f"adaptive/{seed}")
@@ -88,7 +88,7 @@ class Graph:
         self.events = sorted((rng.uniform(0.0, terms.for_s), rng.choice(self.publishers)) for _ in range(count))
 
     def play(self, *, adaptive: bool) -> Played:
-        """What comes of it with the overlay's routing, or with its routes as they were at the start."""
+        """Play the graph with the overlay's routing, or with its routes frozen at the start."""
         world = GivenWorld(self.delays_s, seed=self.seed)
         world.start()
         for number in self.publishers:
@@ -113,7 +113,7 @@ class Graph:
 
     @staticmethod
     def _changes(world: GivenWorld) -> int:
-        """How often a broker has chosen another way."""
+        """Return how often brokers have changed a next hop."""
         return sum(node.overlay.routes.changes for node in world.nodes if node.overlay is not None)
 
     def _slow(self, world: GivenWorld, slow: set[int]) -> None:
@@ -130,7 +130,7 @@ class Graph:
 
 
 def _random_graph(rng: Random, terms: GraphTerms) -> dict[tuple[int, int], float]:
-    """A random tree and random links beyond it, of 2 to 20 ms."""
+    """Return a random tree with random additional links, with delays of 2 to 20 ms."""
     edges = {(rng.randrange(node), node) for node in range(1, terms.brokers)}
     while len(edges) < terms.links:
         near, far = sorted(rng.sample(range(terms.brokers), 2))
@@ -169,7 +169,7 @@ def compare(seed: int, terms: GraphTerms) -> GraphRow:
 
 
 def write_comparison(rows: list[GraphRow], path: Path) -> None:
-    """All graphs as CSV."""
+    """Write all graphs as CSV."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(GraphRow.__slots__)
@@ -179,7 +179,7 @@ def write_comparison(rows: list[GraphRow], path: Path) -> None:
 
 
 def read_comparison(path: Path) -> list[GraphRow]:
-    """The same, back."""
+    """Read the rows that `write_comparison` wrote."""
     with path.open(newline="") as file:
         return [
             GraphRow(*(float(text) if "." in text else int(text) for text in values.values()))  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ def read_comparison(path: Path) -> list[GraphRow]:
 
 
 def summary(rows: list[GraphRow], terms: GraphTerms) -> list[str]:
-    """What is said of them all, beside what is expected."""
+    """Return a summary of all graphs beside the expectation."""
     lines = [
         f"{len(rows)} graphs of {terms.brokers} brokers and {terms.links} links, {terms.for_s:g} s each; "
         f"{terms.slow_share:.0%} of the links are {terms.slow_factor:g} times slower at any time, "
@@ -212,7 +212,7 @@ def summary(rows: list[GraphRow], terms: GraphTerms) -> list[str]:
 
 
 def draw_comparison(rows: list[GraphRow], terms: GraphTerms, path: Path) -> bool:
-    """The plot; False when matplotlib is not here."""
+    """Draw the plot. Return False without matplotlib."""
     try:
         matplotlib = importlib.import_module("matplotlib")
         matplotlib.use("Agg")
@@ -252,7 +252,7 @@ def _panel(panel: Any, name: str, rows: list[GraphRow]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Play all graphs, print, and write the table and the plot."""
+    """Play all graphs, print a summary, and write table and plot."""
     parser = argparse.ArgumentParser(prog="python -m plait_lab.experiments.tid.adaptive", description=__doc__)
     parser.add_argument("--graphs", type=int, default=50)
     parser.add_argument("--for", type=float, default=GraphTerms().for_s, dest="for_s", help="seconds of each")

@@ -1,14 +1,14 @@
 """The TID paper's own publication routing, as printed: hop-by-hop matching on tree identifiers, Algorithm 1.
 
-A strategy for the laboratory, on a static graph whose link delays may be set between messages. It is kept to show what
-`PAPERS.md` says of it: the algorithm loops, since it takes the link of least delay among all trees, whether or not it
-leads back; and it loses, since of several subscriptions that want one neighbour only the first chooses the tree, under
-which the neighbour may not know the others. `tests/unit/lab/experiments/test_padres.py` shows both, and our rule on the
-same graphs.
+It runs on a static graph whose link delays may be set between messages, and shows two faults that `PAPERS.md`
+describes. The algorithm loops, since it takes the link of least delay among all trees, whether or not it leads back. It
+loses events: of several subscriptions behind one neighbour, only the first chooses the tree, and the neighbour may not
+know the others under this tree. `tests/unit/lab/experiments/test_padres.py` shows both, and our rule on the same
+graphs.
 
-Advertisements flood and each leaves a tree (3.1); a subscription travels each tree that it meets in reverse and leaves
-{TID, last hop} pairs (3.1, the PRT); a publication is matched at each broker against the subscriptions that carry its
-TID, and passed on by Algorithm 1 (3.2).
+Advertisements flood and each leaves a tree (3.1). A subscription travels each tree that it meets in reverse and leaves
+{TID, last hop} pairs (3.1, the PRT). A publication is matched at each broker against the subscriptions that carry its
+TID, and forwarded by Algorithm 1 (3.2).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CLIENT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PaperSubscription:
-    """What a client of a broker wants."""
+    """A subscription of a broker's client."""
 
     name: str
     filter: Filter
@@ -58,14 +58,14 @@ class PaperBroker:
 
 @dataclass(frozen=True, slots=True)
 class PaperOutcome:
-    """What became of a publication."""
+    """The result of a publication."""
 
     delivered: tuple[str, ...]
-    """Names of subscriptions, as often as each got it."""
+    """Names of subscriptions, one for each delivery."""
     visits: tuple[int, ...]
-    """Brokers in the order of their receiving a copy."""
+    """Brokers in the order in which they received copies."""
     looped: bool
-    """Whether it was still on its way after `HOPS_MAX` hops."""
+    """Whether a copy was still being forwarded after `HOPS_MAX` hops."""
 
 
 class PaperOverlay:
@@ -80,7 +80,7 @@ class PaperOverlay:
             self.set_delay(near, far, delay)
 
     def set_delay(self, near: int, far: int, delay: float) -> None:
-        """A link is as fast as this now: what the Link Delay Table of both its ends says."""
+        """Set the delay of a link, as the Link Delay Tables of both ends have it."""
         self._delays[near, far] = self._delays[far, near] = delay
         for broker in (near, far):
             self._brokers.setdefault(broker, PaperBroker())
@@ -134,7 +134,7 @@ class PaperOverlay:
         return PaperOutcome(tuple(delivered), tuple(visits), looped)
 
     def _matching(self, broker: int, copy: PaperPublication) -> list[PaperSubscription]:
-        """Matching: the content, and the TID as one more attribute."""
+        """Return the subscriptions that match by content and by TID."""
         prt = self._brokers[broker].prt
         return [one for one, paths in prt.items() if copy.tree in paths and one.filter.matches(copy.attributes)]
 
@@ -142,7 +142,7 @@ class PaperOverlay:
         return CLIENT in self._brokers[broker].prt[subscription].values()
 
     def _algorithm_1(self, broker: int, copy: PaperPublication) -> dict[int, str]:
-        """Publication routing path selection; the numbers are its lines."""
+        """Select the links of a publication. The comments number the algorithm's lines."""
         route: dict[int, str] = {}  # 1
         for subscription in self._matching(broker, copy):  # 2, 3
             if self._is_local(broker, subscription):

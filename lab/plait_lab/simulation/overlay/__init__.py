@@ -1,1 +1,1 @@
-"""Brokers of production code in an overlay on virtual time, with faults, enemies and an oracle."""
+"""Brokers of production code in an overlay on virtual time, with faults, attackers and an oracle."""

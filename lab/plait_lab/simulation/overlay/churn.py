@@ -1,7 +1,7 @@
 """Topology churn (SCORECARD F14): every five seconds a broker leaves or joins, while events and interest go on.
 
-Who leaves is killed; who joins has been there before, or never. In the end all are there. Those who leave may part the
-others for longer than these remember each other: then what waits is given up, with a reason, and only then.
+A leaving broker is killed; a joining one is new or returns. At the end all are present. Departures may partition the
+others for longer than they remember each other; only then are waiting events given up, with a reason.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from .overlays import OverlayWorld
 
 EVERY_S: Final = 5.0
 TURNS: Final = 24
-"""Two minutes: six times what brokers remember of one that has gone."""
+"""Turns in two minutes: six times as long as brokers remember a departed one."""
 EVENTS: Final = 250
 ALIVE_MIN: Final = 2
 NEWS_S: Final = 3.0
-"""Until all know of one who has joined, and of the ways that lead over it."""
+"""Seconds until all brokers know a joined one and the paths through it."""
 
 
 class Parted(Node):
-    """A broker that gives nothing up for one that it can reach."""
+    """A broker that complains when it gives up an event for a broker that it can reach."""
 
     def lost(self, home: int, position: int, frame: EventFrame, delay_us: int, reason: str) -> None:
         super().lost(home, position, frame, delay_us, reason)
@@ -39,7 +39,7 @@ class Parted(Node):
 
 
 class Churn(OverlayWorld):
-    """One history of them."""
+    """A history of churn."""
 
     NODE: ClassVar[type[Node]] = Parted
     FORGETS = True
@@ -47,9 +47,9 @@ class Churn(OverlayWorld):
     def __init__(self, seed: int, *, brokers: int | None = None) -> None:
         super().__init__(seed, brokers=brokers)
         self.turns = 0
-        """How often someone came or went."""
+        """Brokers that left or joined."""
         self.joined_at = 0.0
-        """When someone last came."""
+        """Time of the last join."""
 
     def play(self) -> list[str]:
         rng, timeline = self.rng, self.timeline

@@ -1,7 +1,7 @@
-"""A simulated overlay on a graph that is given: the production objects on virtual time.
+"""A simulated overlay on a given graph: the production objects on virtual time.
 
-Where `simulation.overlays` plays histories to find faults, this is a table to set up one situation on, and to measure:
-what each kind of frame cost on each link, and how long events took.
+`simulation.overlay.overlays` plays histories to find faults. This one sets up a situation and measures the frames of
+each type on each link, and the delays of events.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from .overlay_nodes import Node, Pipe
 from .overlays import OverlayWorld
 
 SETTLED_S: Final = 8.0
-"""By then all links are measured, the maps agree and interest is known."""
+"""Seconds after which all links are measured, the maps agree and interest is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredReception:
-    """An event at a destination."""
+    """The reception of an event at a destination."""
 
     id: tuple[int, int]
     at: float
     delay_s: float
     path: tuple[int, ...]
-    """The nodes' numbers, from the publisher's to the one before this."""
+    """The numbers of the nodes, from the publisher's broker to the one before this."""
 
 
 class MeasuredNode(Node):
-    """A broker that notes when and how each event came."""
+    """A broker that records the time and path of each event."""
 
     def __init__(self, number: int, world: OverlayWorld) -> None:
         super().__init__(number, world)
@@ -53,7 +53,7 @@ class MeasuredNode(Node):
 
 
 class GivenWorld(OverlayWorld):
-    """Brokers 0, 1, ... and the links between them, each with its delay; nothing happens unless it is asked for."""
+    """Brokers 0, 1, ... with given links and delays. Nothing happens unless requested."""
 
     NODE: ClassVar[type[Node]] = MeasuredNode
 
@@ -64,14 +64,14 @@ class GivenWorld(OverlayWorld):
             for number, ((near, far), delay_s) in enumerate(delays_s.items())
         ]
         self.frames: Counter[tuple[int, int, type[ControlFrame]]] = Counter()
-        """By link, by the end that sent, and by kind: how many control frames."""
+        """Control frames by link, sending end and type."""
 
     @property
     def now(self) -> float:
         return self.timeline.now
 
     def start(self) -> None:
-        """All brokers begin, and the overlay settles."""
+        """Start all brokers and let the overlay settle."""
         for node in self.nodes:
             self.timeline.at(0.0, node.start)
         self.run(SETTLED_S)
@@ -81,15 +81,15 @@ class GivenWorld(OverlayWorld):
         self.timeline.run(self.now + for_s)
 
     def offer(self, number: int, text: str) -> None:
-        """A client of a broker advertises."""
+        """Advertise at a broker."""
         self.nodes[number].advertise(parse(text))
 
     def want(self, number: int, text: str) -> None:
-        """A client of a broker subscribes."""
+        """Subscribe at a broker."""
         self.nodes[number].subscribe(parse(text))
 
     def receptions(self, number: int) -> list[MeasuredReception]:
-        """What has come to a broker."""
+        """Return the events received by a broker."""
         node = self.nodes[number]
         assert isinstance(node, MeasuredNode)
         return node.receptions

@@ -1,9 +1,8 @@
-"""What is so in a simulated overlay, whatever its brokers think: who can reach whom, since when nothing has changed,
-and whose interest must be known where.
+"""The ground truth of a simulated overlay: reachability, time since the last change, and interest that must be known.
 
-An event is owed to a broker whose interest in it was installed, when nothing has changed for a while and there is a way
-between the two; and when its publisher's broker must once have known that interest, however parted they are since. So
-the overlay's own tables decide nothing here.
+An event must reach a broker whose interest in it was installed, if nothing has changed for a while and there is a path
+between the two. It must also reach it if its publisher's broker must once have known that interest, even if they are
+partitioned now. The overlay's own tables are not used.
 """
 
 from __future__ import annotations
@@ -15,48 +14,48 @@ if TYPE_CHECKING:
     from .overlays import OverlayWorld
 
 CALM_S: Final = 6.0
-"""Without any change for so long, dead links have been found out (3 s), and who is there has been told of it all."""
+"""Seconds without a change after which dead links are detected (3 s) and all present brokers are informed."""
 
 HEARTBEAT_S: Final = 0.5
 ROUNDS: Final = 3
-"""After the last change, tables are right within so many heartbeats, and what frames take on their way."""
+"""Heartbeats after the last change until tables are right, besides the transit of frames."""
 
 TRIPS: Final = 4
-"""How often something goes through the whole overlay until then: a sheet, a want, its answer, and one to spare."""
+"""Transits of the overlay until tables are right: link state, interest update, ack, and one in reserve."""
 
 
 class GroundTruth:
-    """Of one history."""
+    """The ground truth of one history."""
 
     def __init__(self, world: OverlayWorld, *, forgets: bool) -> None:
-        """`forgets`: whether brokers are away for so long that the others may forget them."""
+        """`forgets`: whether brokers are absent for so long that others may forget them."""
         self._world = world
         self._forgets = forgets
         self.changed_at = 0.0
-        """When a link or a broker last came, went, or became slower."""
+        """Time at which a link or a broker last came up, went down, or became slower."""
         self._known: set[tuple[Node, int, Node, int, int, int]] = set()
-        """Of broker and life, broker and life: an offer of the one that the other's want must have been told for."""
+        """Pairs of an advertisement and an interest, with their brokers and incarnations, that must have met."""
 
     def change(self) -> None:
-        """Something has changed, or has begun to."""
+        """Record that something changes now."""
         self.changed_at = self._world.timeline.now
 
     @property
     def calm(self) -> bool:
-        """Whether nothing has changed for long."""
+        """Whether nothing has changed for `CALM_S`."""
         return self._world.timeline.now - self.changed_at >= CALM_S
 
     @property
     def settled_at(self) -> float:
-        """When tables are to be right, if nothing changes any more."""
+        """Time at which tables must be right if nothing changes any more."""
         return self.changed_at + ROUNDS * HEARTBEAT_S + TRIPS * max(map(self._farthest_s, self._world.nodes))
 
     def reached(self, node: Node) -> set[Node]:
-        """Those that a broker can reach, itself included."""
+        """Return the brokers that a broker can reach, itself included."""
         return set(self._distances(node))
 
     def owes(self, root: Node, home: Node, offers: list[int], wants: list[int]) -> bool:
-        """Whether what these offers promised, and these wants want, must be on its way now."""
+        """Return whether an event of these advertisements must be sent to these interests now."""
         pairs = {(root, root.lives, home, home.lives, offer, want) for offer in offers for want in wants}
         if self.calm and home in self.reached(root):
             self._known |= pairs
@@ -67,7 +66,7 @@ class GroundTruth:
         return max(self._distances(node).values())
 
     def _distances(self, node: Node) -> dict[Node, float]:
-        """In seconds; by Bellman and Ford's algorithm, which knows nothing of the one that is judged."""
+        """Return distances in seconds, by Bellman and Ford's algorithm, independently of the code under test."""
         found = {node: 0.0} if node.runs else {}
         for _ in self._world.nodes:
             for pipe in self._world.pipes:

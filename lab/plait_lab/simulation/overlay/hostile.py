@@ -1,8 +1,8 @@
 """One hostile broker among honest ones: SCORECARD S3 on random graphs.
 
-It runs the production code, holds the overlay's secret, and answers what it is asked; but what leaves it is first gone
-over by an attack. Between honest brokers that can reach each other without it, everything must hold as if it were not
-there: all that is published arrives, once, in order, unchanged, and nothing else does.
+It runs the production code and has the overlay's secret, but an attack transforms the frames that leave it. Honest
+brokers that can reach each other without it must be unaffected: published events arrive once, in order and unchanged,
+and no others do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .overlay_nodes import Node, Pipe
 from .overlays import OverlayWorld
 
 AGAIN_SHARE: Final = 0.1
-"""Of what it says, what it says again."""
+"""Share of its frames that it sends again."""
 
 GRUDGE_S: Final = 0.3
 """Between two frames that it makes up."""
@@ -50,7 +50,7 @@ TEASE_S: Final = 0.5
 """Between two events that it lets pass."""
 
 Attack: TypeAlias = Callable[["HostileWorld", Node, Frame], Iterator[Frame]]
-"""A frame that leaves the hostile broker; what leaves it instead."""
+"""Maps a frame that leaves the hostile broker to the frames sent instead."""
 
 
 def _passes_through(node: Node, frame: Frame) -> bool:
@@ -67,32 +67,32 @@ def _passes_through(node: Node, frame: Frame) -> bool:
 
 
 def drop(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It loses all that passes through."""
+    """Lose all transit frames."""
     if not _passes_through(node, frame):
         yield frame
 
 
 def drop_some(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It loses half of it."""
+    """Lose half of the transit frames."""
     if not _passes_through(node, frame) or world.rng.random() < 0.5:
         yield frame
 
 
 def drop_events(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It loses events, and is otherwise as one would wish."""
+    """Lose events in transit, and nothing else."""
     if not isinstance(frame, Forward | SourceRouted) or not _passes_through(node, frame):
         yield frame
 
 
 def drop_answers(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It loses what says that something has come, and nothing else."""
+    """Lose acks in transit, and nothing else."""
     inner = unwrap(frame) if isinstance(frame, SourceRouted) else frame
     if not isinstance(inner, InterestAck | StreamAck) or not _passes_through(node, frame):
         yield frame
 
 
 def one_by_one(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It loses events, but for the next in order, now and then: something is always heard of them."""
+    """Lose events in transit, except at times the next one of a stream, so that progress never stops entirely."""
     inner = unwrap(frame) if isinstance(frame, SourceRouted) else frame
     if not isinstance(inner, Forward) or not _passes_through(node, frame):
         yield frame
@@ -103,7 +103,7 @@ def one_by_one(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]
 
 
 def equivocate(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It tells each neighbour of other delays, in one version, and loses what comes: no two maps are equal."""
+    """Send each neighbour other delays in one version, and lose transit frames: no two maps are equal."""
     assert node.overlay is not None
     if isinstance(frame, LinkState) and frame.origin == node.overlay.me:
         delays = tuple(world.rng.choice((1, delay, 30 * delay)) for delay in frame.delays_us)
@@ -112,7 +112,7 @@ def equivocate(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]
 
 
 def misdirect(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It makes up ways on which it is, as if something had come by them, and loses what is sent there."""
+    """Invent paths through itself, as if frames had taken them, and lose the frames sent there."""
     yield from drop(world, node, frame)
     if world.timeline.now >= world.forge_at and isinstance(frame, Ping):
         world.forge_at = world.timeline.now + MISDIRECT_S
@@ -120,7 +120,7 @@ def misdirect(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
 
 
 def sinkhole(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It claims to be next to everyone, and loses what comes."""
+    """Claim the shortest links to all neighbours, and lose transit frames."""
     assert node.overlay is not None
     if isinstance(frame, LinkState) and frame.origin == node.overlay.me:
         frame = node.overlay.trust.sign(replace(frame, delays_us=(1,) * len(frame.delays_us)))
@@ -128,7 +128,7 @@ def sinkhole(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
 
 
 def tamper(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It changes all that passes through, and all that floods."""
+    """Change all transit frames and all flooded documents."""
     yield (
         _changed(frame, world.rng)
         if _passes_through(node, frame) or isinstance(frame, LinkState | Advertisement | DurableInterest)
@@ -137,12 +137,12 @@ def tamper(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
 
 
 def tamper_events(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It changes events, and is otherwise as one would wish."""
+    """Change events in transit, and nothing else."""
     yield _changed(frame, world.rng) if isinstance(frame, Forward) and _passes_through(node, frame) else frame
 
 
 def replay(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It says much of it again later, of what passes through and of its own."""
+    """Repeat frames later, its own and those in transit."""
     yield frame
     if world.rng.random() < AGAIN_SHARE:
         world.memory.append(frame)
@@ -151,7 +151,7 @@ def replay(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
 
 
 def reorder(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It holds back what passes through, and lets it go in another order."""
+    """Hold transit frames back and release them in another order."""
     if not _passes_through(node, frame):
         yield frame
         return
@@ -161,7 +161,7 @@ def reorder(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
 
 
 def forge(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It adds frames in the names of others to all that it says."""
+    """Add frames in the names of others."""
     yield frame
     if world.timeline.now >= world.forge_at:
         world.forge_at = world.timeline.now + GRUDGE_S
@@ -169,7 +169,7 @@ def forge(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
 
 
 def flood(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It adds heaps of events that nobody has published, in its own name and in others'."""
+    """Add many forged events, in its own name and in others'."""
     yield frame
     if isinstance(frame, Ping):
         yield from (_made_up_event(world, node) for _ in range(FLOOD))
@@ -210,7 +210,7 @@ def _changed(frame: Frame, rng: Random) -> Frame:
 
 
 def _made_up_ways(world: HostileWorld, node: Node) -> Iterator[Frame]:
-    """To whoever this neighbour is: from all honest ones over here."""
+    """Invent paths from all honest brokers through this one to its neighbours."""
     overlay = node.overlay
     assert overlay is not None
     nonsense = encode_frame(Ping(1))
@@ -222,12 +222,12 @@ def _made_up_ways(world: HostileWorld, node: Node) -> Iterator[Frame]:
 
 
 def _for_some(frame: Forward, destinations: Sequence[Destination]) -> Forward:
-    """The same for fewer."""
+    """Return a copy for fewer destinations."""
     return Forward(frame.tree, frame.delay_us, frame.flags, frame.path, tuple(destinations), frame.block)
 
 
 def _forgery(world: HostileWorld, node: Node) -> Frame:
-    """Something that another broker never said."""
+    """Forge a frame in another broker's name."""
     rng = world.rng
     honest = [other.overlay for other in world.nodes if other is not node and other.overlay is not None]
     victim, target = rng.choice(honest), rng.choice(honest)
@@ -252,7 +252,7 @@ def _forgery(world: HostileWorld, node: Node) -> Frame:
 
 
 def _made_up_event(world: HostileWorld, node: Node) -> Forward:
-    """One that it claims to have published, to have been handed by another one, or of another one's."""
+    """Forge an event: its own, relayed for another broker, or another broker's."""
     honest = [other.overlay for other in world.nodes if other is not node and other.overlay is not None]
     victim, target, me = world.rng.choice(honest), world.rng.choice(honest), node.overlay
     assert me is not None
@@ -269,7 +269,7 @@ def _forged_event(world: HostileWorld, path: Sequence[Overlay], target: Overlay)
 
 
 class HostileNode(Node):
-    """A broker that checks what comes; one of them is the hostile one."""
+    """A broker that checks received events; one of them is the hostile one."""
 
     def arrived_(self, arrival: ReceivedEvent) -> None:
         super().arrived_(arrival)
@@ -277,7 +277,7 @@ class HostileNode(Node):
         self.world.check_arrival(self, arrival)
 
     def told(self, frame: TraceMessage) -> None:
-        """Nobody tells anything in these histories, so whatever is believed was made up."""
+        """Complain: no trace message is sent in these histories, so each one was forged."""
         assert isinstance(self.world, HostileWorld)
         if self is not self.world.enemy and self.world.ids.get(frame.source) is not self.world.enemy:
             self.world.complain(f"I3: {self.name} believes a {type(frame).__name__} that {frame.source:x} never said")
@@ -309,15 +309,15 @@ class HostileWorld(OverlayWorld):
             super().carry(node, link, frame)
 
     def owes(self, root: Node, home: Node, offers: list[int], wants: list[int]) -> bool:
-        """The hostile one may keep anybody's interest from others until there is a way around it: until all is healed
-        and settled, what a broker knows is what it owes."""
+        """Return whether interest must be known. Until healing, the hostile broker may delay interest, so what a broker
+        knows decides."""
         assert root.overlay is not None
         assert home.overlay is not None
         enemy = self.enemy in (root, home) or self._friends()[root.number] != self._friends()[home.number]
         return not enemy and (self.settled or home.overlay.me in root.overlay.wanted.homes)
 
     def look(self) -> None:
-        """It may keep them from being right for a while."""
+        """Skip the check: the hostile broker may delay the tables of others."""
 
     def expelled(self, by: Node, other: Node) -> None:
         self.expelled_by.add(by)
@@ -325,14 +325,14 @@ class HostileWorld(OverlayWorld):
             super().expelled(by, other)
 
     def may_pass(self, stream: tuple[int, int], position: int) -> bool:
-        """Whether the hostile one lets this event of a stream pass: the next one, when some time is over."""
+        """Return whether an event of a stream may pass: the next one, after some time."""
         due, since = self._let.get(stream, (position, self.timeline.now))
         passes = position == due and self.timeline.now >= since + TEASE_S
         self._let[stream] = (due + passes, self.timeline.now if passes else since)
         return passes or position < due
 
     def check_arrival(self, node: Node, arrival: ReceivedEvent) -> None:
-        """I3: whatever comes to an honest broker in an honest one's name was published there, to the bit."""
+        """Check I3: an event received in an honest broker's name was published there, bit by bit."""
         frame = arrival.frame
         root = self.ids.get(arrival.root)
         if node is self.enemy or root is self.enemy:
@@ -370,7 +370,7 @@ class HostileWorld(OverlayWorld):
                 self.complain(f"I7: {node.name} thinks that {other.name} wants {filter.text}")
 
     def _friends(self) -> dict[int, int]:
-        """By broker, a name for those that it reaches without the hostile one."""
+        """Return a group name for each broker; equal for those connected without the hostile one."""
         group = {node.number: node.number for node in self.nodes}
         for _ in self.nodes:
             for pipe in self.pipes:

@@ -1,6 +1,7 @@
-"""A hostile broker on the better way, and events all the time: how long each takes (SCORECARD S3).
+"""A hostile broker on the better path under continuous traffic: the delay of each event (SCORECARD S3).
 
-Short histories that end with a long quiet do not show who only delays, or who wins time and again.
+Short histories that end with a long quiet period do not show a broker that only delays, or that gains the path
+repeatedly.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ EVERY_S: Final = 0.1
 QUIET_S: Final = 20.0
 
 Links = Mapping[tuple[int, int], float]
-"""Between two brokers, the seconds that something takes."""
+"""Seconds that a frame takes between two brokers."""
 
 DIAMOND: Final[Links] = {(0, 1): 0.001, (1, 3): 0.001, (0, 2): 0.010, (2, 3): 0.010}
-"""From 0 to 3 by 1, or by 2."""
+"""From 0 to 3 through 1, or through 2."""
 
 LADDER: Final[Links] = {
     (0, 1): 0.001,
@@ -34,15 +35,15 @@ LADDER: Final[Links] = {
     (1, 3): 0.010,
     (2, 4): 0.010,
 }
-"""From 0 to 5 on one side, or on the other, with a rung in between."""
+"""From 0 to 5 on either side, with rungs in between."""
 
 FORK: Final[Links] = {(0, 1): 0.001, (1, 3): 0.020, (1, 2): 0.006, (2, 3): 0.005}
-"""From 0 to 3 by 1 alone, and from there on by 2; straight on takes longer. When that is mended it is hardly faster,
-and 1 keeps to 2."""
+"""From 0 to 3 through 1, and then through 2 or directly, which is slower. Once healed, the direct link is hardly
+faster, and 1 keeps to 2."""
 
 
 def beads(count: int) -> dict[tuple[int, int], float]:
-    """A string of diamonds."""
+    """Return a string of diamonds."""
     found: dict[tuple[int, int], float] = {}
     for at in range(0, 3 * count, 3):
         found |= {(at, at + 1): 0.001, (at + 1, at + 3): 0.001, (at, at + 2): 0.004, (at + 2, at + 3): 0.004}
@@ -50,7 +51,7 @@ def beads(count: int) -> dict[tuple[int, int], float]:
 
 
 class SoakedNode(HostileNode):
-    """A broker that knows when an event came."""
+    """A broker that records when an event arrived."""
 
     def arrived_(self, arrival: ReceivedEvent) -> None:
         super().arrived_(arrival)
@@ -61,7 +62,7 @@ class SoakedNode(HostileNode):
 
 
 class HostileSoak(HostileWorld):
-    """The first broker publishes, the last one subscribes; both do both when that is wanted."""
+    """The first broker publishes and the last one subscribes; on request both do both."""
 
     NODE: ClassVar[type[Node]] = SoakedNode
 
@@ -75,7 +76,7 @@ class HostileSoak(HostileWorld):
         ]
         self.enemy = self.nodes[enemy]
         self.worst_s = 0.0
-        """The longest that an event took."""
+        """The longest delay of an event."""
         self._first_s = first_s
         self._lasts_s = lasts_s
 

@@ -1,7 +1,7 @@
-"""A hostile broker that holds the secret and keys of its own, and says frame by frame what a test tells it.
+"""A hostile broker with the overlay's secret and its own keys, which sends frames as a test requests.
 
-Where the attacks of `hostile.py` change what a production broker says, this one need not make sense at all. It finds
-its way in as any broker does, answers pings, and can speak for others that it has invented.
+The attacks of `hostile.py` change the frames of a production broker; this one may send anything. It connects as a
+broker, answers pings, and can act for brokers that it has invented.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from plait_core.wire.frame_types.overlay_frames import DatabaseSummary, LinkStat
 from .linked_brokers import BrokerFace, LinkedBrokers, Speaker
 
 DELAY_S = 0.001
-"""Of its link."""
+"""Delay of its link."""
 
 
 class Persona:
-    """Somebody that it claims to be: itself, or a broker that it has invented."""
+    """An identity of the hostile broker: its own, or an invented one."""
 
     def __init__(self, rng: Random, log: bytes = b"") -> None:
         identity = Identity(rng, log)
@@ -46,19 +46,19 @@ class Persona:
         self.version = 0
 
     def sheet(self, neighbours: Sequence[int] = (), *, born: int = 0) -> LinkState:
-        """Its links, signed, in a version above the last."""
+        """Return its signed link state in a higher version than the last."""
         self.version += 1
         delays = (1000,) * len(neighbours)
         return self.trust.sign(LinkState(self.id, self.version, "insider", tuple(neighbours), delays, self.log, born))
 
     def event(self, to: int, position: int, block: bytes) -> Forward:
-        """An event that is proved to be its own, to a broker whose card it has seen."""
+        """Return an event with its own proof, for a broker whose public keys it has."""
         proof = self.trust.prove_event(to, position, 0, block)
         return Forward(self.id, 0, 0, (self.id,), (Destination(to, position, proof),), block)
 
 
 class Insider(Speaker):
-    """One link of it."""
+    """One link of the hostile broker."""
 
     def __init__(self, world: LinkedBrokers, at: BrokerFace, *, seed: int = 99, log: bytes = b"") -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Insider(Speaker):
         world.run(1.0)
 
     def say(self, *frames: Frame | bytes) -> None:
-        """All of these, in one write."""
+        """Send frames in one write."""
         said = [frame if isinstance(frame, bytes) else encode_frame(frame) for frame in frames]
         self.world.carry(self.wire, self, b"".join(said))
 
@@ -98,7 +98,7 @@ class Insider(Speaker):
 
 
 def unreadable() -> bytes:
-    """The block of an event with attributes that nothing can be made of."""
+    """Return the block of an event with undecodable attributes."""
     block = bytearray(encode_block(Event({"x": 5}, b"payload", publisher=77, sequence=1)))
     block[BLOCK_BYTES] = 0xC1  # which begins nothing
     return bytes(block)

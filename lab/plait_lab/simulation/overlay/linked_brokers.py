@@ -1,7 +1,8 @@
-"""A few whole brokers, joined by links with given delays, and clients that speak frame by frame; on virtual time.
+"""Whole brokers joined by links with given delays, and clients that exchange single frames; on virtual time.
 
-Where `overlays.py` drives the overlay alone through histories, here all of a broker takes part: handshakes, sessions,
-advertisements, confirmations, deliveries. No faults of their own: a test cuts links and changes delays as it likes.
+`overlays.py` drives the overlay alone through histories. Here all parts of a broker take part: handshakes, sessions,
+advertisements, confirmations, deliveries. There are no faults but those that a test makes: it cuts links and changes
+delays.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ from ..history import History, Kind, weights_in
 from ..timeline import CALENDAR_US, Timeline
 
 CLIENT_DELAY_S: Final = 0.0001
-"""Between a client and its broker."""
+"""Delay between a client and its broker."""
 
 JOINED_S: Final = 3.0
-"""By then all links are measured and all brokers know each other."""
+"""Seconds after which all links are measured and all brokers know each other."""
 
 _F = TypeVar("_F", bound=Frame)
 
 
 class Face:
-    """Who has an end of a wire."""
+    """An end of a wire."""
 
     def hear(self, link: int, data: bytes) -> None:
         raise NotImplementedError
@@ -59,7 +60,7 @@ class Face:
 
 @dataclass(slots=True)
 class LinkWire:
-    """A connection: what one end writes comes out at the other after a while, in order."""
+    """A connection: what one end writes arrives at the other later, in order."""
 
     ends: tuple[Face, Face]
     delay_s: float
@@ -84,7 +85,7 @@ class LinkedBrokers:
         self.rng = Random(f"joined/{seed}")
         self.index = index
         self.probe_s: float | None = 0.005
-        """What testing an event's tags takes; None: it never ends."""
+        """Seconds of a tag test; None: it never ends."""
         self.wires: list[LinkWire] = []
         self._wire_of: dict[tuple[int, int], LinkWire] = {}
         count = 1 + max((max(ends) for ends in delays_s), default=0)
@@ -101,7 +102,7 @@ class LinkedBrokers:
         self.timeline.run(self.now + for_s)
 
     def link(self, near: BrokerFace, far: BrokerFace, delay_s: float) -> LinkWire:
-        """The first of two brokers dials the second."""
+        """Link two brokers. The first dials the second."""
         wire = self.connect(near, far, delay_s)
         far.broker.connected(wire.number, Caller("127.0.0.1:1"), self.now)
         near.broker.connected(wire.number, Caller("127.0.0.1:2", dialled=far.name), self.now)
@@ -110,17 +111,17 @@ class LinkedBrokers:
         return wire
 
     def connect(self, near: Face, far: Face, delay_s: float) -> LinkWire:
-        """A connection that neither end knows of yet."""
+        """Create a connection that neither end knows yet."""
         wire = LinkWire((near, far), delay_s, len(self.wires))
         self.wires.append(wire)
         return wire
 
     def wire(self, near: int, far: int) -> LinkWire:
-        """The link between two brokers, as it was given."""
+        """Return the given link between two brokers."""
         return self._wire_of[near, far]
 
     def client(self, broker: int, name: str = "client") -> FrameClient:
-        """A client that is welcome."""
+        """Return a client after its handshake."""
         client = FrameClient(self, self.brokers[broker], name, self.rng.getrandbits(63))
         self.run(10 * CLIENT_DELAY_S)
         while client.welcome is None and self.now < 60.0:
@@ -137,7 +138,7 @@ class LinkedBrokers:
         self.timeline.at(at, lambda: other.hear(wire.number, data) if wire.open else None)
 
     def hang_up(self, wire: LinkWire, by: Face | None = None) -> None:
-        """A connection ends, now for who ends it, later for the other."""
+        """Close a connection: at once at the end that closes, later at the other."""
         if not wire.open:
             return
         self.history.add(Kind.CLOSED, self.now, wire.number)
@@ -148,7 +149,7 @@ class LinkedBrokers:
 
 
 class BrokerFace(Face):
-    """What `server.py` is in production."""
+    """Drives a broker in place of production's `server.py`."""
 
     def __init__(self, world: LinkedBrokers, name: str, settings: BrokerSettings) -> None:
         self.world = world
@@ -157,7 +158,7 @@ class BrokerFace(Face):
         self.broker = Broker(named, world.rng, OpenGate(), now=world.now, wall_us=CALENDAR_US, index=world.index)
         self._prober = TagTestWorker()
         self.probes: list[Probe] = []
-        """What was tested here."""
+        """The tag tests requested here."""
         self._due = float("inf")
         self.act()
 
@@ -170,7 +171,7 @@ class BrokerFace(Face):
         self.act()
 
     def act(self) -> None:
-        """Carry out what the broker asks for."""
+        """Carry out the broker's outputs."""
         for output in self.broker.take_output():
             if isinstance(output, Send):
                 self.world.carry(self.world.wires[output.link], self, b"".join(output.chunks))
@@ -183,7 +184,7 @@ class BrokerFace(Face):
         self._wake()
 
     def _probe(self, probe: Probe) -> None:
-        """Test tags, which takes a while."""
+        """Test tags after a delay."""
         self.probes.append(probe)
         if self.world.probe_s is not None:
             self.world.timeline.after(self.world.probe_s, lambda: self._probed(probe))
@@ -206,7 +207,7 @@ class BrokerFace(Face):
 
 
 class Speaker(Face):
-    """Who hears frame by frame, and does not mind when a connection ends."""
+    """An end that decodes frames and ignores the end of a connection."""
 
     def __init__(self) -> None:
         self.decoder = FrameDecoder()
@@ -225,7 +226,7 @@ class Speaker(Face):
 
 
 class FrameClient(Speaker):
-    """A client, frame by frame. Answers pings by itself."""
+    """A client that exchanges single frames and answers pings."""
 
     def __init__(self, world: LinkedBrokers, broker: BrokerFace, name: str, publisher: int) -> None:
         super().__init__()
@@ -255,29 +256,29 @@ class FrameClient(Speaker):
             self.frames.append(frame)
 
     def subscribe(self, filter: str, number: int = 1, **terms: Any) -> None:
-        """Subscribe; `done` tells when it is so."""
+        """Subscribe; `done` returns whether it is complete."""
         self.write(Subscribe(number, number, filter, **terms))
 
     def advertise(self, filter: str, number: int = 101) -> None:
-        """Advertise; `done` tells when it is so."""
+        """Advertise; `done` returns whether it is complete."""
         self.write(Advertise(number, number, filter))
 
     def publish(self, attributes: dict[str, Any], confirm: Confirm = Confirm.NONE, payload: bytes = b"") -> int:
-        """Publish one event; its sequence number."""
+        """Publish one event and return its sequence number."""
         self.sequence += 1
         event = Event.checked(attributes, payload, publisher=self.publisher, sequence=self.sequence)
         self.world.carry(self.wire, self, encode_publish(event, confirm))
         return self.sequence
 
     def done(self, number: int) -> bool:
-        """Whether a request has been carried out."""
+        """Return whether a request is complete."""
         return Done(number) in self.frames
 
     def heard(self, kind: type[_F]) -> Sequence[_F]:
-        """All frames of a kind that have come."""
+        """Return all received frames of a type."""
         return [frame for frame in self.frames if isinstance(frame, kind)]
 
     @property
     def delivered(self) -> list[dict[str, Any]]:
-        """The attributes of all events that have come."""
+        """The attributes of all received events."""
         return [dict(frame.attributes()) for frame in self.heard(Deliver)]

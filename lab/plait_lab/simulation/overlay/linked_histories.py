@@ -1,7 +1,8 @@
-"""Random histories of whole brokers with clients: links break and return, delays change, clients subscribe and publish.
+"""Random histories of whole brokers with clients: links break and recover, delays change, clients subscribe and
+publish.
 
-`overlays.py` plays the overlay alone. Here the brokers take part as they are in production: handshakes, sessions,
-advertisements, confirmations and deliveries. No oracle judges these histories. They exist to be hashed.
+`overlays.py` plays the overlay alone. Here brokers take part as in production: handshakes, sessions, advertisements,
+confirmations and deliveries. No oracle checks these histories; their hashes are compared.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from .linked_brokers import FrameClient, LinkedBrokers, LinkWire
 from .overlays import draw_edges, draw_event, draw_filter
 
 LIFE_S: Final = 10.0
-"""For how long things happen."""
+"""Seconds in which things happen."""
 
 CALM_S: Final = 10.0
-"""After that: links are back, and what waits is delivered or given up."""
+"""Seconds after that in which links are up and waiting events are delivered or given up."""
 
 DELAYS_S: Final = (0.001, 0.005, 0.02)
 AWAY_S: Final = (0.2, 1.0, 4.0)
-"""How long a broken link is gone."""
+"""Durations of a broken link."""
 
 INSIDER_SHARE: Final = 0.7
-"""Of the disturbances in a history with an insider, those that it makes."""
+"""Share of the disturbances that the insider causes, in a history with one."""
 
 
 class JoinedHistory:
     """One history."""
 
     def __init__(self, seed: int, *, insider: bool = False) -> None:
-        """`insider`: a hostile broker beside the first one sends what an honest one would not."""
+        """`insider`: a hostile broker beside the first one sends frames that an honest one would not."""
         self.rng = Random(f"joined history/{seed}")
         self.ends = draw_edges(self.rng.randint(2, 5), self.rng)
         self.world = LinkedBrokers(
@@ -95,7 +96,7 @@ class JoinedHistory:
         self.links[place] = self.world.link(near, far, self.links[place].delay_s)
 
     def _harm(self, insider: Insider) -> None:
-        """Advertise what will never come, publish in its own stream with a hole, or ask for everything again."""
+        """Advertise without ever publishing, publish in its own stream with a gap, or request all documents again."""
         me, to = insider.me, self.rng.choice(self.world.brokers).broker.id
         self._positions += 2
         block = encode_block(Event(draw_event(self.rng), b"made up", me.id, self._positions))

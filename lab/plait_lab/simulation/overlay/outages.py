@@ -1,8 +1,9 @@
-"""Brokers that are away for long, all at once or one after the other, while others go on: what is confirmed meanwhile
-reaches every durable subscription, whoever knew of it had died as well (SCORECARD F1, F2).
+"""Long outages, of all brokers at once or in turn: confirmed events reach every durable subscription (SCORECARD F1,
+F2).
 
-All have logs and some have durable subscriptions, made in quiet. From then on nobody is there for sure. Publishers go
-on at whoever is, from the first moment of each life, and the oracle knows what was confirmed to them.
+This holds even if each broker that knew of an event has died since. All brokers have logs and some have durable
+subscriptions, made before the outages. Publishers continue at brokers that run, from the first moment of each
+incarnation, and the oracle knows the events that were confirmed.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from .overlays import OverlayWorld
 CALM_S: Final = 8.0
 LASTS_S: Final = 90.0
 AWAY_S: Final = 45.0
-"""The longest: twice what brokers remember of one without durable subscriptions."""
+"""The longest outage: twice as long as brokers remember one without durable subscriptions."""
 
 KINDS: Final = ("crash", "crash", "crashes", "power", "cut", "silence", "partition")
 
 
 class Lasting(Node):
-    """A broker with a log, which remembers what has arrived, and what was confirmed to its publishers."""
+    """A broker with a log, which records received events and those confirmed to its publishers."""
 
     def __init__(self, number: int, world: OverlayWorld) -> None:
         super().__init__(number, world)
@@ -70,7 +71,7 @@ class Lasting(Node):
 
 
 class Outages(OverlayWorld):
-    """One history of them."""
+    """A history of outages."""
 
     NODE: ClassVar[type[Node]] = Lasting
     FORGETS = True
@@ -78,9 +79,9 @@ class Outages(OverlayWorld):
     def __init__(self, seed: int, *, faults: bool = True, brokers: int | None = None) -> None:
         super().__init__(seed, faults=faults, brokers=brokers or Random(f"outages/{seed}").choice((3, 4, 5, 6)))
         self.away_s = 0.0
-        """For how long brokers were away, in all."""
+        """Seconds that brokers were down, in total."""
         self.due = 0
-        """Confirmed events that durable subscriptions had to get from other brokers."""
+        """Confirmed events that durable subscriptions had to receive from other brokers."""
 
     def play(self) -> list[str]:
         rng, timeline = self.rng, self.timeline

@@ -1,4 +1,4 @@
-"""One broker of a simulated overlay over all its lives, the links between brokers, and what was published."""
+"""A broker of a simulated overlay over all its incarnations, the links between brokers, and the published events."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ if TYPE_CHECKING:
 
 
 SYNC_S: Final = 0.002
-"""What a disk takes to store something."""
+"""Seconds that a disk takes to store something."""
 
 
 @dataclass(slots=True)
 class Pipe:
-    """One link: two directions, each in order."""
+    """A link: two directions, each in order."""
 
     ends: tuple[Node, Node]
     delay_s: float
     number: int
     silent: frozenset[int] = frozenset()
-    """By broker at one of its ends: what it says vanishes, unnoticed."""
+    """Brokers at its ends whose frames vanish unnoticed."""
     jitter_s: float = 0.0
-    """What anything on it may take longer, at random."""
+    """Greatest random delay added to a frame."""
     up: bool = True
     last: dict[int, float] = field(default_factory=dict)
     carried: dict[tuple[tuple[int, int], int, int], int] = field(default_factory=dict)
-    """By event, destination and direction: how often it went over."""
+    """Transmissions by event, destination and direction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """An event as it was published, and where it had to go."""
+    """A published event, and the brokers that must receive it."""
 
     attributes: Attributes
     block: bytes
@@ -74,7 +74,7 @@ class Said:
 
 
 class Node:
-    """One broker, over all its lives."""
+    """A broker over all its incarnations."""
 
     def __init__(self, number: int, world: OverlayWorld) -> None:
         self.number = number
@@ -82,17 +82,17 @@ class Node:
         self.lives = 0
         self.paused = False
         self.held: list[Callable[[], None]] = []
-        """What came while it was paused, in order: a stopped process hears of nothing, not even of a broken link."""
+        """Calls held back in order while it is paused: a stopped process learns nothing, not even of a broken link."""
         self.overlay: Overlay | None = None
         self.wants: dict[int, Filter] = {}
         self.durable: set[int] = set()
-        """Those of its wants that outlive it."""
+        """Numbers of its subscriptions that outlive it."""
         self.memories: dict[Key, Document] = {}
-        """On its disk, what others have told."""
+        """Documents of other brokers on its disk."""
         self.installed: set[int] = set()
         self.offers: dict[int, Filter] = {}
         self.offered: set[int] = set()
-        """Offers of which all brokers have said what they want of them: their publishers may begin."""
+        """Advertisements for which all brokers have sent their interest: their publishers may begin."""
         self.numbers = 0
         self.sequence = 0
         self.publisher = 0
@@ -100,13 +100,13 @@ class Node:
         self.latest: dict[int, int] = {}
         self.due = 0.0
         self.log = number + 1 if number % 2 else 0
-        """Some have a log, by which the others know them again in their next life."""
+        """Identity of its log, by which others recognise its next incarnation; some brokers have none."""
         self.secret = world.rng.getrandbits(256).to_bytes(32, "big") if world.signed else b""
         self.decoder = FrameDecoder(version=VERSION_MAX)
         self.booted_us = number * 3_600_000_000
-        """What its clock said when the others began: the hosts of brokers boot at different times."""
+        """Its clock at the start of the world: hosts boot at different times."""
         self.marked: dict[int, float] = {}
-        """By link, when its other end was last told what our clock says."""
+        """Time of the last clock stamp, by link."""
         self.remarks: list[str] = []
 
     @property
@@ -115,7 +115,7 @@ class Node:
 
     @property
     def runs(self) -> bool:
-        """Whether it is there, and does something."""
+        """Whether it runs and is not paused."""
         return self.overlay is not None and not self.paused
 
     # --- the host of the overlay --------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Node:
         return True
 
     def mark(self, link: int) -> None:
-        """What `Link.take` does, before what it matters for."""
+        """Send a clock stamp unless one was sent just now, as `Connection.take` does."""
         if self.now - self.marked.get(link, -1.0) < MARK_S:
             return
         self.marked[link] = self.now
@@ -272,7 +272,7 @@ class Node:
             self.start()
 
     def stop(self) -> None:
-        """kill -9."""
+        """Kill the process with SIGKILL."""
         assert self.overlay is not None
         world = self.world
         overlay, self.overlay = self.overlay, None
@@ -415,11 +415,11 @@ class Node:
         self.settle()
 
     def published(self, frame: EventFrame, parties: list[tuple[int, int]]) -> None:
-        """An event of this broker's is on its way to these."""
+        """Record the destinations of an event that this broker published."""
 
 
 class _Face:
-    """The host that an overlay sees. Adds to the history what the overlay reports."""
+    """The host of an overlay. Adds to the history what the overlay reports."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

@@ -1,5 +1,5 @@
-"""What must hold at the end of a simulated overlay's history: nothing lost, nothing that was not for someone, and every
-table as a fresh build would make it."""
+"""The checks at the end of a simulated overlay's history: no loss, no false delivery, and tables equal to a fresh
+build."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def judge(world: OverlayWorld) -> None:
 
 
 def judge_tables(world: OverlayWorld) -> None:
-    """I7: all brokers have a map of what there is, and know each other's offers and interest."""
+    """Check I7: every broker's map is complete, and all know each other's advertisements and interest."""
     alive = {node.overlay.me: node for node in world.nodes if node.overlay is not None}
     links = {frozenset((pipe.ends[0].number, pipe.ends[1].number)) for pipe in world.pipes}
     for node in world.nodes:
@@ -57,7 +57,7 @@ def judge_tables(world: OverlayWorld) -> None:
 
 
 def _judge_delays(world: OverlayWorld) -> None:
-    """I7: the map of each has the same delays, since all choose by them."""
+    """Check I7: all maps have the same delays, by which brokers choose."""
     first = None
     for node in world.nodes:
         assert node.overlay is not None

@@ -1,7 +1,7 @@
-"""Bugs to plant in the overlay, one at a time: is its simulation able to see them? (SCORECARD H1)
+"""Bugs planted in the overlay, one at a time, to show that its simulator detects them (SCORECARD H1).
 
-Each replaces a method of a production object and changes as little as a careless edit would. `caught` plays a seed with
-one of them in place: a complaint of the oracle, or an assertion of the code itself, is a catch.
+Each replaces a method of a production object, with a change as small as a careless edit. `caught` plays a seed with one
+of them: a complaint of the oracle or a failed assertion counts as detection.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .overlays import OverlayWorld
 Right = Callable[..., Any]
 
 MANY_CHANGES: Final = 30
-"""Of a map: by then something has gone wrong."""
+"""Revisions of the map after which the planted bug shows."""
 
 
 def _all_in_every_copy(right: Right) -> Right:
@@ -230,11 +230,11 @@ SCENARIOS: Final[dict[str, type[OverlayWorld]]] = {
     "returns": Returns,
     "outages": Outages,
 }
-"""Where a bug shows. Calm is without any fault: then no link may carry an event twice."""
+"""Worlds in which bugs show. Calm has no faults: then no link may carry an event twice."""
 
 
 def caught(bug: str, seed: int) -> str:
-    """What is complained of first when a seed is played with a bug in place; empty when nothing is."""
+    """Play a seed with a bug and return the first complaint, or an empty text."""
     scenario = PLANTED[bug].scenario
     with PLANTED[bug].plant():
         world = SCENARIOS[scenario](seed, faults=scenario != "calm")
@@ -246,7 +246,7 @@ def caught(bug: str, seed: int) -> str:
 
 
 def search(bug: str, seeds: int) -> tuple[int, str] | None:
-    """The first seed that catches a bug, and what it says."""
+    """Return the first seed that detects a bug, with its complaint."""
     return next(((seed, found) for seed in range(seeds) if (found := caught(bug, seed))), None)
 
 

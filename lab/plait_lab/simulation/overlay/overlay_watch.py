@@ -1,12 +1,12 @@
-"""The simulated overlay watched more closely, for what its histories do not show by themselves.
+"""Overlay worlds with additional checks.
 
-`WatchedWorld` has brokers that take charge of events late and in any order: whoever acknowledges an event before its
-broker has charge of it is found out. `Ring` has two ways from one broker to another, and cuts the better one now and
-then, far from the publisher: what was on it is lost, what follows comes the other way, and the hole must be closed
-promptly. So must those that brokers on the way make, which now and then have no room for a copy. `Flux` has long links
-that come, go and slow down all the time, so that maps differ while events are on their way. In `Absences` brokers are
-stopped, and parts cut off, for so long that others forget them; in `Returns` one comes back just as the others are
-about to forget it, so that some have and some have not.
+Brokers of `WatchedWorld` take charge of events late and in any order, which detects an ack that is sent before its
+broker has taken charge. `Ring` has two paths between two brokers and at times cuts the better one, far from the
+publisher: events on it are lost, later ones arrive on the other path, and the gap must be closed promptly. The same
+holds for gaps made by relays, which sometimes have no room for a copy. `Flux` has long links that come, go and slow
+down all the time, so that maps differ while events are in flight. `Absences` stops brokers and partitions the overlay
+for so long that brokers are forgotten. In `Returns` a broker returns just when the others are about to forget it, so
+that some have and some have not.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 TAKE_S: Final = 0.05
-"""At most so long a broker needs to take charge of an event: a disk's time."""
+"""Longest time until a broker takes charge of an event: the time of a disk."""
 
 FULL: Final = 0.01
-"""The chance that a broker on the way has no room for a copy that it has not had before."""
+"""Probability that a relay has no room for a copy that it has not relayed before."""
 
 FULL_UNTIL_S: Final = 24.0
-"""While other events follow: a hole behind the last one shows by silence alone."""
+"""Time until which relays may be full: later gaps might have no event behind them, and would show by silence alone."""
 
 GONE_S: Final = 20.0
-"""After which the simulation's brokers forget each other."""
+"""Seconds after which the simulation's brokers forget each other."""
 
 PROMPT_S: Final = 0.4
-"""In the ring an event is this late at most: what is missed is asked for after a tenth of a second."""
+"""The greatest delay of an event in the ring: missing events are requested after a tenth of a second."""
 
 
 class Careful(Node):
-    """A broker that takes charge of events after a while, and remembers of which."""
+    """A broker that takes charge of events after a while, and records them."""
 
     def __init__(self, number: int, world: OverlayWorld) -> None:
         super().__init__(number, world)
@@ -81,13 +81,13 @@ class Careful(Node):
 
 
 class WatchedWorld(OverlayWorld):
-    """One history, with such brokers."""
+    """A world of such brokers."""
 
     NODE: ClassVar[type[Node]] = Careful
 
 
 class Blunt(Careful):
-    """One that goes no other way when the usual one is of no use, and so does not make up for its mistakes."""
+    """A broker without source routes, which therefore does not correct its own routing errors."""
 
     def start(self) -> None:
         super().start()
@@ -96,13 +96,13 @@ class Blunt(Careful):
 
 
 class Straight(OverlayWorld):
-    """One history, with such brokers."""
+    """A world of such brokers."""
 
     NODE: ClassVar[type[Node]] = Blunt
 
 
 class Timed(Careful):
-    """A broker that knows when an event is late; on the way, it may have no room for one."""
+    """A broker that detects late events; as a relay it may have no room for a copy."""
 
     def __init__(self, number: int, world: OverlayWorld) -> None:
         super().__init__(number, world)
@@ -131,7 +131,7 @@ class Timed(Careful):
 
 
 class Ring(OverlayWorld):
-    """From 0 by 1 or by 2 to 3; the link from 1 to 3, on the better way, is cut and mended."""
+    """Paths from 0 through 1 or 2 to 3. The link from 1 to 3, on the better path, is cut and restored."""
 
     NODE: ClassVar[type[Node]] = Timed
 
@@ -166,7 +166,7 @@ class Ring(OverlayWorld):
 
 
 class Flux(WatchedWorld):
-    """Six brokers, far from each other, whose maps never agree for long."""
+    """Six distant brokers whose maps never agree for long."""
 
     def __init__(self, seed: int, *, faults: bool = True) -> None:
         super().__init__(seed, faults=faults, brokers=6)
@@ -195,7 +195,7 @@ class Flux(WatchedWorld):
 
 
 class Returns(OverlayWorld):
-    """A chain, whose last broker is cut off again and again for as long as it takes to be forgotten, give or take."""
+    """A chain whose last broker is cut off repeatedly, about as long as it takes to be forgotten."""
 
     FORGETS = True
 
@@ -220,7 +220,7 @@ class Returns(OverlayWorld):
 
 
 class Absences(OverlayWorld):
-    """Events; a minute and a half in which brokers are away for long, and interest changes; events again."""
+    """Events; a minute and a half with long outages and changes of interest; events again."""
 
     NODE: ClassVar[type[Node]] = Careful
     FORGETS = True

@@ -1,8 +1,8 @@
-"""The overlay on random graphs: whole histories from seeds, with links and brokers that die and return.
+"""The overlay on random graphs: whole histories from seeds, with links and brokers that fail and return.
 
-The overlay's own object is driven, frame by frame through the wire format. The oracle knows every filter, every event
-and every fault: what must arrive does, once and in order; nothing else does; no event visits a broker twice; and at the
-end every table is what a fresh build would give.
+The overlay's object is driven frame by frame through the wire format. The oracle knows every filter, event and fault.
+It checks that events arrive once and in order where they must and nowhere else, that none visits a broker twice, and
+that at the end every table equals a fresh build.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from .overlay_oracle import judge, judge_tables
 SETTLE_S: Final = 30.0
 BROKERS: Final = (3, 4, 5, 6, 8, 12)
 LIFE_S: Final = 12.0
-"""For how long things happen."""
+"""Seconds in which things happen."""
 
 ON_WIRE: Final = 8
-"""In one history of so many every frame is written and read; in the others it is handed over, in half the time."""
+"""One history in so many encodes and decodes every frame. The others pass objects, in half the time."""
 
 SIGNED: Final = 16
-"""In one of so many, brokers sign and check what they say to each other."""
+"""In one history of so many, brokers sign and verify their messages."""
 
 FAULTS: Final = ("cut", "silence", "one_way", "crash", "slow", "jitter", "partition", "pause")
 
 LARGE: Final = 250
-"""In one of so many histories there are more brokers: up to sixty."""
+"""One history in so many has more brokers, up to sixty."""
 
 MORE: Final = 40
 MORE_S: Final = 5.0
-"""Events at the end, when all has healed, and what they may take."""
+"""Events at the end, when all is healed, and the seconds for their delivery."""
 
 
 class OverlayWorld:
     """One history."""
 
     NODE: ClassVar[type[Node]] = Node
-    """What its brokers are: a subclass may watch more closely."""
+    """The class of its brokers; subclasses add checks."""
     FORGETS: ClassVar[bool] = False
-    """Whether brokers are away for so long that others may forget them."""
+    """Whether brokers are absent for so long that others may forget them."""
 
     def __init__(self, seed: int, *, faults: bool = True, brokers: int | None = None) -> None:
         self.seed = seed
@@ -61,16 +61,16 @@ class OverlayWorld:
         self.said: dict[tuple[int, int], Said] = {}
         self.ids: dict[int, Node] = {}
         self.lives: dict[int, int] = {}
-        """By a broker's id, which of its node's lives it was."""
+        """The incarnation of a node that had a broker's id."""
         self.given_up = 0
         self.truth = GroundTruth(self, forgets=self.FORGETS)
         self.settled = False
-        """Whether all has healed, long ago."""
+        """Whether everything healed long ago."""
         self.faults = faults
         self.on_wire = seed % ON_WIRE == 0
-        """Whether frames are written and read on their way."""
+        """Whether frames are encoded and decoded in transit."""
         self.signed = seed % SIGNED == 1
-        """Whether they sign, and check, what they say."""
+        """Whether brokers sign and verify messages."""
         count = brokers or (self.rng.randint(13, 60) if seed % LARGE == LARGE - 1 else self.rng.choice(BROKERS))
         self.nodes = [self.NODE(number, self) for number in range(count)]
         self.pipes: list[Pipe] = []
@@ -113,11 +113,11 @@ class OverlayWorld:
         self.timeline.at(at, deliver)
 
     def spoken_by(self, pipe: Pipe, node: Node) -> int | None:
-        """The id that a link's end has introduced itself by."""
+        """Return the id that a link's end has introduced itself by."""
         return self.spoken.get((pipe.number, node.number))
 
     def join(self, pipe: Pipe) -> None:
-        """Both ends see the link come up."""
+        """Bring a link up at both ends."""
         near, far = pipe.ends
         if near.overlay is None or far.overlay is None or not pipe.up:
             return
@@ -141,7 +141,7 @@ class OverlayWorld:
             node.settle()
 
     def broken(self, pipe: Pipe, by: Node) -> None:
-        """One end gave a link up: so does the other, and both dial anew."""
+        """Take a link down at both ends after one has given it up, and dial again later."""
         self.truth.change()
         other = pipe.ends[by is pipe.ends[0]]
         me = self.spoken.get((pipe.number, by.number))
@@ -153,7 +153,7 @@ class OverlayWorld:
         self.timeline.after(0.5, lambda: self._dial(pipe))
 
     def expelled(self, by: Node, other: Node) -> None:
-        """A broker takes another one for hostile."""
+        """Complain that a broker takes an honest one for hostile."""
         self.complain(f"I3: {by.name} expels {other.name}, which is honest")
 
     def _dial(self, pipe: Pipe) -> None:
@@ -199,7 +199,7 @@ class OverlayWorld:
             timeline.after(lasts, node.resume)
 
     def _cut(self, pipe: Pipe, lasts: float, *, silent: frozenset[int] | None = None) -> None:
-        """For a while: what those at its ends say vanishes, or, when it is nobody's, the link breaks."""
+        """Cut a link for a while: it breaks, or frames from its `silent` ends vanish."""
         if not pipe.up or pipe.silent:
             return
         self.truth.change()
@@ -248,7 +248,7 @@ class OverlayWorld:
         return self.conclude()
 
     def furnish(self, node: Node, *, offers_min: int, wants_min: int = 0) -> None:
-        """Draw what a broker offers and wants from its first start on."""
+        """Draw a broker's advertisements and subscriptions for its first start."""
         rng = self.rng
         for _ in range(rng.randint(offers_min, 2)):
             node.numbers += 1
@@ -258,7 +258,7 @@ class OverlayWorld:
             node.wants[node.numbers] = draw_filter(rng)
 
     def conclude(self) -> list[str]:
-        """Heal everything, look whether tables are right soon, wait until all has settled, publish more, and judge."""
+        """Heal everything, check that tables are right soon, wait until all is settled, publish more, and judge."""
         healed = self.timeline.now
         self._heal()
         self.timeline.run(healed + 1.0)
@@ -274,15 +274,15 @@ class OverlayWorld:
         return self.complaints
 
     def owes(self, root: Node, home: Node, offers: list[int], wants: list[int]) -> bool:
-        """Whether an event of a broker is owed to another, by some offers of the one and some wants of the other."""
+        """Return whether an event must reach another broker, by these advertisements and subscriptions."""
         return self.truth.owes(root, home, offers, wants)
 
     def look(self) -> None:
-        """Whether all tables are right, as soon as they have to be."""
+        """Check all tables as soon as they must be right."""
         judge_tables(self)
 
     def judge(self) -> None:
-        """Whether all is as it must be."""
+        """Check the whole history."""
         judge(self)
 
     def _change(self) -> None:
@@ -318,7 +318,7 @@ def _both(pipe: Pipe) -> frozenset[int]:
 
 
 def draw_event(rng: Random) -> Attributes:
-    """Of some event."""
+    """Draw the attributes of an event."""
     return {"x": rng.randrange(100), "y": rng.randrange(10)}
 
 

@@ -1,6 +1,5 @@
-"""Three brokers in a row: the middle one stands still for a while, or a link becomes slow. Of every event, how long it
-truly took, and how long it says that it did.
-"""
+"""A chain of three brokers whose middle one stalls or whose link slows, with the true and the claimed delay of
+events."""
 
 from __future__ import annotations
 
@@ -18,15 +17,15 @@ from .overlay_oracle import judge
 from .overlays import OverlayWorld
 
 DELAY_S: Final = 0.001
-"""Of each link, as long as nothing happens to it."""
+"""Delay of each link in the undisturbed state."""
 
 BEGIN_S: Final = 10.0
-"""By then all brokers know each other, and their links are measured."""
+"""Seconds after which all brokers know each other and their links are measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """One event, on its way to the last broker."""
+    """An event that reached the last broker."""
 
     published_s: float
     true_s: float
@@ -34,7 +33,7 @@ class Journey:
 
 
 class StallObserver(Node):
-    """A broker that notes what events say of their ways."""
+    """A broker that records the delays that events claim."""
 
     def arrived_(self, arrival: ReceivedEvent) -> None:
         super().arrived_(arrival)
@@ -44,7 +43,7 @@ class StallObserver(Node):
 
 
 class Stalls(OverlayWorld):
-    """0 - 1 - 2: the first publishes every `every_s`, the last one wants it all."""
+    """0 - 1 - 2: the first broker publishes every `every_s`, the last one subscribes to everything."""
 
     NODE: ClassVar[type[Node]] = StallObserver
 
@@ -55,10 +54,10 @@ class Stalls(OverlayWorld):
             for number, (near, far) in enumerate(zip(self.nodes, self.nodes[1:], strict=False))
         ]
         self.slower_s: dict[tuple[int, int], float] = {}
-        """By link and sender, what is added in that direction alone."""
+        """Delay added in one direction, by link and sender."""
         self.journeys: list[Journey] = []
         self.said_at: dict[int, float] = {}
-        """By sequence number, when an event was published."""
+        """Publication time by sequence number."""
         self._every_s, self._lasts_s = every_s, lasts_s
         self._plans: list[tuple[float, Callable[[], None]]] = []
 
@@ -67,7 +66,7 @@ class Stalls(OverlayWorld):
         return self.nodes[1]
 
     def pause(self, at_s: float, lasts_s: float) -> None:
-        """The middle broker stands still."""
+        """Pause the middle broker."""
 
         def pause() -> None:
             self.middle.paused = True
@@ -75,7 +74,7 @@ class Stalls(OverlayWorld):
         self._plans += [(at_s, pause), (at_s + lasts_s, self.middle.resume)]
 
     def slow(self, at_s: float, delay_s: float, *, one_way: bool = False) -> None:
-        """The first link becomes slower; `one_way`: in the direction of the events alone."""
+        """Slow the first link; `one_way`: only in the direction of the events."""
 
         def slow() -> None:
             if one_way:
@@ -86,7 +85,7 @@ class Stalls(OverlayWorld):
         self._plans.append((at_s, slow))
 
     def plan(self, at_s: float, happen: Callable[[], None]) -> None:
-        """Let something else happen."""
+        """Schedule an action."""
         self._plans.append((at_s, happen))
 
     def carry(self, node: Node, link: int, data: bytes | Frame) -> None:

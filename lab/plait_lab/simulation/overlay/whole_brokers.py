@@ -1,12 +1,12 @@
-"""Brokers that find each other: the whole broker's object, many of them, on virtual time and a plain network.
+"""Brokers that find each other: many whole brokers on virtual time and a plain network.
 
-crowd = Crowd(20, seed=1)          # each is told one seed: the first
-crowd.start()
-crowd.run(20)
-assert crowd.whole
+    crowd = WholeBrokers(20, seed=1)          # each has one seed: the first
+    crowd.start()
+    crowd.run(20)
+    assert crowd.whole
 
-The network makes connections, carries bytes in order and late, cuts what crosses a partition, and refuses what nobody
-listens to. Everything else is the brokers'.
+The network makes connections, delivers bytes in order and delayed, cuts connections across a partition, and refuses
+those without a listener. Everything else is up to the brokers.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from plait_broker.settings import LinkSettings
 from ..timeline import CALENDAR_US, Timeline
 
 FARTHEST_S: Final = 0.05
-"""Between two opposite corners of the plane that brokers are on."""
+"""Delay between opposite corners of the plane that brokers are on."""
 
 ATTEMPT_S: Final = 2.0
-"""After which a connection that a partition swallows is given up."""
+"""Seconds until a connection attempt across a partition times out."""
 
 
 @dataclass(slots=True, eq=False)
 class SiteWire:
-    """One connection; its ends are sites, each with the number that the connection has there."""
+    """A connection; its ends are sites, each with the connection's number there."""
 
     ends: tuple[tuple[Site, int, int], tuple[Site, int, int]]
-    """Site, number, and which life of the site."""
+    """Site, number, and incarnation of the site."""
     open: bool = True
 
 
 @dataclass(slots=True, eq=False)
 class Site:
-    """One broker, or the place where it was."""
+    """A broker, or the place where it ran."""
 
     name: str
     address: str
@@ -56,14 +56,14 @@ class Site:
 
 
 class WholeBrokers:
-    """All of them."""
+    """All brokers and their network."""
 
     def __init__(self, count: int, *, seed: int, seeds: int = 1, degree: int = 3, links_max: int = 8) -> None:
-        """Each is told the first `seeds` of them."""
+        """The first `seeds` brokers are the seeds of all."""
         self.rng = Random(f"crowd/{seed}")
         self.timeline = Timeline()
         self.dials = 0
-        """Attempts to connect, of all of them."""
+        """Connection attempts of all brokers."""
         self.sites: list[Site] = []
         addresses = [f"127.0.0.1:{4680 + number}" for number in range(count)]
         for number, address in enumerate(addresses):
@@ -76,12 +76,12 @@ class WholeBrokers:
     # --- what is done to them -----------------------------------------------------------------------------------------
 
     def start(self, within_s: float = 2.0) -> None:
-        """All begin, one after another."""
+        """Start all brokers at random times."""
         for site in self.sites:
             self.timeline.at(self.timeline.now + self.rng.uniform(0, within_s), lambda site=site: self.begin(site))  # type: ignore[misc]
 
     def begin(self, site: Site) -> None:
-        """One begins a life."""
+        """Start a new incarnation."""
         now = self.timeline.now
         site.life += 1
         site.wake_at = float("inf")
@@ -89,13 +89,13 @@ class WholeBrokers:
         self._act(site)
 
     def kill(self, site: Site) -> None:
-        """One ends, as a power cut ends it whose kernel still says so."""
+        """Stop a broker; its kernel closes the connections."""
         site.broker = None
         for wire in list(site.wires.values()):
             self._cut(wire)
 
     def part(self, sites: Iterable[Site]) -> None:
-        """Cut these off from the others."""
+        """Partition these brokers from the others."""
         side = set(sites)
         for site in self.sites:
             site.side = int(site in side)
@@ -104,7 +104,7 @@ class WholeBrokers:
                     self._cut(wire)
 
     def heal(self) -> None:
-        """All can reach all again."""
+        """End the partition."""
         for site in self.sites:
             site.side = 0
 
@@ -119,7 +119,7 @@ class WholeBrokers:
         return [site for site in self.sites if site.broker is not None]
 
     def degree(self, site: Site) -> int:
-        """How many links one has."""
+        """Return a broker's number of links."""
         return len(site.broker.neighbourhood) if site.broker is not None else 0
 
     @property
@@ -128,12 +128,12 @@ class WholeBrokers:
 
     @property
     def whole(self) -> bool:
-        """Whether each reaches all others, on its own map."""
+        """Whether each broker reaches all others by its own map."""
         ids = {site.broker.id for site in self.alive if site.broker is not None}
         return all(self._reached(site) >= ids for site in self.alive)
 
     def islands(self) -> list[set[str]]:
-        """Who is connected with whom, by the links that stand."""
+        """Return the connected components by the links that are up."""
         left, found = dict.fromkeys(self.alive), []
         while left:
             ahead = [next(iter(left))]

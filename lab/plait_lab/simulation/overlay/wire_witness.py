@@ -1,7 +1,7 @@
-"""A witness on the wire: a raw client that subscribes and unsubscribes all day, and looks at every frame that comes.
+"""A witness on the wire: a raw client that subscribes and unsubscribes repeatedly and checks every received frame.
 
-What the SDK would hide from its application, a delivery to a subscription that has ended or a number that came before,
-is seen here. It is connected again whenever its connection breaks, as someone new.
+The SDK hides some faults from its application, such as a delivery to an ended subscription or a repeated sequence
+number; they show here. After a broken connection it reconnects under a new identity.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..raw_clients import RawClient
 from ..recorder import Recorder
 
 _ROUND_S: Final = 0.4
-"""How long it keeps a subscription, on average."""
+"""Mean time between two actions."""
 
 
 class WireWitness(RawClient):
-    """Complains to the recorder; in I4's words and I6's."""
+    """Reports breaches of I4 and I6 to the recorder."""
 
     def __init__(self, name: str, network: Network, recorder: Recorder, broker: BrokerNode, rng: Random) -> None:
         super().__init__(name, network, recorder, broker, rng, Path(0.0005))
@@ -32,14 +32,14 @@ class WireWitness(RawClient):
         self._rng = rng
         self._network = network
         self._open: dict[int, Interest] = {}
-        """Subscriptions to which something may come."""
+        """Subscriptions that may receive events."""
         self._ending: dict[int, int] = {}
-        """By request: subscriptions that end when it is answered."""
+        """Subscriptions that end when their request is answered, by request."""
         self._last: dict[tuple[int, int, int], int] = {}
         self._numbers = 0
 
     def start(self, token: str) -> None:
-        """Be there until the end of the run."""
+        """Act until the end of the run."""
         if self.connection is None:
             self._begin_anew()
             self.connect(token=token)

@@ -1,7 +1,7 @@
-"""Confirmed events in a group that is never quiet: who should have heard what, judged at the moment of each promise.
+"""Confirmed events in a group that is never quiet: each confirmation is checked when it is made.
 
-A subscriber is owed an event that is published after its subscription was open. When the event's publisher says that
-all subscribers have it, whoever is owed it and lives must have been given it, however the tree has changed meanwhile.
+A subscriber must receive an event that is published after its subscription opened. When the publisher reports that all
+subscribers have the event, each live one of these must have received it, despite any changes of the tree.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .world import PeerWorld
 TROUBLES: Final = ("none", "join", "crash", "silence", "reset", "churn", "pause")
 STEP_S: Final = 0.02
 PEACE_S: Final = 40.0
-"""Within which everything that was published is promised, or given up."""
+"""Seconds within which every published event is confirmed or given up."""
 WANTS: Final = (("",), ("01", "1"), ("011", "10"), ("0",), ("11",))
 DEPTH: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class CustodyTerms:
-    """What is played."""
+    """The parameters of a trial."""
 
     trouble: str = "crash"
     subscribers: int = 12
@@ -38,7 +38,7 @@ class CustodyTerms:
 
 
 class CustodyTrial:
-    """One group with confirmed events."""
+    """A group with confirmed events."""
 
     def __init__(self, terms: CustodyTerms) -> None:
         self.terms = terms
@@ -51,7 +51,7 @@ class CustodyTrial:
         self.promised: set[tuple[PeerId, int]] = set()
         self.given_up: set[tuple[PeerId, int]] = set()
         self.excused: set[PeerId] = set()
-        """Whoever was away for longer than anyone waits."""
+        """Peers that were away for longer than the timeouts."""
         self.broken: list[str] = []
         self._taken: list[tuple[float, PeerId, PeerId, int]] = []
         self._numbers: Counter[PeerId] = Counter()
@@ -72,13 +72,13 @@ class CustodyTrial:
         self.world.join(peer, place=(0.05 * self.rng.random(), 0.05 * self.rng.random()))
 
     def join(self) -> None:
-        """One more subscriber."""
+        """Add a subscriber."""
         self._start(self._next, DzSet.of(self.rng.choice(WANTS)), 10.0)
         self._next += 1
 
     @property
     def subscribers(self) -> list[PeerId]:
-        """Those who live."""
+        """The live subscribers."""
         return [number for number in self.world.peers if number >= 100]
 
     def _delivered(self, peer: PeerId, event: Deliver) -> None:
@@ -103,7 +103,7 @@ class CustodyTrial:
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def step(self, *, publish: bool = True) -> None:
-        """A moment passes, with an event in it."""
+        """Let a moment pass, with an event in it."""
         world = self.world
         world.run(world.now + STEP_S * self.rng.random() * 2)
         due = [each for each in self._taken if each[0] <= world.now and each[1] not in world.paused]
@@ -126,13 +126,13 @@ class CustodyTrial:
         self.world.publish(publisher, dz, number=number, confirm=True)
 
     def run(self, seconds: float, *, publish: bool = True) -> None:
-        """So long."""
+        """Let time pass, with events."""
         until = self.world.now + seconds
         while self.world.now < until:
             self.step(publish=publish)
 
     def crash(self, peer: PeerId, *, told: bool) -> None:
-        """One is gone; its connections are reset, or nobody hears of it."""
+        """Kill a peer. `told`: its connections are reset, else its neighbours learn nothing."""
         world = self.world
         others = [*world.peers[peer].parents.by_id, *world.peers[peer].children.by_id]
         world.crash(peer)
@@ -142,7 +142,7 @@ class CustodyTrial:
                 world.reset(other, peer)
 
     def play(self) -> None:
-        """A life: construction, trouble, peace."""
+        """Play construction, trouble and peace."""
         self.run(3.0, publish=False)
         self.run(4.0)
         getattr(self, f"_{self.terms.trouble}")()
@@ -187,7 +187,7 @@ class CustodyTrial:
             self.run(0.6 * self.rng.random())
 
     def _pause(self) -> None:
-        """Long enough to be taken for dead by neighbours, and not by publishers."""
+        """Pause peers for long enough that neighbours take them for dead, and publishers do not."""
         for peer in self._some(0.33):
             self.world.pause(peer)
         self.run(self.settings.period_s * (2 + 4 * self.rng.random()))

@@ -1,7 +1,7 @@
-"""An interior peer dies: how long until everyone who lives hears everything again, and what was lost meanwhile.
+"""Death of an interior peer: the time until every live peer receives all events again, and the loss meanwhile.
 
-The group is as live peers are, with their settings, on virtual time. A death is *told* when its connections break at
-once, as they do when a process is killed; it is *silent* when its host vanishes.
+The group has the settings of live peers, on virtual time. A death is *told* if its connections break at once, as for a
+killed process, and *silent* if its host vanishes.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from .world import PeerWorld
 PUBLISHER: Final = 1
 FIRST: Final = 100
 RATE: Final = 100.0
-"""Events a second while it heals: ten milliseconds of error."""
+"""Events a second during repair: a resolution of ten milliseconds."""
 CONVERGE_S: Final = 12.0
 WATCHED_S: Final = 10.0
 PLACE_S: Final = 0.05
-"""The group is near together: frames take 5 to 12 ms."""
+"""Size of the group's area: frames take 5 to 12 ms."""
 IN_TIME_S: Final = 0.25
-"""An event that takes longer than this found a tree that was not whole."""
+"""Delay of an event beyond which the tree was incomplete."""
 WANTS: Final = (("",), ("01", "1"), ("011", "10"), ("0",), ("11",))
 DEPTH: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class HealingTerms:
-    """What is played."""
+    """The parameters of a trial."""
 
     told: bool = True
     subscribers: int = 19
     children_max: int = 3
     deaths: int = 1
-    """Of those with most children, at the same moment."""
+    """Peers that die at the same moment: those with the most children."""
     mixed: bool = False
-    """Whether subscribers want different parts of the space."""
+    """Whether subscribers have different parts of the space."""
     seed: int = 1
 
 
 class HealingTrial:
-    """One group, one death."""
+    """A group and its deaths."""
 
     def __init__(self, terms: HealingTerms) -> None:
         self.terms = terms
@@ -77,7 +77,7 @@ class HealingTrial:
             self.world.peers[peer].acknowledge(event.publisher, event.number)
 
     def converge(self) -> float:
-        """From cold; the seconds until all are notified."""
+        """Let the group form. Return the seconds until all subscribers are notified."""
         while self.world.now < CONVERGE_S:
             self.world.run(self.world.now + 0.1)
             standing = Structure(self.world.peers).standing(self.world.now)
@@ -88,13 +88,13 @@ class HealingTrial:
         return took
 
     def interior(self) -> list[PeerId]:
-        """Subscribers with children, who has most first."""
+        """Return the subscribers with children, those with the most first."""
         peers = self.world.peers
         found = [number for number in peers if number != PUBLISHER and peers[number].children.by_id]
         return sorted(found, key=lambda number: (-len(peers[number].children.by_id), number))
 
     def play(self) -> float:
-        """Kill, and watch: seconds from the death until the last event that somebody heard late or never."""
+        """Kill peers. Return the seconds from the death to the last event that some peer received late or never."""
         world = self.world
         self._events(1.0)
         killed_at = world.now
@@ -122,7 +122,7 @@ class HealingTrial:
             self.world.run(self.world.now + 1 / RATE)
 
     def _missed(self) -> list[float]:
-        """When those events were published that somebody who lives did not hear in time."""
+        """Return the publication times of events that some live peer did not receive in time."""
         found = []
         for number, (at, dz) in self.published.items():
             for peer in self.world.peers.values():

@@ -1,11 +1,11 @@
-"""Small groups as text: figures 2.3 to 2.5 of the thesis are files of this form, with what comes of them below a line.
+"""Small groups as text: figures 2.3 to 2.5 of the thesis are files of this form, with their results below a line.
 
-variant thesis m=2 false=0.5       settings of all who come after
+variant thesis m=2 false=0.5       settings of all later peers
 publisher p1 ε                     a publisher and its advertisement
 subscriber s1 0 110 bound=3        a subscriber, its sub-spaces and its bound in hops
-run 20                             periods pass
-event p1 1110                      an event, one period, and who got it after how many hops
-show                               who is connected to whom, and for what
+run 20                             let periods pass
+event p1 1110                      publish, let one period pass, and list the receivers with hops
+show                               list the connections and their sub-spaces
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LINE = "----"
 
 @dataclass
 class Scenario:
-    """One small group, told what to do line by line."""
+    """A small group, controlled line by line."""
 
     world: PeerWorld = field(default_factory=lambda: PeerWorld("scenario"))
     settings: PeerSettings = field(default_factory=PeerSettings)
@@ -37,11 +37,11 @@ class Scenario:
         self.world.delivered = lambda peer, event: self._got.append((peer, event))
 
     def peer(self, name: str) -> Peer:
-        """A peer by its name."""
+        """Return a peer by name."""
         return self.world.peers[self.names[name]]
 
     def play(self, text: str) -> str:
-        """Do what a text says up to its line, and give back what is to stand below it."""
+        """Execute a text up to its line, and return the results that belong below it."""
         for line in text.partition(LINE)[0].splitlines():
             command, *words = line.partition("#")[0].split() or [""]
             if command:

@@ -1,6 +1,6 @@
-"""What a group has come to, judged from outside: by walking the connections as they are, not by asking the peers.
+"""The structure of a group, determined from the connections and not from the peers' own view.
 
-A peer has *converged* when it has parents for all of its peer-level subscription, and is *notified* when the events of
+A peer has *converged* when it has parents for its whole peer-level subscription. It is *notified* when the events of
 all relevant publishers reach it within its bound (2.8.1). A connection counts only if both ends have it.
 """
 
@@ -24,9 +24,9 @@ class Convergence:
     converged: int
     notified: int
     in_degree: float
-    """Parents of a converged peer, on average."""
+    """Mean number of parents of a converged peer."""
     twice: int
-    """Sub-spaces that come from two subscribers."""
+    """Sub-spaces received from two subscribers."""
 
     @property
     def converged_share(self) -> float:
@@ -47,7 +47,7 @@ class Structure:
         self._delays: dict[tuple[PeerId, str, PeerId], float] = {}
 
     def standing(self, now: float) -> Convergence:
-        """All of it in numbers."""
+        """Return the state in numbers."""
         converged = [peer for peer in self.subscribers if self.converged(peer)]
         notified = sum(self.notified(peer) for peer in converged)
         degrees = sum(len(peer.parents.by_id) for peer in converged)
@@ -56,7 +56,7 @@ class Structure:
         return Convergence(now, len(self.subscribers), len(converged), notified, mean, twice)
 
     def linked(self, upper: PeerId, lower: Peer, dz: str) -> bool:
-        """Whether a connection passes this on: as both of its ends say."""
+        """Return whether a connection forwards a sub-space, in the view of both ends."""
         above, parent = self._peers.get(upper), lower.parents.by_id.get(upper)
         if above is None or parent is None or not covers(parent.dz, dz):
             return False
@@ -64,7 +64,7 @@ class Structure:
         return child is not None and covers(child.dz, dz)
 
     def uppers(self, peer: Peer, dz: str) -> list[PeerId]:
-        """The subscribers that pass this sub-space on to a peer."""
+        """Return the subscribers that forward a sub-space to a peer."""
         found = []
         for upper in peer.parents.by_id:
             above = self._peers.get(upper)
@@ -73,11 +73,11 @@ class Structure:
         return found
 
     def relevant(self, dz: str) -> list[Peer]:
-        """The publishers that may publish there."""
+        """Return the publishers that may publish in a sub-space."""
         return [publisher for publisher in self.publishers if touches(publisher.me.dz, dz)]
 
     def converged(self, peer: Peer) -> bool:
-        """Whether it has parents for all of its subscription."""
+        """Return whether a peer has parents for its whole subscription."""
         return all(self._settled(peer, dz) for dz in peer.dz)
 
     def _settled(self, peer: Peer, dz: str) -> bool:
@@ -87,7 +87,7 @@ class Structure:
         return bool(relevant) and all(self.linked(publisher.id, peer, dz) for publisher in relevant)
 
     def notified(self, peer: Peer) -> bool:
-        """Whether all relevant publishers reach it in time, with all that its user-level subscription wants."""
+        """Return whether all relevant publishers reach a peer in time, for its whole user-level subscription."""
         for dz in peer.me.interest:
             for publisher in self.relevant(dz):
                 if self.delay(peer, dz, publisher.id) > peer.me.bound:
@@ -95,7 +95,7 @@ class Structure:
         return True
 
     def delay(self, peer: Peer, dz: str, publisher: PeerId) -> float:
-        """Hops from a publisher down to a peer; infinite when there is no way."""
+        """Return the hops from a publisher to a peer; infinite without a path."""
         hops = 0
         path = []
         while hops < _DEPTH_MAX:
@@ -122,11 +122,11 @@ class Structure:
         return self._delays[path[0]] if path else found
 
     def twice(self, peer: Peer) -> int:
-        """Sub-spaces that more than one subscriber passes on to a peer."""
+        """Return the number of sub-spaces that more than one subscriber forwards to a peer."""
         return sum(len(self.uppers(peer, dz)) > 1 for dz in peer.dz)
 
     def cycles(self) -> list[tuple[PeerId, str]]:
-        """Peers that are above themselves, and for what."""
+        """Return the peers that are their own ancestors, with the sub-spaces."""
         return [(peer.id, dz) for peer in self.subscribers for dz in peer.dz if self._above_itself(peer, dz)]
 
     def _above_itself(self, peer: Peer, dz: str) -> bool:

@@ -1,4 +1,4 @@
-"""One group from cold, period by period: what every figure of thesis 2.8 is made of."""
+"""A group from its start, period by period: the basis of every figure of thesis 2.8."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from .world import PeerWorld
 VARIANTS: Final[dict[str, Policies]] = {"thesis": THESIS, "plait": PLAIT}
 FIRST_SUBSCRIBER: Final = 1000
 VIEW_SHARE: Final = 0.05
-"""pView holds so much of the group (2.8.1)."""
+"""Share of the group in pView (2.8.1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is simulated."""
+    """The parameters of a trial."""
 
     peers: int = 500
     publishers: int = 4
     workload: PeerWorkload = field(default_factory=PeerWorkload)
     variant: str = "plait"
     children_max: int | None = None
-    """m; the logarithm of the group's size unless given."""
+    """m; the logarithm of the group's size by default."""
     false_share: float = 0.0625
     events_per_period: int = 5
     seed: int = 1
 
     @property
     def settings(self) -> PeerSettings:
-        """Of every peer."""
+        """The settings of every peer."""
         return PeerSettings(
             policies=VARIANTS[self.variant],
             children_max=self.children_max or round(math.log2(self.peers)),
@@ -47,7 +47,7 @@ class Terms:
 
 
 class Trial:
-    """A group that lives."""
+    """A group and its rounds of events and churn."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
@@ -66,13 +66,13 @@ class Trial:
         self.world.join(Peer(number, wanted, bound, randomness=rng, settings=self.settings, now=self.world.now))
 
     def subscriber(self) -> None:
-        """One more joins."""
+        """Add a subscriber."""
         workload = self.terms.workload
         self._start(self._next, workload.subscription(self.rng), workload.bound(self.rng))
         self._next += 1
 
     def churn(self, share: float) -> None:
-        """So many subscribers crash, and as many others join."""
+        """Replace a share of the subscribers: some crash, and as many others join."""
         subscribers = [number for number in self.world.peers if number >= FIRST_SUBSCRIBER]
         gone = self.rng.sample(subscribers, round(share * len(subscribers)))
         for number in gone:
@@ -81,7 +81,7 @@ class Trial:
             self.subscriber()
 
     def period(self) -> None:
-        """One period passes, with events in it."""
+        """Let one period pass, with events in it."""
         world = self.world
         begin = world.now
         for place in range(self.terms.events_per_period):
@@ -91,11 +91,11 @@ class Trial:
         world.run(begin + self.settings.period_s)
 
     def standing(self) -> Convergence:
-        """How the group is doing."""
+        """Return the state of the group."""
         return Structure(self.world.peers).standing(self.world.now)
 
     def periods(self, most: int, *, enough: bool = True) -> Iterator[Convergence]:
-        """Its standing after each period, at most so many, up to the one in which everyone is notified."""
+        """Yield the state after each period, at most `most`, up to the first in which everyone is notified."""
         for _ in range(most):
             self.period()
             yield (standing := self.standing())
@@ -103,11 +103,11 @@ class Trial:
                 return
 
     def false_positives(self) -> int:
-        """That all subscribers have received so far."""
+        """Return the false positives that all subscribers have received so far."""
         return sum(peer.counters.false_positives for peer in self.world.peers.values())
 
     def false_rate(self, periods: int) -> float:
-        """Share of all events that a subscriber receives in vain, on average, over the next periods."""
+        """Return the mean share of events that a subscriber receives as false positives, over the next periods."""
         before, events = self.false_positives(), self.events
         for _ in range(periods):
             self.period()

@@ -1,8 +1,8 @@
-"""Who wants what, and within which delay: the workloads of thesis 2.8.1.
+"""The workloads of thesis 2.8.1: subscriptions and delay bounds.
 
 WL1 spreads subscriptions evenly; WL2 gathers 80% of them around 4 to 6 hot spots of Zipfian popularity. Attributes are
-integers of [1, 128]. Subscriptions are boxes whose sides end on a grid, so that their exact mapping has few
-sub-spaces; a finer grid gives more (figure 2.9). Delay bounds are hops.
+integers of [1, 128]. Subscriptions are boxes whose sides end on a grid, so that their exact mapping has few sub-spaces;
+a finer grid gives more (figure 2.9). Delay bounds are in hops.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ BITS: Final = 7
 
 
 class PeerSpread(StrEnum):
-    """How subscriptions and events lie in the event space."""
+    """The distribution of subscriptions and events in the event space."""
 
     UNIFORM = "wl1"
     SKEWED = "wl2"
 
 
 class Bounds(StrEnum):
-    """How tight the delay bounds are (2.8.5)."""
+    """The tightness of delay bounds (2.8.5)."""
 
     MODERATE = "s1"
     TIGHT = "s2"
@@ -39,16 +39,16 @@ class Bounds(StrEnum):
 
 @dataclass(frozen=True)
 class PeerWorkload:
-    """One kind of group."""
+    """The parameters of a group's interests and events."""
 
     spread: PeerSpread = PeerSpread.UNIFORM
     attributes: int = 2
     grid_bits: int = 3
     """Sides end at multiples of 128 / 2^grid_bits."""
     side_bits: tuple[int, ...] = (1, 2, 3)
-    """How often a side is halved against the domain, drawn evenly; the lower end of it then lies on the grid."""
+    """Times that a side is halved against the domain, drawn evenly; its lower end then lies on the grid."""
     aligned: bool = False
-    """Whether each box is one sub-space of the tree, or nearly so."""
+    """Whether each box is about one sub-space of the tree."""
     bounds: tuple[int, ...] = (4, 5, 6, 7, 8, 9, 10)
     hot_spots: int = 5
     seed: int = 0
@@ -74,7 +74,7 @@ class PeerWorkload:
         return tuple(found)
 
     def subscription(self, rng: Random) -> DzSet:
-        """One subscription, mapped exactly."""
+        """Draw a subscription, mapped exactly."""
         centre = self._point(rng)
         cells = 1 << self.grid_bits
         box: dict[str, Interval] = {}
@@ -88,11 +88,11 @@ class PeerWorkload:
         return Region.of(self.schema, [box], self.depth).exact()
 
     def bound(self, rng: Random) -> float:
-        """One delay bound."""
+        """Draw a delay bound."""
         return float(rng.choice(self.bounds))
 
     def event(self, rng: Random) -> str:
-        """The finest sub-space of one event."""
+        """Draw an event and return its finest sub-space."""
         point = self._point(rng)
         attributes = {
             name: LOWEST + int(at * (HIGHEST - LOWEST + 1)) for name, at in zip(self.schema.names, point, strict=True)
@@ -100,7 +100,7 @@ class PeerWorkload:
         return self.schema.locate(attributes, self.depth).text
 
     def _point(self, rng: Random) -> Sequence[float]:
-        """A point of the unit cube: anywhere, or near a hot spot."""
+        """Draw a point of the unit cube: anywhere, or near a hot spot."""
         if self.spread is PeerSpread.UNIFORM or rng.random() < 0.2:
             return [rng.random() for _ in range(self.attributes)]
         weights = [1 / (place + 1) for place in range(self.hot_spots)]

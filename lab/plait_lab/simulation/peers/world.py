@@ -1,7 +1,7 @@
-"""Virtual time for peers: one heap of frames on their way and periods to come, in a plane where distance is delay.
+"""Virtual time for peers: one heap of frames in flight and periods to come, in a plane where distance is delay.
 
-Frames travel as the objects they are; a property test holds that their bytes say the same. What a peer sends to one
-that is gone vanishes, as it does when a host dies: nobody is told. Same seed, same run.
+Frames are passed as objects; a property test shows that encoding preserves them. Frames to a dead peer vanish silently,
+as when a host dies. Same seed, same run.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from plait_peer import Confirmed, Deliver, Peer, PeerId
 from ..history import UNKNOWN, History, Kind, type_number
 
 DELAY_S: Final = 0.005
-"""Between two peers at one place."""
+"""Delay between two peers at one place."""
 DIAGONAL_S: Final = 0.1
-"""Added from one corner of the plane to the other."""
+"""Delay added from one corner of the plane to the opposite one."""
 
 Blocked: TypeAlias = Callable[[PeerId, PeerId], bool]
 
 
 class PeerWorld:
-    """All peers, and what is on its way between them."""
+    """All peers, and the frames in flight between them."""
 
     def __init__(self, seed: int | str) -> None:
         self.rng = Random(f"peers/{seed}")
@@ -38,11 +38,11 @@ class PeerWorld:
         self.blocked: Blocked | None = None
         self.loss = 0.0
         self.refusing: set[PeerId] = set()
-        """Gone, from hosts that are there: whoever sends them something is told."""
+        """Dead peers on live hosts: senders get a reset."""
         self.delivered: Callable[[PeerId, Deliver], None] | None = None
         self.confirmed: Callable[[PeerId, Confirmed], None] | None = None
         self.sent: Callable[[PeerId, PeerId, PeerFrame], PeerFrame | None] | None = None
-        """Sees, may change and may swallow what is sent: watchers and liars."""
+        """A hook that sees each sent frame, and may change or drop it."""
         self._places: dict[PeerId, tuple[float, float]] = {}
         self._heap: list[tuple[float, int, PeerId, PeerId, PeerFrame | None]] = []
         self._order = 0
@@ -50,7 +50,7 @@ class PeerWorld:
     # --- who is there -----------------------------------------------------------------------------------------------
 
     def add(self, peer: Peer, place: tuple[float, float] | None = None) -> None:
-        """A peer begins."""
+        """Add a peer."""
         assert peer.id not in self.peers, "ids are never used again"
         self.peers[peer.id] = peer
         self.history.add(Kind.STARTED, self.now, peer.id)
@@ -58,20 +58,20 @@ class PeerWorld:
         self._push(peer.next_deadline(), peer.id, 0, None)
 
     def join(self, peer: Peer, contacts: int = 5, place: tuple[float, float] | None = None) -> None:
-        """A peer begins, and knows a few of those who are there."""
+        """Add a peer that knows a few others."""
         others = list(self.peers.values())
         self.add(peer, place)
         known: list[Profile] = [each.me.profile for each in self.rng.sample(others, min(contacts, len(others)))]
         peer.join(known, self.now)
 
     def crash(self, peer: PeerId) -> None:
-        """A peer is gone, and nobody is told."""
+        """Remove a peer silently."""
         del self.peers[peer]
         self.history.add(Kind.STOPPED, self.now, peer)
         self.paused.pop(peer, None)
 
     def reset(self, one: PeerId, other: PeerId) -> None:
-        """The connection between two breaks: what was on its way is gone, and whoever is there hears of it."""
+        """Break the connection of two peers: frames in flight are lost, and live ends learn of it."""
         self.history.add(Kind.LINK_DOWN, self.now, one, other)
         gone = {(one, other), (other, one)}
         self._heap = [row for row in self._heap if row[4] is None or (row[3], row[2]) not in gone]
@@ -82,12 +82,12 @@ class PeerWorld:
                 self.flush(peer)
 
     def pause(self, peer: PeerId) -> None:
-        """A peer stands still; what comes waits."""
+        """Pause a peer; frames for it wait."""
         self.history.add(Kind.PAUSED, self.now, peer)
         self.paused[peer] = []
 
     def resume(self, peer: PeerId) -> None:
-        """It goes on, with all that has come."""
+        """Resume a peer with the frames that waited."""
         self.history.add(Kind.RESUMED, self.now, peer)
         for sender, frame in self.paused.pop(peer):
             self.peers[peer].receive(sender, frame, self.now)
@@ -95,14 +95,14 @@ class PeerWorld:
         self.flush(peer)
 
     def delay_s(self, one: PeerId, other: PeerId) -> float:
-        """How long a frame takes."""
+        """Return the delay of a frame."""
         a, b = self._places[one], self._places[other]
         return DELAY_S + DIAGONAL_S * math.hypot(a[0] - b[0], a[1] - b[1]) / math.sqrt(2)
 
     # --- time -------------------------------------------------------------------------------------------------------
 
     def run(self, until: float) -> None:
-        """Let everything happen that is due by then."""
+        """Execute everything that is due by a time."""
         heap, peers, paused = self._heap, self.peers, self.paused
         while heap and heap[0][0] <= until:
             now, _, to, sender, frame = heapq.heappop(heap)
@@ -127,7 +127,7 @@ class PeerWorld:
         self.now = until
 
     def flush(self, sender: PeerId) -> None:
-        """Carry out what a peer asks for."""
+        """Carry out a peer's outputs."""
         for output in self.peers[sender].take_output():
             if isinstance(output, Deliver):
                 event = (output.publisher, output.number, output.hops)
@@ -150,7 +150,7 @@ class PeerWorld:
             self.send(sender, to, frame)
 
     def send(self, sender: PeerId, to: PeerId, frame: PeerFrame) -> None:
-        """Bring a frame on its way, if there is one."""
+        """Send a frame, unless it is blocked or lost."""
         self.history.add(Kind.FRAME, self.now, sender, to, type_number(frame))
         if to in self.refusing:
             self._push(self.now + 2 * DELAY_S, sender, to, None)
@@ -161,7 +161,7 @@ class PeerWorld:
         self._push(self.now + self.delay_s(sender, to), to, sender, frame)
 
     def publish(self, publisher: PeerId, dz: str, *, number: int = 0, confirm: bool = False) -> int:
-        """A publisher says something."""
+        """Publish an event."""
         number = self.peers[publisher].publish(dz, b"", self.now, number=number, confirm=confirm)
         self.history.add(Kind.PUBLISHED, self.now, publisher, number)
         self.flush(publisher)

@@ -1,4 +1,4 @@
-"""Which segments are read: damaged, foreign, future and copied ones are left out by name, the others count fully."""
+"""The inventory skips damaged, foreign, later-version and copied segments by name, and counts the others in full."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def sealed(home: Path) -> Path:
-    """A segment that is whole."""
+    """Return a sealed segment."""
     return min(home.glob("broker-1/*.seg"))
 
 

@@ -1,4 +1,4 @@
-"""Following segments that grow: every record once, whatever the batches are, whatever lies about, whoever is late."""
+"""Offsets over growing segments: every record counts once, for any batches, damaged files and late brokers."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
 WINDOW_US = 10_000_000
 LATER_US = START_US + 3_600_000_000_000
-"""What machines say that read these."""
+"""The wall clock of the reading machine."""
 
 
 class Writer(SegmentWriter):
-    """Closed when its test is over, as if its broker had died."""
+    """A segment writer that is abandoned at the end of its test, as by a broker that dies."""
 
     open_ones: ClassVar[list[SegmentWriter]] = []
 
@@ -57,7 +57,7 @@ def nobody_writes_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Reader:
-    """Follows a directory, as Spark would: it knows offsets, and may forget all else."""
+    """Reads a directory as Spark does: from offset to offset, with no other state that must survive."""
 
     def __init__(self, *directories: Path, late_us: int = WINDOW_US) -> None:
         self.directories = [str(directory) for directory in directories]
@@ -70,7 +70,7 @@ class Reader:
         return StreamOffsets(GrowingSegments(self.directories, self.told.append), WINDOW_US, self._late_us)
 
     def batch(self, most: int | None = None, now_us: int = LATER_US) -> dict[int, pa.Table]:
-        """The next batch's counts, by state."""
+        """Return the counts of the next batch by state."""
         start, self.offset = self.offset, self.following.end(self.offset, most, now_us)
         return self.between(start, self.offset)
 
@@ -97,7 +97,7 @@ def whole(*directories: Path) -> pa.Table:
 
 
 class Growing:
-    """A world's records, written bit by bit, as its brokers would."""
+    """A generated world's records, written gradually as its brokers would."""
 
     def __init__(self, home: Path, seed: int = 5, events: int = 400) -> None:
         self.home = home

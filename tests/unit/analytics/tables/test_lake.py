@@ -1,4 +1,4 @@
-"""Tables as files: whole or not at all, the same when made again, and nobody else's files are touched."""
+"""Tables as files: complete or absent, equal when computed again, and other files are left alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The tables say what there was: computed by either engine from made-up telemetry, and compared with the truth that was
-counted while it was made."""
+"""Both engines compute the tables from generated telemetry; they are compared with counts made by the generator."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
 EVENTS = 1500
 SPARK_S = 280
-"""For a JVM on a machine that does other things as well."""
+"""Timeout for a JVM on a busy machine."""
 LOST = ("expired", "late", "overflow", "forbidden", "gone", "other")
 Tables = Mapping[str, pa.Table]
 pytestmark = pytest.mark.timeout(SPARK_S + 20)
@@ -50,7 +49,7 @@ def home(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def analyzed(home: Path, out: Path, engine: str) -> Tables:
-    """As `plait analyze` keeps them, in a process of its own, which takes its JVM with it."""
+    """Return the tables that `plait analyze` stores, run in its own process, which ends its JVM."""
     command = [sys.executable, "-m", "plait", "analyze", str(home), "--engine", engine, "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SPARK_S, check=False)
     assert done.returncode == 0, done.stderr
@@ -81,7 +80,7 @@ def tables(request: pytest.FixtureRequest) -> Tables:
 
 
 def rows(tables: Tables, name: str) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """A table by its key, ids and windows as numbers."""
+    """Return a table by key, with ids and windows as numbers."""
     found = {}
     for row in tables[name].to_pylist():
         shown = {key: int(value, 16) if key in _IDS else value for key, value in row.items()}
@@ -96,7 +95,7 @@ _IDS = {"broker", "publisher", "neighbour", "source", "destination", "other_brok
 
 
 def quantile_bucket(values: list[int], percent: int) -> int:
-    """Of the least value that so many are not above."""
+    """Return the bucket of the smallest value that is at least as great as `percent` of the values."""
     ordered = sorted(values)
     return bucket_of(ordered[-(-percent * len(ordered) // 100) - 1])
 
@@ -196,7 +195,7 @@ def test_journeys_account_for_every_event_or_list_it(world: World, tables: Table
 def test_events_are_accounted_for_by_pieces_as_by_all_records(
     home: Path, duckdb_tables: Tables, stretch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What Spark's workers do, wherever their stretches of records begin and end."""
+    """The result of Spark's workers does not depend on where their chunks begin and end."""
     monkeypatch.setattr(batches, "PIECED_RECORDS", stretch)
     pieces = pa.Table.from_batches(read_pieces(slices_of(take_inventory([home]).segments), 1))
     with duckdb.connect() as connection:
@@ -282,7 +281,7 @@ def one_broker(directory: Path, records: list[bytes]) -> Inventory:
 
 
 def test_sampled_records_count_for_those_that_they_stand_for(tmp_path: Path) -> None:
-    """Of 4,000 events one broker kept all, the other every fourth: the audit takes those that both kept."""
+    """One broker kept all of 4,000 events, the other every fourth: the audit uses the events that both kept."""
     kept = [n for n in range(1, 4001) if not sampled_out(n, 3)]
     near = [record(RecordKind.PUBLISH, START_US + n, publisher=1, sequence=n, expected=1) for n in range(1, 4001)]
     near += [record(RecordKind.DELIVERY, START_US + n, publisher=1, sequence=n, subject=3, weight=4) for n in kept]

@@ -1,4 +1,4 @@
-"""The overlay's benchmark: how chains are put together, what is made of arrivals, and one real run of each kind."""
+"""The overlay's benchmark: construction of chains, evaluation of arrivals, and one real run of each kind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_group_is_found() -> None:
 
 
 def linked(commands: list[list[str]]) -> list[list[int]]:
-    """Of each server of Plait's, the ports that it links to."""
+    """Return the ports that each of Plait's servers links to."""
     return [
         [int(value.rpartition(":")[2]) for option, value in pairwise(command) if option == "--link"]
         for command in commands

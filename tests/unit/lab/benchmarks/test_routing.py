@@ -1,4 +1,4 @@
-"""The benchmark of routing in simulated overlays: found, written down, and run once in small."""
+"""The benchmark of routing in simulated overlays: found, documented, and run at a small size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark's workloads are what they claim to be, and the same seed draws the same ones."""
+"""The benchmark's workloads have the documented properties, and the same seed draws the same ones."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_the_scan_works_in_blocks() -> None:
 
 
 class Answering:
-    """An index that answers with what brute force says, altered."""
+    """An index that returns altered results of brute force."""
 
     def __init__(self, truth: BruteForce, extra: int | None = None, repeat: bool = False) -> None:
         self.truth, self.extra, self.repeat = truth, extra, repeat

@@ -1,4 +1,4 @@
-"""The side-by-side benchmark: its counters, its events, its processes, how it tells, and one real trial of Plait."""
+"""The side-by-side benchmark: its counters, events, processes and reports, and one real trial of Plait."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def outcome(rate: int, lost: int = 0) -> TrialOutcome:
 
 
 def gone(process: int) -> bool:
-    """Ended, or a zombie that someone has yet to bury."""
+    """Return whether a process has ended or is a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -80,7 +80,7 @@ def hear(listener: Listener, phase: int, numbers: list[int]) -> None:
 
 
 def heard_by(board: SharedCounters) -> tuple[int, int, int]:
-    """Warm, measured, breaks of the measured."""
+    """Return the counts of the warm-up and the measured phase, and the breaks of the latter."""
     return board.received[WARM][0], board.received[MEASURED][0], board.breaks[MEASURED][0]
 
 
@@ -270,7 +270,7 @@ def test_two_ports_in_a_row_are_free() -> None:
 
 
 def judge(place: Path, numbers: list[int], *, expected: int, warm: int = 0) -> tuple[int, int]:
-    """What a trial says of these events, after so many of the warm-up came late."""
+    """Return the trial's counts for these events, with late events of the warm-up between them."""
     board = SharedCounters.create(place / "board", subscribers=1)
     listener = Listener(board, 0, measure=False)
     hear(listener, MEASURED, numbers[:1])
@@ -346,7 +346,7 @@ def test_losses_stand_next_to_their_figures() -> None:
 
 
 class Unserved:
-    """Stands where a server would, for trials that look at none."""
+    """Replaces a server in trials that need none."""
 
     def __init__(self, contender: object, folder: object) -> None: ...
     def __enter__(self) -> None: ...
@@ -372,7 +372,7 @@ def test_who_cannot_be_measured_is_told_and_plait_has_to_be(field: Participants)
 
 
 class Failing:
-    """A trial that fails before it gives a result."""
+    """A trial that fails a number of times before it returns a result."""
 
     def __init__(self, error: TrialFailed, times: int) -> None:
         self.error = error

@@ -1,4 +1,5 @@
-"""The paper's Algorithm 1 loops and loses on the smallest graphs, and our rule does not (PAPERS.md, correction 1)."""
+"""The paper's Algorithm 1 loops and loses events on the smallest graphs, and our rule does not (PAPERS.md, correction
+1)."""
 
 from __future__ import annotations
 
