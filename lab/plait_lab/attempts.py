@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
-from .benchmarks.groups import Tell
+from .benchmarks.groups import ShowProgress
 from .benchmarks.measurement.baselines import WrongAnswer
 from .benchmarks.reports import Figure
 from .failures import TrialFailed, Unmeasured
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class Attempts:
     """All trials of one group."""
 
-    def __init__(self, tell: Tell, competitors: Collection[str]) -> None:
+    def __init__(self, progress: ShowProgress, competitors: Collection[str]) -> None:
         """Take the titles of the competitors. Every other title is Plait's."""
         self.measured: Counter[str] = Counter()
         """Trials with a result, by title."""
@@ -29,7 +29,7 @@ class Attempts:
         """Repeated trials, by title."""
         self.excluded: dict[str, str] = {}
         """Competitors that take no further part, with the reason."""
-        self._tell = tell
+        self._tell = progress
         self._competitors = competitors
         self._failed: Counter[tuple[str, str]] = Counter()
         """Failed trials, by label and last reason."""

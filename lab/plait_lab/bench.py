@@ -42,7 +42,7 @@ class Progress:
     def __init__(self) -> None:
         self._started = time.monotonic()
 
-    def tell(self, step: str) -> None:
+    def show(self, step: str) -> None:
         print(f"[{time.monotonic() - self._started:5.1f} s] {step}", file=sys.stderr, flush=True)
 
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.write and not options.write.parent.is_dir():
         parser.error(f"--write: there is no folder {options.write.parent}")
     seed = secrets.randbits(32) if options.seed is None else options.seed
-    session = Session(seed, options.quick, Progress().tell)
+    session = Session(seed, options.quick, Progress().show)
     groups = [TRIALS[options.trial]] if options.trial else _chosen(parser, options.only, session)
     try:
         return _run(groups, session, options.json, options.write)
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _chosen(parser: argparse.ArgumentParser, only: list[str] | None, session: Session) -> list[Group]:
-    groups = find_groups(session.tell)
+    groups = find_groups(session.progress)
     names = [group.name for group in groups]
     if unknown := sorted(set(only or ()) - set(names)):
         parser.error(f"--only: no group {', '.join(unknown)}; there are: {', '.join(names)}")
@@ -79,7 +79,7 @@ def _run(groups: list[Group], session: Session, as_json: bool, document: Path | 
     _introduce(here, session, as_json)
     status = 0
     for group in groups:
-        session.tell(f"{group.name}: {group.title}")
+        session.progress(f"{group.name}: {group.title}")
         try:
             figures = [_judged(figure, session) for figure in group.run(session)]
         except WrongAnswer as error:
@@ -90,7 +90,7 @@ def _run(groups: list[Group], session: Session, as_json: bool, document: Path | 
         if document:
             text = document.read_text(encoding="utf-8") if document.exists() else "# Benchmarks\n"
             write_whole(document, replace_section(text, group.name, section(group, figures, here, session.seed)))
-            session.tell(f"{group.name}: written to {document}")
+            session.progress(f"{group.name}: written to {document}")
     return status
 
 

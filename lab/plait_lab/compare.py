@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from .bench import Progress
-from .benchmarks.groups import Tell
+from .benchmarks.groups import ShowProgress
 from .benchmarks.measurement.cpu_time import OtherLoad
 from .benchmarks.measurement.source_state import Broken, State
 from .benchmarks.measures import median
@@ -107,10 +107,12 @@ class Comparison:
         ]
 
 
-class Run:
+class ComparisonRun:
     """Alternating rounds of trials in both states."""
 
-    def __init__(self, states: tuple[State, State], options: argparse.Namespace, seed: int, tell: Tell) -> None:
+    def __init__(
+        self, states: tuple[State, State], options: argparse.Namespace, seed: int, progress: ShowProgress
+    ) -> None:
         self.found = {
             (trial, measure): Comparison(trial, measure) for trial in options.only for measure in MEASURES[trial]
         }
@@ -119,7 +121,7 @@ class Run:
         self._states = states
         self._options = options
         self._seed = seed
-        self._tell = tell
+        self._progress = progress
         self._patient_until = time.monotonic() + 60 * options.wait
 
     def play(self) -> None:
@@ -128,7 +130,7 @@ class Run:
             reached, others = self._measure(trial, state)
             self.others.append(others)
             values = ", ".join(f"{measure} {number_text(value)}" for measure, value in reached.items())
-            self._tell(f"round {number} of {self._options.repeats}, {state.name}, {trial}: {values}")
+            self._progress(f"round {number} of {self._options.repeats}, {state.name}, {trial}: {values}")
             for measure, value in reached.items():
                 one = self.found[trial, measure]
                 (one.base if state is self._states[0] else one.here).append(value)
@@ -149,7 +151,9 @@ class Run:
             others = load.share()
             if others < QUIET or time.monotonic() > self._patient_until:
                 return reached, others
-            self._tell(f"{trial}, {state.name}: other processes used {others:.0%} of the processors' time; repeated")
+            self._progress(
+                f"{trial}, {state.name}: other processes used {others:.0%} of the processors' time; repeated"
+            )
 
     def _wait(self) -> None:
         """Wait until the machine is quiet, while patience lasts."""
@@ -160,7 +164,7 @@ class Run:
             if (others := load.share()) < QUIET:
                 return
             if first:
-                self._tell(f"waits: other processes use {others:.0%} of the processors' time")
+                self._progress(f"waits: other processes use {others:.0%} of the processors' time")
                 first = False
 
 
@@ -175,11 +179,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     base = options.base.resolve()
     if not (base / "lab" / "pyproject.toml").is_file():
         parser.error(f"BASE_CHECKOUT: {options.base} is no checkout of Plait")
-    seed, tell = secrets.randbits(32), Progress().tell
+    seed, progress = secrets.randbits(32), Progress().show
     try:
         with tempfile.TemporaryDirectory(prefix="plait-compare-") as folder:
-            states = (State("base", base, Path(folder), tell), State("here", HERE, Path(folder), tell))
-            run = Run(states, options, seed, tell)
+            states = (State("base", base, Path(folder), progress), State("here", HERE, Path(folder), progress))
+            run = ComparisonRun(states, options, seed, progress)
             run.play()
     except Broken as error:
         print(f"compare: {error}", file=sys.stderr)

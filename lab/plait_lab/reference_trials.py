@@ -40,7 +40,7 @@ PEER_EVENTS: Final = 200_000
 
 def _one_to_one(session: Session) -> Iterator[Figure]:
     """Run a broker with one publisher and one subscriber: at full speed, then paced with a new broker."""
-    attempts, seconds = Attempts(session.tell, ()), session.size(20, 4) / 10
+    attempts, seconds = Attempts(session.progress, ()), session.size(20, 4) / 10
     seed = int(session.rng("brokers").integers(2**31))
 
     def attempt(trial: Callable[[Server], TrialOutcome]) -> TrialOutcome:
@@ -58,7 +58,7 @@ def _one_to_one(session: Session) -> Iterator[Figure]:
 
 def _chain(session: Session) -> Iterator[Figure]:
     """Run a chain of brokers with a publisher at one end and a subscriber at the other, at full speed."""
-    attempts, seconds = Attempts(session.tell, ()), session.size(20, 4) / 10
+    attempts, seconds = Attempts(session.progress, ()), session.size(20, 4) / 10
     seed = int(session.rng("chains").integers(2**31))
 
     def attempt() -> Passed:
@@ -72,7 +72,7 @@ def _chain(session: Session) -> Iterator[Figure]:
 
 def _two_peers(session: Session) -> Iterator[Figure]:
     """Run two live peers, at full speed and paced."""
-    attempts, count, few = Attempts(session.tell, ()), session.size(PEER_EVENTS, 2_000), session.size(2 * RATE, 200)
+    attempts, count, few = Attempts(session.progress, ()), session.size(PEER_EVENTS, 2_000), session.size(2 * RATE, 200)
     fast = attempts.measure("plait.peer", "two peers", partial(measured_pair, "plait", count))
     yield Figure("delivered", None if fast is None else fast.events_per_s, "/s")
     yield Figure("cpu", None if fast is None else fast.cpu_us, "us")

@@ -6,8 +6,8 @@ import pytest
 
 from plait_core.wire import Confirm
 from plait_core.wire.frame_types.session_frames import Start
-from plait_lab.simulation.disks import DiskTerms
-from plait_lab.simulation.stage import Stage
+from plait_lab.simulation.one_broker.disks import DiskTerms
+from plait_lab.simulation.one_broker.stage import Stage
 
 
 @pytest.mark.parametrize("logged", [0, 5])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,9 @@ from processes import broker_process, drawn_chance, port_to_keep
 
 import plait
 from plait_core.wire import Confirm
-from plait_lab.simulation.applications import Application, Habits
-from plait_lab.simulation.interests import EVERYTHING
-from plait_lab.simulation.stage import Stage
+from plait_lab.simulation.one_broker.applications import Application, ApplicationTerms
+from plait_lab.simulation.one_broker.interests import EVERYTHING
+from plait_lab.simulation.one_broker.stage import Stage
 from plait_lab.simulation.timeline import Clock
 
 PATIENCE_S = 20.0
@@ -26,9 +27,15 @@ AGAIN = plait.Reconnect(first_s=0.02, max_s=0.2)
 # --- on virtual time --------------------------------------------------------------------------------------------------
 
 
-def an_application(stage: Stage, name: str, habits: Habits) -> Application:
+def an_application(stage: Stage, name: str, terms: ApplicationTerms) -> Application:
     application = Application(
-        name, stage.network, stage.recorder, Clock(stage.timeline), stage.node, stage.rng, stage.path, habits
+        name,
+        stage.network,
+        stage.recorder,
+        Clock(stage.timeline),
+        stage.node,
+        stage.rng,
+        replace(terms, path=stage.path),
     )
     application.start()
     stage.run(1)
@@ -44,21 +51,21 @@ def publish(stage: Stage, publisher: Application, numbers: range) -> None:
 @pytest.mark.parametrize("wiped", [False, True])
 def test_acknowledgements_of_the_old_log_settle_nothing_in_the_new_one(wiped: bool) -> None:
     stage = Stage()
-    publisher = an_application(stage, "publisher", Habits())
-    reader = an_application(stage, "reader", Habits(acknowledge_s=5.0))
-    tenure = reader.subscribe(EVERYTHING, durable="reader")
-    assert tenure is not None
+    publisher = an_application(stage, "publisher", ApplicationTerms())
+    reader = an_application(stage, "reader", ApplicationTerms(acknowledge_s=5.0))
+    subscription = reader.subscribe(EVERYTHING, durable="reader")
+    assert subscription is not None
     stage.run(1)
     publish(stage, publisher, range(10))
-    assert len(tenure.receptions) == 10, "it has them in its hands"
+    assert len(subscription.receptions) == 10, "it has them in its hands"
     stage.node.kill()
     if wiped:
         stage.disk.wipe()
     stage.node.start()
     stage.run(2)
-    assert [miss.reason for miss in tenure.misses] == (["log_lost"] if wiped else [])
+    assert [miss.reason for miss in subscription.misses] == (["log_lost"] if wiped else [])
     publish(stage, publisher, range(10, 20))
-    assert len(tenure.receptions) == 20
+    assert len(subscription.receptions) == 20
     stage.run(2.5)  # the first ten are acknowledged by now, the others are not
     durable = stage.broker.durables.find("anyone", "reader")
     assert durable is not None

@@ -20,8 +20,8 @@ from plait_broker import BrokerSettings
 from plait_broker.status import describe_subscriptions
 from plait_core.wire import Confirm
 from plait_core.wire.frame_types.session_frames import Failed, Refusal, Start
-from plait_lab.simulation.disks import DiskTerms
-from plait_lab.simulation.stage import Stage
+from plait_lab.simulation.one_broker.disks import DiskTerms
+from plait_lab.simulation.one_broker.stage import Stage
 
 # --- subscriptions ----------------------------------------------------------------------------------------------------
 

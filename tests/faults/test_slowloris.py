@@ -22,8 +22,8 @@ from plait_core import Event
 from plait_core.limits import HELLO_BYTES_MAX, PAYLOAD_BYTES_MAX
 from plait_core.wire import Close, Hello, Ping, Role, encode_frame, encode_publish
 from plait_core.wire.frame_types.session_frames import Code
-from plait_lab.simulation.raw_clients import RawClient
-from plait_lab.simulation.stage import Stage
+from plait_lab.simulation.one_broker.raw_clients import RawClient
+from plait_lab.simulation.one_broker.stage import Stage
 
 CLOSED_WITHIN_S = 10.0
 """Limit of the scorecard, on the simulator's clock."""

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from plait_lab.simulation.overlay.churn import TURNS, Churn
+from plait_lab.simulation.overlay.worlds.churn import TURNS, Churn
 
 SEEDS = 5_000 if os.environ.get("PLAIT_NIGHTLY") else 20
 SHARE = 10

@@ -19,9 +19,9 @@ from plait_core.wire.frame_types import frame_schema
 from plait_lab.simulation import history_hashes
 from plait_lab.simulation.__main__ import main
 from plait_lab.simulation.history import CONTROL_BYTES, NOISE, History, Kind, frames_in, type_number
-from plait_lab.simulation.history_hashes import GROUPS, Group, hash_of, read
+from plait_lab.simulation.history_hashes import GROUPS, HistoryGroup, hash_of, read
+from plait_lab.simulation.one_broker.planted_bugs import PLANTED
 from plait_lab.simulation.overlay.overlay_planted import PLANTED as OVERLAY_PLANTED
-from plait_lab.simulation.planted import PLANTED
 from plait_peer import Peer
 
 SAMPLE = {"one-broker": range(10), "overlay": range(10), "peers": range(3), "hostile": (0, 8, 9)}
@@ -130,7 +130,7 @@ def test_a_hash_depends_neither_on_the_process_nor_on_the_native_kernel(history:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few histories, played in this process."""
-    monkeypatch.setattr(history_hashes, "GROUPS", {name: Group(2, group.play) for name, group in GROUPS.items()})
+    monkeypatch.setattr(history_hashes, "GROUPS", {name: HistoryGroup(2, group.play) for name, group in GROUPS.items()})
     monkeypatch.setattr(history_hashes.os, "cpu_count", lambda: 1)
 
 

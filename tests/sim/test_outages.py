@@ -8,7 +8,7 @@ import os
 import pytest
 
 from plait_core.filters import parse
-from plait_lab.simulation.overlay.outages import Lasting, Outages
+from plait_lab.simulation.overlay.worlds.outages import LoggingNode, Outages
 
 SEEDS = 5_000 if os.environ.get("PLAIT_NIGHTLY") else 60
 SHARE = 10
@@ -50,7 +50,7 @@ def test_who_cannot_store_what_is_wanted_keeps_nobody_waiting_and_is_named(monke
 def test_what_is_installed_is_known_by_whoever_starts_anew_alone(seed: int) -> None:
     """A durable subscription that meets no offer yet; the power fails in the moment that it is installed."""
     world = Outages(seed, faults=False, brokers=3)
-    nodes = [node for node in world.nodes if isinstance(node, Lasting)]
+    nodes = [node for node in world.nodes if isinstance(node, LoggingNode)]
     home, other, third = nodes
     for node in nodes:
         node.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plait_lab.simulation.overlay.overlay_planted import PLANTED, caught, search
-from plait_lab.simulation.overlay.overlay_watch import Absences, Flux, Returns, Ring, WatchedWorld
+from plait_lab.simulation.overlay.worlds.watched_worlds import Absences, Flux, Returns, Ring, WatchedWorld
 
 KNOWN = {
     "forget_one_now_and_then": 3,

@@ -7,19 +7,19 @@ from collections.abc import Callable
 
 import pytest
 
-from plait_lab.simulation.peers.confirmed_delivery import TROUBLES, CustodyTerms, CustodyTrial
+from plait_lab.simulation.peers.confirmed_delivery import TROUBLES, ConfirmationTerms, ConfirmationTrial
 from plait_peer import Peer
 from plait_peer.protocol.confirmed_delivery import ConfirmedDelivery
 from plait_peer.protocol.dissemination import Dissemination
 
 
-def played(trouble: str, seed: int, publishers: int = 1, subscribers: int = 12) -> CustodyTrial:
-    trial = CustodyTrial(CustodyTerms(trouble, subscribers, publishers, seed=seed))
+def played(trouble: str, seed: int, publishers: int = 1, subscribers: int = 12) -> ConfirmationTrial:
+    trial = ConfirmationTrial(ConfirmationTerms(trouble, subscribers, publishers, seed=seed))
     trial.play()
     return trial
 
 
-def judge(trial: CustodyTrial) -> None:
+def judge(trial: ConfirmationTrial) -> None:
     assert not trial.broken, trial.broken[:3]
     assert trial.promised | trial.given_up == set(trial.owed), "every event has an outcome"
     assert not trial.given_up, "nobody is away for so long that anything is given up"

@@ -22,7 +22,7 @@ from plait_core.wire.frame_types.peer_frames import (
     Pulse,
     Taken,
 )
-from plait_lab.simulation.peers.confirmed_delivery import CustodyTerms, CustodyTrial
+from plait_lab.simulation.peers.confirmed_delivery import ConfirmationTerms, ConfirmationTrial
 from plait_peer import Confirmed
 
 HONEST = 2
@@ -34,8 +34,8 @@ def gilded(profile: Profile) -> Profile:
     return replace(profile, delay=0.0, free=200)
 
 
-def attacked() -> CustodyTrial:
-    trial = CustodyTrial(CustodyTerms(subscribers=HONEST, seed=3))
+def attacked() -> ConfirmationTrial:
+    trial = ConfirmationTrial(ConfirmationTerms(subscribers=HONEST, seed=3))
     honest = set(trial.subscribers)
     for _ in range(SYBILS):
         trial.join()
@@ -78,7 +78,7 @@ def test_confirmed_events_reach_honest_peers_through_any_number_of_attackers() -
 
 def test_without_them_the_same_group_is_promised_everything() -> None:
     """So the test above would notice."""
-    trial = CustodyTrial(CustodyTerms(subscribers=HONEST, seed=3))
+    trial = ConfirmationTrial(ConfirmationTerms(subscribers=HONEST, seed=3))
     trial.run(4.0, publish=False)
     trial.run(6.0)
     trial.run(6.0, publish=False)
@@ -86,7 +86,7 @@ def test_without_them_the_same_group_is_promised_everything() -> None:
 
 
 def test_a_flood_of_enrolments_is_bounded_and_the_publisher_promises_nothing() -> None:
-    trial = CustodyTrial(CustodyTerms(subscribers=HONEST, seed=3))
+    trial = ConfirmationTrial(ConfirmationTerms(subscribers=HONEST, seed=3))
     trial.run(4.0, publish=False)
     publisher, now = trial.world.peers[PUBLISHER], trial.world.now
     for stranger in range(10_000, 10_000 + 2 * PEER_MEMBERS_MAX):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plait_lab.simulation.__main__ import main
-from plait_lab.simulation.planted import PLANTED, planted
-from plait_lab.simulation.swarm import play, replay_line
+from plait_lab.simulation.one_broker.planted_bugs import PLANTED, planted
+from plait_lab.simulation.one_broker.seeded_histories import play, replay_line
 
 SEEDS_MAX = 1_000
 
@@ -20,7 +20,9 @@ BUGS = [pytest.param(bug, marks=pytest.mark.nightly) if bug in RARE else bug for
 def test_a_planted_bug_is_caught(bug: str) -> None:
     for seed in range(SEEDS_MAX):
         complaints = play(seed, PLANTED[bug].scenario, planted(bug)).complaints
-        assert not [said for said in complaints if "planted.py" in said.text], "the plant itself fails: it is no bug"
+        assert not [said for said in complaints if "planted_bugs.py" in said.text], (
+            "the plant itself fails: it is no bug"
+        )
         if complaints:
             return
     pytest.fail(f"{bug} went unseen for {SEEDS_MAX} seeds")

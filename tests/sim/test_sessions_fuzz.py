@@ -32,10 +32,10 @@ from plait_core.wire.frame_types.session_frames import (
     Unadvertise,
     Unsubscribe,
 )
-from plait_lab.simulation.bounds import check_bounds
-from plait_lab.simulation.network import Path
-from plait_lab.simulation.raw_clients import RawClient
-from plait_lab.simulation.stage import Stage
+from plait_lab.simulation.one_broker.bounds import check_bounds
+from plait_lab.simulation.one_broker.network import Path
+from plait_lab.simulation.one_broker.raw_clients import RawClient
+from plait_lab.simulation.one_broker.stage import Stage
 
 SETTINGS = BrokerSettings(
     heartbeat_s=1.0,

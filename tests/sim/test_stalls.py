@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from plait_lab.simulation.overlay.stalls import BEGIN_S, DELAY_S, Journey, Stalls
+from plait_lab.simulation.overlay.worlds.stalls import BEGIN_S, DELAY_S, EventDelay, Stalls
 
 FEW_S = 0.006
 """What a delay may be wrong by: a mark's age, and a bit."""
 
 
-def held(world: Stalls) -> list[Journey]:
+def held(world: Stalls) -> list[EventDelay]:
     return [journey for journey in world.journeys if journey.true_s > 0.1]
 
 

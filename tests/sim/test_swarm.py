@@ -12,8 +12,8 @@ from collections import Counter
 
 import pytest
 
-from plait_lab.simulation.faults import SCENARIOS
-from plait_lab.simulation.swarm import REDRAW, play, replay_line
+from plait_lab.simulation.one_broker.faults import SCENARIOS
+from plait_lab.simulation.one_broker.seeded_histories import REDRAW, play, replay_line
 
 SEEDS = 30_000 if os.environ.get("PLAIT_NIGHTLY") else 1_000
 SHARE = 40

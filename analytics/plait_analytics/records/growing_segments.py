@@ -33,7 +33,7 @@ SHARDS_MAX: Final = 10_000
 STEPS: Final = 40
 """Steps of the binary search by time: from an hour to the microsecond, from a year to a few seconds."""
 
-Place = tuple[int, int]
+Position = tuple[int, int]
 """A position: the number of a segment and the records read of it."""
 
 
@@ -77,7 +77,7 @@ class GrowingSegments:
                 segments[header.number] = path
         return found
 
-    def unread(self, shard: GrowingSegment, place: Place, until: Place | None = None) -> list[Stretch]:
+    def unread(self, shard: GrowingSegment, place: Position, until: Position | None = None) -> list[Stretch]:
         """Return the unread records of a shard after a position, up to `until` or the end."""
         stretches = []
         newest = max(shard.segments)

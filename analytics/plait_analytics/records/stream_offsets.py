@@ -19,7 +19,7 @@ from .batches import COUNTED_RECORDS, packed
 from .columns import Columns, Slice, chunks, length, of_those
 from .counts import COUNTED, counted, merged_batch
 from .counts import SCHEMA as COUNTS
-from .growing_segments import SHARDS_MAX, GrowingSegments, Place, chosen
+from .growing_segments import SHARDS_MAX, GrowingSegments, Position, chosen
 
 AHEAD_US: Final = 60_000_000
 """Microseconds by which a broker's calendar may be ahead of this machine's."""
@@ -51,7 +51,7 @@ class StreamOffsets:
         self._shards = shards
         self._window_us = window_us
         self._late_us = late_us
-        self._last: dict[str, Place] | None = None
+        self._last: dict[str, Position] | None = None
 
     def begin(self) -> Offset:
         """Return the offset before the first record."""
@@ -66,7 +66,7 @@ class StreamOffsets:
 
     def end(self, start: Offset, most: int | None, now_us: int) -> Offset:
         """Return the end of the next batch, about `most` records after `start`; `start` itself without new records."""
-        places: dict[str, Place] = {name: tuple(place) for name, place in start["at"].items()}
+        places: dict[str, Position] = {name: tuple(place) for name, place in start["at"].items()}
         unread = {}
         for name, shard in self._shards.look().items():
             last = self._last.get(name, (0, 0)) if self._last is not None else None

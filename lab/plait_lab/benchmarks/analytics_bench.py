@@ -51,7 +51,7 @@ LIVE_S: Final = 30.0
 LIVE_WINDOW_US: Final = 1_000_000
 STEP_S: Final = 0.05
 """Seconds between two writes of the live producer, as in a broker's writer."""
-PATIENCE_S: Final = 300.0
+TIMEOUT_S: Final = 300.0
 """Timeout of one step."""
 REPEATED_S: Final = 60.0
 """Seconds after which a measurement is not repeated, except for the second time: the first is a warm-up."""
@@ -66,15 +66,15 @@ with session() as spark:
 """
 
 
-def figures(session: Session) -> Iterator[Figure]:
+def analytics_figures(session: Session) -> Iterator[Figure]:
     """Yield all figures; those of Spark if it is installed."""
     home = Path(tempfile.mkdtemp(prefix="plait-analytics-bench-", dir=Path.cwd()))  # a real disk
     try:
-        session.tell("records")
+        session.progress("records")
         inventory = recorded(home / "records", session.rng("records"), session.size(RECORDS, 20_000))
         beside = dict(_beside(session, inventory))
         if importlib.util.find_spec("pyspark") is None or session.quick:
-            session.tell(f"Spark is left out: {'--quick' if session.quick else 'make setup-analytics'}")
+            session.progress(f"Spark is left out: {'--quick' if session.quick else 'make setup-analytics'}")
             for (name, engine), rate in beside.items():
                 yield Figure(f"{name}, by {engine}", rate, "/s")
             return
@@ -85,17 +85,17 @@ def figures(session: Session) -> Iterator[Figure]:
 
 
 def _beside(session: Session, inventory: Inventory) -> Iterator[tuple[tuple[str, str], float]]:
-    session.tell("one core that only counts")
+    session.progress("one core that only counts")
     took_s = _timed(lambda: list(read_counts(slices_of(inventory.segments), MINUTE_US)))
     yield ("gold from segments", "one core of numpy"), inventory.records / took_s
-    session.tell("DuckDB")
+    session.progress("DuckDB")
     for name, table in (("gold from segments", "subscriptions"), ("journeys", "journeys")):
         took_s = _timed(lambda table=table: duckdb_engine.compute_by_duckdb(inventory, only=[table]))  # type: ignore[misc]
         yield (name, "DuckDB"), inventory.records / took_s
     if importlib.util.find_spec("polars") is None:
-        session.tell("Polars is not here: left out (make setup-analytics)")
+        session.progress("Polars is not here: left out (make setup-analytics)")
         return
-    session.tell("Polars")
+    session.progress("Polars")
     polars: Any = importlib.import_module("polars")
 
     def by_polars() -> None:
@@ -115,11 +115,11 @@ def _cold_start(session: Session) -> Figure:
     from plait_analytics.engines.jvm_class_archive import archive_path
 
     if not archive_path(find_java()).is_file():
-        session.tell("the archive of Java's classes: plait analyze prepare")
+        session.progress("the archive of Java's classes: plait analyze prepare")
         subprocess.run([sys.executable, "-m", "plait", "analyze", "prepare"], check=True, stderr=subprocess.DEVNULL)
-    session.tell("Spark starts")
+    session.progress("Spark starts")
     took_s = min(_first_job({}) for _ in range(2))
-    session.tell("Spark starts without the archive")
+    session.progress("Spark starts without the archive")
     without_s = _first_job({"PLAIT_SPARK_ARCHIVE": os.devnull})
     return Figure("cold start to the first job", took_s, "s", Target("<=", 4.0), {"without the archive": without_s})
 
@@ -141,7 +141,7 @@ def _by_spark(
 ) -> Iterator[Figure]:
     from plait_analytics.engines import spark_engine, spark_session
 
-    session.tell("compaction")
+    session.progress("compaction")
     compact(inventory, home / "bronze", now=datetime.now(UTC), keep_days=36_500)
     parquet = take_inventory([home / "bronze"])
     with spark_session.session() as spark:
@@ -150,7 +150,7 @@ def _by_spark(
             ("gold from Parquet", parquet, "subscriptions", 7_000_000),
             ("journeys", inventory, "journeys", 1_500_000),
         ):
-            session.tell(f"{name}, by Spark")
+            session.progress(f"{name}, by Spark")
             tables: dict[str, Any] = {}
 
             def once(of: Inventory = of, table: str = table, tables: dict[str, Any] = tables) -> None:
@@ -162,9 +162,9 @@ def _by_spark(
             others = {engine: rate for (what, engine), rate in beside.items() if what == name}
             others[BY_PROCESSOR_TIME] = 2 * inventory.records / took_cpu_s
             yield Figure(f"{name}, by Spark", inventory.records / took_s, "/s", Target(">=", target), others)
-        session.tell("a backlog")
+        session.progress("a backlog")
         yield _backlog(spark, inventory, home)
-        session.tell(f"live, {LIVE_PER_S:,} records/s for {LIVE_S:.0f} s")
+        session.progress(f"live, {LIVE_PER_S:,} records/s for {LIVE_S:.0f} s")
         yield from _live(spark, home)
         yield Figure(
             "the driver's heap, the most that was in use after a collection", _heap_mb(spark), "MB", Target("<=", 1024)
@@ -201,9 +201,9 @@ def _backlog(spark: Any, inventory: Inventory, home: Path) -> Figure:
 
     before_s = spent_s()
     query, _ = start(spark, _settings(home / "records", home / "caught-up"), once=True)
-    if not query.awaitTermination(PATIENCE_S):
+    if not query.awaitTermination(TIMEOUT_S):
         query.stop()
-        raise WrongAnswer(f"the backlog was not read in {PATIENCE_S:.0f} s")
+        raise WrongAnswer(f"the backlog was not read in {TIMEOUT_S:.0f} s")
     batches = [(_good(at), at["batchDuration"] / 1000) for at in _batches(query)]
     counted = sum(records for records, _ in batches)
     if counted != inventory.records:
@@ -226,14 +226,14 @@ def _live(spark: Any, home: Path) -> Iterator[Figure]:
         began_s, before_s = time.monotonic(), spent_s()
         wrote = _written_live(home / "running")
         cores = (spent_s() - before_s) / (time.monotonic() - began_s)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while (counted := sum(map(_good, _batches(query)))) < wrote["records"]:
             if time.monotonic() > deadline or not query.isActive:
                 break
             time.sleep(0.2)
     finally:
         ended.set()
-        beside.join(PATIENCE_S)
+        beside.join(TIMEOUT_S)
     batches = _batches(query)
     if counted != wrote["records"]:
         raise WrongAnswer(f"{counted:,} of {wrote['records']:,} live records were counted: {query.exception()}")
@@ -261,8 +261,8 @@ def _written_live(directory: Path) -> Any:
         str(LIVE_S),
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as producer:
-        said, _ = producer.communicate(timeout=PATIENCE_S)
-    return json.loads(said)
+        output, _ = producer.communicate(timeout=TIMEOUT_S)
+    return json.loads(output)
 
 
 def _good(progress: Any) -> int:
@@ -335,7 +335,7 @@ def produce(home: Path, per_s: int, seconds: float) -> None:
     segments.seal()
 
 
-GROUP: Final = Group("analytics", "Analysis of telemetry: batches, a backlog, live", figures)
+GROUP: Final = Group("analytics", "Analysis of telemetry: batches, a backlog, live", analytics_figures)
 
 if __name__ == "__main__":
     produce(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))

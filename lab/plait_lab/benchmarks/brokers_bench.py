@@ -31,20 +31,20 @@ Outcomes: TypeAlias = dict[str, list[TrialOutcome]]
 """Outcomes by the contender's title."""
 
 
-def run(session: Session) -> Iterator[Figure]:
+def brokers_figures(session: Session) -> Iterator[Figure]:
     """Yield all figures of the brokers."""
-    field = Participants(session.tell)
-    session.tell(f"asyncio clients run on {loop_name()}")
+    field = Participants(session.progress)
+    session.progress(f"asyncio clients run on {loop_name()}")
     yield from _side_by_side(session, field)
     yield from _selective(session, field)
     yield from _many_subscriptions(session, field)
     yield from _idle(session, field)
     yield from _churn(session, field)
-    yield from durable_bench.figures(session, field)
+    yield from durable_bench.durable_figures(session, field)
     yield from field.figures()
 
 
-GROUP = Group("brokers", "Brokers side by side: events of 128 bytes with three attributes", run)
+GROUP = Group("brokers", "Brokers side by side: events of 128 bytes with three attributes", brokers_figures)
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -141,14 +141,14 @@ def _filtered(label: str, found: Outcomes, subscribers: int, lost: dict[str, str
 def _needless(label: str, found: Outcomes) -> Figure:
     """Compare deliveries with those of Plait, whose filters are exact. A difference below 1% is ignored."""
     measure, target = f"{label}: delivered needlessly", Target("<=", 0)
-    wanted = _median(found[OURS.title], _deliveries_an_event)
-    if wanted is None:
+    exact = _median(found[OURS.title], _deliveries_an_event)
+    if exact is None:
         return Figure(measure, None, "/s", target)
     beside: dict[str, float | None] = {}
     for title, runs in found.items():
         rate, kept = _median(runs, lambda run: run.sent_per_s), _median(runs, _deliveries_an_event)
-        if rate is not None and kept is not None and kept - wanted > 0.01 * wanted:
-            beside[title] = rate * (kept - wanted)
+        if rate is not None and kept is not None and kept - exact > 0.01 * exact:
+            beside[title] = rate * (kept - exact)
     return Figure(measure, 0.0, "/s", target, beside)
 
 
@@ -161,7 +161,7 @@ def _many_subscriptions(session: Session, field: Participants) -> Iterator[Figur
     count, seconds, seed = session.size(10_000, 200), session.size(20, 4) / 10, _seed(session, "subscriptions")
     native = importlib.util.find_spec("plait_kernel") is not None
     if not native:
-        session.tell("the native kernel is not installed: the Python index alone")
+        session.progress("the native kernel is not installed: the Python index alone")
     contenders = [OURS_IN_PYTHON, OURS] if native else [OURS_IN_PYTHON]
     found, what = _outcomes(contenders), f"{count:,} subscriptions"
     for contender in field.rounds(session.size(3, 1), contenders, what):
@@ -199,7 +199,7 @@ def _churn(session: Session, field: Participants) -> Iterator[Figure]:
     """Measure memory while subscriptions come and go. Growth within a twentieth counts as flat."""
     live, seed = session.size(1_000, 50), _seed(session, "churn")
     seconds = session.size(int(os.environ.get("PLAIT_BENCH_CHURN_S", CHURN_S)), 1)
-    session.tell(f"{seconds} s of subscribing and unsubscribing")
+    session.progress(f"{seconds} s of subscribing and unsubscribing")
     label = f"{seconds} s of churn over {live:,} subscriptions: growth of the broker"
     found = field.measure(OURS, "churn", lambda server: churn_trial(server, seed, live, seconds))
     if found is None:

@@ -18,7 +18,7 @@ from plait_core.values import Attributes
 
 from .groups import Group, Session
 from .measurement import index_churn
-from .measurement.baselines import BruteForce, DenseScan, check
+from .measurement.baselines import BruteForce, DenseScan, check_index
 from .measurement.workloads import WORKLOADS, Workload
 from .measures import Quartiles, Stopwatch, microseconds, time_in_turn
 from .reports import Figure, Target
@@ -28,7 +28,7 @@ _FOUR_ATOMS = "symbol == 'IBM' and 100 < price <= 130 and volume >= 1000"
 _WIRE_TARGETS = {"identity": 400_000, "identity and attributes": 150_000}
 
 
-def run(session: Session) -> Iterator[Figure]:
+def core_figures(session: Session) -> Iterator[Figure]:
     """Yield all figures of the core."""
     yield from _evaluation(session)
     yield from _parsing(session)
@@ -40,7 +40,7 @@ def run(session: Session) -> Iterator[Figure]:
     yield from _kernel(session)
 
 
-GROUP = Group("core", "The ground floor: filters, matching, frames", run)
+GROUP = Group("core", "The ground floor: filters, matching, frames", core_figures)
 
 
 # --- filters ----------------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ GROUP = Group("core", "The ground floor: filters, matching, frames", run)
 
 def _evaluation(session: Session) -> Iterator[Figure]:
     """Evaluate a filter of four atoms on events that need all four, and on events that fail at the first."""
-    session.tell("filter evaluation")
+    session.progress("filter evaluation")
     rng = session.rng("evaluation")
     count = session.size(10_000, 1_000)
     prices = rng.uniform(100.01, 130, count).tolist()
@@ -74,7 +74,7 @@ def _evaluation(session: Session) -> Iterator[Figure]:
 
 def _parsing(session: Session) -> Iterator[Figure]:
     """Parse texts that are not cached, of the form of W3."""
-    session.tell("parsing")
+    session.progress("parsing")
     workload = WORKLOADS["W3"](session.size(6_000, 300), session.rng("parsing"))
     texts = [filter.text for filter in workload.filters()]
     calls: dict[str, Callable[[str], object]] = {
@@ -101,7 +101,7 @@ def _over(matches: Callable[[Attributes], bool], events: list[Attributes]) -> Ca
 
 
 def _index(session: Session, name: str) -> Iterator[Figure]:
-    session.tell(f"{name}: filling")
+    session.progress(f"{name}: filling")
     workload = WORKLOADS[name](session.size(10_000, 500), session.rng(f"index {name}"))
     index, adding = PythonIndex(), Stopwatch()
     events = workload.events(len(workload), stream=1)
@@ -109,7 +109,9 @@ def _index(session: Session, name: str) -> Iterator[Figure]:
         adding(index.add, id, filter)
         index.match(event)
     label = f"{name}, {len(workload):,} filters"
-    yield _checked(f"{label}: checked events", check(index, BruteForce(workload), None, workload.events(_CHECKED, 2)))
+    yield _checked(
+        f"{label}: checked events", check_index(index, BruteForce(workload), None, workload.events(_CHECKED, 2))
+    )
     quiet = yield from _matching(session, workload, index, label)
     yield Figure(f"{label}: add while filling, mean", adding.spread().mean, "us", Target("<=", 50))
     yield from _churn(session, workload, index, label, quiet)
@@ -119,7 +121,7 @@ def _matching(
     session: Session, workload: Workload, index: PythonIndex, label: str
 ) -> Generator[Figure, None, Quartiles]:
     """Time matching beside the dense scan. Yield figures; return the index's quartiles."""
-    session.tell(f"{workload.name}: matching")
+    session.progress(f"{workload.name}: matching")
     scan = DenseScan(workload)
     warm, timed = session.size(20_000, 300), session.size(20_000, 300)
     found = 0
@@ -143,13 +145,13 @@ def _matching(
 
 def _churn(session: Session, workload: Workload, index: PythonIndex, label: str, quiet: Quartiles) -> Iterator[Figure]:
     """Replace filters one by one and match an event after each, so that deferred costs of a change are included."""
-    session.tell(f"{workload.name}: churn")
+    session.progress(f"{workload.name}: churn")
     after = workload.successor(1)
     adding, removing, matching = Stopwatch(), Stopwatch(), Stopwatch()
     count = len(workload) // 2
     changes = zip(workload.ids[:count].tolist(), after.subscriptions(), workload.events(count, stream=4), strict=False)
-    for gone, (id, filter), event in changes:
-        removing(index.remove, gone)
+    for removed, (id, filter), event in changes:
+        removing(index.remove, removed)
         adding(index.add, id, filter)
         matching(index.match, event)
     add, remove, match = adding.spread(), removing.spread(), matching.spread()
@@ -167,7 +169,9 @@ def _churn(session: Session, workload: Workload, index: PythonIndex, label: str,
     yield Figure(f"{label}: match between changes, p99.9", match.p999, "us", None, {"without changes": quiet.p999})
     live = set(workload.ids[count:].tolist()) | set(after.ids[:count].tolist())
     events = workload.events(_CHECKED, stream=5)
-    yield _checked(f"{label}: checked events after churn", check(index, BruteForce(workload, after), live, events))
+    yield _checked(
+        f"{label}: checked events after churn", check_index(index, BruteForce(workload, after), live, events)
+    )
 
 
 def _time_normal_forms(workload: Workload, count: int) -> Quartiles:
@@ -185,7 +189,7 @@ def _memory(session: Session, name: str) -> Iterator[Figure]:
     """Measure memory growth from the first turnover to the last. Within a tenth of the index's memory counts as
     flat."""
     filters, turns = session.size(10_000, 200), session.size(10, 2)
-    session.tell(f"{name}: {turns} turnovers")
+    session.progress(f"{name}: {turns} turnovers")
     memory = index_churn.measure_churn(name, filters, turns, int(session.rng(f"memory {name}").integers(2**32)))
     label = f"{name}, {filters:,} filters"
     yield Figure(f"{label}: memory of filters and index", memory.index, "MB", None, {"a bare process": memory.empty})
@@ -203,13 +207,13 @@ def _checked(measure: str, count: int) -> Figure:
 
 
 def _wire(session: Session) -> Iterator[Figure]:
-    session.tell("frame decoding")
+    session.progress("frame decoding")
     try:
         wire_bench = importlib.import_module("plait_lab.benchmarks.wire_bench")
     except ImportError as error:
-        session.tell(f"frame decoding left out: {error}")
+        session.progress(f"frame decoding left out: {error}")
         return
-    found: dict[str, float] = wire_bench.run(6.0 if not session.quick else 0.3)
+    found: dict[str, float] = wire_bench.measure_decoding(6.0 if not session.quick else 0.3)
     beside = {name: rate for name, rate in found.items() if name not in _WIRE_TARGETS}
     for name, target in _WIRE_TARGETS.items():
         yield Figure(f"decode 128-byte frames: {name}", found[name], "/s", Target(">=", target), beside)
@@ -218,15 +222,15 @@ def _wire(session: Session) -> Iterator[Figure]:
 def _kernel(session: Session) -> Iterable[Figure]:
     """Return the figures of the kernel's benchmarks, if it is installed and they form no group of their own."""
     if importlib.util.find_spec("plait_kernel") is None:
-        session.tell("the native kernel is not installed: left out")
+        session.progress("the native kernel is not installed: left out")
         return ()
     try:
         kernel_bench = importlib.import_module("plait_lab.benchmarks.kernel_bench")
     except ImportError as error:
-        session.tell(f"the native kernel left out: {error}")
+        session.progress(f"the native kernel left out: {error}")
         return ()
     if hasattr(kernel_bench, "GROUP"):  # the driver runs it
         return ()
-    session.tell("native kernel")
-    figures: Iterable[Figure] = kernel_bench.run()
+    session.progress("native kernel")
+    figures: Iterable[Figure] = kernel_bench.kernel_figures()
     return figures

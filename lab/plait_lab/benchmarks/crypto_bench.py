@@ -68,17 +68,17 @@ class Times:
     first_seal: float
 
 
-def run(session: Session) -> Iterator[Figure]:
+def crypto_figures(session: Session) -> Iterator[Figure]:
     """Yield all figures of sealed events."""
     rng = Random(session.seed)
     parameters, master = set_up(ArkworksGroups(), rng)
     yield from _primitives(parameters, session)
     slow = _reference(session)
     for rows in _ROWS:
-        session.tell(f"{rows} attributes of 16 values")
+        session.progress(f"{rows} attributes of 16 values")
         times = _operations(parameters, master, rows, 5, rng, session.size(7, 2))
         yield from _operation_figures(rows, times, slow if rows == 1 else None)
-    session.tell("4 attributes of 2**16 values")
+    session.progress("4 attributes of 2**16 values")
     times = _operations(parameters, master, 4, 17, rng, session.size(5, 2))
     for name in ("seal", "sign", "open", "verify", "first_seal"):
         yield Figure(f"{name.replace('_', ' ')}, 4 attributes of 2^16 values", getattr(times, name), "ms")
@@ -87,7 +87,7 @@ def run(session: Session) -> Iterator[Figure]:
     yield from _sessions(parameters, master, rng, session.size(16_384, 512))
 
 
-GROUP = Group("crypto", "Sealed events: the scheme, sessions, routing by tags", run)
+GROUP = Group("crypto", "Sealed events: the scheme, sessions, routing by tags", crypto_figures)
 
 
 def _operations(
@@ -147,9 +147,9 @@ def _reference(session: Session) -> Times | None:
     try:
         from plait_crypto.hazmat.reference import ReferenceGroups
     except ImportError as error:
-        session.tell(f"reference backend left out: {error}")
+        session.progress(f"reference backend left out: {error}")
         return None
-    session.tell("the reference backend: one attribute, once")
+    session.progress("the reference backend: one attribute, once")
     parameters, master = set_up(ReferenceGroups(), Random(session.seed))
     return _operations(parameters, master, 1, session.size(5, 2), Random(session.seed), 1)
 
@@ -162,11 +162,11 @@ def _members(
 ) -> tuple[Sealer, Keyring, Router, bytes]:
     trees = {f"a{row}": Numbers(IntRange(0, 2**bits - 1)) for row in range(rows)}
     authority = Authority(Realm(parameters, Schema(trees, Epochs(0, 10**12, 10**9))), master)
-    asked: dict[str, Any] = {"epoch": 0, "now_us": NOW_US, "randomness": rng}
+    terms: dict[str, Any] = {"epoch": 0, "now_us": NOW_US, "randomness": rng}
     filter = parse(" and ".join(f"a{row} < {2 ** (bits - 1)}" for row in range(rows)))
     sealer, ring = Sealer(authority.realm, 7), Keyring(authority.realm)
-    sealer.add(authority.publisher_keys("p", 7, parse("true"), **asked))
-    keys = authority.subscriber_keys("s", filter, **asked)
+    sealer.add(authority.publisher_keys("p", 7, parse("true"), **terms))
+    keys = authority.subscriber_keys("s", filter, **terms)
     ring.add(keys)
     return sealer, ring, Router(parameters.groups), ring.deposit()
 
@@ -175,10 +175,10 @@ def _refusals(parameters: Parameters, master: MasterSecret, rng: Random, count: 
     """Measure refusals for a subscriber that constrains only the first attribute: tags do not test the second."""
     trees = {f"a{row}": Numbers(IntRange(0, 15)) for row in range(2)}
     authority = Authority(Realm(parameters, Schema(trees, Epochs(0, 10**12, 10**9))), master)
-    asked: dict[str, Any] = {"epoch": 0, "now_us": NOW_US, "randomness": rng}
+    terms: dict[str, Any] = {"epoch": 0, "now_us": NOW_US, "randomness": rng}
     sealer, ring = Sealer(authority.realm, 7), Keyring(authority.realm)
-    sealer.add(authority.publisher_keys("p", 7, parse("true"), **asked))
-    ring.add(authority.subscriber_keys("s", parse("a0 < 8"), **asked))
+    sealer.add(authority.publisher_keys("p", 7, parse("true"), **terms))
+    ring.add(authority.subscriber_keys("s", parse("a0 < 8"), **terms))
     yield from refusals(sealer, ring, {"a0": 3, "a1": 5}, NOW_US, rng, count)
 
 
@@ -230,9 +230,9 @@ async def _in_the_loop(parameters: Parameters, master: MasterSecret, rng: Random
     authority = Authority(Realm(parameters, Schema(trees, Epochs(0, 10**12, 10**9))), master)
     sealing = PublisherRing(authority.realm, 7, now_us=lambda: NOW_US, randomness=rng)
     opening = SubscriberRing(authority.realm, now_us=lambda: NOW_US, randomness=rng)
-    asked: dict[str, Any] = {"epoch": 0, "now_us": NOW_US, "randomness": rng}
-    await sealing.add(authority.publisher_keys("p", 7, parse("true"), **asked))
-    await opening.add(authority.subscriber_keys("s", parse("a0 < 8"), **asked))
+    terms: dict[str, Any] = {"epoch": 0, "now_us": NOW_US, "randomness": rng}
+    await sealing.add(authority.publisher_keys("p", 7, parse("true"), **terms))
+    await opening.add(authority.subscriber_keys("s", parse("a0 < 8"), **terms))
     longest = [0.0]
 
     async def watch() -> None:

@@ -19,7 +19,7 @@ from .measures import median, quartiles
 from .reports import Figure, Target
 
 
-def figures(session: Session, field: Participants) -> Iterator[Figure]:
+def durable_figures(session: Session, field: Participants) -> Iterator[Figure]:
     """Yield all figures of durability."""
     seed, seconds = int(session.rng("durable").integers(2**31)), session.size(20, 5) / 10
     disk = Path.cwd()  # a real one: temporary folders may be memory
@@ -28,8 +28,8 @@ def figures(session: Session, field: Participants) -> Iterator[Figure]:
         outcome = field.measure(contender, "durable", lambda server: confirmed(server, seed, seconds), disk)
         if outcome is not None:
             runs.append(outcome)
-    session.tell("the log alone")
-    log = log_bench.run(session.size(60, 12) / 10)
+    session.progress("the log alone")
+    log = log_bench.measure_log(session.size(60, 12) / 10)
     beside = {"the log alone, in groups": log["records stored/s, in groups"]}
     beside["the log alone, one commit each"] = log["records stored/s, one commit each"]
 

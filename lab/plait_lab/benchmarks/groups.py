@@ -19,7 +19,7 @@ from plait_lab import benchmarks
 
 from .reports import Figure
 
-Tell = Callable[[str], None]
+ShowProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Session:
 
     seed: int
     quick: bool
-    tell: Tell
-    """Print a short line of progress."""
+    progress: ShowProgress
+    """Prints a short line of progress."""
 
     def rng(self, purpose: str) -> Generator:
         """Return a generator for one purpose, independent of the measurements that run."""
@@ -50,7 +50,7 @@ class Group:
     run: Callable[[Session], Iterable[Figure]]
 
 
-def find_groups(tell: Tell) -> list[Group]:
+def find_groups(progress: ShowProgress) -> list[Group]:
     """Return all groups that can be imported, by name, and report the others."""
     groups = []
     for module in sorted(found.name for found in pkgutil.iter_modules(benchmarks.__path__)):
@@ -59,7 +59,7 @@ def find_groups(tell: Tell) -> list[Group]:
         try:
             group = getattr(importlib.import_module(f"plait_lab.benchmarks.{module}"), "GROUP", None)
         except ImportError as error:
-            tell(f"{module} left out: {error}")
+            progress(f"{module} left out: {error}")
             continue
         if group is not None:
             assert isinstance(group, Group), f"{module}.GROUP is no Group"

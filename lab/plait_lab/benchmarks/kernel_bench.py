@@ -27,7 +27,7 @@ from plait_core.wire import encode_publish
 
 from .groups import Group, Session
 from .measurement import index_churn
-from .measurement.baselines import BruteForce, DenseScan, check
+from .measurement.baselines import BruteForce, DenseScan, check_index
 from .measurement.workloads import HIGHEST, LOWEST, WORKLOADS, Dimension, Workload
 from .measures import Quartiles, quartiles, resident_mb, time_in_turn
 from .reports import Figure, Target, figure_table
@@ -59,10 +59,10 @@ _REPLACED: Final = 0.3
 """Share of filters replaced while pauses are measured: enough to merge all of them once."""
 
 
-def run(session: Session) -> Iterator[Figure]:
+def kernel_figures(session: Session) -> Iterator[Figure]:
     """Yield all figures of the kernel."""
     if index_name() != "native":
-        session.tell("left out: the native kernel is not installed (make kernel)")
+        session.progress("left out: the native kernel is not installed (make kernel)")
         return
     sizes = [2_000] if session.quick else [10_000, 100_000, 1_000_000]
     for name in _TARGETS:
@@ -73,7 +73,7 @@ def run(session: Session) -> Iterator[Figure]:
     yield from _frames(session)
 
 
-GROUP = Group("kernel", "The native kernel", run)
+GROUP = Group("kernel", "The native kernel", kernel_figures)
 
 
 def _kernel() -> Any:
@@ -86,19 +86,19 @@ def _kernel() -> Any:
 
 def _workload(session: Session, name: str, size: int) -> Iterator[Figure]:
     label = f"{name} {size:,}"
-    session.tell(f"{label}: adding")
+    session.progress(f"{label}: adding")
     kernel = _kernel()
     workload = WORKLOADS[name](size, session.rng(f"kernel {label}"))
     index = kernel.Index()
     adding = quartiles(list(_add_all(kernel, index, workload)))
     index.settle()
-    session.tell(f"{label}: matching")
-    check(index, BruteForce(workload), None, workload.events(_CHECKED if size < 1_000_000 else 20, stream=1))
+    session.progress(f"{label}: matching")
+    check_index(index, BruteForce(workload), None, workload.events(_CHECKED if size < 1_000_000 else 20, stream=1))
     yield from _match_figures(session, kernel, index, workload, label)
     yield from _change_figures(kernel, index, workload, label, adding)
     if size == 100_000:
-        asked = list(islice(workload.successor(9).filters(), session.size(5_000, 500)))
-        found = quartiles([took for took, _ in kernel.measure_covering(index, asked)])
+        filters = list(islice(workload.successor(9).filters(), session.size(5_000, 500)))
+        found = quartiles([took for took, _ in kernel.measure_covering(index, filters)])
         yield Figure(f"{label}: covering, kernel p50", found.p50, "us", Target("<=", 10), {"p99": found.p99})
 
 
@@ -180,8 +180,8 @@ def _end_to_end(session: Session, index: Any, workload: Workload, label: str) ->
 
 
 def _change_figures(kernel: Any, index: Any, workload: Workload, label: str, adding: Quartiles) -> Iterator[Figure]:
-    gone = workload.ids[: len(workload) // 10].tolist()
-    removing = quartiles(kernel.measure_remove(index, gone))
+    removed = workload.ids[: len(workload) // 10].tolist()
+    removing = quartiles(kernel.measure_remove(index, removed))
     for verb, found, most in (("add", adding, 5), ("remove", removing, 1)):
         beside = {"p99": found.p99, "p99.9": found.p999, "longest": found.longest}
         yield Figure(f"{label}: {verb}, kernel p50", found.p50, "us", Target("<=", most), beside)
@@ -193,7 +193,7 @@ def _change_figures(kernel: Any, index: Any, workload: Workload, label: str, add
 def _memory_and_pauses(session: Session) -> Iterator[Figure]:
     """Measure in a separate process: memory freed by earlier measurements would hide what this one takes."""
     size = session.size(1_000_000, 10_000)
-    session.tell(f"memory and pauses of {size:,} filters")
+    session.progress(f"memory and pauses of {size:,} filters")
     command = [
         sys.executable,
         "-m",
@@ -203,8 +203,8 @@ def _memory_and_pauses(session: Session) -> Iterator[Figure]:
         "--seed",
         str(session.seed),
     ]
-    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    found: dict[str, float] = json.loads(told)
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    found: dict[str, float] = json.loads(printed)
     memory = {"right after loading": found["loaded"], "most while loading": found["most"]}
     yield Figure(f"W1 {size:,}: memory, settled", found["settled"], "MB", Target("<=", 400), memory)
     for verb in ("add", "remove", "match"):
@@ -234,11 +234,11 @@ def _pauses(index: Any, workload: Workload) -> dict[str, float]:
     """Return the longest calls while filters are replaced and merged, by wall clock and by thread clock."""
     replaced, watches = int(len(workload) * _REPLACED), {verb: _Pauses() for verb in ("add", "remove", "match")}
     events = chain.from_iterable(workload.events(1_000, stream=turn) for turn in range(4, 1_000_000))
-    gone, new, merges = iter(workload.ids.tolist()), _in_normal_form(workload.successor(1)), index.stats()["merges"]
+    removed, new, merges = iter(workload.ids.tolist()), _in_normal_form(workload.successor(1)), index.stats()["merges"]
     gc.disable()  # a collection would be counted as a pause of the index
     for _ in range(replaced):
         id, filter = next(new)
-        watches["remove"](index.remove, next(gone))
+        watches["remove"](index.remove, next(removed))
         watches["add"](index.add, id, filter)
         watches["match"](index.match, next(events))
     for attributes in islice(events, 100_000):  # until what is being merged is in place
@@ -270,7 +270,7 @@ class _Pauses:
 
 def _turnovers(session: Session) -> Iterable[Figure]:
     size, turns = session.size(50_000, 2_000), 10
-    session.tell(f"memory through {turns} turnovers")
+    session.progress(f"memory through {turns} turnovers")
     memory = index_churn.measure_churn("W3", size, turns, session.seed, native=True)
     # The allocator keeps some of what merging gives back: the first turnovers find out how much.
     first, middle, last = (memory.turnovers[turn] for turn in (0, turns // 2 - 1, -1))
@@ -283,7 +283,7 @@ def _turnovers(session: Session) -> Iterable[Figure]:
 
 def _frames(session: Session) -> Iterator[Figure]:
     """Measure 128-byte publish frames, 64 KiB at a time, against 1,000 filters a few of them matching each frame."""
-    session.tell("frames split and matched")
+    session.progress("frames split and matched")
     kernel, package = _kernel(), importlib.import_module("plait_kernel")
     index, splitter, rng = kernel.Index(), package.splitter_for(), session.rng("kernel frames")
     for id in range(1_000):
@@ -334,7 +334,7 @@ def main() -> None:
         print(json.dumps(_alone(options.alone, options.seed)))
         return
     session = Session(options.seed, options.quick, lambda line: print(line, file=sys.stderr))
-    print(figure_table(run(session)))
+    print(figure_table(kernel_figures(session)))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ RETAINED: Final = Retention(bytes_max=64 << 20)
 """Retention small enough that a long run includes the cost of deleting old records."""
 
 
-def run(seconds: float) -> dict[str, float]:
+def measure_log(seconds: float) -> dict[str, float]:
     """Return rates of records and commits, the gain of groups, the delay of acknowledgements, and the rate of reads."""
     directory = Path(tempfile.mkdtemp(prefix="plait-log-bench-", dir=Path.cwd()))  # a real disk: /tmp may be memory
     try:
@@ -91,19 +91,19 @@ def _record(position: int) -> LogRecord:
 def _store_grouped(log: EventLog, seconds: float) -> list[int]:
     """Store records. Return nanoseconds to each acknowledgement; they arrive in the order of the requests."""
     room = Semaphore(IN_FLIGHT)
-    asked: deque[int] = deque()
+    requested_ns: deque[int] = deque()
     waits: list[int] = []
 
     def acknowledged(ticket: int, error: str | None) -> None:
         assert error is None, error
-        waits.append(perf_counter_ns() - asked.popleft())
+        waits.append(perf_counter_ns() - requested_ns.popleft())
         room.release()
 
     position, end = log.stats().last_position, perf_counter() + seconds
     while perf_counter() < end:
         room.acquire()
         position += 1
-        asked.append(perf_counter_ns())
+        requested_ns.append(perf_counter_ns())
         log.persist(Persist(position, (_record(position),)), acknowledged)
     in_time = len(waits)
     for _ in range(IN_FLIGHT):  # the rest is stored, and not counted
@@ -163,4 +163,4 @@ def _read(log: EventLog, seconds: float) -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0), indent=2))
+    print(json.dumps(measure_log(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0), indent=2))

@@ -37,16 +37,18 @@ SILENT_MS: Final = 1000 * DETECT_S + 50
 """Allowed cost of a stopped broker, whose sockets stay open: the detection bound and a margin."""
 
 
-def run(session: Session) -> Iterator[Figure]:
+def overlay_figures(session: Session) -> Iterator[Figure]:
     """Yield all figures of the overlay."""
-    attempts = Attempts(session.tell, {rival.title for rival in RIVALS})
+    attempts = Attempts(session.progress, {rival.title for rival in RIVALS})
     yield from _chains(session, attempts)
     yield from _faults(session, attempts)
     yield from _delays(session, attempts)
     yield from attempts.figures()
 
 
-GROUP = Group("overlay", f"The overlay: a chain of {LONG} brokers beside others' chains, and what faults cost", run)
+GROUP = Group(
+    "overlay", f"The overlay: a chain of {LONG} brokers beside others' chains, and what faults cost", overlay_figures
+)
 
 
 # --- chains -----------------------------------------------------------------------------------------------------------
@@ -116,7 +118,7 @@ def _chains(session: Session, attempts: Attempts) -> Iterator[Figure]:
         first = repeat % len(rows)
         for row in (*rows[first:], *rows[:first]):
             if not row.absent:
-                session.tell(f"{row.chain.title}, chains, {repeat + 1} of {repeats}")
+                session.progress(f"{row.chain.title}, chains, {repeat + 1} of {repeats}")
                 row.measure(session, seed)
     ours, *rivals = rows
     others = [row for row in rivals if not row.absent]
@@ -153,7 +155,7 @@ def _faults(session: Session, attempts: Attempts) -> Iterator[Figure]:
     ):
         found: list[FaultCost] = []
         for repeat in range(repeats):
-            session.tell(f"{what}, {repeat + 1} of {repeats}")
+            session.progress(f"{what}, {repeat + 1} of {repeats}")
             one = attempts.measure(OURS.title, what, partial(_undisturbed, session, fault))
             if one is not None:
                 found.append(one)
@@ -173,7 +175,7 @@ def _undisturbed(session: Session, fault: Callable[[], FaultCost]) -> FaultCost:
         if still_ms < STILL_MS or found.wrong:
             break
         again = "once more" if remaining else "it counts all the same"
-        session.tell(f"the machine stood still for {still_ms:.0f} ms ({found.longest_ms:.0f} found): {again}")
+        session.progress(f"the machine stood still for {still_ms:.0f} ms ({found.longest_ms:.0f} found): {again}")
     return found
 
 
@@ -182,7 +184,7 @@ def _delays(session: Session, attempts: Attempts) -> Iterator[Figure]:
     left: list[float] = []
     wrong: list[int] = []
     for repeat in range(repeats):
-        session.tell(f"a link becomes ten times as slow, {repeat + 1} of {repeats}")
+        session.progress(f"a link becomes ten times as slow, {repeat + 1} of {repeats}")
         if (found := attempts.measure(OURS.title, "a link becomes slow", overlay_healing.slowed)) is not None:
             left.append(found[0])
             wrong.append(found[1])
@@ -190,7 +192,7 @@ def _delays(session: Session, attempts: Attempts) -> Iterator[Figure]:
     label = f"delay of a link times ten: left after, worst of {repeats}"
     yield Figure(label, max(left, default=None), "s", Target("<=", 2), beside)
     seconds = session.size(round(NOISE_S), 5)
-    session.tell(f"two ways with delays that vary by a half, for {seconds} s")
+    session.progress(f"two ways with delays that vary by a half, for {seconds} s")
     noise = attempts.measure(OURS.title, "delays that vary", lambda: overlay_healing.noisy(seconds))
     label = "two ways as long, delays that vary by a half: changes of path in ten seconds"
     if noise is None:

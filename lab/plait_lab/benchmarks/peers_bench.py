@@ -15,7 +15,7 @@ from typing import Final
 from ..attempts import Attempts
 from .groups import Group, Session
 from .measurement import twenty_peers
-from .measurement.peer_pairs import PAIRS, Heard, measured_pair
+from .measurement.peer_pairs import PAIRS, PairResult, measured_pair
 from .reports import Figure, Target
 
 MODULES: Final = {"zenoh": "zenoh", "zeromq": "zmq"}
@@ -23,25 +23,25 @@ ROUNDS: Final = 3
 RATE: Final = 1000.0
 
 
-def figures(session: Session) -> Iterator[Figure]:
+def peers_figures(session: Session) -> Iterator[Figure]:
     """Yield all figures of peers."""
     pairs = [key for key in PAIRS if key not in MODULES or importlib.util.find_spec(MODULES[key]) is not None]
     for missing in PAIRS.keys() - set(pairs):
-        session.tell(f"{missing} left out: pip install {'eclipse-zenoh' if missing == 'zenoh' else 'pyzmq'}")
+        session.progress(f"{missing} left out: pip install {'eclipse-zenoh' if missing == 'zenoh' else 'pyzmq'}")
     count, few = session.size(200_000, 2_000), session.size(5_000, 500)
     titles = {key: PAIRS[key]().title for key in pairs}
-    attempts = Attempts(session.tell, {titles[key] for key in pairs if key in MODULES})
-    fast: dict[str, Heard | None] = dict.fromkeys(pairs)
+    attempts = Attempts(session.progress, {titles[key] for key in pairs if key in MODULES})
+    fast: dict[str, PairResult | None] = dict.fromkeys(pairs)
     for turn in range(session.size(ROUNDS, 1)):
         for key in pairs:
-            session.tell(f"round {turn + 1}: {titles[key]}")
-            heard = attempts.measure(titles[key], "two peers", partial(measured_pair, key, count))
+            session.progress(f"round {turn + 1}: {titles[key]}")
+            result = attempts.measure(titles[key], "two peers", partial(measured_pair, key, count))
             best = fast[key]
-            if heard is not None and (best is None or heard.events_per_s > best.events_per_s):
-                fast[key] = heard
-    late: dict[str, Heard | None] = {}
+            if result is not None and (best is None or result.events_per_s > best.events_per_s):
+                fast[key] = result
+    late: dict[str, PairResult | None] = {}
     for key in pairs:
-        session.tell(f"at {RATE:g}/s: {titles[key]}")
+        session.progress(f"at {RATE:g}/s: {titles[key]}")
         late[key] = attempts.measure(titles[key], f"at {RATE:g}/s", partial(measured_pair, key, few, RATE))
     yield _figure(
         "two peers, events of 128 bytes, the best of three", "events_per_s", "/s", fast, Target(">=", 150_000)
@@ -56,7 +56,7 @@ def figures(session: Session) -> Iterator[Figure]:
 def _twenty(session: Session, attempts: Attempts) -> Iterator[Figure]:
     """Measure a publisher and nineteen subscribers, with at most three children each."""
     subscribers, seconds, rate = session.size(19, 5), session.size(10, 2), session.size(2000, 100)
-    session.tell(f"{subscribers + 1} peers at {rate}/s")
+    session.progress(f"{subscribers + 1} peers at {rate}/s")
     what = f"{subscribers + 1} peers"
     outcome = attempts.measure(
         PAIRS["plait"]().title, what, lambda: twenty_peers.measured_group(subscribers, seconds, rate)
@@ -78,9 +78,9 @@ def _twenty(session: Session, attempts: Attempts) -> Iterator[Figure]:
     yield figure(f"{killed}: not heard", lambda one: one.confirmed_lost, "", Target("<=", 0))
 
 
-def _figure(measure: str, field: str, unit: str, heard: dict[str, Heard | None], target: Target | None) -> Figure:
-    values = {PAIRS[key]().title: None if one is None else float(getattr(one, field)) for key, one in heard.items()}
+def _figure(measure: str, field: str, unit: str, result: dict[str, PairResult | None], target: Target | None) -> Figure:
+    values = {PAIRS[key]().title: None if one is None else float(getattr(one, field)) for key, one in result.items()}
     return Figure(measure, values.pop(PAIRS["plait"]().title), unit, target, values)
 
 
-GROUP = Group("peers", "Two live peers", figures)
+GROUP = Group("peers", "Two live peers", peers_figures)

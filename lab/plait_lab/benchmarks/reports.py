@@ -167,7 +167,7 @@ def commit_of(folder: Path) -> str:
     """Return the commit that is checked out there, marked if files differ from it."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
     try:
-        asked = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=10)
+        found_commit = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
-    return asked.stdout.strip() or "none yet"
+    return found_commit.stdout.strip() or "none yet"

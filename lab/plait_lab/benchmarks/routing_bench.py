@@ -18,13 +18,13 @@ from .measurement.overlay_costs import Costs
 from .reports import Figure, Target
 
 
-def run(session: Session) -> Iterator[Figure]:
+def routing_figures(session: Session) -> Iterator[Figure]:
     """Yield all figures of routing."""
     yield from _costs(session)
     yield from _delays(session)
 
 
-GROUP = Group("routing", "Routing in simulated overlays", run)
+GROUP = Group("routing", "Routing in simulated overlays", routing_figures)
 
 
 def _costs(session: Session) -> Iterator[Figure]:
@@ -32,25 +32,25 @@ def _costs(session: Session) -> Iterator[Figure]:
     links = session.size(overlay_costs.LINKS, 40)
     found: list[Costs] = []
     for number, seed in enumerate(_seeds(session, "costs", graphs), 1):
-        session.tell(f"messages among {brokers} brokers, graph {number} of {graphs}")
+        session.progress(f"messages among {brokers} brokers, graph {number} of {graphs}")
         found.append(overlay_costs.measure_costs(seed, brokers=brokers, links=links))
     all_of_them = f"{graphs} graphs of {brokers} brokers and {links} links"
-    flooding = max(one.offer_frames_on_a_link for one in found)
-    frames = fmean(one.offer_frames for one in found)
+    flooding = max(one.advertisement_frames_on_a_link for one in found)
+    frames = fmean(one.advertisement_frames for one in found)
     yield Figure(
         f"{all_of_them}: advertisement, most on a link", flooding, "messages", Target("<=", 2),
         {"on all links": frames, "if each took two": 2.0 * links},
     )  # fmt: skip
     hops = {"hops of the trees": fmean(one.tree_hops for one in found)}
-    wants = fmean(one.want_frames for one in found)
+    updates = fmean(one.update_frames for one in found)
     yield Figure(
-        f"the same: subscription that meets {overlay_costs.PUBLISHERS} publishers", wants, "messages", None, hops
+        f"the same: subscription that meets {overlay_costs.PUBLISHERS} publishers", updates, "messages", None, hops
     )
-    beyond = max(one.want_frames_beyond_trees for one in found)
+    beyond = max(one.update_frames_beyond_trees for one in found)
     yield Figure("the same: beyond one message a hop of each tree, worst", beyond, "messages", Target("<=", 0))
-    answered = max(one.heard_frames / one.heard_hops for one in found)
+    answered = max(one.ack_frames / one.ack_hops for one in found)
     yield Figure("the same: answers a hop, worst", answered, "messages", Target("<=", 1))
-    yield Figure("the same: its withdrawal", fmean(one.unwant_frames for one in found), "messages", None, hops)
+    yield Figure("the same: its withdrawal", fmean(one.withdrawal_frames for one in found), "messages", None, hops)
 
 
 def _delays(session: Session) -> Iterator[Figure]:
@@ -58,8 +58,8 @@ def _delays(session: Session) -> Iterator[Figure]:
     terms = GraphTerms(for_s=session.size(90, 15), slow_for_s=session.size(30, 5))
     rows: list[GraphRow] = []
     for number, seed in enumerate(_seeds(session, "delays", graphs), 1):
-        session.tell(f"slow links, with our routing and with a static tree, graph {number} of {graphs}")
-        rows.append(adaptive.compare(seed, terms))
+        session.progress(f"slow links, with our routing and with a static tree, graph {number} of {graphs}")
+        rows.append(adaptive.compare_graph(seed, terms))
     slow = f"{terms.slow_share:.0%} of links {terms.slow_factor:g} times slower"
     yield _lower(f"{slow}, {graphs} graphs of {terms.brokers} brokers: p99 lower by", rows, _p99, 100 * EXPECTED)
     yield _lower("the same: mean lower by", rows, _mean)

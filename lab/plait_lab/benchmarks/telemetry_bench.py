@@ -55,9 +55,9 @@ FULL_RATE_S: Final = 3.0
 START_US: Final = 1_790_000_000_000_000
 
 
-def figures(session: Session) -> Iterator[Figure]:
+def telemetry_figures(session: Session) -> Iterator[Figure]:
     """Yield all figures of telemetry."""
-    session.tell("emission")
+    session.progress("emission")
     count = session.size(100_000, 2_000)
     in_python = _emission(Recorder(RING_RECORDS, START_US), count)
     yield Figure("a delivery's record, on the loop, in Python", in_python, "us", Target("<=", 1.0))
@@ -66,7 +66,7 @@ def figures(session: Session) -> Iterator[Figure]:
         yield Figure("the same by the native kernel", cost, "us", Target("<=", 0.15))
     growth = _growth(new_recorder(START_US), session.size(100_000, 2_000))
     yield Figure("blocks of memory that a record leaves behind", growth, "", Target("<=", 0.001))
-    session.tell("a broker with and without")
+    session.progress("a broker with and without")
     home = Path(tempfile.mkdtemp(prefix="plait-telemetry-bench-", dir=Path.cwd()))  # a real disk
     try:
         rate, left = _throughput(home / "broker", session.size(81, 1), session.size(100, 5))
@@ -83,7 +83,7 @@ def _at_full_rate(session: Session, home: Path) -> Iterator[Figure]:
     found: dict[Contender, list[TrialOutcome]] = {OURS: [], OURS_OBSERVED: []}
     for turn in range(session.size(ROUNDS, 1)):
         for contender in (OURS, OURS_OBSERVED)[:: 1 if turn % 2 else -1]:
-            session.tell(f"{contender.title}, at full rate, {turn + 1} of {session.size(ROUNDS, 1)}")
+            session.progress(f"{contender.title}, at full rate, {turn + 1} of {session.size(ROUNDS, 1)}")
             with served(contender, home) as server:
                 run = throughput(server, session.seed, 1, FULL_RATE_S / session.size(1, 10))
                 if contender is OURS_OBSERVED and _recorded(server.place) < run.sent:
@@ -194,4 +194,4 @@ def _throughput(directory: Path, rounds: int, reads: int) -> tuple[float, float]
     return events / median(times[0]), share
 
 
-GROUP: Final = Group("telemetry", "Telemetry: emission", figures)
+GROUP: Final = Group("telemetry", "Telemetry: emission", telemetry_figures)

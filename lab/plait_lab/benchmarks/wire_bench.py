@@ -15,7 +15,7 @@ FRAME_BYTES = 128
 FRAMES = 8192
 
 
-def run(seconds: float) -> dict[str, float]:
+def measure_decoding(seconds: float) -> dict[str, float]:
     """Return frames a second: with identity read, with attributes read, and as msgpack maps."""
     events = [_event(sequence) for sequence in range(1, FRAMES + 1)]
     frames = _reads(b"".join(encode_publish(event) for event in events))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from .child_command import ChildCommand
-from .contender import HOST, Contender, run
+from .contender import HOST, Contender, run_client
 from .listening import Listener
 from .many_subscribers import gather_crowd
 from .paced_publishing import PublishedStream
@@ -19,52 +19,52 @@ from .systems.catalogue import CONTENDERS
 
 def main(text: str) -> None:
     """Execute the command."""
-    errand = ChildCommand.parse(text)
-    contender = CONTENDERS[errand.contender]
-    if errand.role == "server":
-        contender.serve(errand.port)
+    command = ChildCommand.parse(text)
+    contender = CONTENDERS[command.contender]
+    if command.role == "server":
+        contender.serve(command.port)
         return
-    board = SharedCounters(Path(errand.board))
-    if errand.role == "publisher":
-        contender.publish(errand.port, _stream(contender, errand, board))
-    elif errand.role == "subscriber":
-        contender.subscribe(errand.port, Listener(board, errand.slot, measure=errand.measure))
-    elif errand.role == "crowd":
-        run(_crowd(contender, errand, board))
+    counters = SharedCounters(Path(command.counters))
+    if command.role == "publisher":
+        contender.publish(command.port, _stream(contender, command, counters))
+    elif command.role == "subscriber":
+        contender.subscribe(command.port, Listener(counters, command.slot, measure=command.measure))
+    elif command.role == "crowd":
+        run_client(_crowd(contender, command, counters))
     else:
-        _churn(contender, errand, board)
+        _churn(contender, command, counters)
 
 
-def _stream(contender: Contender, errand: ChildCommand, board: SharedCounters) -> PublishedStream:
-    assert errand.plan is not None, "a publisher has a plan"
-    if not errand.subscriptions:
-        return PublishedStream(errand.plan, board, contender.arguments)
-    wanted = interests(errand.seed, errand.subscriptions)
-    weights = contender.deliveries(quotes(errand.plan.seed), wanted)
-    return PublishedStream(errand.plan, board, contender.crowd_arguments, weights)
+def _stream(contender: Contender, command: ChildCommand, counters: SharedCounters) -> PublishedStream:
+    assert command.plan is not None, "a publisher has a plan"
+    if not command.subscriptions:
+        return PublishedStream(command.plan, counters, contender.arguments)
+    filters = interests(command.seed, command.subscriptions)
+    weights = contender.deliveries(quotes(command.plan.seed), filters)
+    return PublishedStream(command.plan, counters, contender.crowd_arguments, weights)
 
 
-def _churn(contender: Contender, errand: ChildCommand, board: SharedCounters) -> None:
+def _churn(contender: Contender, command: ChildCommand, counters: SharedCounters) -> None:
     """Subscribe and unsubscribe until killed. Ready after the first turnover."""
     gone = 0
 
     def count() -> None:
         nonlocal gone
         gone += 1
-        board.received[0][0] = gone
-        if gone == errand.subscriptions:
-            board.ready[0] = 1
+        counters.received[0][0] = gone
+        if gone == command.subscriptions:
+            counters.ready[0] = 1
 
     endless = itertools.chain.from_iterable(
-        interests(seed, errand.subscriptions) for seed in itertools.count(errand.seed)
+        interests(seed, command.subscriptions) for seed in itertools.count(command.seed)
     )
-    contender.churn(errand.port, endless, errand.subscriptions, count)
+    contender.churn(command.port, endless, command.subscriptions, count)
 
 
-async def _crowd(contender: Contender, errand: ChildCommand, board: SharedCounters) -> None:
-    wanted = interests(errand.seed, errand.subscriptions)
-    members = [contender.member(wanted[first :: errand.connections]) for first in range(errand.connections)]
-    await gather_crowd(HOST, contender.door(errand.port), members, board)
+async def _crowd(contender: Contender, command: ChildCommand, counters: SharedCounters) -> None:
+    filters = interests(command.seed, command.subscriptions)
+    members = [contender.member(filters[first :: command.connections]) for first in range(command.connections)]
+    await gather_crowd(HOST, contender.subscriber_port(command.port), members, counters)
     await asyncio.Event().wait()
 
 

@@ -17,7 +17,7 @@ class ChildCommand:
     contender: str
     role: Literal["server", "publisher", "subscriber", "crowd", "churn"]
     port: int
-    board: str = ""
+    counters: str = ""
     slot: int = 0
     measure: bool = False
     """Whether a subscriber records the delay of every event."""

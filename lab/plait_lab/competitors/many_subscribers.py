@@ -25,7 +25,7 @@ class Member(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport
         self.joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.board: SharedCounters | None = None
+        self.counters: SharedCounters | None = None
 
     @abstractmethod
     def opening(self) -> bytes:
@@ -42,8 +42,8 @@ class Member(asyncio.Protocol):
 
     def note(self, phase: int, deliveries: int) -> None:
         """Count deliveries of a phase."""
-        assert self.board is not None, "it has entered"
-        self.board.received[phase][0] += deliveries
+        assert self.counters is not None, "it has entered"
+        self.counters.received[phase][0] += deliveries
 
     def note_closed(self, data: bytes) -> None:
         """Count deliveries of events that end with their phase."""
@@ -63,12 +63,12 @@ class Member(asyncio.Protocol):
             self.joined.set_exception(error or ConnectionError("closed by the server"))
 
 
-async def gather_crowd(host: str, port: int, members: list[Member], board: SharedCounters) -> None:
+async def gather_crowd(host: str, port: int, members: list[Member], counters: SharedCounters) -> None:
     """Connect all members, then set the ready counter."""
     loop, turn = asyncio.get_running_loop(), asyncio.Semaphore(CONNECTING)
 
     async def enter(member: Member) -> None:
-        member.board = board
+        member.counters = counters
         async with turn, asyncio.timeout(JOIN_S):
             await loop.create_connection(lambda: member, host, port)
             await member.joined
@@ -76,4 +76,4 @@ async def gather_crowd(host: str, port: int, members: list[Member], board: Share
     async with asyncio.TaskGroup() as group:
         for member in members:
             group.create_task(enter(member))
-    board.ready[0] = 1
+    counters.ready[0] = 1

@@ -55,10 +55,10 @@ class Plan:
 class PublishedStream:
     """The events of a plan as prepared argument tuples, in batches, and the count of those sent."""
 
-    def __init__(self, plan: Plan, board: SharedCounters, make: MakeArguments, weights: Sequence[int] = ()) -> None:
+    def __init__(self, plan: Plan, counters: SharedCounters, make: MakeArguments, weights: Sequence[int] = ()) -> None:
         """`weights`: the deliveries of each event of the cycle; empty for one each."""
         self.plan = plan
-        self.board = board
+        self.counters = counters
         self.make = make
         self.events = quotes(plan.seed)
         self._weights = weights or (1,) * len(self.events)
@@ -72,7 +72,7 @@ class PublishedStream:
         return self._counted(ready, phase)
 
     def _counted(self, ready: list[tuple[list[Arguments], int]], phase: int) -> Iterator[list[Arguments]]:
-        sent, expected = self.board.sent, self.board.expected
+        sent, expected = self.counters.sent, self.counters.expected
         for batch, weight in cycle(ready):
             sent[phase] += len(batch)
             expected[phase] += weight
@@ -80,39 +80,39 @@ class PublishedStream:
 
     def window(self, phase: int) -> Window:
         """Return the window that decides whether to wait before the next batch."""
-        return Window(self.board, phase, self.plan.window)
+        return Window(self.counters, phase, self.plan.window)
 
     def schedule(self, number: int, phase: Phase) -> Iterator[tuple[int, Arguments]]:
         """Yield due times and the events that are due then, each stamped with its time."""
         period_ns = 1_000_000_000 // phase.rate
-        self.board.cells[LAG_NS] = 0
+        self.counters.cells[LAG_NS] = 0
         first_ns = time.monotonic_ns() + 1_000_000
         chosen = cycle(zip(self.events, self._weights, strict=True))
         for count, (event, weight) in enumerate(islice(chosen, round(phase.seconds * phase.rate))):
             due_ns = first_ns + count * period_ns
-            self.board.sent[number] += 1
-            self.board.expected[number] += weight
+            self.counters.sent[number] += 1
+            self.counters.expected[number] += weight
             yield due_ns, self.make(event, stamp(number, count, due_ns))
 
     def phases(self) -> Iterator[tuple[int, Phase]]:
         """Yield the phases with their numbers, from 1."""
-        self.board.cells[READY] = 1
+        self.counters.cells[READY] = 1
         yield from enumerate(self.plan.phases, 1)
 
     def may_begin(self, number: int) -> bool:
         """Return whether the parent has started this phase."""
-        called = self.board.cells[PHASE]
+        called = self.counters.cells[PHASE]
         if called == STOP:
             raise SystemExit(0)
         return called >= number
 
     def finish(self, number: int) -> None:
         """Report that all events of this phase were passed to the library."""
-        self.board.cells[DONE] = number
+        self.counters.cells[DONE] = number
 
     def note_lag(self, due_ns: int) -> None:
         """Record the lag of an event that was just published."""
-        cells = self.board.cells
+        cells = self.counters.cells
         cells[LAG_NS] = max(cells[LAG_NS], time.monotonic_ns() - due_ns)
 
 

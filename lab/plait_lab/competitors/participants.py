@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..attempts import Attempts
-from ..benchmarks.groups import Tell
+from ..benchmarks.groups import ShowProgress
 from ..benchmarks.reports import Figure
 from .contender import Contender
 from .systems.catalogue import OURS, RIVALS
@@ -19,11 +19,11 @@ T = TypeVar("T")
 class Participants:
     """The contenders of one run. A missing competitor is reported and skipped; Plait must be present."""
 
-    def __init__(self, tell: Tell) -> None:
-        self.tell = tell
+    def __init__(self, progress: ShowProgress) -> None:
+        self.progress = progress
         self.missing = {rival.title: reason for rival in RIVALS if (reason := rival.missing())}
         self.present: list[Contender] = [OURS, *(rival for rival in RIVALS if rival.title not in self.missing)]
-        self._attempts = Attempts(tell, {rival.title for rival in RIVALS})
+        self._attempts = Attempts(progress, {rival.title for rival in RIVALS})
         self.failed = self._attempts.excluded
 
     def rounds(self, repeats: int, contenders: Sequence[Contender], what: str) -> Iterator[Contender]:
@@ -32,7 +32,7 @@ class Participants:
             first = repeat % len(contenders)
             for contender in (*contenders[first:], *contenders[:first]):
                 if contender.title not in self.failed:
-                    self.tell(f"{contender.title}, {what}, {repeat + 1} of {repeats}")
+                    self.progress(f"{contender.title}, {what}, {repeat + 1} of {repeats}")
                     yield contender
 
     def measure(

@@ -61,8 +61,8 @@ class TrialProcesses:
 
     def start(self, name: str, command: list[str]) -> int:
         """Start a process and return its id. Its output is kept for a failure message."""
-        with self._said(name).open("wb") as said:
-            self._processes.append((name, _start(command, said)))
+        with self._log(name).open("wb") as output:
+            self._processes.append((name, _start(command, output)))
         return self._processes[-1][1].pid
 
     def check(self) -> None:
@@ -79,7 +79,7 @@ class TrialProcesses:
             if process.poll() is None and _state(process.pid) in "Tt":
                 raise Disturbed(f"{name} was stopped from outside: nothing is measured by that")
             if process.poll() is not None:
-                last = self._said(name).read_text(errors="replace").strip().splitlines()[-3:]
+                last = self._log(name).read_text(errors="replace").strip().splitlines()[-3:]
                 raise TrialFailed(f"{name} ended with {process.returncode}: {' / '.join(last)}")
 
     def wait(self, what: str, ready: Callable[[], bool], seconds: float = START_S) -> None:
@@ -99,7 +99,7 @@ class TrialProcesses:
         if (late_s := time.monotonic() - end) > STILL_S:
             raise Disturbed(f"the machine stood still for {late_s:.1f} s")
 
-    def _said(self, name: str) -> Path:
+    def _log(self, name: str) -> Path:
         return self._place / f"{name}.log"
 
 
@@ -139,11 +139,11 @@ def listens(port: int) -> bool:
     return True
 
 
-def _start(command: list[str], said: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start(command: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-I", "-S", str(LAUNCH), str(os.getpid()), *command],
         stdin=subprocess.DEVNULL,
-        stdout=said,
+        stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )

@@ -96,9 +96,9 @@ def interests(seed: int, count: int) -> list[QuoteFilter]:
     return [QuoteFilter(SYMBOLS[number % len(SYMBOLS)], low) for number, low in enumerate(lows)]
 
 
-def matches(events: Sequence[Quote], wanted: Sequence[QuoteFilter]) -> list[int]:
+def matches(events: Sequence[Quote], filters: Sequence[QuoteFilter]) -> list[int]:
     """Return for each event the number of interests that it matches."""
-    lows = {symbol: _lows(wanted, symbol) for symbol in SYMBOLS}
+    lows = {symbol: _lows(filters, symbol) for symbol in SYMBOLS}
     highs = {symbol: lows[symbol] + PRICE_WIDTH for symbol in SYMBOLS}
     return [
         int(np.count_nonzero((lows[event.symbol] <= event.price) & (event.price < highs[event.symbol])))
@@ -106,11 +106,11 @@ def matches(events: Sequence[Quote], wanted: Sequence[QuoteFilter]) -> list[int]
     ]
 
 
-def same_symbol(events: Sequence[Quote], wanted: Sequence[QuoteFilter]) -> list[int]:
+def same_symbol(events: Sequence[Quote], filters: Sequence[QuoteFilter]) -> list[int]:
     """Return for each event the number of interests in its symbol: the deliveries of a topic for each symbol."""
-    lengths = {symbol: len(_lows(wanted, symbol)) for symbol in SYMBOLS}
+    lengths = {symbol: len(_lows(filters, symbol)) for symbol in SYMBOLS}
     return [lengths[event.symbol] for event in events]
 
 
-def _lows(wanted: Sequence[QuoteFilter], symbol: str) -> NDArray[np.float64]:
-    return np.array([interest.low for interest in wanted if interest.symbol == symbol], np.float64)
+def _lows(filters: Sequence[QuoteFilter], symbol: str) -> NDArray[np.float64]:
+    return np.array([interest.low for interest in filters if interest.symbol == symbol], np.float64)

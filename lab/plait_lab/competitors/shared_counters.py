@@ -92,9 +92,9 @@ class Window:
     STALL_S: Final = 1.0
     """Seconds without an event after which the missing ones are taken as lost."""
 
-    def __init__(self, board: SharedCounters, phase: int, width: int) -> None:
-        self._expected = board.expected
-        self._received = board.received[phase]
+    def __init__(self, counters: SharedCounters, phase: int, width: int) -> None:
+        self._expected = counters.expected
+        self._received = counters.received[phase]
         self._phase = phase
         self._width = width
         self._given_up = 0

@@ -49,7 +49,7 @@ class Server:
     port: int
     process: int
     place: Path
-    cast: TrialProcesses
+    children: TrialProcesses
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ def served(contender: Contender, folder: Path | None = None) -> Iterator[Server]
     """Run a new server. Its files are in `folder`, by default a temporary one, and are deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="plait-bench-", dir=folder, ignore_cleanup_errors=True) as folder_name:
         place = Path(folder_name)
-        with TrialProcesses(place) as cast:
+        with TrialProcesses(place) as children:
             port = free_port()
-            process = cast.start("server", contender.command(port, place))
-            cast.wait(f"{contender.title} listens", lambda: listens(port))
-            yield Server(contender, port, process, place, cast)
-            cast.check()
+            process = children.start("server", contender.command(port, place))
+            children.wait(f"{contender.title} listens", lambda: listens(port))
+            yield Server(contender, port, process, place, children)
+            children.check()
 
 
 def throughput(server: Server, seed: int, subscribers: int, seconds: float) -> TrialOutcome:
@@ -111,24 +111,26 @@ def crowd(server: Server, seed: int, subscriptions: int, connections: int, secon
     """Measure selective subscriptions spread over connections."""
     plan = Plan(seed, CROWD_WINDOW, (Phase("flood", min(WARM_S, seconds)), Phase("flood", seconds)), CROWD_BATCH)
 
-    def errands(board: Path) -> list[ChildCommand]:
+    def commands(counters: Path) -> list[ChildCommand]:
         key = server.contender.key
-        asked = ChildCommand(key, "crowd", server.port, str(board), 0, False, None, seed, subscriptions, connections)
-        return [asked]
+        crowd_command = ChildCommand(
+            key, "crowd", server.port, str(counters), 0, False, None, seed, subscriptions, connections
+        )
+        return [crowd_command]
 
-    return _trial(server, plan, errands, 1, 0, seed=seed, subscriptions=subscriptions)
+    return _trial(server, plan, commands, 1, 0, seed=seed, subscriptions=subscriptions)
 
 
 def idle(server: Server, connections: int, rest_s: float) -> float:
     """Return the server's memory in KB for each of many idle connections."""
-    with _board(server, 1) as (board, path), TrialProcesses(server.place, server.cast) as cast:
+    with _counters(server, 1) as (counters, path), TrialProcesses(server.place, server.children) as children:
         before = cost(server.process).resident_mb
         key = server.contender.key
-        asked = ChildCommand(key, "crowd", server.port, str(path), subscriptions=0, connections=connections)
-        cast.start("crowd", asked.command())
-        cast.wait("the crowd", lambda: all(board.ready), JOIN_S)
+        crowd_command = ChildCommand(key, "crowd", server.port, str(path), subscriptions=0, connections=connections)
+        children.start("crowd", crowd_command.command())
+        children.wait("the crowd", lambda: all(counters.ready), JOIN_S)
         time.sleep(rest_s)
-        cast.check()
+        children.check()
         return (cost(server.process).resident_mb - before) * 1000 / connections
 
 
@@ -137,16 +139,18 @@ def churn_trial(server: Server, seed: int, live: int, seconds: float) -> tuple[l
 
     Return the server's memory in MB, read ten times a second, and the subscriptions closed a second.
     """
-    with _board(server, 1) as (board, path), TrialProcesses(server.place, server.cast) as cast:
-        asked = ChildCommand(server.contender.key, "churn", server.port, str(path), seed=seed, subscriptions=live)
-        cast.start("churn", asked.command())
-        cast.wait("the first turnover", lambda: all(board.ready), JOIN_S)
-        gone, started, memory = board.received[0], time.monotonic(), []
+    with _counters(server, 1) as (counters, path), TrialProcesses(server.place, server.children) as children:
+        crowd_command = ChildCommand(
+            server.contender.key, "churn", server.port, str(path), seed=seed, subscriptions=live
+        )
+        children.start("churn", crowd_command.command())
+        children.wait("the first turnover", lambda: all(counters.ready), JOIN_S)
+        gone, started, memory = counters.received[0], time.monotonic(), []
         first = gone[0]
         while time.monotonic() - started < seconds:
             memory.append(cost(server.process).resident_mb)
             time.sleep(0.1)
-            cast.check()
+            children.check()
         if not memory:
             raise NothingMeasured(f"nothing was measured: memory was never read in {seconds:g} s")
         return memory, (gone[0] - first) / (time.monotonic() - started)
@@ -158,83 +162,93 @@ def confirmed(server: Server, seed: int, seconds: float) -> TrialOutcome:
     Both count as delivered; the delays are from publish to confirmation.
     """
     plan = Plan(seed, CONFIRM_WINDOW, (Phase("flood", min(WARM_S, seconds)), Phase("flood", seconds)), CONFIRM_BATCH)
-    with _board(server, 2, CONFIRM_SAMPLES) as (board, path), TrialProcesses(server.place, server.cast) as cast:
+    with (
+        _counters(server, 2, CONFIRM_SAMPLES) as (counters, path),
+        TrialProcesses(server.place, server.children) as children,
+    ):
         key = server.contender.key
-        hearing = cast.start("subscriber", ChildCommand(key, "subscriber", server.port, str(path), 1).command())
-        cast.wait("a durable subscriber", lambda: board.ready[1] == 1, JOIN_S)
-        publisher = cast.start(
+        subscribers = children.start("subscriber", ChildCommand(key, "subscriber", server.port, str(path), 1).command())
+        children.wait("a durable subscriber", lambda: counters.ready[1] == 1, JOIN_S)
+        publisher = children.start(
             "publisher", ChildCommand(key, "publisher", server.port, str(path), 0, plan=plan).command()
         )
-        cast.wait("a publisher", lambda: board.cells[READY] == 1)
-        return TrialRun(cast, board, plan, (server.process, publisher, hearing)).measure()
+        children.wait("a publisher", lambda: counters.cells[READY] == 1)
+        return TrialRun(children, counters, plan, (server.process, publisher, subscribers)).measure()
 
 
 @contextmanager
-def _board(server: Server, counters: int, samples: int = 0) -> Iterator[tuple[SharedCounters, Path]]:
+def _counters(server: Server, slots: int, samples: int = 0) -> Iterator[tuple[SharedCounters, Path]]:
     path = server.place / f"board-{time.monotonic_ns()}"
-    board = SharedCounters.create(path, counters, samples)
+    counters = SharedCounters.create(path, slots, samples)
     try:
-        yield board, path
+        yield counters, path
     finally:
-        board.close()
+        counters.close()
         path.unlink()
 
 
 def _subscribers(server: Server, count: int, *, measure: bool) -> Callable[[Path], list[ChildCommand]]:
-    def errands(board: Path) -> list[ChildCommand]:
+    def commands(counters: Path) -> list[ChildCommand]:
         key, port = server.contender.key, server.port
-        return [ChildCommand(key, "subscriber", port, str(board), slot, measure) for slot in range(count)]
+        return [ChildCommand(key, "subscriber", port, str(counters), slot, measure) for slot in range(count)]
 
-    return errands
+    return commands
 
 
 def _trial(
     server: Server,
     plan: Plan,
-    errands: Callable[[Path], list[ChildCommand]],
-    counters: int,
+    commands: Callable[[Path], list[ChildCommand]],
+    slots: int,
     samples: int,
     *,
     seed: int = 0,
     subscriptions: int = 0,
 ) -> TrialOutcome:
     key = server.contender.key
-    with _board(server, counters, samples) as (board, path), TrialProcesses(server.place, server.cast) as cast:
-        hearing = [cast.start(f"subscriber{number}", errand.command()) for number, errand in enumerate(errands(path))]
-        cast.wait("subscribers", lambda: all(board.ready), JOIN_S)
+    with (
+        _counters(server, slots, samples) as (counters, path),
+        TrialProcesses(server.place, server.children) as children,
+    ):
+        subscribers = [
+            children.start(f"subscriber{number}", command.command()) for number, command in enumerate(commands(path))
+        ]
+        children.wait("subscribers", lambda: all(counters.ready), JOIN_S)
         time.sleep(SETTLE_S)
         sending = ChildCommand(key, "publisher", server.port, str(path), 0, False, plan, seed, subscriptions)
-        publisher = cast.start("publisher", sending.command())
-        cast.wait("a publisher", lambda: board.cells[READY] == 1)
-        return TrialRun(cast, board, plan, (server.process, publisher, *hearing)).measure()
+        publisher = children.start("publisher", sending.command())
+        children.wait("a publisher", lambda: counters.cells[READY] == 1)
+        return TrialRun(children, counters, plan, (server.process, publisher, *subscribers)).measure()
 
 
 class TrialRun:
     """Both phases of a trial whose processes are ready: server, publisher, subscribers."""
 
-    def __init__(self, cast: TrialProcesses, board: SharedCounters, plan: Plan, processes: tuple[int, ...]) -> None:
-        self._cast = cast
-        self._board = board
+    def __init__(
+        self, children: TrialProcesses, counters: SharedCounters, plan: Plan, processes: tuple[int, ...]
+    ) -> None:
+        self._children = children
+        self._counters = counters
         self._plan = plan
         self._processes = processes
 
     def measure(self) -> TrialOutcome:
         """Warm up, then measure."""
-        board = self._board
+        counters = self._counters
         self._phase(WARM)
-        if not any(board.received[WARM]):
+        if not any(counters.received[WARM]):
             raise NothingMeasured("no event arrived while it warmed up")
         before = self._costs()
         seconds = self._phase(MEASURED)
         after = self._costs()
-        delivered, due = sum(board.received[MEASURED]), board.expected[MEASURED] * board.subscribers
+        delivered, due = sum(counters.received[MEASURED]), counters.expected[MEASURED] * counters.subscribers
         delays_ns = self._delays()
         self._judge(delivered, due)
-        if not delivered or not seconds or (board.samples and not delays_ns):
+        if not delivered or not seconds or (counters.samples and not delays_ns):
             raise NothingMeasured(f"nothing was measured: {delivered:,} of {due:,} events arrived in {seconds:g} s")
         cpu = [now.cpu_s - then.cpu_s for now, then in zip(after, before, strict=True)]
         outcome = TrialOutcome(
-            sent=board.sent[MEASURED],
+            sent=counters.sent[MEASURED],
             delivered=delivered,
             lost=due - delivered,
             seconds=seconds,
@@ -243,47 +257,49 @@ class TrialRun:
             publisher_cpu_s=cpu[1],
             subscribers_cpu_s=sum(cpu[2:]),
             delays_ns=delays_ns,
-            lag_ns=board.cells[LAG_NS],
+            lag_ns=counters.cells[LAG_NS],
         )
-        board.cells[PHASE] = STOP
+        counters.cells[PHASE] = STOP
         return outcome
 
     def _judge(self, delivered: int, due: int) -> None:
         """Raise TrialFailed if a subscriber received more than it should, or events twice or out of order."""
         if delivered > due:
             raise TrialFailed(f"{delivered:,} deliveries where {due:,} match")
-        breaks = sum(self._board.breaks[MEASURED])
+        breaks = sum(self._counters.breaks[MEASURED])
         if breaks > due - delivered:
             raise TrialFailed(f"{breaks:,} events came twice or out of their order, with {due - delivered:,} lost")
 
     def _phase(self, number: int) -> float:
         """Run a phase and wait until everything is received. Return the seconds that it took."""
-        board, phase = self._board, self._plan.phases[number - 1]
-        received = board.received[number]
+        counters, phase = self._counters, self._plan.phases[number - 1]
+        received = counters.received[number]
         started = time.monotonic()
         latest = started + phase.seconds * 3 + 30
-        board.cells[PHASE] = number
+        counters.cells[PHASE] = number
         seen, seen_at = 0, started
         while True:
             now, count = time.monotonic(), sum(received)
             if count != seen:
                 seen, seen_at = count, now
-            if board.cells[DONE] >= number and (board.all_in(number) or now - seen_at > QUIET_S):
+            if counters.cells[DONE] >= number and (counters.all_in(number) or now - seen_at > QUIET_S):
                 return seen_at - started
-            self._cast.check()
+            self._children.check()
             if now > latest:
                 raise TrialFailed(f"phase {number} took longer than {latest - started:.0f} s")
-            self._cast.rest(0.002)
+            self._children.rest(0.002)
 
     def _costs(self) -> list[Cost]:
         return [cost(process) for process in self._processes]
 
     def _delays(self) -> list[int]:
-        board = self._board
-        if not board.samples:
+        counters = self._counters
+        if not counters.samples:
             return []
         found: list[int] = []
-        for slot in range(board.subscribers):
-            with board.delays(slot) as delays:
-                found += filter(None, delays[: board.received[MEASURED][slot]].tolist())  # who measures none leaves 0
+        for slot in range(counters.subscribers):
+            with counters.delays(slot) as delays:
+                found += filter(
+                    None, delays[: counters.received[MEASURED][slot]].tolist()
+                )  # a subscriber that measures nothing leaves 0
         return found

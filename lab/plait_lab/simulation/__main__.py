@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import history_hashes
-from .faults import SCENARIOS
-from .planted import PLANTED
-from .swarm import Verdict, play
+from .one_broker.faults import SCENARIOS
+from .one_broker.planted_bugs import PLANTED
+from .one_broker.seeded_histories import Verdict, play
 
 _SPEAKS_OF = re.compile(r"\b[0-9a-f]{16}-\d+\b|\bapp\d+(?:/\w+)?\b|\bwitness\b")
 """Names in a complaint: events, applications and their subscriptions."""
@@ -48,9 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.check_hashes:
         if not given.check_hashes.is_file():
             parser.error(f"--check-hashes: there is no file {given.check_hashes}")
-        return 0 if history_hashes.check(given.check_hashes) else 1
+        return 0 if history_hashes.check_hashes(given.check_hashes) else 1
     if given.record_hashes:
-        return 0 if history_hashes.record(given.record_hashes) else 1
+        return 0 if history_hashes.record_hashes(given.record_hashes) else 1
     if given.history:
         history_hashes.print_history(*given.history)
         return 0

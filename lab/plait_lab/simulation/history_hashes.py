@@ -22,17 +22,17 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from .history import History
-from .overlay.churn import Churn
+from .one_broker.seeded_histories import play as play_one_broker
 from .overlay.hostile import ATTACKS, HostileWorld
 from .overlay.hostile_soak import DIAMOND, LADDER, HostileSoak
-from .overlay.linked_histories import JoinedHistory
-from .overlay.outages import Outages
+from .overlay.linked_histories import LinkedHistory
 from .overlay.overlays import OverlayWorld
-from .peers.confirmed_delivery import TROUBLES, CustodyTerms, CustodyTrial
+from .overlay.worlds.churn import Churn
+from .overlay.worlds.outages import Outages
+from .peers.confirmed_delivery import TROUBLES, ConfirmationTerms, ConfirmationTrial
 from .peers.healing import HealingTerms, HealingTrial
 from .peers.trial import VARIANTS, Terms, Trial
 from .sorted_index import SortedIndex
-from .swarm import play as play_one_broker
 
 FILE: Final = Path(__file__).parents[2] / "history_hashes.json"
 
@@ -59,7 +59,7 @@ def overlay(number: int) -> History:
     """Play several brokers, mostly with short faults; else without faults, with long absences, or with clients."""
     seed, kind = divmod(number, KINDS)
     if kind == 9:
-        return JoinedHistory(seed).play().history
+        return LinkedHistory(seed).play().history
     if kind == 8:
         world: OverlayWorld = Churn(seed)
     elif kind == 7:
@@ -73,7 +73,9 @@ def peers(number: int) -> History:
     """Play peers without brokers: confirmed events under faults, deaths, churn and loss."""
     seed, kind = divmod(number, 3)
     if kind == 0:
-        custody = CustodyTrial(CustodyTerms(TROUBLES[seed % len(TROUBLES)], 8, publishers=1 + seed % 2, seed=seed))
+        custody = ConfirmationTrial(
+            ConfirmationTerms(TROUBLES[seed % len(TROUBLES)], 8, publishers=1 + seed % 2, seed=seed)
+        )
         custody.play()
         return custody.world.history
     if kind == 1:
@@ -95,7 +97,7 @@ def hostile(number: int) -> History:
     seed, kind = divmod(number, KINDS)
     attacks = list(ATTACKS)
     if kind == 9:
-        return JoinedHistory(seed, insider=True).play().history
+        return LinkedHistory(seed, insider=True).play().history
     if kind == 8:
         return _played(HostileSoak(*((DIAMOND, 1), (LADDER, 2))[seed % 2], "one_by_one"))
     nth = number - (KINDS - 8) * seed
@@ -109,18 +111,18 @@ def _played(world: OverlayWorld) -> History:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class HistoryGroup:
     """Histories of one kind of world, numbered from 0."""
 
     count: int
     play: Callable[[int], History]
 
 
-GROUPS: Final[dict[str, Group]] = {
-    "one-broker": Group(200, one_broker),
-    "overlay": Group(200, overlay),
-    "peers": Group(50, peers),
-    "hostile": Group(20, hostile),
+GROUPS: Final[dict[str, HistoryGroup]] = {
+    "one-broker": HistoryGroup(200, one_broker),
+    "overlay": HistoryGroup(200, overlay),
+    "peers": HistoryGroup(50, peers),
+    "hostile": HistoryGroup(20, hostile),
 }
 
 
@@ -148,7 +150,7 @@ def read(file: Path = FILE) -> Hashes:
     return {group: {int(number): hash for number, hash in hashes.items()} for group, hashes in recorded.items()}
 
 
-def check(file: Path = FILE, workers: int | None = None) -> bool:
+def check_hashes(file: Path = FILE, workers: int | None = None) -> bool:
     """Play all histories and print how many are unchanged. Return whether all are."""
     recorded = read(file)
     played = _play_all(workers)
@@ -156,7 +158,7 @@ def check(file: Path = FILE, workers: int | None = None) -> bool:
     return recorded == played
 
 
-def record(file: Path = FILE, workers: int | None = None) -> bool:
+def record_hashes(file: Path = FILE, workers: int | None = None) -> bool:
     """Play all histories, print how many changed, and record them unless one is broken. Return whether they were
     recorded."""
     before = read(file) if file.exists() else {}

@@ -26,7 +26,7 @@ FIGURES = [
 
 
 def one_group(monkeypatch: pytest.MonkeyPatch, run: object) -> None:
-    monkeypatch.setattr(bench, "find_groups", lambda tell: [Group("toys", "Some toys", run)])  # type: ignore[arg-type]
+    monkeypatch.setattr(bench, "find_groups", lambda progress: [Group("toys", "Some toys", run)])  # type: ignore[arg-type]
 
 
 def test_a_table_is_aligned_and_says_what_was_reached() -> None:
@@ -104,13 +104,13 @@ def test_small_things_are_measured() -> None:
 
 
 def test_quick_core_figures_come_with_everything_asked_for() -> None:
-    told: list[str] = []
-    figures = list(core_bench.run(Session(7, True, told.append)))
+    steps: list[str] = []
+    figures = list(core_bench.core_figures(Session(7, True, steps.append)))
     measures = " / ".join(figure.measure for figure in figures)
     for asked in ("four atoms", "parse a filter", "W1, ", "W3, ", "dense scan's", "amortised", "growth over", "p99.9"):
         assert asked in measures
     assert all(figure.reached == figure.reached for figure in figures)
-    assert told
+    assert steps
 
 
 def test_every_group_is_found() -> None:
@@ -145,7 +145,7 @@ def test_a_failed_figure_makes_the_exit_code_1_after_all_groups(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failed = Group("first", "", lambda session: [Figure("delivered", None, "/s", Target(">=", 1))])
-    monkeypatch.setattr(bench, "find_groups", lambda tell: [failed, Group("second", "", lambda session: FIGURES)])
+    monkeypatch.setattr(bench, "find_groups", lambda progress: [failed, Group("second", "", lambda session: FIGURES)])
     assert bench.main(["--json"]) == 1
     _, first, *others = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["reached"], first["met"]) == (None, False)

@@ -27,7 +27,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         def group(session: Session) -> Iterator[Figure]:
             yield from figures
 
-        monkeypatch.setattr(bench, "find_groups", lambda tell: [Group(name, "", group)])
+        monkeypatch.setattr(bench, "find_groups", lambda progress: [Group(name, "", group)])
         bench.main(["--seed", "5", "--json", *options])
         return capsys.readouterr().out
 

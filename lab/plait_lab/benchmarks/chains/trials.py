@@ -32,7 +32,7 @@ class RunningChain:
     ports: tuple[int, ...]
     processes: tuple[int, ...]
     place: Path
-    cast: TrialProcesses
+    children: TrialProcesses
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,17 @@ def running_chain(chain: Chain, long: int) -> Iterator[RunningChain]:
     """Run a chain of servers; stop them and delete their files afterwards."""
     with tempfile.TemporaryDirectory(prefix="plait-bench-", ignore_cleanup_errors=True) as folder:
         place = Path(folder)
-        with TrialProcesses(place) as cast:
+        with TrialProcesses(place) as children:
             ports = tuple(free_port() for _ in range(long))
             processes: dict[int, int] = {}
             commands = chain.commands(ports, place) if long > 1 else [chain.contender.command(ports[0], place)]
             for port, command in reversed(list(zip(ports, commands, strict=True))):
-                processes[port] = cast.start(f"server-{port}", command)
-                cast.wait(f"{chain.title} listens", lambda port=port: listens(port))  # type: ignore[misc]
+                processes[port] = children.start(f"server-{port}", command)
+                children.wait(f"{chain.title} listens", lambda port=port: listens(port))  # type: ignore[misc]
             if long > 1:
                 time.sleep(LINK_S)
-            yield RunningChain(chain, ports, tuple(processes[port] for port in ports), place, cast)
-            cast.check()
+            yield RunningChain(chain, ports, tuple(processes[port] for port in ports), place, children)
+            children.check()
 
 
 def flood_chain(servers: RunningChain, seed: int, seconds: float) -> Passed:
@@ -76,22 +76,22 @@ def paced_chain(servers: RunningChain, seed: int, rate: int, seconds: float) -> 
 
 def _pass(servers: RunningChain, plan: Plan, samples: int) -> Passed:
     path = servers.place / f"board-{time.monotonic_ns()}"
-    board = SharedCounters.create(path, 1, samples)
+    counters = SharedCounters.create(path, 1, samples)
     key, (first, *_), last = servers.chain.contender.key, servers.ports, servers.ports[-1]
     try:
-        with TrialProcesses(servers.place, servers.cast) as cast:
-            hearing = cast.start(
+        with TrialProcesses(servers.place, servers.children) as children:
+            subscribers = children.start(
                 "subscriber", ChildCommand(key, "subscriber", last, str(path), 0, bool(samples)).command()
             )
-            cast.wait("a subscriber", lambda: all(board.ready), JOIN_S)
+            children.wait("a subscriber", lambda: all(counters.ready), JOIN_S)
             time.sleep(SETTLE_S)
             before = [cost(process).cpu_s for process in servers.processes]
-            sending = cast.start("publisher", ChildCommand(key, "publisher", first, str(path), plan=plan).command())
-            cast.wait("a publisher", lambda: board.cells[READY] == 1)
-            outcome = TrialRun(cast, board, plan, (servers.processes[0], sending, hearing)).measure()
+            sending = children.start("publisher", ChildCommand(key, "publisher", first, str(path), plan=plan).command())
+            children.wait("a publisher", lambda: counters.cells[READY] == 1)
+            outcome = TrialRun(children, counters, plan, (servers.processes[0], sending, subscribers)).measure()
             spent = [cost(process).cpu_s - then for process, then in zip(servers.processes, before, strict=True)]
-            passed = sum(board.sent)
+            passed = sum(counters.sent)
             return Passed(outcome, tuple(1e6 * one / passed for one in spent))
     finally:
-        board.close()
+        counters.close()
         path.unlink()

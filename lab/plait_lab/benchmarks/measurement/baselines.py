@@ -104,7 +104,7 @@ class WrongAnswer(Exception):
     """An index returned other ids than brute force."""
 
 
-def check(index: Matching, truth: BruteForce, live: set[int] | None, events: Iterable[Attributes]) -> int:
+def check_index(index: Matching, truth: BruteForce, live: set[int] | None, events: Iterable[Attributes]) -> int:
     """Return the number of events checked; raise WrongAnswer at the first whose ids differ from brute force.
 
     `live`: the ids that are in the index, None for all that `truth` knows.

@@ -46,15 +46,15 @@ def measure_churn(workload: str, filters: int, turnovers: int, seed: int, *, nat
     """Measure memory through turnovers in a new process."""
     command = [sys.executable, "-m", __name__, workload, str(filters), str(turnovers), str(seed)]
     command += ["--native"] if native else []
-    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    return IndexMemory(**json.loads(told))
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return IndexMemory(**json.loads(printed))
 
 
 def turn_over(index: Index, old: Workload, new: Workload, turn: int) -> None:
     """Replace every filter of `old` by one of `new`, matching an event at times."""
     events = old.events(len(old) // _MATCH_EVERY + 1, stream=turn)
-    for count, (gone, (id, filter)) in enumerate(zip(old.ids.tolist(), new.subscriptions(), strict=True)):
-        index.remove(gone)
+    for count, (removed, (id, filter)) in enumerate(zip(old.ids.tolist(), new.subscriptions(), strict=True)):
+        index.remove(removed)
         index.add(id, filter)
         if count % _MATCH_EVERY == 0:
             index.match(next(events))

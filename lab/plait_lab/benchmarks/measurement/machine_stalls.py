@@ -32,8 +32,8 @@ class MachineStalls:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        said, _ = self._watcher.communicate()
-        self.longest_ms = float(said or 0)
+        output, _ = self._watcher.communicate()
+        self.longest_ms = float(output or 0)
 
 
 def watch() -> float:

@@ -16,7 +16,7 @@ from typing import Final
 from plait_core.wire import ControlFrame
 from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestAck, InterestUpdate
 
-from ...simulation.overlay.given_overlays import GivenWorld
+from ...simulation.overlay.worlds.given_graph import GivenWorld
 
 BROKERS: Final = 60
 LINKS: Final = 120
@@ -30,24 +30,24 @@ class Costs:
     """The frames counted in one graph."""
 
     links: int
-    offer_frames: int
-    offer_frames_on_a_link: int
+    advertisement_frames: int
+    advertisement_frames_on_a_link: int
     """The maximum over links, both directions together."""
     tree_hops: int
     """Hops from the subscriber's broker to each publisher's broker along its tree, added up."""
-    want_frames: int
-    want_frames_beyond_trees: int
+    update_frames: int
+    update_frames_beyond_trees: int
     """Frames in excess of one for each tree that uses a link in that direction, added up."""
-    heard_frames: int
-    heard_hops: int
+    ack_frames: int
+    ack_hops: int
     """Hops from each publisher's broker to the subscriber's broker, added up."""
-    unwant_frames: int
+    withdrawal_frames: int
 
     @property
     def holds(self) -> bool:
         """Return whether the bounds hold."""
-        flooding = self.offer_frames_on_a_link <= 2
-        return flooding and self.want_frames_beyond_trees == 0 and self.heard_frames <= self.heard_hops
+        flooding = self.advertisement_frames_on_a_link <= 2
+        return flooding and self.update_frames_beyond_trees == 0 and self.ack_frames <= self.ack_hops
 
 
 def measure_costs(seed: int, *, brokers: int = BROKERS, links: int = LINKS, publishers: int = PUBLISHERS) -> Costs:
@@ -57,30 +57,32 @@ def measure_costs(seed: int, *, brokers: int = BROKERS, links: int = LINKS, publ
     world.start()
     roots = rng.sample(range(brokers), publishers)
     for root in roots[1:]:
-        world.offer(root, "x >= 0")
+        world.advertise(root, "x >= 0")
     world.run(QUIET_S)
-    offers = _frames(world, Advertisement, lambda: world.offer(roots[0], "x >= 0"))
+    advertisements = _frames(world, Advertisement, lambda: world.advertise(roots[0], "x >= 0"))
     home = rng.choice([number for number in range(brokers) if number not in roots])
     hops = sum((_hops(world, home, root) for root in roots), Counter())
     back = sum(_hops(world, root, home).total() for root in roots)
-    heard_before = _count(world, InterestAck)
-    wants = _frames(world, InterestUpdate, lambda: world.want(home, "x >= 7"))
-    heard = _count(world, InterestAck) - heard_before
+    acks_before = _count(world, InterestAck)
+    updates = _frames(world, InterestUpdate, lambda: world.subscribe(home, "x >= 7"))
+    acks = _count(world, InterestAck) - acks_before
     assert world.nodes[home].installed, "every publisher's broker knows it"
-    unwants = _frames(world, InterestUpdate, lambda: world.nodes[home].unsubscribe(next(iter(world.nodes[home].wants))))
+    withdrawals = _frames(
+        world, InterestUpdate, lambda: world.nodes[home].unsubscribe(next(iter(world.nodes[home].wants)))
+    )
     by_link: Counter[int] = Counter()
-    for (link, _), count in offers.items():
+    for (link, _), count in advertisements.items():
         by_link[link] += count
     return Costs(
         links,
-        offers.total(),
+        advertisements.total(),
         max(by_link.values()),
         hops.total(),
-        wants.total(),
-        (wants - hops).total(),
-        heard.total(),
+        updates.total(),
+        (updates - hops).total(),
+        acks.total(),
         back,
-        unwants.total(),
+        withdrawals.total(),
     )
 
 
@@ -140,9 +142,10 @@ def main(arguments: list[str] | None = None) -> int:
         costs = measure_costs(seed)
         held &= costs.holds
         print(
-            f"{seed:5} | {costs.offer_frames:4} of {2 * costs.links}, {costs.offer_frames_on_a_link} (2)"
-            f" | {costs.want_frames:3} ({costs.tree_hops}), {costs.heard_frames} ({costs.heard_hops})"
-            f" | {costs.unwant_frames} | {'holds' if costs.holds else 'DOES NOT HOLD'}"
+            f"{seed:5} | {costs.advertisement_frames:4} of {2 * costs.links},"
+            f" {costs.advertisement_frames_on_a_link} (2)"
+            f" | {costs.update_frames:3} ({costs.tree_hops}), {costs.ack_frames} ({costs.ack_hops})"
+            f" | {costs.withdrawal_frames} | {'holds' if costs.holds else 'DOES NOT HOLD'}"
         )
     return 0 if held else 1
 

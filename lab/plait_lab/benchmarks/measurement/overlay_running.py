@@ -66,21 +66,21 @@ class Traffic:
             self.sent += 1
             await asyncio.sleep(max(0.0, began + self.sent / RATE - time.monotonic()))
 
-    async def hear(self, events: plait.Subscription[plait.Event]) -> None:
+    async def receive(self, events: plait.Subscription[plait.Event]) -> None:
         """Record arriving events."""
         async for event in events:
             self.seen.append(Seen(time.monotonic(), int(str(event["number"])), tuple(event.path)))
             self._arrived.set()
 
-    async def until(self, so: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
+    async def until(self, condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> bool:
         """Return whether a condition holds after some arrival within a time."""
         try:
-            async with asyncio.timeout(patience_s):
-                while not so():
+            async with asyncio.timeout(timeout_s):
+                while not condition():
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            return so()
+            return condition()
         return True
 
     async def settle(self, path: Sequence[str]) -> None:

@@ -36,7 +36,7 @@ BATCH: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class PairResult:
     """The subscriber's results."""
 
     count: int
@@ -69,12 +69,12 @@ class Tally:
         if len(self.delays_ns) >= self._count:
             self.full = True
 
-    def result(self) -> Heard:
+    def result(self) -> PairResult:
         count = len(self.delays_ns)
         took_s = max(1, self._last_ns - self._first_ns) / 1e9
         p50, p99 = np.percentile(self.delays_ns, (50, 99)) / 1000 if count else (float("nan"),) * 2
         cpu_us = (time.process_time() - self._cpu_s) / max(1, count) * 1e6
-        return Heard(count, self._count - count, count / took_s, float(p50), float(p99), cpu_us)
+        return PairResult(count, self._count - count, count / took_s, float(p50), float(p99), cpu_us)
 
 
 def due(count: int, rate: float) -> Iterator[bytes]:
@@ -95,7 +95,7 @@ class Pair(Protocol):
     title: str
 
     def publish(self, count: int, rate: float) -> None: ...
-    def hear(self, address: str, tally: Tally) -> None: ...
+    def subscribe(self, address: str, tally: Tally) -> None: ...
 
 
 class PlaitPeers:
@@ -118,10 +118,10 @@ class PlaitPeers:
             await client.flush(QUIET_S)
             await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 
-    def hear(self, address: str, tally: Tally) -> None:
-        _run(self._hear(address, tally))
+    def subscribe(self, address: str, tally: Tally) -> None:
+        _run(self._subscribe(address, tally))
 
-    async def _hear(self, address: str, tally: Tally) -> None:
+    async def _subscribe(self, address: str, tally: Tally) -> None:
         import plait
 
         buffer = plait.Buffer(items=1 << 20, bytes=1 << 30)
@@ -151,7 +151,7 @@ class ZenohPeers:
                 publisher.put(data)
             sys.stdin.readline()
 
-    def hear(self, address: str, tally: Tally) -> None:
+    def subscribe(self, address: str, tally: Tally) -> None:
         listening = {"connect/endpoints": [f"tcp/{address}"], "listen/endpoints": []}
         with self._session(listening) as session:
             session.declare_subscriber("events", lambda sample: tally.take(sample.payload.to_bytes()))
@@ -174,25 +174,25 @@ class ZeroMqSockets:
     title = "pyzmq PUB/SUB"
 
     def publish(self, count: int, rate: float) -> None:
-        out = self._socket("XPUB")
-        port = out.bind_to_random_port(f"tcp://{HOST}")
+        socket = self._socket("XPUB")
+        port = socket.bind_to_random_port(f"tcp://{HOST}")
         print("at", f"{HOST}:{port}", flush=True)
-        out.recv()  # the subscription
+        socket.recv()  # the subscription
         sys.stdin.readline()
         for data in due(count, rate):
-            out.send(data)
+            socket.send(data)
         sys.stdin.readline()
-        out.close(linger=0)
+        socket.close(linger=0)
 
-    def hear(self, address: str, tally: Tally) -> None:
-        inward = self._socket("SUB")
-        inward.connect(f"tcp://{address}")
-        inward.subscribe(b"")
+    def subscribe(self, address: str, tally: Tally) -> None:
+        socket = self._socket("SUB")
+        socket.connect(f"tcp://{address}")
+        socket.subscribe(b"")
         time.sleep(0.2)  # nobody says when it stands
         print("open", flush=True)
-        inward.rcvtimeo = int(QUIET_S * 1000)
+        socket.rcvtimeo = int(QUIET_S * 1000)
         while not tally.full:
-            tally.take(inward.recv())
+            tally.take(socket.recv())
 
     @staticmethod
     def _socket(kind: str) -> Any:
@@ -226,14 +226,14 @@ def _free_port() -> int:
         return port
 
 
-def measured_pair(key: str, count: int, rate: float = 0.0) -> Heard:
+def measured_pair(key: str, count: int, rate: float = 0.0) -> PairResult:
     """Run one pair. Raise TrialFailed if an event is lost."""
     with _child(key, "publish", str(count), str(rate)) as publishing:
         address = _line(publishing).split()[1]
-        with _child(key, "hear", address, str(count), str(rate)) as hearing:
-            assert _line(hearing) == "open"
+        with _child(key, "subscribe", address, str(count), str(rate)) as subscribing:
+            assert _line(subscribing) == "open"
             _go(publishing)
-            result = Heard(**json.loads(_line(hearing)))
+            result = PairResult(**json.loads(_line(subscribing)))
         _go(publishing)
     if not result.count:
         raise NothingMeasured(f"nothing was measured: 0 of {count:,} events arrived")
@@ -278,9 +278,9 @@ def main(arguments: list[str]) -> None:
         pair.publish(int(rest[0]), float(rest[1]))
         return
     tally = Tally(int(rest[1]))
-    pair.hear(rest[0], tally)
+    pair.subscribe(rest[0], tally)
     result = tally.result()
-    print(json.dumps({name: getattr(result, name) for name in Heard.__slots__}), flush=True)
+    print(json.dumps({name: getattr(result, name) for name in PairResult.__slots__}), flush=True)
 
 
 if __name__ == "__main__":

@@ -151,8 +151,8 @@ async def _come_and_go(url: str, until: float, chance: random.Random, kept: Kept
             kept.visits += 1
             for _ in range(chance.randrange(1, 10)):
                 low, name = chance.randrange(1000), f"visit {chance.getrandbits(32)}"
-                wanted = f"price >= {low} and price < {low + chance.randrange(1, 50)}"
-                subscription = await client.subscribe(wanted, durable=name if chance.random() < 0.1 else None)
+                filter = f"price >= {low} and price < {low + chance.randrange(1, 50)}"
+                subscription = await client.subscribe(filter, durable=name if chance.random() < 0.1 else None)
                 kept.subscriptions += 1
                 await asyncio.sleep(chance.uniform(0, 0.2))
                 await client.publish({"price": chance.randrange(1000), "visit": chance.randrange(100)})
@@ -161,13 +161,13 @@ async def _come_and_go(url: str, until: float, chance: random.Random, kept: Kept
 
 async def _watch(watched: list[Watched], until: float, hours: float, kept: Kept) -> None:
     began, every_s = time.monotonic(), max(0.5, hours * 3600 / SAMPLES)
-    told = 0.0
+    reported_at = 0.0
     while time.monotonic() < until:
         now = time.monotonic()
         for each in watched:
             await asyncio.to_thread(each.look, (now - began) / 3600)
-        if now - told >= max(2.0, every_s * 10):
-            told = now
+        if now - reported_at >= max(2.0, every_s * 10):
+            reported_at = now
             used = ", ".join(f"{each.seen[-1]['resident_mib']:.0f} MiB" for each in watched)
             done = f"{kept.visits} visits, {kept.subscriptions} subscriptions, {len(kept.confirmed)} confirmed"
             print(f"soak: {(now - began) / 3600:.2f} h, {used}; {done}", flush=True)
@@ -201,10 +201,10 @@ def _report(watched: list[Watched], kept: Kept, out: Path) -> bool:
             before, after = mean(values[third : 2 * third] or values), mean(values[-third:])
             print(f"{each.name}: {column:<13} {before:9.1f} in the second third, {after:9.1f} in the last")
             sound &= column != "resident_mib" or after <= GROWTH_MAX * before
-    lost, twice = kept.confirmed - set(kept.arrived), len(kept.arrived) - len(set(kept.arrived))
-    print(f"{len(kept.confirmed)} confirmed, {len(lost)} lost, {twice} twice; "
+    lost, repeated = kept.confirmed - set(kept.arrived), len(kept.arrived) - len(set(kept.arrived))
+    print(f"{len(kept.confirmed)} confirmed, {len(lost)} lost, {repeated} twice; "
           f"{kept.visits} visits, {kept.subscriptions} subscriptions; {out / 'soak.csv'}")  # fmt: skip
-    return sound and not lost and not twice
+    return sound and not lost and not repeated
 
 
 def _point(row: dict[str, str | int | float], column: str) -> tuple[float, float]:

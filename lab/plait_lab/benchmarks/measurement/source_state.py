@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ...reference_trials import MEASURES
-from ..groups import Tell
+from ..groups import ShowProgress
 from .kernel_builds import NoKernel, installed, kernel_of
 
 LONGEST_S: Final = 180.0
@@ -28,11 +28,11 @@ class Broken(Exception):
 class State:
     """One state of the source."""
 
-    def __init__(self, name: str, checkout: Path, place: Path, tell: Tell) -> None:
+    def __init__(self, name: str, checkout: Path, place: Path, progress: ShowProgress) -> None:
         """Prepare it, with its kernel if this interpreter uses one. Write its entry points below `place`."""
         self.name = name
         self.checkout = checkout
-        self._tell = tell
+        self._progress = progress
         members = sorted(path.parent for path in checkout.glob("*/pyproject.toml"))
         folders = [place / name, *members]
         for member in members:
@@ -41,7 +41,7 @@ class State:
         if installed() is None:
             self._environment["PLAIT_NATIVE"] = "off"
         else:
-            tell(f"{name}: the native kernel of {checkout}, built if its source is new")
+            progress(f"{name}: the native kernel of {checkout}, built if its source is new")
             folders.append(self._kernel())
         self._environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
 
@@ -62,7 +62,7 @@ class State:
         self._check(lines[0]["sources"])
         found = {line["measure"]: line["reached"] for line in lines[1:]}
         if done.returncode:
-            self._tell(f"{self.name}, {trial}: {reason}")
+            self._progress(f"{self.name}, {trial}: {reason}")
         return {measure: found.get(measure) for measure in MEASURES[trial]}
 
     def _kernel(self) -> Path:

@@ -54,7 +54,7 @@ class GroupOutcome:
     """Events confirmed while an inner peer was killed that a live peer lacks."""
 
 
-class Hearing:
+class SubscriberProcess:
     """A subscriber's process, controlled by the parent."""
 
     def __init__(self, process: Process) -> None:
@@ -84,9 +84,9 @@ class Hearing:
 class TwentyPeers:
     """The publisher in this process, and the subscribers' processes."""
 
-    def __init__(self, client: plait.Client, hearing: list[Hearing]) -> None:
+    def __init__(self, client: plait.Client, subscribers: list[SubscriberProcess]) -> None:
         self.client = client
-        self.hearing = hearing
+        self.subscribers = subscribers
         self.published_at: list[float] = []
 
     async def publish(self, seconds: float, rate: float) -> range:
@@ -95,11 +95,11 @@ class TwentyPeers:
         while (now := time.monotonic()) < begin + seconds:
             due = int((now - begin) * rate)
             while len(self.published_at) - first < due:
-                await self._say("none")
+                await self._publish_one("none")
             await asyncio.sleep(TICK_S)
         return range(first, len(self.published_at))
 
-    async def _say(self, confirm: Any) -> bool:
+    async def _publish_one(self, confirm: Any) -> bool:
         number = len(self.published_at)
         self.published_at.append(time.monotonic())
         try:
@@ -115,7 +115,7 @@ class TwentyPeers:
         async def one() -> None:
             async with places:
                 number = len(self.published_at)
-                if await self._say("subscribers"):
+                if await self._publish_one("subscribers"):
                     confirmed.add(number)
 
         async with asyncio.TaskGroup() as tasks:
@@ -125,13 +125,13 @@ class TwentyPeers:
 
     async def lacking(self, events: range) -> tuple[dict[int, int], int]:
         """Return the events that live peers lack, with the number of those peers, and how many events arrived twice."""
-        said = await asyncio.gather(*[each.ask("lacks", events.start, events.stop) for each in self.hearing])
+        answers = await asyncio.gather(*[each.ask("lacks", events.start, events.stop) for each in self.subscribers])
         lacking: Counter[int] = Counter()
-        for each in said:
+        for each in answers:
             lacking.update(each["lacking"])
-        return dict(lacking), sum(each["twice"] for each in said)
+        return dict(lacking), sum(each["twice"] for each in answers)
 
-    async def heard_by_all(self, events: range) -> tuple[dict[int, int], int]:
+    async def lacking_after_settling(self, events: range) -> tuple[dict[int, int], int]:
         """Return the result of `lacking` after events in flight have arrived."""
         until = time.monotonic() + SETTLE_S
         while True:
@@ -142,10 +142,10 @@ class TwentyPeers:
 
     async def lose(self, how: signal.Signals) -> float:
         """Kill or stop the peer with the most children. Return the time."""
-        counts = await asyncio.gather(*[each.ask("children") for each in self.hearing])
+        counts = await asyncio.gather(*[each.ask("children") for each in self.subscribers])
         if not max(counts):
             raise NothingMeasured("no subscriber forwards events, so none can fail")
-        os.kill(self.hearing.pop(counts.index(max(counts))).process.pid, how)
+        os.kill(self.subscribers.pop(counts.index(max(counts))).process.pid, how)
         return time.monotonic()
 
     async def healed(self, how: signal.Signals, seconds: float, rate: float) -> tuple[float, int]:
@@ -155,7 +155,7 @@ class TwentyPeers:
         await asyncio.sleep(seconds / 4)
         at = await self.lose(how)
         events = await publishing
-        lacking, twice = await self.heard_by_all(events)
+        lacking, twice = await self.lacking_after_settling(events)
         return max([self.published_at[number] - at for number in lacking], default=0.0), twice
 
 
@@ -164,24 +164,26 @@ async def group(subscribers: int) -> AsyncIterator[tuple[TwentyPeers, float]]:
     """Run a group. Yield it with the seconds that it took to start."""
     begin = time.monotonic()
     async with plait.peer(children=CHILDREN, group="twenty", timeout=PATIENCE_S) as client:
-        hearing: list[Hearing] = []
+        processes: list[SubscriberProcess] = []
         try:
             for _ in range(subscribers):
                 arguments = [sys.executable, "-m", __name__, client.address]
-                hearing.append(Hearing(await asyncio.create_subprocess_exec(*arguments, stdin=PIPE, stdout=PIPE)))
+                processes.append(
+                    SubscriberProcess(await asyncio.create_subprocess_exec(*arguments, stdin=PIPE, stdout=PIPE))
+                )
             async with client.advertise("true"):
-                for each in hearing:
+                for each in processes:
                     await each.line()
-                yield TwentyPeers(client, hearing.copy()), time.monotonic() - begin
+                yield TwentyPeers(client, processes.copy()), time.monotonic() - begin
         finally:
-            for each in hearing:
+            for each in processes:
                 await each.end()
 
 
 async def lived(subscribers: int, seconds: float, rate: float) -> GroupOutcome:
     """Run a group: undisturbed, with a peer killed, one stopped, and one killed while events are confirmed."""
     async with group(subscribers) as (found, cold_s):
-        lost, twice = await found.heard_by_all(await found.publish(seconds, rate))
+        lost, twice = await found.lacking_after_settling(await found.publish(seconds, rate))
         killed_s, again = await found.healed(signal.SIGKILL, max(4.0, seconds / 2), rate)
         stopped_s, more = await found.healed(signal.SIGSTOP, max(6.0, seconds / 2), rate)
         first = len(found.published_at)
@@ -189,7 +191,7 @@ async def lived(subscribers: int, seconds: float, rate: float) -> GroupOutcome:
         await asyncio.sleep(0.2)
         await found.lose(signal.SIGKILL)
         confirmed = await confirming
-        lacking, most = await found.heard_by_all(range(first, len(found.published_at)))
+        lacking, most = await found.lacking_after_settling(range(first, len(found.published_at)))
     all_twice = twice + again + more + most
     return GroupOutcome(
         cold_s, sum(lost.values()), all_twice, killed_s, stopped_s, len(confirmed), len(confirmed & lacking.keys())
@@ -199,20 +201,20 @@ async def lived(subscribers: int, seconds: float, rate: float) -> GroupOutcome:
 # --- a subscriber -----------------------------------------------------------------------------------------------------
 
 
-async def hear(address: str) -> None:
+async def subscribe(address: str) -> None:
     """Subscribe and answer requests until standard input ends."""
-    heard: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     buffer = plait.Buffer(items=1 << 20, bytes=1 << 28)
     async with (
         plait.peer(address, children=CHILDREN, group="twenty", timeout=PATIENCE_S) as client,
         client.subscribe("n >= 0", buffer=buffer) as subscription,
     ):
 
-        async def listen() -> None:
+        async def receive() -> None:
             async for event in subscription:
-                heard[int(str(event["n"]))] += 1
+                counts[int(str(event["n"]))] += 1
 
-        listening = asyncio.create_task(listen())
+        receiving = asyncio.create_task(receive())
         print("open", flush=True)
         node = client._live.node  # type: ignore[attr-defined]
         while line := await asyncio.to_thread(sys.stdin.readline):
@@ -221,10 +223,10 @@ async def hear(address: str) -> None:
                     print(sum(len(peer.outgoing.children) for peer in node.peers.values()), flush=True)
                 case ["lacks", first, end]:
                     events = range(int(first), int(end))
-                    twice = sum(heard[number] > 1 for number in events)
-                    said = {"lacking": [number for number in events if not heard[number]], "twice": twice}
-                    print(json.dumps(said), flush=True)
-        listening.cancel()
+                    twice = sum(counts[number] > 1 for number in events)
+                    answers = {"lacking": [number for number in events if not counts[number]], "twice": twice}
+                    print(json.dumps(answers), flush=True)
+        receiving.cancel()
 
 
 def _run(work: Any) -> Any:
@@ -238,4 +240,4 @@ def measured_group(subscribers: int = SUBSCRIBERS, seconds: float = 10.0, rate: 
 
 
 if __name__ == "__main__":
-    _run(hear(sys.argv[1]))
+    _run(subscribe(sys.argv[1]))

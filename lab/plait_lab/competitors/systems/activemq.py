@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Final, cast
 from zipfile import ZipFile
 
-from ..contender import HOST, Contender, Selects, find_program, program_version, run
+from ..contender import HOST, Contender, Selects, find_program, program_version, run_client
 from ..listening import Listener
 from ..many_subscribers import Member
 from ..paced_publishing import Arguments, PublishedStream, publish_all
@@ -38,8 +38,8 @@ class ActiveMq(Contender):
 
     def versions(self) -> str:
         with ZipFile(next((HOME / "lib").glob("activemq-broker*.jar"))) as jar:
-            told = re.search(rb"Implementation-Version: (\S+)", jar.read("META-INF/MANIFEST.MF"))
-        version = told[1].decode() if told else "(of unknown version)"
+            printed = re.search(rb"Implementation-Version: (\S+)", jar.read("META-INF/MANIFEST.MF"))
+        version = printed[1].decode() if printed else "(of unknown version)"
         return f"activemq {version} on {program_version('java', '-version')} + a bare STOMP client"
 
     def missing(self) -> str | None:
@@ -68,7 +68,7 @@ class ActiveMq(Contender):
             _, reader = await loop.create_connection(lambda: _Reader(listener), HOST, port)
             await reader.lost.wait()
 
-        run(main())
+        run_client(main())
 
     def publish(self, port: int, stream: PublishedStream) -> None:
         async def main() -> None:
@@ -82,7 +82,7 @@ class ActiveMq(Contender):
             await publish_all(stream, publish)
             writer.close()
 
-        run(main())
+        run_client(main())
 
     def arguments(self, event: Quote, stamp: bytes) -> Arguments:
         headers = f"symbol:{event.symbol}\nprice:{event.price}\nvolume:{event.volume}"
@@ -94,11 +94,11 @@ class ActiveMq(Contender):
 
 
 def _subscribe(id: int, selector: str, receipt: str = "") -> bytes:
-    asked = f"receipt:{receipt}\n" if receipt else ""
+    receipt_line = f"receipt:{receipt}\n" if receipt else ""
     escaped = selector.replace(":", "\\c")
     return (
         f"SUBSCRIBE\nid:{id}\ndestination:{TOPIC}\nack:auto\nactivemq.prefetchSize:{PREFETCH}\n"
-        f"selector:{escaped}\n{asked}\n\0"
+        f"selector:{escaped}\n{receipt_line}\n\0"
     ).encode()
 
 
@@ -115,13 +115,13 @@ class _Reader(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         *frames, self._rest = (self._rest + data).split(b"\0")
-        heard = self._listener.heard
+        receive = self._listener.receive
         for frame in frames:
             head, _, body = frame.partition(b"\n\n")
             if not head.lstrip().startswith(b"MESSAGE"):
                 self._other(head)
             else:
-                heard(bytes.fromhex(body[: 2 * STAMP_BYTES].decode()))
+                receive(bytes.fromhex(body[: 2 * STAMP_BYTES].decode()))
 
     def _other(self, head: bytes) -> None:
         if b"RECEIPT" in head:
@@ -139,11 +139,11 @@ class _StompMember(Member):
 
     def opening(self) -> bytes:
         last = len(self._interests)
-        wanted = [
+        subscriptions = [
             _subscribe(id, interest.selector, "stands" if id == last else "")
             for id, interest in enumerate(self._interests, 1)
         ]
-        return CONNECT + b"".join(wanted)
+        return CONNECT + b"".join(subscriptions)
 
     def receive(self, data: bytes) -> None:
         if self.joined.done():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from ..contender import HOST, Contender, Selects, find_program, package_version, program_version, run
+from ..contender import HOST, Contender, Selects, find_program, package_version, program_version, run_client
 from ..listening import Listener
 from ..many_subscribers import Member
 from ..paced_publishing import Arguments, PublishedStream, publish_all
@@ -53,21 +53,21 @@ class Mosquitto(Contender):
 
     def subscribe(self, port: int, listener: Listener) -> None:
         async def main() -> None:
-            heard = listener.heard
+            receive = listener.receive
             async with self._client(port) as client:
                 await client.subscribe(TOPIC)
                 listener.subscribed()
                 async for message in client.messages:
-                    heard(message.payload)
+                    receive(message.payload)
 
-        run(main())
+        run_client(main())
 
     def publish(self, port: int, stream: PublishedStream) -> None:
         async def main() -> None:
             async with self._client(port) as client:
                 await publish_all(stream, client.publish)
 
-        run(main())
+        run_client(main())
 
     def arguments(self, event: Quote, stamp: bytes) -> Arguments:
         return TOPIC, event.body(stamp)
@@ -95,8 +95,8 @@ class _MqttMember(Member):
     def opening(self) -> bytes:
         if not self._topic:
             return CONNECT
-        asked = b"\x00\x01" + len(self._topic).to_bytes(2, "big") + self._topic + b"\x00"
-        return CONNECT + bytes((0x82, len(asked))) + asked
+        body = b"\x00\x01" + len(self._topic).to_bytes(2, "big") + self._topic + b"\x00"
+        return CONNECT + bytes((0x82, len(body))) + body
 
     def receive(self, data: bytes) -> None:
         if self.joined.done():

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..contender import HOST, Contender, Selects, find_program, package_version, program_version, run
+from ..contender import HOST, Contender, Selects, find_program, package_version, program_version, run_client
 from ..listening import Listener
 from ..many_subscribers import Member
 from ..paced_publishing import Arguments, PublishedStream, publish_all
@@ -39,10 +39,10 @@ class Nats(Contender):
 
     def subscribe(self, port: int, listener: Listener) -> None:
         async def main() -> None:
-            heard = listener.heard
+            receive = listener.receive
 
             async def on_message(message: Any) -> None:
-                heard(message.data)
+                receive(message.data)
 
             client = await self._connect(port)
             await client.subscribe(SUBJECT, cb=on_message)
@@ -50,7 +50,7 @@ class Nats(Contender):
             listener.subscribed()
             await asyncio.Event().wait()
 
-        run(main())
+        run_client(main())
 
     def publish(self, port: int, stream: PublishedStream) -> None:
         async def main() -> None:
@@ -58,7 +58,7 @@ class Nats(Contender):
             await publish_all(stream, client.publish)
             await client.close()
 
-        run(main())
+        run_client(main())
 
     def arguments(self, event: Quote, stamp: bytes) -> Arguments:
         return SUBJECT, event.body(stamp)
@@ -82,8 +82,8 @@ class _NatsMember(Member):
         self._interests = interests
 
     def opening(self) -> bytes:
-        wanted = (f"SUB {SUBJECT}.{interest.symbol} {id}\r\n" for id, interest in enumerate(self._interests, 1))
-        return f'CONNECT {{"verbose":false}}\r\n{"".join(wanted)}PING\r\n'.encode()
+        subscriptions = (f"SUB {SUBJECT}.{interest.symbol} {id}\r\n" for id, interest in enumerate(self._interests, 1))
+        return f'CONNECT {{"verbose":false}}\r\n{"".join(subscriptions)}PING\r\n'.encode()
 
     def receive(self, data: bytes) -> None:
         if not self.joined.done() and b"PONG" in data:

@@ -33,7 +33,7 @@ from plait_core.wire import (
 )
 from plait_core.wire.frame_types.session_frames import Done, Failed, Subscribe
 
-from ..contender import HOST, Contender, Selects, package_version, run
+from ..contender import HOST, Contender, Selects, package_version, run_client
 from ..listening import Listener
 from ..many_subscribers import Member
 from ..paced_publishing import Arguments, PublishedStream, publish_all
@@ -57,20 +57,20 @@ class Plait(Contender):
 
     def subscribe(self, port: int, listener: Listener) -> None:
         async def main() -> None:
-            heard = listener.heard
+            receive = listener.receive
             async with plait.connect(f"plait://{HOST}:{port}") as client, client.subscribe(EVERYTHING) as events:
                 listener.subscribed()
                 async for event in events:
-                    heard(event.payload)
+                    receive(event.payload)
 
-        run(main())
+        run_client(main())
 
     def publish(self, port: int, stream: PublishedStream) -> None:
         async def main() -> None:
             async with plait.connect(f"plait://{HOST}:{port}") as client:
                 await publish_all(stream, client.publish)
 
-        run(main())
+        run_client(main())
 
     def arguments(self, event: Quote, stamp: bytes) -> Arguments:
         return event.attributes, event.payload(stamp)
@@ -85,7 +85,7 @@ class Plait(Contender):
                         await held.popleft().close()
                         count()
 
-        run(main())
+        run_client(main())
 
     def member(self, interests: list[QuoteFilter]) -> Member:
         return PlaitMember([interest.filter for interest in interests])
@@ -126,22 +126,22 @@ class PlaitDurable(Plait):
 
     def subscribe(self, port: int, listener: Listener) -> None:
         async def main() -> None:
-            heard, url = listener.heard, f"plait://{HOST}:{port}"
+            receive, url = listener.receive, f"plait://{HOST}:{port}"
             async with plait.connect(url) as client, client.subscribe(EVERYTHING, durable="bench") as events:
                 listener.subscribed()
                 async for event in events:
-                    heard(event.payload)
+                    receive(event.payload)
 
-        run(main())
+        run_client(main())
 
     def publish(self, port: int, stream: PublishedStream) -> None:
         async def main() -> None:
-            confirmed, going = Listener(stream.board, 0, measure=True), set[asyncio.Task[None]]()
+            confirmed, going = Listener(stream.counters, 0, measure=True), set[asyncio.Task[None]]()
 
             async def confirm(attributes: Attributes, payload: bytes) -> None:
-                said_ns = time.monotonic_ns()
+                published_ns = time.monotonic_ns()
                 await client.publish(attributes, payload, confirm="broker")
-                confirmed.heard(restamp(payload, said_ns))
+                confirmed.receive(restamp(payload, published_ns))
 
             async def publish(attributes: Attributes, payload: bytes) -> None:
                 task = asyncio.create_task(confirm(attributes, payload))
@@ -151,7 +151,7 @@ class PlaitDurable(Plait):
             async with plait.connect(f"plait://{HOST}:{port}") as client:
                 await publish_all(stream, publish)
 
-        run(main())
+        run_client(main())
 
 
 def broker_options(port: int) -> list[str]:
@@ -166,7 +166,7 @@ class PlaitMember(Member):
         super().__init__()
         self._filters = filters
         self._decoder = FrameDecoder()
-        self._wanted = 0
+        self._unanswered = 0
 
     def opening(self) -> bytes:
         id = new_id(random.SystemRandom())
@@ -188,8 +188,8 @@ class PlaitMember(Member):
                 self._decoder.establish(version)
                 self._subscribe(version)
             case Done():
-                self._wanted -= 1
-                if not self._wanted:
+                self._unanswered -= 1
+                if not self._unanswered:
                     self.join()
             case Ping(nonce=nonce):
                 self.transport.write(encode_frame(Pong(nonce), VERSION_MAX))
@@ -199,8 +199,8 @@ class PlaitMember(Member):
                 pass
 
     def _subscribe(self, version: int) -> None:
-        self._wanted = len(self._filters)
-        wanted = (Subscribe(number, number, filter) for number, filter in enumerate(self._filters, 1))
-        self.transport.write(b"".join(encode_frame(frame, version) for frame in wanted))
+        self._unanswered = len(self._filters)
+        frames = (Subscribe(number, number, filter) for number, filter in enumerate(self._filters, 1))
+        self.transport.write(b"".join(encode_frame(frame, version) for frame in frames))
         if not self._filters:
             self.join()

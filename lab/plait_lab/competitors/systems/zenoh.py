@@ -36,9 +36,9 @@ class Zenoh(Contender):
             signal.pause()
 
     def subscribe(self, port: int, listener: Listener) -> None:
-        heard = listener.heard
+        receive = listener.receive
         with self._client(port) as session:
-            session.declare_subscriber(KEY, lambda sample: heard(sample.payload.to_bytes()))
+            session.declare_subscriber(KEY, lambda sample: receive(sample.payload.to_bytes()))
             listener.subscribed()
             signal.pause()
 

@@ -46,13 +46,13 @@ class ZeroMq(Contender):
         zmq.proxy(inward, outward)
 
     def subscribe(self, port: int, listener: Listener) -> None:
-        heard = listener.heard
+        receive = listener.receive
         socket = self._socket("SUB")
         socket.connect(f"tcp://{HOST}:{port + 1}")
         socket.subscribe(b"")
         listener.subscribed()
         while True:
-            heard(socket.recv())
+            receive(socket.recv())
 
     def publish(self, port: int, stream: PublishedStream) -> None:
         socket = self._socket("XPUB")  # a PUB that hears of its subscriptions: before the first it sends to nobody
@@ -69,7 +69,7 @@ class ZeroMq(Contender):
     def crowd_arguments(self, event: Quote, stamp: bytes) -> Arguments:
         return (event.text(phase_of(stamp)),)
 
-    def door(self, port: int) -> int:
+    def subscriber_port(self, port: int) -> int:
         return port + 1
 
     def member(self, interests: list[QuoteFilter]) -> Member:

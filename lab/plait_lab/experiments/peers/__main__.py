@@ -14,7 +14,7 @@ from typing import Final
 
 from ...simulation.peers.trial import VARIANTS
 from .drawing import RESULTS, Row, draw_figure, read_lines, write_lines
-from .figures import FIGURES, Sizes
+from .figures import FIGURES, FigureSizes
 
 LIMIT_S: Final = 600.0
 LIMIT_MIB: Final = 8 << 10
@@ -23,7 +23,7 @@ LIMIT_MIB: Final = 8 << 10
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play the trials, print the rows, and write table and plot."""
-    parser = argparse.ArgumentParser(prog="python -m plait_lab.peers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m plait_lab.experiments.peers", description=__doc__)
     parser.add_argument("figure", choices=FIGURES)
     parser.add_argument("--peers", type=int, help="of our variant")
     parser.add_argument("--thesis-peers", type=int, help="of the thesis' variant")
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.only and table.is_file():
             rows.extend(row for row in read_lines(table) if row["variant"] != options.only)
         variants = (options.only,) if options.only else tuple(VARIANTS)
-        for row in figure.rows(Sizes(ours, theirs, options.seed, variants)):
+        for row in figure.rows(FigureSizes(ours, theirs, options.seed, variants)):
             rows.append(row)
             shown = " ".join(f"{k}={v:.3f}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items())
             print(f"{time.monotonic() - begin:6.1f} s  {shown}", flush=True)

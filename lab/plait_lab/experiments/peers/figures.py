@@ -23,7 +23,7 @@ Panels = list[tuple[str, str, str, Lines]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class FigureSizes:
     """The sizes of an experiment."""
 
     plait: int = 1000
@@ -41,9 +41,9 @@ class ThesisFigure:
     """One figure: its rows and its panels."""
 
     title: str
-    rows: Callable[[Sizes], Iterator[Row]]
+    rows: Callable[[FigureSizes], Iterator[Row]]
     panels: Callable[[list[Row]], Panels]
-    sizes: Sizes
+    sizes: FigureSizes
 
 
 def lines(rows: Iterable[Row], by: tuple[str, ...], x: str, y: str, scale: float = 1.0) -> Lines:
@@ -58,7 +58,7 @@ def lines(rows: Iterable[Row], by: tuple[str, ...], x: str, y: str, scale: float
 # --- 2.7: convergence -------------------------------------------------------------------------------------------------
 
 
-def convergence(sizes: Sizes) -> Iterator[Row]:
+def convergence(sizes: FigureSizes) -> Iterator[Row]:
     """Yield converged and notified shares over time, with the connection requests."""
     for name, workload in WORKLOADS.items():
         for variant in sizes.variants:
@@ -93,7 +93,7 @@ def convergence_panels(rows: list[Row]) -> Panels:
 # --- 2.8: churn -------------------------------------------------------------------------------------------------------
 
 
-def churn_lines(sizes: Sizes) -> Iterator[Row]:
+def churn_lines(sizes: FigureSizes) -> Iterator[Row]:
     """Yield rows for a share of the group replaced in every period, or at once."""
     for variant in sizes.variants:
         for name, workload in WORKLOADS.items():
@@ -108,7 +108,7 @@ def churn_lines(sizes: Sizes) -> Iterator[Row]:
                 yield _sudden(variant, trial, share, period, standing.converged_share, standing.notified_share)
 
 
-def _continuous(sizes: Sizes, variant: str, name: str, workload: PeerWorkload, share: float) -> Row:
+def _continuous(sizes: FigureSizes, variant: str, name: str, workload: PeerWorkload, share: float) -> Row:
     trial = Trial(Terms(sizes.of(variant), workload=workload, variant=variant, seed=sizes.seed))
     for _ in range(SETTLING):
         trial.period()
@@ -160,7 +160,7 @@ def churn_panels(rows: list[Row]) -> Panels:
 # --- 2.9: scalability -------------------------------------------------------------------------------------------------
 
 
-def scaling(sizes: Sizes) -> Iterator[Row]:
+def scaling(sizes: FigureSizes) -> Iterator[Row]:
     """Yield construction time over the number of peers, and in-degree over the number of sub-spaces."""
     for variant in sizes.variants:
         for name, workload in WORKLOADS.items():
@@ -208,7 +208,7 @@ def scaling_panels(rows: list[Row]) -> Panels:
 FALSE_SHARES: Final = (0.0, 0.031, 0.062, 0.125)
 
 
-def constraints(sizes: Sizes) -> Iterator[Row]:
+def constraints(sizes: FigureSizes) -> Iterator[Row]:
     """Yield notified peers and false positives over the allowed share, for two out-degrees and two kinds of bounds."""
     for scenario, bounds in (("S1", MODERATE), ("S2", TIGHT)):
         workload = PeerWorkload(grid_bits=4, side_bits=(1, 2, 3, 4), aligned=True, bounds=bounds)
@@ -246,8 +246,8 @@ def constraints_panels(rows: list[Row]) -> Panels:
 
 
 FIGURES: Final = {
-    "figure27": ThesisFigure("Construction", convergence, convergence_panels, Sizes(7000, 2000)),
-    "figure28": ThesisFigure("Churn", churn_lines, churn_panels, Sizes(500, 500)),
-    "figure29": ThesisFigure("Scalability", scaling, scaling_panels, Sizes(4000, 1000)),
-    "figure210": ThesisFigure("Bandwidth and out-degree", constraints, constraints_panels, Sizes(500, 500)),
+    "figure27": ThesisFigure("Construction", convergence, convergence_panels, FigureSizes(7000, 2000)),
+    "figure28": ThesisFigure("Churn", churn_lines, churn_panels, FigureSizes(500, 500)),
+    "figure29": ThesisFigure("Scalability", scaling, scaling_panels, FigureSizes(4000, 1000)),
+    "figure210": ThesisFigure("Bandwidth and out-degree", constraints, constraints_panels, FigureSizes(500, 500)),
 }

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from plait_broker.overlay.topology.forwarding_table import ForwardingTable
 
-from ...simulation.overlay.given_overlays import GivenWorld
+from ...simulation.overlay.worlds.given_graph import GivenWorld
 
 RESULTS: Final = Path(__file__).parent.parent / "results"
 EXPECTED: Final = 0.3
@@ -92,9 +92,9 @@ class Graph:
         world = GivenWorld(self.delays_s, seed=self.seed)
         world.start()
         for number in self.publishers:
-            world.offer(number, "x >= 0")
+            world.advertise(number, "x >= 0")
         for number in self.subscribers:
-            world.want(number, "x >= 0")
+            world.subscribe(number, "x >= 0")
         world.run(10.0)
         if not adaptive:
             self._freeze(world)
@@ -152,7 +152,7 @@ class GraphRow:
     missing: int
 
 
-def compare(seed: int, terms: GraphTerms) -> GraphRow:
+def compare_graph(seed: int, terms: GraphTerms) -> GraphRow:
     """Play one graph both ways."""
     graph = Graph(seed, terms)
     static, adaptive = graph.play(adaptive=False), graph.play(adaptive=True)
@@ -267,7 +267,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         rows = []
         for seed in range(options.graphs):
-            rows.append(row := compare(seed, terms))
+            rows.append(row := compare_graph(seed, terms))
             print(f"graph {seed}: p99 {row.static_p99:.1f} -> {row.adaptive_p99:.1f} ms", flush=True)
         write_comparison(rows, table)
     print("\n".join(summary(rows, terms)))

@@ -33,7 +33,7 @@ INSIDER_SHARE: Final = 0.7
 """Share of the disturbances that the insider causes, in a history with one."""
 
 
-class JoinedHistory:
+class LinkedHistory:
     """One history."""
 
     def __init__(self, seed: int, *, insider: bool = False) -> None:

@@ -24,10 +24,10 @@ from plait_broker.overlay.transport.reliable_stream import ReceivedEvent, Receiv
 from plait_core.wire import Destination, EventFrame
 from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate, LinkState
 
-from ..planted import Planted
-from .outages import Outages
-from .overlay_watch import Absences, Flux, Returns, Ring, Straight, WatchedWorld
+from ..one_broker.planted_bugs import Planted
 from .overlays import OverlayWorld
+from .worlds.outages import Outages
+from .worlds.watched_worlds import Absences, Flux, NoSourceRoutesWorld, Returns, Ring, WatchedWorld
 
 Right = Callable[..., Any]
 
@@ -222,7 +222,7 @@ PLANTED: Final[dict[str, Planted]] = {
 
 SCENARIOS: Final[dict[str, type[OverlayWorld]]] = {
     "any": WatchedWorld,
-    "straight": Straight,
+    "straight": NoSourceRoutesWorld,
     "calm": WatchedWorld,
     "ring": Ring,
     "flux": Flux,

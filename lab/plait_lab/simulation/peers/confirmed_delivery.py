@@ -27,7 +27,7 @@ DEPTH: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class CustodyTerms:
+class ConfirmationTerms:
     """The parameters of a trial."""
 
     trouble: str = "crash"
@@ -37,10 +37,10 @@ class CustodyTerms:
     seed: int = 1
 
 
-class CustodyTrial:
+class ConfirmationTrial:
     """A group with confirmed events."""
 
-    def __init__(self, terms: CustodyTerms) -> None:
+    def __init__(self, terms: ConfirmationTerms) -> None:
         self.terms = terms
         self.rng = Random(f"custody/{terms.trouble}/{terms.seed}")
         self.world = PeerWorld(f"custody/{terms.trouble}/{terms.seed}")

@@ -8,7 +8,7 @@ from plait_broker.clients.access import ALL, NONE, Caller, Keyring, OpenGate, Pr
 from plait_core.filters import EVERYTHING, parse
 from plait_core.wire import Confirm, Hello, Role
 from plait_core.wire.frame_types.session_frames import Refusal
-from plait_lab.simulation.stage import Stage
+from plait_lab.simulation.one_broker.stage import Stage
 
 
 def hello(token: str | None = None) -> Hello:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from plait_broker.histograms import DelayHistogram
 from plait_core.wire import Deliver
-from plait_lab.simulation.network import Path
-from plait_lab.simulation.stage import Stage
+from plait_lab.simulation.one_broker.network import Path
+from plait_lab.simulation.one_broker.stage import Stage
 
 
 def test_they_are_what_the_frames_say() -> None:

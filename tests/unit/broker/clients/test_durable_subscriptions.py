@@ -13,7 +13,7 @@ from plait_core.events import Event
 from plait_core.filters import EVERYTHING
 from plait_core.wire import Confirm, Publish, encode_block
 from plait_core.wire.frame_types.session_frames import Acknowledge, Start, Unsubscribe
-from plait_lab.simulation.stage import Stage
+from plait_lab.simulation.one_broker.stage import Stage
 
 
 def block(number: int) -> bytes:

@@ -8,10 +8,10 @@ from plait_broker import BrokerSettings
 from plait_core.limits import CLOSE_TEXT_MAX, NAME_BYTES_MAX
 from plait_core.wire import Confirm
 from plait_core.wire.frame_types.session_frames import Code, Refusal
-from plait_lab.simulation.disks import DiskTerms
+from plait_lab.simulation.one_broker.disks import DiskTerms
+from plait_lab.simulation.one_broker.raw_clients import RawClient
+from plait_lab.simulation.one_broker.stage import Stage
 from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
-from plait_lab.simulation.raw_clients import RawClient
-from plait_lab.simulation.stage import Stage
 
 WAIT_S = 30.0
 PATIENT = BrokerSettings(resume_s=1.0)

@@ -21,9 +21,9 @@ from plait_core.wire.frame_types.session_frames import (
     Unadvertise,
     Unsubscribe,
 )
-from plait_lab.simulation.network import Path
-from plait_lab.simulation.raw_clients import RawClient
-from plait_lab.simulation.stage import Stage
+from plait_lab.simulation.one_broker.network import Path
+from plait_lab.simulation.one_broker.raw_clients import RawClient
+from plait_lab.simulation.one_broker.stage import Stage
 
 QUICK = BrokerSettings(heartbeat_s=1.0, resume_s=2.0, confirm_timeout_s=2.0, hello_timeout_s=1.0)
 

@@ -6,10 +6,10 @@ import pytest
 
 from plait_broker import Broker, BrokerSettings
 from plait_core.wire.frame_types.session_frames import Full, Unsubscribe
-from plait_lab.simulation.network import Path
-from plait_lab.simulation.raw_clients import RawClient
-from plait_lab.simulation.stage import Stage
-from plait_lab.simulation.swarm import Run
+from plait_lab.simulation.one_broker.network import Path
+from plait_lab.simulation.one_broker.raw_clients import RawClient
+from plait_lab.simulation.one_broker.seeded_histories import Run
+from plait_lab.simulation.one_broker.stage import Stage
 
 NARROW = Path(bytes_per_s=20_000.0, buffer_bytes=2_000)
 SMALL = BrokerSettings(outbox_items_max=50, resume_s=5.0)
@@ -82,7 +82,7 @@ def test_whatever_happens_the_totals_are_what_a_walk_finds(seed: int) -> None:
     most: list[int] = []
 
     def compare() -> None:
-        broker = run.cast.broker.broker
+        broker = run.targets.broker.broker
         if broker is not None:
             assert told(broker) == walked(broker)
             most.append(told(broker)["pending"])

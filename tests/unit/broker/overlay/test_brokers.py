@@ -9,9 +9,9 @@ from plait_broker.overlay.transport.reliable_stream import DOUBT_S
 from plait_core.filters import parse
 from plait_core.wire.frame_types.overlay_frames import Advertisement
 from plait_lab.benchmarks.measurement.overlay_costs import measure_costs
-from plait_lab.simulation.overlay.given_overlays import GivenWorld
 from plait_lab.simulation.overlay.overlay_nodes import Node
 from plait_lab.simulation.overlay.overlay_oracle import judge
+from plait_lab.simulation.overlay.worlds.given_graph import GivenWorld
 
 DETECT_S = OverlaySettings().detect_s
 GONE_S = 20.0
@@ -29,12 +29,12 @@ def chain(brokers: int) -> GivenWorld:
 )
 def test_an_offer_costs_two_messages_a_link_and_a_want_one_a_hop(seed: int, brokers: int) -> None:
     costs = measure_costs(seed, brokers=brokers, links=2 * brokers, publishers=6)
-    assert costs.offer_frames_on_a_link <= 2
-    assert costs.offer_frames == 2 * costs.links - (brokers - 1), "each broker tells all but who told it"
-    assert costs.want_frames_beyond_trees == 0
-    assert 0 < costs.want_frames < costs.tree_hops, "where trees share a link, so does the frame"
-    assert costs.unwant_frames == costs.want_frames
-    assert costs.heard_frames == costs.heard_hops
+    assert costs.advertisement_frames_on_a_link <= 2
+    assert costs.advertisement_frames == 2 * costs.links - (brokers - 1), "each broker tells all but who told it"
+    assert costs.update_frames_beyond_trees == 0
+    assert 0 < costs.update_frames < costs.tree_hops, "where trees share a link, so does the frame"
+    assert costs.withdrawal_frames == costs.update_frames
+    assert costs.ack_frames == costs.ack_hops
 
 
 @pytest.mark.parametrize("phase", range(10))
@@ -117,7 +117,7 @@ def test_what_changed_meanwhile_is_known_afterwards() -> None:
 
 def test_an_offer_that_someone_else_withdraws_in_our_name_stands() -> None:
     world = chain(3)
-    world.offer(0, "x >= 0")
+    world.advertise(0, "x >= 0")
     world.run(2.0)
     victim, liar, other = (node.overlay for node in world.nodes)
     assert victim is not None
@@ -139,8 +139,8 @@ def test_what_was_on_a_link_that_goes_comes_soon_by_another(cut: tuple[int, int]
     delays_s = {(0, 1): 0.002, (1, 3): 0.002, (0, 2): 0.003, (2, 3): 0.003}
     world = GivenWorld(delays_s)
     world.start()
-    world.offer(0, "x >= 0")
-    world.want(3, "x >= 0")
+    world.advertise(0, "x >= 0")
+    world.subscribe(3, "x >= 0")
     world.run(1.0)
     for event in range(200):
         if event == 100:

@@ -94,10 +94,10 @@ def test_what_expires_on_its_way_dies_there_and_delays_nobody(
 ) -> None:
     publisher, subscriber = publisher_of(world), subscriber_of(world, 2)
     publisher.sequence += 1
-    mortal = Event.checked(
+    lifetime_share = Event.checked(
         {"price": 99}, publisher=publisher.publisher, sequence=publisher.sequence, lifetime_us=lifetime_us
     )
-    world.carry(publisher.wire, publisher, encode_publish(mortal))
+    world.carry(publisher.wire, publisher, encode_publish(lifetime_share))
     publisher.publish({"price": 12})
     world.run(3.0)
     prices = [event["price"] for event in subscriber.delivered]

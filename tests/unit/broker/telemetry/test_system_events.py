@@ -17,8 +17,8 @@ from plait_core.telemetry import KIND, RECORD, RecordKind, record_attributes, re
 from plait_core.values import Attributes
 from plait_core.wire import Confirm, Deliver, Hello
 from plait_core.wire.frame_types.session_frames import Advertise, Failed, Refusal
-from plait_lab.simulation.raw_clients import RawClient
-from plait_lab.simulation.stage import Stage
+from plait_lab.simulation.one_broker.raw_clients import RawClient
+from plait_lab.simulation.one_broker.stage import Stage
 from plait_telemetry.recorder import new_recorder
 from plait_telemetry.telemetry import Telemetry, TelemetrySettings
 

@@ -28,8 +28,8 @@ PORTS = (5001, 5003, 5005)
 
 
 def test_the_group_is_found() -> None:
-    told: list[str] = []
-    assert overlay_bench.GROUP in find_groups(told.append)
+    steps: list[str] = []
+    assert overlay_bench.GROUP in find_groups(steps.append)
 
 
 def linked(commands: list[list[str]]) -> list[list[int]]:
@@ -87,11 +87,11 @@ def test_a_machine_that_stands_still_is_noticed() -> None:
 def test_a_fault_is_tried_again_when_the_machine_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
     late = iter((overlay_bench.STILL_MS + 1, 1.0, 99.0, 99.0, 99.0, 99.0))
     monkeypatch.setattr(MachineStalls, "longest_ms", property(lambda _: next(late), lambda *_: None))
-    told: list[str] = []
-    session = Session(1, quick=True, tell=told.append)
+    steps: list[str] = []
+    session = Session(1, quick=True, progress=steps.append)
     gaps = iter((104.0, 7.0, 101.0, 102.0, 103.0))
     assert overlay_bench._undisturbed(session, lambda: FaultCost(next(gaps), 0)).longest_ms == 7.0
-    assert len(told) == 1
+    assert len(steps) == 1
     assert overlay_bench._undisturbed(session, lambda: FaultCost(next(gaps), 0)).longest_ms == 103.0
 
 
@@ -106,7 +106,9 @@ def test_the_group_continues_after_trials_that_measured_nothing(monkeypatch: pyt
     monkeypatch.setattr(overlay_bench, "paced_chain", lambda *_: Passed(one, (1.0, 1.0, 1.0)))
     for name in ("killed", "stopped", "slowed", "noisy"):
         monkeypatch.setattr(overlay_healing, name, nothing)
-    figures = {figure.measure: figure.reached for figure in overlay_bench.run(Session(1, True, lambda step: None))}
+    figures = {
+        figure.measure: figure.reached for figure in overlay_bench.overlay_figures(Session(1, True, lambda step: None))
+    }
     assert figures["chain of 3: delivered"] is None
     assert figures["chain of 3 at 1,000/s: p50 from end to end"] == 2
     failed = [measure for measure in figures if measure.startswith("failed trial: ")]

@@ -11,17 +11,17 @@ from plait_lab.benchmarks import peers_bench
 from plait_lab.benchmarks.groups import Session
 from plait_lab.benchmarks.measurement import peer_pairs, twenty_peers
 from plait_lab.benchmarks.measurement.baselines import WrongAnswer
-from plait_lab.benchmarks.measurement.peer_pairs import Heard, Tally
+from plait_lab.benchmarks.measurement.peer_pairs import PairResult, Tally
 from plait_lab.failures import NothingMeasured, TrialFailed
 
 SESSION = Session(1, True, lambda step: None)
 
 
-def heard(count: int, lost: int = 0) -> Heard:
-    return Heard(count, lost, 1000.0, 50.0, 90.0, 3.0)
+def result_of(count: int, lost: int = 0) -> PairResult:
+    return PairResult(count, lost, 1000.0, 50.0, 90.0, 3.0)
 
 
-def nothing(*_: object) -> Heard:
+def nothing(*_: object) -> PairResult:
     raise NothingMeasured("nothing was measured: 0 of 9 events arrived")
 
 
@@ -34,13 +34,13 @@ def plait_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reached() -> dict[str, float | None]:
-    return {figure.measure: figure.reached for figure in peers_bench.figures(SESSION)}
+    return {figure.measure: figure.reached for figure in peers_bench.peers_figures(SESSION)}
 
 
-def run_pair(monkeypatch: pytest.MonkeyPatch, result: Heard) -> Heard:
+def run_pair(monkeypatch: pytest.MonkeyPatch, result: PairResult) -> PairResult:
     """Run a pair whose subscriber reports this."""
-    said = {name: getattr(result, name) for name in Heard.__slots__}
-    lines = iter(["at 127.0.0.1:1", "open", json.dumps(said)])
+    answer = {name: getattr(result, name) for name in PairResult.__slots__}
+    lines = iter(["at 127.0.0.1:1", "open", json.dumps(answer)])
 
     def child(*_: str) -> AbstractContextManager[None]:
         return nullcontext()
@@ -52,7 +52,7 @@ def run_pair(monkeypatch: pytest.MonkeyPatch, result: Heard) -> Heard:
 
 
 def test_the_group_continues_after_trials_that_measured_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers_bench, "measured_pair", lambda key, count, rate=0.0: heard(9) if rate else nothing())
+    monkeypatch.setattr(peers_bench, "measured_pair", lambda key, count, rate=0.0: result_of(9) if rate else nothing())
     figures = reached()
     assert figures["two peers, events of 128 bytes, the best of three"] is None
     assert figures["two peers at 1,000/s, delay p50"] == 50
@@ -61,7 +61,7 @@ def test_the_group_continues_after_trials_that_measured_nothing(monkeypatch: pyt
 
 
 def test_twenty_peers_without_a_result_are_shown_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers_bench, "measured_pair", lambda *_: heard(9))
+    monkeypatch.setattr(peers_bench, "measured_pair", lambda *_: result_of(9))
     monkeypatch.setattr(twenty_peers, "measured_group", nothing)
     figures = reached()
     assert sum(value is None for value in figures.values()) == 7
@@ -69,7 +69,7 @@ def test_twenty_peers_without_a_result_are_shown_as_failed(monkeypatch: pytest.M
 
 
 def test_events_that_peers_lose_are_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(*_: object) -> Heard:
+    def lost(*_: object) -> PairResult:
         raise TrialFailed("3 of 9 events were lost")
 
     monkeypatch.setattr(peers_bench, "measured_pair", lost)
@@ -83,6 +83,6 @@ def test_a_pair_that_passed_no_event_gives_no_result(monkeypatch: pytest.MonkeyP
 
 
 def test_a_pair_must_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_pair(monkeypatch, heard(9)).count == 9
+    assert run_pair(monkeypatch, result_of(9)).count == 9
     with pytest.raises(TrialFailed, match="2 of 9 events were lost"):
-        run_pair(monkeypatch, heard(7, lost=2))
+        run_pair(monkeypatch, result_of(7, lost=2))

@@ -9,7 +9,7 @@ import pytest
 
 from plait_core.filters import parse
 from plait_core.values import Attributes
-from plait_lab.benchmarks.measurement.baselines import BruteForce, Codes, DenseScan, WrongAnswer, check
+from plait_lab.benchmarks.measurement.baselines import BruteForce, Codes, DenseScan, WrongAnswer, check_index
 from plait_lab.benchmarks.measurement.workloads import ABSENT, WORKLOADS, Workload, w1, w2, w3, w3eq
 
 SEED = 20_240_601
@@ -148,12 +148,12 @@ class Answering:
 def test_check_refuses_every_wrong_answer() -> None:
     workload = w3eq(1000, np.random.default_rng(SEED))
     truth, events = BruteForce(workload), list(workload.events(20))
-    assert check(Answering(truth), truth, None, events) == 20
+    assert check_index(Answering(truth), truth, None, events) == 20
     with pytest.raises(WrongAnswer, match="5"):
-        check(Answering(truth, extra=5), truth, None, events)
+        check_index(Answering(truth, extra=5), truth, None, events)
     with pytest.raises(WrongAnswer, match="twice"):
-        check(Answering(truth, repeat=True), truth, None, events)
+        check_index(Answering(truth, repeat=True), truth, None, events)
     with pytest.raises(WrongAnswer):
-        check(Answering(truth), truth, set(workload.ids[:10].tolist()), events)
+        check_index(Answering(truth), truth, set(workload.ids[:10].tolist()), events)
     both = BruteForce(workload, workload.successor(1))
-    assert check(Answering(truth), both, set(workload.ids.tolist()), events) == 20
+    assert check_index(Answering(truth), both, set(workload.ids.tolist()), events) == 20

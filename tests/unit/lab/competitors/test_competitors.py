@@ -74,27 +74,27 @@ def test_a_stamp_holds_phase_number_and_moment() -> None:
     assert restamp(data, moment + 5) == stamp(MEASURED, 3, moment + 5)
 
 
-def hear(listener: Listener, phase: int, numbers: list[int]) -> None:
+def feed(listener: Listener, phase: int, numbers: list[int]) -> None:
     for number in numbers:
-        listener.heard(stamp(phase, number, time.monotonic_ns()) + b"rest")
+        listener.receive(stamp(phase, number, time.monotonic_ns()) + b"rest")
 
 
-def heard_by(board: SharedCounters) -> tuple[int, int, int]:
+def counts_of(counters: SharedCounters) -> tuple[int, int, int]:
     """Return the counts of the warm-up and the measured phase, and the breaks of the latter."""
-    return board.received[WARM][0], board.received[MEASURED][0], board.breaks[MEASURED][0]
+    return counters.received[WARM][0], counters.received[MEASURED][0], counters.breaks[MEASURED][0]
 
 
 @pytest.mark.parametrize("measure", [False, True])
 def test_a_listener_tells_phases_apart_however_late_an_event_comes(tmp_path: Path, measure: bool) -> None:
-    board = SharedCounters.create(tmp_path / "board", subscribers=1, samples=2)
-    listener = Listener(board, 0, measure=measure)
-    hear(listener, WARM, [0, 1])
-    hear(listener, MEASURED, [0, 1])
-    hear(listener, WARM, [2])
-    hear(listener, MEASURED, [2])
-    assert heard_by(board) == (3, 3, 0)
-    assert board.breaks[WARM][0] == 0
-    assert all((delay > 0) == measure for delay in board.delays(0))
+    counters = SharedCounters.create(tmp_path / "board", subscribers=1, samples=2)
+    listener = Listener(counters, 0, measure=measure)
+    feed(listener, WARM, [0, 1])
+    feed(listener, MEASURED, [0, 1])
+    feed(listener, WARM, [2])
+    feed(listener, MEASURED, [2])
+    assert counts_of(counters) == (3, 3, 0)
+    assert counters.breaks[WARM][0] == 0
+    assert all((delay > 0) == measure for delay in counters.delays(0))
 
 
 @pytest.mark.parametrize(
@@ -110,20 +110,20 @@ def test_a_listener_tells_phases_apart_however_late_an_event_comes(tmp_path: Pat
     ids=["in order", "twice", "one lost", "overtaken", "the first lost", "a batch twice"],
 )
 def test_a_listener_notices_what_is_not_next(tmp_path: Path, numbers: list[int], breaks: int) -> None:
-    board = SharedCounters.create(tmp_path / "board", subscribers=1)
-    hear(Listener(board, 0, measure=False), MEASURED, numbers)
-    assert heard_by(board) == (0, len(numbers), breaks)
+    counters = SharedCounters.create(tmp_path / "board", subscribers=1)
+    feed(Listener(counters, 0, measure=False), MEASURED, numbers)
+    assert counts_of(counters) == (0, len(numbers), breaks)
 
 
 def test_a_window_waits_for_the_slowest_but_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    board = SharedCounters.create(tmp_path / "board", subscribers=2)
-    window = Window(board, WARM, width=10)
+    counters = SharedCounters.create(tmp_path / "board", subscribers=2)
+    window = Window(counters, WARM, width=10)
 
     def full(expected: int) -> bool:
-        board.expected[WARM] = expected
+        counters.expected[WARM] = expected
         return window.full()
 
-    board.received[WARM][0] = 20
+    counters.received[WARM][0] = 20
     assert not full(10)
     assert full(11)
     monkeypatch.setattr(Window, "STALL_S", 0.0)
@@ -157,58 +157,58 @@ def test_an_interest_takes_one_event_in_a_hundred_and_its_count_is_what_filters_
 # --- publishing -------------------------------------------------------------------------------------------------------
 
 
-def one_phase(board: SharedCounters, kind: str, seconds: float, rate: int = 0) -> PublishedStream:
-    board.cells[boards.PHASE] = 1
+def one_phase(counters: SharedCounters, kind: str, seconds: float, rate: int = 0) -> PublishedStream:
+    counters.cells[boards.PHASE] = 1
     plan = Plan(1, 10_000, (Phase(kind, seconds, rate),))  # type: ignore[arg-type]
-    return PublishedStream(plan, board, lambda quote, stamp: (quote.body(stamp),))
+    return PublishedStream(plan, counters, lambda quote, stamp: (quote.body(stamp),))
 
 
 async def test_a_schedule_is_kept_and_every_event_carries_its_moment(tmp_path: Path) -> None:
-    board = SharedCounters.create(tmp_path / "board", subscribers=1)
+    counters = SharedCounters.create(tmp_path / "board", subscribers=1)
     moments: list[int] = []
 
     async def publish(body: bytes) -> None:
         moments.append(int.from_bytes(body[:6], "little"))
         assert body.startswith(stamp(WARM, len(moments) - 1, moments[-1]))
         if len(moments) == 20:
-            board.cells[boards.PHASE] = boards.STOP
+            counters.cells[boards.PHASE] = boards.STOP
 
     with pytest.raises(SystemExit):
-        await publish_all(one_phase(board, "paced", 0.02, 1000), publish)
+        await publish_all(one_phase(counters, "paced", 0.02, 1000), publish)
     assert {after - before for before, after in itertools.pairwise(moments)} == {1_000_000}
-    assert board.sent[WARM] == board.expected[WARM] == 20
-    assert board.cells[boards.DONE] == 1
+    assert counters.sent[WARM] == counters.expected[WARM] == 20
+    assert counters.cells[boards.DONE] == 1
 
 
 def test_a_flood_is_counted_and_ends_by_itself(tmp_path: Path) -> None:
-    board = SharedCounters.create(tmp_path / "board", subscribers=1)
+    counters = SharedCounters.create(tmp_path / "board", subscribers=1)
     published = 0
 
     def publish(body: bytes) -> None:
         nonlocal published
         published += 1
-        board.received[WARM][0] = published
+        counters.received[WARM][0] = published
         if published == 512:
-            board.cells[boards.PHASE] = boards.STOP
+            counters.cells[boards.PHASE] = boards.STOP
 
     with pytest.raises(SystemExit):
-        publish_all_blocking(one_phase(board, "flood", 0.05), publish)
-    assert board.sent[WARM] == published >= 512
+        publish_all_blocking(one_phase(counters, "flood", 0.05), publish)
+    assert counters.sent[WARM] == published >= 512
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
 
 
 def test_an_errand_survives_its_journey() -> None:
-    errand = ChildCommand("nats", "publisher", 5, "b", 1, True, Plan(1, 2, (Phase("paced", 1.0, 10),)), 3, 4, 5)
-    assert ChildCommand.parse(errand.command()[-1]) == errand
-    assert json.loads(errand.command()[-1])["contender"] in CONTENDERS
+    command = ChildCommand("nats", "publisher", 5, "b", 1, True, Plan(1, 2, (Phase("paced", 1.0, 10),)), 3, 4, 5)
+    assert ChildCommand.parse(command.command()[-1]) == command
+    assert json.loads(command.command()[-1])["contender"] in CONTENDERS
 
 
 def test_no_process_outlives_its_block_even_when_interrupted(tmp_path: Path) -> None:
     started = []
-    with pytest.raises(KeyboardInterrupt), TrialProcesses(tmp_path) as cast:
-        started += [cast.start("one", SLEEP), cast.start("two", SLEEP)]
+    with pytest.raises(KeyboardInterrupt), TrialProcesses(tmp_path) as children:
+        started += [children.start("one", SLEEP), children.start("two", SLEEP)]
         assert cost(started[0]).resident_mb > 0
         raise KeyboardInterrupt
     assert all(map(gone, started))
@@ -233,25 +233,25 @@ def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_process_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
-    with TrialProcesses(tmp_path) as cast:
-        cast.start("server", [sys.executable, "-c", "import sys; sys.exit('no such thing')"])
+    with TrialProcesses(tmp_path) as children:
+        children.start("server", [sys.executable, "-c", "import sys; sys.exit('no such thing')"])
         with pytest.raises(TrialFailed, match="server ended with 1: no such thing"):
-            cast.wait("never", lambda: False, 20)
+            children.wait("never", lambda: False, 20)
 
 
 def test_what_is_measured_on_a_stopped_process_does_not_count(tmp_path: Path) -> None:
-    with TrialProcesses(tmp_path) as cast:
-        process = cast.start("server", SLEEP)
-        cast.check()
+    with TrialProcesses(tmp_path) as children:
+        process = children.start("server", SLEEP)
+        children.check()
         os.kill(process, signal.SIGSTOP)
         with pytest.raises(TrialFailed, match="server was stopped from outside"):
-            cast.wait("never", lambda: False, 20)
+            children.wait("never", lambda: False, 20)
         os.kill(process, signal.SIGCONT)
 
 
 def test_a_wait_has_an_end(tmp_path: Path) -> None:
-    with TrialProcesses(tmp_path) as cast, pytest.raises(TrialFailed, match=r"rain: not within 0\.02 s"):
-        cast.wait("rain", lambda: False, 0.02)
+    with TrialProcesses(tmp_path) as children, pytest.raises(TrialFailed, match=r"rain: not within 0\.02 s"):
+        children.wait("rain", lambda: False, 0.02)
 
 
 def test_a_machine_that_stood_still_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,17 +271,17 @@ def test_two_ports_in_a_row_are_free() -> None:
 
 def judge(place: Path, numbers: list[int], *, expected: int, warm: int = 0) -> tuple[int, int]:
     """Return the trial's counts for these events, with late events of the warm-up between them."""
-    board = SharedCounters.create(place / "board", subscribers=1)
-    listener = Listener(board, 0, measure=False)
-    hear(listener, MEASURED, numbers[:1])
-    hear(listener, WARM, list(range(warm)))
-    hear(listener, MEASURED, numbers[1:])
-    board.sent[MEASURED] = board.expected[MEASURED] = expected
-    board.cells[boards.DONE] = MEASURED
-    board.received[WARM][0] += 1
-    with TrialProcesses(place) as cast:
+    counters = SharedCounters.create(place / "board", subscribers=1)
+    listener = Listener(counters, 0, measure=False)
+    feed(listener, MEASURED, numbers[:1])
+    feed(listener, WARM, list(range(warm)))
+    feed(listener, MEASURED, numbers[1:])
+    counters.sent[MEASURED] = counters.expected[MEASURED] = expected
+    counters.cells[boards.DONE] = MEASURED
+    counters.received[WARM][0] += 1
+    with TrialProcesses(place) as children:
         found = TrialRun(
-            cast, board, Plan(1, 1, (Phase("flood", 0.0), Phase("flood", 0.0))), (os.getpid(),) * 3
+            children, counters, Plan(1, 1, (Phase("flood", 0.0), Phase("flood", 0.0))), (os.getpid(),) * 3
         ).measure()
     return found.delivered, found.lost
 
@@ -418,15 +418,16 @@ def test_the_group_continues_after_trials_that_measured_nothing(
 
     monkeypatch.setattr(field, "present", [OURS])
     monkeypatch.setattr(field, "missing", {})
-    monkeypatch.setattr(brokers_bench, "Participants", lambda tell: field)
+    monkeypatch.setattr(brokers_bench, "Participants", lambda progress: field)
     monkeypatch.setattr(brokers_bench, "throughput", throughput)
     monkeypatch.setattr(brokers_bench, "latency", lambda *_: outcome(100))
-    monkeypatch.setattr("plait_lab.benchmarks.durable_bench.log_bench.run", lambda seconds: defaultdict(lambda: 1.0))
-    for name in ("crowd", "idle", "churn_trial"):
-        monkeypatch.setattr(brokers_bench, name, nothing)
-    monkeypatch.setattr("plait_lab.benchmarks.durable_bench.confirmed", nothing)
-    told: list[str] = []
-    figures = {figure.measure: figure for figure in brokers_bench.run(Session(7, True, told.append))}
+    monkeypatch.setattr(
+        "plait_lab.benchmarks.durable_bench.log_bench.measure_log", lambda seconds: defaultdict(lambda: 1.0)
+    )
+    for name in ("brokers_bench.crowd", "brokers_bench.idle", "brokers_bench.churn_trial", "durable_bench.confirmed"):
+        monkeypatch.setattr(f"plait_lab.benchmarks.{name}", nothing)
+    steps: list[str] = []
+    figures = {figure.measure: figure for figure in brokers_bench.brokers_figures(Session(7, True, steps.append))}
     assert figures["1->1: delivered"].reached is None
     assert figures["1->4, all together: delivered"].reached == 100
     assert figures["delay at 1,000/s: p50"].reached == 2

@@ -5,13 +5,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plait_lab.experiments.tid.adaptive import Graph, GraphTerms, compare, read_comparison, summary, write_comparison
+from plait_lab.experiments.tid.adaptive import (
+    Graph,
+    GraphTerms,
+    compare_graph,
+    read_comparison,
+    summary,
+    write_comparison,
+)
 
 SMALL = GraphTerms(brokers=8, links=14, publishers=2, subscribers=4, for_s=40.0, events_per_s=5.0, slow_for_s=20.0)
 
 
 def test_adaptive_is_sooner_and_loses_nothing(tmp_path: Path) -> None:
-    rows = [compare(seed, SMALL) for seed in range(3)]
+    rows = [compare_graph(seed, SMALL) for seed in range(3)]
     for row in rows:
         assert row.missing == 0
         assert row.events == 200 * SMALL.subscribers

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from plait_core.filters import parse
 from plait_lab.experiments.tid.padres import CLIENT, HOPS_MAX, PaperOverlay
-from plait_lab.simulation.overlay.given_overlays import GivenWorld
+from plait_lab.simulation.overlay.worlds.given_graph import GivenWorld
 
 A, B, C, D = range(4)
 
@@ -50,10 +50,10 @@ def test_algorithm_1_loops() -> None:
 def test_ours_does_not_loop_on_the_same_graph() -> None:
     world = GivenWorld({(A, B): 0.001, (B, D): 0.001, (A, C): 0.005, (C, D): 0.001})
     world.start()
-    world.offer(A, "x >= 0")
+    world.advertise(A, "x >= 0")
     world.pipes[1].delay_s = 0.010
-    world.offer(B, "x >= 0")
-    world.want(D, "x >= 0")
+    world.advertise(B, "x >= 0")
+    world.subscribe(D, "x >= 0")
     world.run(8.0)
     for _ in range(20):
         world.nodes[A].publish({"x": 1})
@@ -88,11 +88,11 @@ def test_algorithm_1_loses_a_second_subscription() -> None:
 def test_ours_does_not_lose_it_on_the_same_graph() -> None:
     world = GivenWorld({(A, B): 0.002, (B, C): 0.002, (A, C): 0.003})
     world.start()
-    world.offer(A, "0 <= x < 100")
+    world.advertise(A, "0 <= x < 100")
     world.pipes[2].delay_s = 0.009
-    world.offer(A, "50 <= x < 100")
-    world.want(C, "0 <= x < 100")
-    world.want(B, "0 <= x < 50")
+    world.advertise(A, "50 <= x < 100")
+    world.subscribe(C, "0 <= x < 100")
+    world.subscribe(B, "0 <= x < 50")
     world.run(8.0)
     for _ in range(20):
         world.nodes[A].publish({"x": 10})

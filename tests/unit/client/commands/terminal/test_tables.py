@@ -24,8 +24,8 @@ from plait_broker.status import (
     describe_topology,
 )
 from plait_core.wire.frame_types.session_frames import Advertise
+from plait_lab.simulation.one_broker.stage import Stage
 from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
-from plait_lab.simulation.stage import Stage
 
 ADDRESS = "127.0.0.1:44276"
 LONG = " or ".join(f"price == {n}" for n in range(40))

@@ -15,7 +15,7 @@ from typing import Final
 from plait_broker.log.records import Damaged, Row, checked_cursor, checked_record, cursor_row, record_row
 from plait_broker.outputs import Cursor, Fetch, LogRecord, Persist, Recovered, StoredDocument
 
-from .timeline import Timeline
+from ..timeline import Timeline
 
 RECENT: Final = 4096
 """Newest records that refill a broker's duplicate detection."""
@@ -64,13 +64,13 @@ class Disk:
 
     # --- a running broker ---------------------------------------------------------------------------------------------
 
-    def persist(self, asked: Persist, done: Callable[[int, str | None], None]) -> None:
+    def persist(self, request: Persist, done: Callable[[int, str | None], None]) -> None:
         """Store records in order, grouped with those queued meanwhile, and call `done` when they are stable."""
-        self._queue.append((asked, done))
+        self._queue.append((request, done))
         if not self._syncing:
             self._sync()
 
-    def fetch(self, asked: Fetch, done: Callable[[int, list[LogRecord], bool, str | None], None]) -> None:
+    def fetch(self, request: Fetch, done: Callable[[int, list[LogRecord], bool, str | None], None]) -> None:
         """Read records."""
         boot = self._boot
 
@@ -78,9 +78,9 @@ class Disk:
             if boot != self._boot:
                 return
             if self._fails():
-                done(asked.ticket, [], False, "the log could not be read: EIO")
+                done(request.ticket, [], False, "the log could not be read: EIO")
             else:
-                done(asked.ticket, *self._found(asked), None)
+                done(request.ticket, *self._found(request), None)
 
         self._timeline.after(self._rng.random() * self.terms.read_s + self.terms.slow_s, read)
 
@@ -93,37 +93,37 @@ class Disk:
                 return
             error = "the disk is full" if self.terms.full else "EIO" if self._fails() else None
             finished = [self._queue.popleft() for _ in range(group)]
-            for asked, _ in finished:
+            for request, _ in finished:
                 if error is None:
-                    self._store(asked)
+                    self._store(request)
             self._syncing = False
             if self._queue:
                 self._sync()
-            for asked, done in finished:
-                done(asked.ticket, error)
+            for request, done in finished:
+                done(request.ticket, error)
 
         self._timeline.after(self._rng.random() * self.terms.sync_s + self.terms.slow_s, synced)
 
     def _fails(self) -> bool:
         return bool(self.terms.failing) and self._rng.random() < self.terms.failing
 
-    def _store(self, asked: Persist) -> None:
-        for record in asked.records:
+    def _store(self, request: Persist) -> None:
+        for record in request.records:
             assert record.position > self._last, "positions rise"
             self._latest_us = max(self._latest_us, record.logged_us)
             self._rows[record.position] = record_row(record, self._last, self._latest_us)
             self._last = record.position
-        for key in asked.forgotten:
+        for key in request.forgotten:
             self._cursors.pop(key, None)
-        for cursor in asked.cursors:
+        for cursor in request.cursors:
             self._cursors[cursor.owner, cursor.name] = cursor_row(cursor)
-        for memory in asked.memories:
+        for memory in request.memories:
             self._memories[memory.origin, memory.number] = memory
 
-    def _found(self, asked: Fetch) -> tuple[list[LogRecord], bool]:
+    def _found(self, request: Fetch) -> tuple[list[LogRecord], bool]:
         found: list[LogRecord] = []
         lost = False
-        for position in range(asked.position, self._last + 1):
+        for position in range(request.position, self._last + 1):
             row = self._rows.get(position)
             if row is None:
                 continue
@@ -133,9 +133,9 @@ class Disk:
                 lost = True
                 continue
             self.served_damage += position in self.damaged
-            if record.logged_us >= asked.since_us:
+            if record.logged_us >= request.since_us:
                 found.append(record)
-                if len(found) >= asked.count:
+                if len(found) >= request.count:
                     break
         return found, lost
 
@@ -144,13 +144,13 @@ class Disk:
     def crash(self) -> None:
         """Handle the death of the process or the machine: any prefix of the queued writes may be stable."""
         self._boot += 1
-        waiting = [asked for asked, _ in self._queue]
+        waiting = [request for request, _ in self._queue]
         self._queue.clear()
         self._syncing = False
         if self.terms.full:
             return
-        for asked in waiting[: self._rng.randint(0, len(waiting))]:
-            self._store(asked)
+        for request in waiting[: self._rng.randint(0, len(waiting))]:
+            self._store(request)
 
     def wipe(self) -> None:
         """Replace the disk by an empty one."""

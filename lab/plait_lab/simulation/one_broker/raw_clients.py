@@ -38,10 +38,10 @@ from plait_core.wire.frame_types.session_frames import (
     Subscribe,
 )
 
+from ..timeline import Clock
 from .network import Connection, Network, Path
 from .nodes import BrokerNode, Process
 from .recorder import Recorder
-from .timeline import Clock
 
 _F = TypeVar("_F")
 
@@ -108,14 +108,16 @@ class RawClient(Process):
         self.publish_as(self._sequence, confirm, payload, **attributes)
         return self._sequence
 
-    def publish_as(self, sequence: int, confirm: Confirm = Confirm.NONE, payload: bytes = b"", **said: object) -> None:
+    def publish_as(
+        self, sequence: int, confirm: Confirm = Confirm.NONE, payload: bytes = b"", **attributes: object
+    ) -> None:
         """Publish under a given sequence number."""
-        priority = said.pop("priority_", 0)
-        lifetime_us = said.pop("lifetime_us_", 0)
+        priority = attributes.pop("priority_", 0)
+        lifetime_us = attributes.pop("lifetime_us_", 0)
         assert isinstance(priority, int)
         assert isinstance(lifetime_us, int)
         event = Event.checked(
-            said, payload, publisher=self.publisher, sequence=sequence, priority=priority, lifetime_us=lifetime_us
+            attributes, payload, publisher=self.publisher, sequence=sequence, priority=priority, lifetime_us=lifetime_us
         )
         self.send_bytes(encode_publish(event, confirm))
 
@@ -175,7 +177,7 @@ class RawClient(Process):
             self._decoder.feed(data)
             while frames := self._decoder.take():
                 for frame in frames:
-                    self._hear(frame)
+                    self._receive_frame(frame)
         except FrameError as error:
             self.recorder.breach(self.name, f"the broker sent what is no frame: {error}")
 
@@ -192,7 +194,7 @@ class RawClient(Process):
         if self.connection is not None:
             self.connection.set_reading(self, on)
 
-    def _hear(self, frame: Frame) -> None:
+    def _receive_frame(self, frame: Frame) -> None:
         if isinstance(frame, Welcome):
             self.welcome = frame
             self._decoder.establish(frame.version)

@@ -11,8 +11,8 @@ from typing import ClassVar, Final
 
 from plait_core.wire import EventFrame
 
-from .overlay_nodes import Node
-from .overlays import OverlayWorld
+from ..overlay_nodes import Node
+from ..overlays import OverlayWorld
 
 EVERY_S: Final = 5.0
 TURNS: Final = 24
@@ -23,7 +23,7 @@ NEWS_S: Final = 3.0
 """Seconds until all brokers know a joined one and the paths through it."""
 
 
-class Parted(Node):
+class ReachabilityNode(Node):
     """A broker that complains when it gives up an event for a broker that it can reach."""
 
     def lost(self, home: int, position: int, frame: EventFrame, delay_us: int, reason: str) -> None:
@@ -41,7 +41,7 @@ class Parted(Node):
 class Churn(OverlayWorld):
     """A history of churn."""
 
-    NODE: ClassVar[type[Node]] = Parted
+    NODE: ClassVar[type[Node]] = ReachabilityNode
     FORGETS = True
 
     def __init__(self, seed: int, *, brokers: int | None = None) -> None:

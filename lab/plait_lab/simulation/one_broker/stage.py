@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from random import Random
 
-from plait_broker import Broker, BrokerSettings, Gate
+from plait_broker import Broker, BrokerSettings, Gate, OpenGate
 
+from ..timeline import Clock, Timeline
 from .bounds import check_bounds
 from .disks import Disk, DiskTerms
 from .network import Network, Path
-from .nodes import BrokerNode
+from .nodes import BrokerNode, BrokerTerms
 from .raw_clients import RawClient
 from .recorder import Recorder
-from .timeline import Clock, Timeline
 
 
 class Stage:
@@ -50,9 +50,7 @@ class Stage:
             Clock(self.timeline, drift, offset_s),
             self.disk,
             self.rng,
-            settings or BrokerSettings(),
-            gate,
-            tick_s,
+            BrokerTerms(settings or BrokerSettings(), gate if gate is not None else OpenGate(), tick_s),
         )
         self.node.start()
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 from plait_core.events import EventId
 from plait_core.wire import Confirm
 
-from .history import History, Kind
+from ..history import History, Kind
+from ..timeline import Timeline
 from .interests import Interest
-from .timeline import Timeline
 
 NEVER: Final = float("inf")
 
@@ -66,7 +66,7 @@ class Miss:
 
 
 @dataclass(slots=True)
-class Wish:
+class RequestedFilter:
     """A filter that an application requested."""
 
     interest: Interest
@@ -75,7 +75,7 @@ class Wish:
 
 
 @dataclass(slots=True)
-class Tenure:
+class ClientSubscription:
     """A subscription in one incarnation of a client, from its request to its end."""
 
     client: str
@@ -83,10 +83,10 @@ class Tenure:
     number: int
     interest: Interest
     durable: str
-    asked_at: float
+    requested_at: float
     installed_at: float = NEVER
     """Time at which the application learned that it is installed: later events must be delivered."""
-    wishes: list[Wish] = field(default_factory=list)
+    requested: list[RequestedFilter] = field(default_factory=list)
     """Every requested filter, in order."""
     closing_at: float = NEVER
     """Time at which the application requested its end, or its process died."""
@@ -105,18 +105,18 @@ class Tenure:
     def name(self) -> str:
         return f"{self.client}/{self.durable or self.number}"
 
-    def may_want(self, publication: Publication) -> bool:
+    def may_match(self, publication: Publication) -> bool:
         """Return whether a filter that may have been in force matches."""
-        return any(wish.interest.wants(publication.attributes) for wish in self._in_force(publication.at))
+        return any(request.interest.matches(publication.attributes) for request in self._in_force(publication.at))
 
-    def wants(self, publication: Publication) -> bool:
+    def matches(self, publication: Publication) -> bool:
         """Return whether every filter that may have been in force matches."""
-        return all(wish.interest.wants(publication.attributes) for wish in self._in_force(publication.at))
+        return all(request.interest.matches(publication.attributes) for request in self._in_force(publication.at))
 
-    def _in_force(self, at: float) -> list[Wish]:
+    def _in_force(self, at: float) -> list[RequestedFilter]:
         """Return the filters that may decide on an event published at a time, for any transit delay."""
-        done = [number for number, wish in enumerate(self.wishes) if wish.done_at <= at]
-        return self.wishes[done[-1] :] if done else self.wishes
+        done = [number for number, request in enumerate(self.requested) if request.done_at <= at]
+        return self.requested[done[-1] :] if done else self.requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Recorder:
 
     def __init__(self, timeline: Timeline) -> None:
         self.publications: dict[EventId, Publication] = {}
-        self.tenures: list[Tenure] = []
+        self.subscriptions: list[ClientSubscription] = []
         self.faults: list[Fault] = []
         self.restarts: list[float] = []
         """Times at which the broker restarted."""
@@ -182,56 +182,60 @@ class Recorder:
 
     # --- subscribers --------------------------------------------------------------------------------------------------
 
-    def asked(self, client: str, owner: str, number: int, interest: Interest, durable: str = "") -> Tenure:
+    def subscribe_requested(
+        self, client: str, owner: str, number: int, interest: Interest, durable: str = ""
+    ) -> ClientSubscription:
         """Record the request of a subscription."""
-        tenure = Tenure(client, owner, number, interest, durable, self.now, wishes=[Wish(interest)])
-        self.tenures.append(tenure)
-        self.note("subscribe", tenure.name, interest.text)
-        self._hash(Kind.SUBSCRIBED, tenure.name)
-        return tenure
+        subscription = ClientSubscription(
+            client, owner, number, interest, durable, self.now, requested=[RequestedFilter(interest)]
+        )
+        self.subscriptions.append(subscription)
+        self.note("subscribe", subscription.name, interest.text)
+        self._hash(Kind.SUBSCRIBED, subscription.name)
+        return subscription
 
-    def installed(self, tenure: Tenure) -> None:
-        if tenure.installed_at == NEVER:
-            tenure.installed_at = tenure.wishes[0].done_at = self.now
-            self.note("installed", tenure.name)
-            self._hash(Kind.INSTALLED, tenure.name)
+    def installed(self, subscription: ClientSubscription) -> None:
+        if subscription.installed_at == NEVER:
+            subscription.installed_at = subscription.requested[0].done_at = self.now
+            self.note("installed", subscription.name)
+            self._hash(Kind.INSTALLED, subscription.name)
 
-    def changing(self, tenure: Tenure, interest: Interest) -> Wish:
+    def change_requested(self, subscription: ClientSubscription, interest: Interest) -> RequestedFilter:
         """Record the request of another filter."""
-        wish = Wish(interest)
-        tenure.wishes.append(wish)
-        self.note("change", tenure.name, interest.text)
-        return wish
+        request = RequestedFilter(interest)
+        subscription.requested.append(request)
+        self.note("change", subscription.name, interest.text)
+        return request
 
-    def changed(self, wish: Wish) -> None:
+    def changed(self, request: RequestedFilter) -> None:
         """Record that the other filter is in force."""
-        wish.done_at = self.now
+        request.done_at = self.now
         self._hash(Kind.CHANGED)
 
-    def closing(self, tenure: Tenure, why: str) -> None:
-        if tenure.closing_at == NEVER:
-            tenure.closing_at = self.now
-            self.note("closing", tenure.name, why)
-            self._hash(Kind.CLOSING, tenure.name)
+    def closing(self, subscription: ClientSubscription, why: str) -> None:
+        if subscription.closing_at == NEVER:
+            subscription.closing_at = self.now
+            self.note("closing", subscription.name, why)
+            self._hash(Kind.CLOSING, subscription.name)
 
-    def closed(self, tenure: Tenure, why: str) -> None:
-        self.closing(tenure, why)
-        if tenure.closed_at == NEVER:
-            tenure.closed_at = self.now
-            self.note("closed", tenure.name, why)
-            self._hash(Kind.ENDED, tenure.name)
+    def closed(self, subscription: ClientSubscription, why: str) -> None:
+        self.closing(subscription, why)
+        if subscription.closed_at == NEVER:
+            subscription.closed_at = self.now
+            self.note("closed", subscription.name, why)
+            self._hash(Kind.ENDED, subscription.name)
 
-    def received(self, tenure: Tenure, id: EventId, digest: str, priority: int) -> None:
+    def received(self, subscription: ClientSubscription, id: EventId, digest: str, priority: int) -> None:
         """Record the reception of an event."""
-        tenure.receptions.append(Reception(self.now, id, digest, priority))
-        self.note("receive", tenure.name, str(id))
-        self._hash(Kind.RECEIVED, tenure.name, *id, priority)
+        subscription.receptions.append(Reception(self.now, id, digest, priority))
+        self.note("receive", subscription.name, str(id))
+        self._hash(Kind.RECEIVED, subscription.name, *id, priority)
 
-    def missed(self, tenure: Tenure, reason: str, count: int) -> None:
+    def missed(self, subscription: ClientSubscription, reason: str, count: int) -> None:
         """Record that an application learned of lost events."""
-        tenure.misses.append(Miss(self.now, reason, count))
-        self.note("miss", tenure.name, reason, count)
-        self._hash(Kind.MISSED, tenure.name, reason, count)
+        subscription.misses.append(Miss(self.now, reason, count))
+        self.note("miss", subscription.name, reason, count)
+        self._hash(Kind.MISSED, subscription.name, reason, count)
 
     def fault(self, kind: str, target: str, *, live: bool = True) -> None:
         self.faults.append(Fault(self.now, kind, target, live))
@@ -253,5 +257,5 @@ class Recorder:
 
 def digest_of(attributes: Mapping[str, Any], payload: bytes) -> str:
     """Return a digest of an event's content."""
-    said = repr(sorted(attributes.items())).encode()
-    return hashlib.blake2b(said + b"\0" + payload, digest_size=8).hexdigest()
+    content = repr(sorted(attributes.items())).encode()
+    return hashlib.blake2b(content + b"\0" + payload, digest_size=8).hexdigest()

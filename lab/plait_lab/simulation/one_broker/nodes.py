@@ -7,6 +7,7 @@ paused and restarted, and its host can lose power. Outputs are taken once per lo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
@@ -14,11 +15,11 @@ from plait_broker import Broker, BrokerSettings, Caller, Gate, OpenGate
 from plait_broker.outputs import Close, Fetch, LogRecord, Persist, Send
 from plait_core.matching import Index, new_index
 
+from ..timeline import Action, Clock
 from .bounds import check_bounds
 from .disks import Disk
 from .network import Connection, Network
 from .recorder import Recorder
-from .timeline import Action, Clock
 
 _BOUNDS_EVERY: Final = 64
 """Turns between two checks of all bounds."""
@@ -42,7 +43,7 @@ class Process:
         self._wake_at = float("inf")
         self._turn_at = -1.0
         self._turns = 0
-        self._put_off: list[Action] = []
+        self._deferred: list[Action] = []
 
     @property
     def now(self) -> float:
@@ -69,8 +70,8 @@ class Process:
     def resume(self) -> None:
         """Continue the process with SIGCONT."""
         self.paused = False
-        put_off, self._put_off = self._put_off, []
-        for action in put_off:
+        deferred, self._deferred = self._deferred, []
+        for action in deferred:
             action()
         for connection in self.network.of(self):
             connection.flush()
@@ -79,7 +80,7 @@ class Process:
     def when_running(self, action: Action) -> None:
         """Run an action now, or when the process is resumed."""
         if self.paused:
-            self._put_off.append(action)
+            self._deferred.append(action)
         elif self.reading:
             action()
 
@@ -118,7 +119,17 @@ class Process:
         if self._turn_at != self.timeline.now:
             self._turn_at, self._turns = self.timeline.now, 0
         self._turns += 1
-        assert self._turns < _TURNS_AT_ONCE_MAX, f"{self.name} is busy for ever"
+        assert self._turns < _TURNS_AT_ONCE_MAX, f"{self.name} does not let time advance"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTerms:
+    """How a broker is configured and driven."""
+
+    settings: BrokerSettings = field(default_factory=BrokerSettings)
+    gate: Gate = field(default_factory=OpenGate)
+    tick_s: float = 0.0
+    """Length of a loop tick, after which outputs are taken; 0: they are taken at once."""
 
 
 class BrokerNode(Process):
@@ -132,18 +143,16 @@ class BrokerNode(Process):
         clock: Clock,
         disk: Disk,
         rng: Random,
-        settings: BrokerSettings,
-        gate: Gate | None = None,
-        tick_s: float = 0.0,
+        terms: BrokerTerms,
     ) -> None:
         super().__init__(name, network, recorder, clock)
         self.disk = disk
-        self.settings = settings
-        self.gate = gate if gate is not None else OpenGate()
+        self.settings = terms.settings
+        self.gate = terms.gate
         self.broker: Broker | None = None
         self.new_index: Callable[[], Index] = new_index
         self._rng = rng
-        self._tick_s = tick_s
+        self._tick_s = terms.tick_s
         self._turn_due = False
         self._life = 0
         self._acted = 0
@@ -172,7 +181,7 @@ class BrokerNode(Process):
         )
         if self._life > 1:
             self.recorder.restarted(self.name)
-        for connection in self.network.of(self):  # of an earlier life: this host knows nothing of them
+        for connection in self.network.of(self):  # of an earlier incarnation: this host resets them
             connection.reset()
         self._act()
 
@@ -181,7 +190,7 @@ class BrokerNode(Process):
         self.recorder.fault("kill", self.name, live=self.running)
         self._die()
         for connection in self.network.of(self):
-            connection.abandon(self, tell=True)
+            connection.abandon(self, notify=True)
 
     def cut_power(self) -> None:
         """Cut the host's power: its connections die silently."""
@@ -189,12 +198,12 @@ class BrokerNode(Process):
         self._die()
         self.powered = False
         for connection in self.network.of(self):
-            connection.abandon(self, tell=False)
+            connection.abandon(self, notify=False)
 
     def _die(self) -> None:
         self.broker = None
         self.running = self.paused = False
-        self._put_off.clear()
+        self._deferred.clear()
         self._wake_at = float("inf")
         self.disk.crash()
 
@@ -227,20 +236,20 @@ class BrokerNode(Process):
     # --- the disk -----------------------------------------------------------------------------------------------------
 
     def _persisted(self, ticket: int, error: str | None, life: int) -> None:
-        def tell() -> None:
+        def notify() -> None:
             if self.broker is not None and life == self._life:
                 self.broker.persisted(ticket, error, self.now)
                 self._act_soon()
 
-        self.when_running(tell)
+        self.when_running(notify)
 
     def _fetched(self, ticket: int, records: list[LogRecord], lost: bool, error: str | None, life: int) -> None:
-        def tell() -> None:
+        def notify() -> None:
             if self.broker is not None and life == self._life:
                 self.broker.fetched(ticket, records, lost, error, self.now)
                 self._act_soon()
 
-        self.when_running(tell)
+        self.when_running(notify)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 

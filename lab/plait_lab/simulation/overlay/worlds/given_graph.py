@@ -15,8 +15,8 @@ from plait_broker.overlay import ReceivedEvent
 from plait_core.filters import parse
 from plait_core.wire import ControlFrame
 
-from .overlay_nodes import Node, Pipe
-from .overlays import OverlayWorld
+from ..overlay_nodes import Node, Pipe
+from ..overlays import OverlayWorld
 
 SETTLED_S: Final = 8.0
 """Seconds after which all links are measured, the maps agree and interest is known."""
@@ -80,11 +80,11 @@ class GivenWorld(OverlayWorld):
         """Let time pass."""
         self.timeline.run(self.now + for_s)
 
-    def offer(self, number: int, text: str) -> None:
+    def advertise(self, number: int, text: str) -> None:
         """Advertise at a broker."""
         self.nodes[number].advertise(parse(text))
 
-    def want(self, number: int, text: str) -> None:
+    def subscribe(self, number: int, text: str) -> None:
         """Subscribe at a broker."""
         self.nodes[number].subscribe(parse(text))
 

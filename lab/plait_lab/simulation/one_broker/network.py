@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
-from .history import History, Kind, frames_in, weights_in
-from .timeline import Timeline
+from ..history import History, Kind, frames_in, weights_in
+from ..timeline import Timeline
 
 LINGER_S: Final = 2.0
 """Seconds that a closed connection may take to write its last bytes."""
@@ -220,37 +220,37 @@ class Connection:
             return
         stream = self.stream_of(party)
         if abort or self.broken or not stream.held_bytes:
-            self._finish(tell_at_once=party)
+            self._finish(notify_at_once=party)
             return
         self._closing = stream
-        self.network.timeline.after(LINGER_S, lambda: self._finish(tell_at_once=party))
+        self.network.timeline.after(LINGER_S, lambda: self._finish(notify_at_once=party))
 
     def drained(self, stream: Stream) -> None:
         """Finish a close that waited for this stream to become empty."""
         if stream is self._closing:
-            self._finish(tell_at_once=stream.sender)
+            self._finish(notify_at_once=stream.sender)
 
     def reset(self) -> None:
         """Reset the connection: bytes in flight are lost, and both ends learn of it."""
-        self._finish(tell_at_once=None)
+        self._finish(notify_at_once=None)
 
-    def abandon(self, dead: Party, *, tell: bool) -> None:
-        """Remove one end. Its kernel closes the connection (`tell`), or the other end learns nothing."""
-        if tell:
-            self._finish(tell_at_once=None, never=dead)
+    def abandon(self, dead: Party, *, notify: bool) -> None:
+        """Remove one end. Its kernel closes the connection (`notify`), or the other end learns nothing."""
+        if notify:
+            self._finish(notify_at_once=None, never=dead)
         else:
             self.broken = True
 
-    def _finish(self, tell_at_once: Party | None, never: Party | None = None) -> None:
+    def _finish(self, notify_at_once: Party | None, never: Party | None = None) -> None:
         if not self.open:
             return
         self.open = False
         self.network.forget(self)
         for party in (self.client, self.server):
-            if party is tell_at_once:
+            if party is notify_at_once:
                 party.lost(self)
             elif party is not never:
-                self.network.tell_lost(self, party)
+                self.network.notify_lost(self, party)
 
 
 class Network:
@@ -297,13 +297,13 @@ class Network:
     def forget(self, connection: Connection) -> None:
         self.connections.pop(connection.number, None)
 
-    def tell_lost(self, connection: Connection, party: Party) -> None:
+    def notify_lost(self, connection: Connection, party: Party) -> None:
         """Report a lost connection to one end, after the path's delay and once its process runs."""
 
-        def tell() -> None:
+        def notify() -> None:
             if party.reading:
                 party.lost(connection)
             elif party.reachable:
-                self.timeline.after(0.05, tell)
+                self.timeline.after(0.05, notify)
 
-        self.timeline.after(connection.path.delay_s, tell)
+        self.timeline.after(connection.path.delay_s, notify)

@@ -7,7 +7,7 @@ this to the recorder. After a kill it restarts as a new process with an empty se
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
@@ -34,25 +34,29 @@ from plait_core.errors import PlaitError
 from plait_core.events import EventId
 from plait_core.wire import Confirm
 
+from ..timeline import Clock
 from .interests import Interest
 from .network import Connection, Network, Path
 from .nodes import BrokerNode, Process
-from .recorder import NEVER, Outcome, Publication, Recorder, Tenure, digest_of
-from .timeline import Clock
+from .recorder import NEVER, ClientSubscription, Outcome, Publication, Recorder, digest_of
 
 _UNKNOWN: Final = ("ConnectionLost", "Closed", "Timeout")
 """Errors after which it is unknown whether an event arrived."""
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
-    """How an application behaves."""
+class ApplicationTerms:
+    """How an application connects, reads and acknowledges."""
 
     read_s: float = 0.0
     """Seconds to read one event; 0: it reads all available events at once."""
     acknowledge_s: float = 0.0
     """Seconds from reading to acknowledging."""
     token: str | None = None
+    path: Path = field(default_factory=Path)
+    outbox: Outbox = field(default_factory=Outbox)
+    owner: str = "anyone"
+    """The principal that owns its durable subscriptions."""
 
 
 class Application(Process):
@@ -66,26 +70,21 @@ class Application(Process):
         clock: Clock,
         broker: BrokerNode,
         rng: Random,
-        path: Path | None = None,
-        habits: Habits | None = None,
-        outbox: Outbox | None = None,
-        owner: str = "anyone",
+        terms: ApplicationTerms | None = None,
     ) -> None:
         super().__init__(name, network, recorder, clock)
-        self.owner = owner
-        self.habits = habits or Habits()
+        self.terms = terms or ApplicationTerms()
         self.stuck = False
         """Whether it has stopped reading."""
         self.session: Session | None = None
-        self.tenures: dict[int, Tenure] = {}
+        self.subscriptions: dict[int, ClientSubscription] = {}
         """Subscriptions of this incarnation, by the session's number."""
         self.connection: Connection | None = None
         self._settings = SessionSettings(
-            name, Reconnect(0.05, 1.0), heartbeat_s=1.0, timeout_s=3.0, outbox=outbox or Outbox()
+            name, Reconnect(0.05, 1.0), heartbeat_s=1.0, timeout_s=3.0, outbox=self.terms.outbox
         )
         self._broker = broker
         self._rng = rng
-        self._path = path or Path()
         self._attempt = 0
         self._life = 0
         self._handles: dict[int, Handle] = {}
@@ -100,7 +99,7 @@ class Application(Process):
         self._life += 1
         self.running = True
         self.paused = False
-        session = Session((Address("broker"),), self._settings, self._rng, lambda: self.habits.token)
+        session = Session((Address("broker"),), self._settings, self._rng, lambda: self.terms.token)
         self.session = session
         session.start(self.now)
         self._act()
@@ -110,15 +109,15 @@ class Application(Process):
         self.recorder.fault("kill client", self.name, live=self.running)
         self.session = None
         self.running = self.paused = False
-        self._put_off.clear()
+        self._deferred.clear()
         self._wake_at = NEVER
-        for tenure in self.tenures.values():
-            self.recorder.closing(tenure, "killed")
-        for forgotten in (self.tenures, self._handles, self._requests, self._reading):
+        for subscription in self.subscriptions.values():
+            self.recorder.closing(subscription, "killed")
+        for forgotten in (self.subscriptions, self._handles, self._requests, self._reading):
             forgotten.clear()
         self.connection = None
         for connection in self.network.of(self):
-            connection.abandon(self, tell=True)
+            connection.abandon(self, notify=True)
 
     # --- what it does -------------------------------------------------------------------------------------------------
 
@@ -147,61 +146,63 @@ class Application(Process):
             lifetime_us,
         )
         self.recorder.published(publication)
-        said, wall_us = dict(attributes), self.clock.wall_us()
+        published, wall_us = dict(attributes), self.clock.wall_us()
         if confirm or lifetime_us:
             sequence = session.publish_retained(
-                said, payload, wall_us, priority, {}, lifetime_us=lifetime_us, confirm=confirm, now=self.now
+                published, payload, wall_us, priority, {}, lifetime_us=lifetime_us, confirm=confirm, now=self.now
             )
         else:
-            sequence = session.publish(said, payload, wall_us, priority)
+            sequence = session.publish(published, payload, wall_us, priority)
         assert sequence == id.sequence
         self._act()
         return id
 
-    def subscribe(self, interest: Interest, *, durable: str = "", buffer: Buffer | None = None) -> Tenure | None:
+    def subscribe(
+        self, interest: Interest, *, durable: str = "", buffer: Buffer | None = None
+    ) -> ClientSubscription | None:
         """Subscribe."""
         session = self.session
         if session is None or self.paused or session.ended:
             return None
         terms = Terms(interest.text, buffer=buffer or Buffer(), durable=durable)
         handle, request = session.desired.subscribe(terms, self.now)
-        tenure = self.recorder.asked(self.name, self.owner, handle.id, interest, durable)
-        self.tenures[handle.id] = tenure
+        subscription = self.recorder.subscribe_requested(self.name, self.terms.owner, handle.id, interest, durable)
+        self.subscriptions[handle.id] = subscription
         self._handles[handle.id] = handle
-        self._requests[request] = lambda error: self._subscribed(tenure, error)
+        self._requests[request] = lambda error: self._subscribed(subscription, error)
         self._act()
-        return tenure
+        return subscription
 
-    def change(self, tenure: Tenure, interest: Interest) -> None:
+    def change(self, subscription: ClientSubscription, interest: Interest) -> None:
         """Request another filter."""
-        handle = self._handles.get(tenure.number)
+        handle = self._handles.get(subscription.number)
         if self.session is None or self.paused or handle is None or handle.phase is not Phase.OPEN:
             return
         terms = Terms(interest.text, buffer=handle.terms.buffer, durable=handle.terms.durable)
-        before = tenure.wishes[-1].interest
-        wish = self.recorder.changing(tenure, interest)
+        before = subscription.requested[-1].interest
+        wish = self.recorder.change_requested(subscription, interest)
 
         def answered(error: PlaitError | None) -> None:
             if error is None:
                 self.recorder.changed(wish)
-            else:  # the session has asked for what it had before
-                self.recorder.changing(tenure, before)
+            else:  # the session has restored the filter before
+                self.recorder.change_requested(subscription, before)
 
         request = self.session.desired.change(handle, terms, self.now)
         self._requests[request] = answered
         self._act()
 
-    def unsubscribe(self, tenure: Tenure, *, drain: bool = False, forget: bool = False) -> None:
+    def unsubscribe(self, subscription: ClientSubscription, *, drain: bool = False, forget: bool = False) -> None:
         """End a subscription."""
-        handle = self._handles.get(tenure.number)
+        handle = self._handles.get(subscription.number)
         if self.session is None or self.paused or handle is None or not handle.open:
             return
-        self.recorder.closing(tenure, "unsubscribe")
+        self.recorder.closing(subscription, "unsubscribe")
         request = self.session.desired.unsubscribe(handle, self.now, drain=drain, forget=forget)
-        self._requests[request] = lambda error: self._unsubscribed(tenure)
+        self._requests[request] = lambda error: self._unsubscribed(subscription)
         self._act()
 
-    def get_stuck(self, stuck: bool) -> None:
+    def set_stuck(self, stuck: bool) -> None:
         """Stop reading, or resume."""
         self.stuck = stuck
         if not stuck:
@@ -209,14 +210,13 @@ class Application(Process):
                 self._read(number)
             self._act()
 
-    def hurry(self) -> None:
+    def use_fast_path(self) -> None:
         """Use a fast network path and read at once, so that anything that stays unsettled is a fault and not just
         slow."""
-        self.habits = replace(self.habits, read_s=0.0, acknowledge_s=0.0)
-        self._path = Path()
+        self.terms = replace(self.terms, read_s=0.0, acknowledge_s=0.0, path=Path())
         for connection in self.network.of(self):
-            connection.path = self._path
-        self.get_stuck(False)
+            connection.path = self.terms.path
+        self.set_stuck(False)
 
     # --- the network --------------------------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class Application(Process):
             self._act()
 
     def _connect(self) -> None:
-        self._hang_up(abort=True)
+        self._disconnect(abort=True)
         self._attempt += 1
         attempt, life = self._attempt, self._life
 
@@ -256,10 +256,10 @@ class Application(Process):
             self._act()
 
         self.network.open(
-            self, self._broker, self._path, lambda connection: self.when_running(lambda: answered(connection))
+            self, self._broker, self.terms.path, lambda connection: self.when_running(lambda: answered(connection))
         )
 
-    def _hang_up(self, *, abort: bool) -> None:
+    def _disconnect(self, *, abort: bool) -> None:
         self._attempt += 1
         connection, self.connection = self.connection, None
         if connection is not None:
@@ -281,9 +281,9 @@ class Application(Process):
             for output in session.take_output(self.now):
                 self._carry_out(output)
             for update in session.take_updates():
-                self._handle(update)
+                self._record(update)
             for handle in session.take_readable():
-                self._look_at(handle)
+                self._take_notices(handle)
             if self.session is not session:
                 return
             if not session.has_output:
@@ -301,12 +301,12 @@ class Application(Process):
             case Connect():
                 self._connect()
             case Disconnect(abort):
-                self._hang_up(abort=abort)
+                self._disconnect(abort=abort)
             case Reading(on):
                 if self.connection is not None:
                     self.connection.set_reading(self, on)
 
-    def _handle(self, update: object) -> None:
+    def _record(self, update: object) -> None:
         assert self.session is not None
         match update:
             case Confirmed(sequence):
@@ -320,71 +320,73 @@ class Application(Process):
                 if answered is not None:
                     answered(error)
             case Lost():
-                for tenure in self.tenures.values():
-                    tenure.disturbed = True
+                for subscription in self.subscriptions.values():
+                    subscription.disturbed = True
             case Ended(error):
                 self.recorder.note("ended", self.name, str(error))
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
-    def _subscribed(self, tenure: Tenure, error: PlaitError | None) -> None:
+    def _subscribed(self, subscription: ClientSubscription, error: PlaitError | None) -> None:
         if error is None:
-            self.recorder.installed(tenure)
+            self.recorder.installed(subscription)
         else:
-            tenure.refused = isinstance(error, NotAllowed)
-            self.recorder.closed(tenure, f"{type(error).__name__}: {error}")
+            subscription.refused = isinstance(error, NotAllowed)
+            self.recorder.closed(subscription, f"{type(error).__name__}: {error}")
 
-    def _unsubscribed(self, tenure: Tenure) -> None:
-        self._read(tenure.number)
-        self.recorder.closed(tenure, "unsubscribed")
+    def _unsubscribed(self, subscription: ClientSubscription) -> None:
+        self._read(subscription.number)
+        self.recorder.closed(subscription, "unsubscribed")
 
-    def _look_at(self, handle: Handle) -> None:
-        tenure = self.tenures.get(handle.id)
-        if tenure is None:
+    def _take_notices(self, handle: Handle) -> None:
+        subscription = self.subscriptions.get(handle.id)
+        if subscription is None:
             return
         notices = handle.notices.items
         while notices:
             notice = notices.popleft()
             if isinstance(notice, Gap):
-                self.recorder.missed(tenure, notice.reason, notice.count)
+                self.recorder.missed(subscription, notice.reason, notice.count)
             elif isinstance(notice, Late) and notice.dropped:
-                self.recorder.missed(tenure, "late", notice.count)
+                self.recorder.missed(subscription, "late", notice.count)
         self._read(handle.id)
         if handle.phase is Phase.ENDED and handle.error is not None:
-            tenure.cut_off = isinstance(handle.error, BufferFull)
-            self.recorder.closed(tenure, f"{type(handle.error).__name__}: {handle.error}")
+            subscription.cut_off = isinstance(handle.error, BufferFull)
+            self.recorder.closed(subscription, f"{type(handle.error).__name__}: {handle.error}")
 
     def _read(self, number: int) -> None:
         """Read available events at the application's pace."""
-        handle, tenure = self._handles.get(number), self.tenures.get(number)
-        if handle is None or tenure is None or self.stuck or number in self._reading:
+        handle, subscription = self._handles.get(number), self.subscriptions.get(number)
+        if handle is None or subscription is None or self.stuck or number in self._reading:
             return
-        if not self.habits.read_s:
+        if not self.terms.read_s:
             while handle.queue and not self.stuck:
-                self._take(handle, tenure)
+                self._take(handle, subscription)
         elif handle.queue:
             self._reading.add(number)
             life = self._life
             self.timeline.after(
-                self.habits.read_s, lambda: self.when_running(lambda: self._read_one(handle, tenure, life))
+                self.terms.read_s, lambda: self.when_running(lambda: self._read_one(handle, subscription, life))
             )
 
-    def _read_one(self, handle: Handle, tenure: Tenure, life: int) -> None:
+    def _read_one(self, handle: Handle, subscription: ClientSubscription, life: int) -> None:
         if life != self._life:
             return
         self._reading.discard(handle.id)
         if handle.queue and not self.stuck:
-            self._take(handle, tenure)
+            self._take(handle, subscription)
             self._act()
         self._read(handle.id)
 
-    def _take(self, handle: Handle, tenure: Tenure) -> None:
+    def _take(self, handle: Handle, subscription: ClientSubscription) -> None:
         frame, _, position, _ = handle.take()
         if 0 < frame.lifetime_us < frame.delay_us:
-            self.recorder.breach(tenure.name, f"{frame.id} came {frame.delay_us} us old, and lives {frame.lifetime_us}")
-        self.recorder.received(tenure, frame.id, digest_of(frame.attributes(), frame.payload), frame.priority)
-        if not self.habits.acknowledge_s:
-            handle.acknowledge(position)
+            self.recorder.breach(
+                subscription.name, f"{frame.id} arrived {frame.delay_us} us old with a lifetime of {frame.lifetime_us}"
+            )
+        self.recorder.received(subscription, frame.id, digest_of(frame.attributes(), frame.payload), frame.priority)
+        if not self.terms.acknowledge_s:
+            handle.deal_with(position)
             return
         life = self._life
 
@@ -393,4 +395,4 @@ class Application(Process):
                 handle.acknowledge(position)
                 self._act()
 
-        self.timeline.after(self.habits.acknowledge_s, lambda: self.when_running(acknowledge))
+        self.timeline.after(self.terms.acknowledge_s, lambda: self.when_running(acknowledge))

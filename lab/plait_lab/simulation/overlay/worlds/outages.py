@@ -15,8 +15,8 @@ from typing import ClassVar, Final
 from plait_broker.overlay import ReceivedEvent
 from plait_core.wire import EventFrame
 
-from .overlay_nodes import Node
-from .overlays import OverlayWorld
+from ..overlay_nodes import Node
+from ..overlays import OverlayWorld
 
 CALM_S: Final = 8.0
 LASTS_S: Final = 90.0
@@ -26,7 +26,7 @@ AWAY_S: Final = 45.0
 KINDS: Final = ("crash", "crash", "crashes", "power", "cut", "silence", "partition")
 
 
-class Lasting(Node):
+class LoggingNode(Node):
     """A broker with a log, which records received events and those confirmed to its publishers."""
 
     def __init__(self, number: int, world: OverlayWorld) -> None:
@@ -73,7 +73,7 @@ class Lasting(Node):
 class Outages(OverlayWorld):
     """A history of outages."""
 
-    NODE: ClassVar[type[Node]] = Lasting
+    NODE: ClassVar[type[Node]] = LoggingNode
     FORGETS = True
 
     def __init__(self, seed: int, *, faults: bool = True, brokers: int | None = None) -> None:
@@ -104,10 +104,10 @@ class Outages(OverlayWorld):
     def judge(self) -> None:
         super().judge()
         for root in self.nodes:
-            assert isinstance(root, Lasting)
+            assert isinstance(root, LoggingNode)
             for id, frame in root.confirmed.items():
                 for node in self.nodes:
-                    assert isinstance(node, Lasting)
+                    assert isinstance(node, LoggingNode)
                     filters = [node.wants[number] for number in node.durable]
                     if node is root or not any(filter.matches(frame.attributes()) for filter in filters):
                         continue

@@ -28,15 +28,15 @@ class Interest:
     def text(self) -> str:
         return _text(self.tree)
 
-    def wants(self, attributes: Mapping[str, object]) -> bool:
+    def matches(self, attributes: Mapping[str, object]) -> bool:
         """Return whether an event with these attributes matches."""
-        return truth(self.tree, attributes) is True
+        return evaluate(self.tree, attributes) is True
 
 
 EVERYTHING: Final = Interest(("true",))
 
 
-def truth(tree: Tree, attributes: Mapping[str, object]) -> bool | None:
+def evaluate(tree: Tree, attributes: Mapping[str, object]) -> bool | None:
     """Evaluate a tree: True, False, or None for unknown."""
     what = tree[0]
     if what == "true":
@@ -46,9 +46,9 @@ def truth(tree: Tree, attributes: Mapping[str, object]) -> bool | None:
     if what == "is":
         return _compared(attributes.get(tree[1]), tree[2], tree[3])
     if what == "not":
-        inner = truth(tree[1], attributes)
+        inner = evaluate(tree[1], attributes)
         return None if inner is None else not inner
-    sides = [truth(tree[1], attributes), truth(tree[2], attributes)]
+    sides = [evaluate(tree[1], attributes), evaluate(tree[2], attributes)]
     decisive: bool = what == "or"
     if decisive in sides:
         return decisive
@@ -87,7 +87,7 @@ def draw_interest(rng: Random, depth: int = 2) -> Interest:
     return EVERYTHING if rng.random() < 0.15 else Interest(_draw_tree(rng, depth))
 
 
-def draw_taboo(rng: Random) -> Interest:
+def draw_denied(rng: Random) -> Interest:
     """Draw a filter of a single condition, for events that some principals may not receive."""
     return Interest(_draw_condition(rng))
 

@@ -12,16 +12,16 @@ from typing import Final
 from plait.options.settings import Buffer
 from plait_core.wire import Confirm
 
+from ..timeline import Timeline
 from .applications import Application
 from .interests import Interest, draw_attributes, draw_interest
-from .recorder import NEVER, Tenure
-from .timeline import Timeline
+from .recorder import NEVER, ClientSubscription
 
 _LIFETIME_US: Final = (50_000, 500_000, 5_000_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Tastes:
+class Behaviour:
     """The behaviour of one application."""
 
     publish_per_s: float
@@ -29,7 +29,7 @@ class Tastes:
     confirms: tuple[Confirm, ...]
     payload_bytes: int
     priorities: int
-    mortal: float
+    lifetime_share: float
     """Share of its events that have a lifetime."""
     change_per_s: float
     subscriptions: int
@@ -37,7 +37,7 @@ class Tastes:
     buffer: Buffer
 
 
-def draw_tastes(rng: Random, number: int, events: int, active_s: float) -> Tastes:
+def draw_behaviour(rng: Random, number: int, events: int, active_s: float) -> Behaviour:
     """Draw the behaviour of an application that publishes about `events` events."""
     levels: list[tuple[Confirm, ...]] = [
         (Confirm.BROKER,),
@@ -47,13 +47,13 @@ def draw_tastes(rng: Random, number: int, events: int, active_s: float) -> Taste
     ]
     durables = {f"d{number}{letter}": draw_interest(rng) for letter in "ab"[: rng.choice((0, 0, 1, 1, 2))]}
     small = Buffer(rng.choice((2, 8)), 1 << 20, rng.choice(("drop_oldest", "drop_newest", "block", "close")))
-    return Tastes(
+    return Behaviour(
         publish_per_s=events / active_s,
         burst=rng.choice((1, 1, 1, 5, 30)),
         confirms=rng.choice(levels),
         payload_bytes=rng.choice((0, 0, 16, 2000)),
         priorities=rng.choice((1, 1, 1, 3)),
-        mortal=rng.choice((0.0, 0.0, 0.0, 0.2)),
+        lifetime_share=rng.choice((0.0, 0.0, 0.0, 0.2)),
         change_per_s=rng.choice((0.0, 0.2, 1.0)),
         subscriptions=rng.choice((0, 1, 2, 3)),
         durables=durables,
@@ -64,9 +64,11 @@ def draw_tastes(rng: Random, number: int, events: int, active_s: float) -> Taste
 class Script:
     """Drives one application until a time; after that it only keeps its subscriptions."""
 
-    def __init__(self, application: Application, tastes: Tastes, timeline: Timeline, rng: Random, until: float) -> None:
+    def __init__(
+        self, application: Application, behaviour: Behaviour, timeline: Timeline, rng: Random, until: float
+    ) -> None:
         self.application = application
-        self.tastes = tastes
+        self.behaviour = behaviour
         self._timeline = timeline
         self._rng = rng
         self._until = until
@@ -76,10 +78,10 @@ class Script:
         """Start the application and its behaviour."""
         self.application.start()
         self._keep_subscriptions()
-        if self.tastes.publish_per_s:
-            self._later(self.tastes.burst / self.tastes.publish_per_s, self._publish)
-        if self.tastes.change_per_s:
-            self._later(1 / self.tastes.change_per_s, self._change_mind)
+        if self.behaviour.publish_per_s:
+            self._later(self.behaviour.burst / self.behaviour.publish_per_s, self._publish)
+        if self.behaviour.change_per_s:
+            self._later(1 / self.behaviour.change_per_s, self._change_subscription)
 
     def _later(self, mean_s: float, action: object) -> None:
         assert callable(action)
@@ -87,45 +89,48 @@ class Script:
 
     def _keep_subscriptions(self) -> None:
         """Request missing subscriptions, after a start or a refusal."""
-        application, tastes = self.application, self.tastes
-        held = [tenure for tenure in application.tenures.values() if tenure.closing_at == NEVER]
-        for name, interest in tastes.durables.items():
-            refused = any(tenure.durable == name and tenure.refused for tenure in application.tenures.values())
-            if not refused and not any(tenure.durable == name for tenure in held):
-                application.subscribe(interest, durable=name, buffer=tastes.buffer)
-        plain = sum(not tenure.durable for tenure in held)
-        for _ in range(tastes.subscriptions - plain):
-            application.subscribe(draw_interest(self._rng), buffer=tastes.buffer)
+        application, behaviour = self.application, self.behaviour
+        held = [subscription for subscription in application.subscriptions.values() if subscription.closing_at == NEVER]
+        for name, interest in behaviour.durables.items():
+            refused = any(
+                subscription.durable == name and subscription.refused
+                for subscription in application.subscriptions.values()
+            )
+            if not refused and not any(subscription.durable == name for subscription in held):
+                application.subscribe(interest, durable=name, buffer=behaviour.buffer)
+        plain = sum(not subscription.durable for subscription in held)
+        for _ in range(behaviour.subscriptions - plain):
+            application.subscribe(draw_interest(self._rng), buffer=behaviour.buffer)
         self._timeline.after(0.5, self._keep_subscriptions)
 
     def _publish(self) -> None:
         if self._timeline.now >= self._until:
             return
-        tastes, rng = self.tastes, self._rng
-        for _ in range(tastes.burst):
+        behaviour, rng = self.behaviour, self._rng
+        for _ in range(behaviour.burst):
             self._serial += 1
             attributes = draw_attributes(rng) | {"serial": self._serial}
             self.application.publish(
                 attributes,
-                rng.randbytes(tastes.payload_bytes) if tastes.payload_bytes else b"",
-                confirm=rng.choice(tastes.confirms),
-                priority=rng.randrange(tastes.priorities),
-                lifetime_us=rng.choice(_LIFETIME_US) if rng.random() < tastes.mortal else 0,
+                rng.randbytes(behaviour.payload_bytes) if behaviour.payload_bytes else b"",
+                confirm=rng.choice(behaviour.confirms),
+                priority=rng.randrange(behaviour.priorities),
+                lifetime_us=rng.choice(_LIFETIME_US) if rng.random() < behaviour.lifetime_share else 0,
             )
-        self._later(tastes.burst / tastes.publish_per_s, self._publish)
+        self._later(behaviour.burst / behaviour.publish_per_s, self._publish)
 
-    def _change_mind(self) -> None:
+    def _change_subscription(self) -> None:
         if self._timeline.now >= self._until:
             return
-        open_ones: list[Tenure] = [
-            tenure
-            for tenure in self.application.tenures.values()
-            if not tenure.durable and tenure.installed_at < tenure.closing_at == NEVER
+        open_ones: list[ClientSubscription] = [
+            subscription
+            for subscription in self.application.subscriptions.values()
+            if not subscription.durable and subscription.installed_at < subscription.closing_at == NEVER
         ]
         if open_ones:
-            tenure = self._rng.choice(open_ones)
+            subscription = self._rng.choice(open_ones)
             if self._rng.random() < 0.5:
-                self.application.change(tenure, draw_interest(self._rng))
+                self.application.change(subscription, draw_interest(self._rng))
             else:
-                self.application.unsubscribe(tenure, drain=self._rng.random() < 0.4)
-        self._later(1 / self.tastes.change_per_s, self._change_mind)
+                self.application.unsubscribe(subscription, drain=self._rng.random() < 0.4)
+        self._later(1 / self.behaviour.change_per_s, self._change_subscription)

@@ -18,9 +18,9 @@ from plait_broker.overlay import ReceivedEvent
 from plait_core.filters import parse
 from plait_core.wire import Destination, EventFrame
 
-from .overlay_nodes import Node, Pipe
-from .overlay_oracle import judge
-from .overlays import OverlayWorld, _both, draw_filter
+from ..overlay_nodes import Node, Pipe
+from ..overlay_oracle import judge
+from ..overlays import OverlayWorld, _both, draw_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ PROMPT_S: Final = 0.4
 """The greatest delay of an event in the ring: missing events are requested after a tenth of a second."""
 
 
-class Careful(Node):
+class DelayedChargeNode(Node):
     """A broker that takes charge of events after a while, and records them."""
 
     def __init__(self, number: int, world: OverlayWorld) -> None:
@@ -73,7 +73,7 @@ class Careful(Node):
 
     def taken(self, home: int, position: int) -> None:
         other = self.world.ids[home]
-        assert isinstance(other, Careful)
+        assert isinstance(other, DelayedChargeNode)
         assert self.overlay is not None
         if other.lives == self.world.lives[home] and (self.overlay.me, position) not in other.charge:
             self.world.complain(f"custody: {self.name} thinks that {other.name} has charge of {position}")
@@ -83,10 +83,10 @@ class Careful(Node):
 class WatchedWorld(OverlayWorld):
     """A world of such brokers."""
 
-    NODE: ClassVar[type[Node]] = Careful
+    NODE: ClassVar[type[Node]] = DelayedChargeNode
 
 
-class Blunt(Careful):
+class NoSourceRoutesNode(DelayedChargeNode):
     """A broker without source routes, which therefore does not correct its own routing errors."""
 
     def start(self) -> None:
@@ -95,13 +95,13 @@ class Blunt(Careful):
         self.overlay.errands.by = lambda *_, **__: False  # type: ignore[method-assign]
 
 
-class Straight(OverlayWorld):
+class NoSourceRoutesWorld(OverlayWorld):
     """A world of such brokers."""
 
-    NODE: ClassVar[type[Node]] = Blunt
+    NODE: ClassVar[type[Node]] = NoSourceRoutesNode
 
 
-class Timed(Careful):
+class DeadlineNode(DelayedChargeNode):
     """A broker that detects late events; as a relay it may have no room for a copy."""
 
     def __init__(self, number: int, world: OverlayWorld) -> None:
@@ -133,7 +133,7 @@ class Timed(Careful):
 class Ring(OverlayWorld):
     """Paths from 0 through 1 or 2 to 3. The link from 1 to 3, on the better path, is cut and restored."""
 
-    NODE: ClassVar[type[Node]] = Timed
+    NODE: ClassVar[type[Node]] = DeadlineNode
 
     def __init__(self, seed: int, *, faults: bool = True) -> None:
         super().__init__(seed, faults=faults, brokers=4)
@@ -222,7 +222,7 @@ class Returns(OverlayWorld):
 class Absences(OverlayWorld):
     """Events; a minute and a half with long outages and changes of interest; events again."""
 
-    NODE: ClassVar[type[Node]] = Careful
+    NODE: ClassVar[type[Node]] = DelayedChargeNode
     FORGETS = True
 
     def play(self) -> list[str]:

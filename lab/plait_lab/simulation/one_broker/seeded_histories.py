@@ -17,20 +17,20 @@ from plait_core.filters import EVERYTHING as ALL_EVENTS
 from plait_core.filters import parse
 from plait_core.wire import Hello
 
-from .applications import Application, Habits
+from ..sorted_index import SortedIndex
+from ..timeline import Clock, Timeline
+from .application_scripts import Script, draw_behaviour
+from .applications import Application, ApplicationTerms
 from .bounds import check_bounds
 from .disks import Disk, DiskTerms
-from .faults import FAULTS, SCENARIOS, Cast, heal
-from .interests import EVERYTHING, Interest, draw_taboo
+from .faults import FAULTS, SCENARIOS, FaultTargets, heal
+from .interests import EVERYTHING, Interest, draw_denied
 from .network import Network, Path, SizesByFrame
-from .nodes import BrokerNode
+from .nodes import BrokerNode, BrokerTerms
 from .oracle import Complaint, Oracle, Rights
-from .overlay.wire_witness import WireWitness
 from .raw_clients import RawClient
 from .recorder import Outcome, Recorder
-from .sorted_index import SortedIndex
-from .timeline import Clock, Timeline
-from .workload import Script, draw_tastes
+from .wire_witness import WireWitness
 
 SETTLE_S: Final = 30.0
 """Virtual time within which everything settles after the last fault (I8)."""
@@ -71,12 +71,14 @@ class Verdict:
     @property
     def vacuous(self) -> bool:
         """Whether too little happened to prove anything."""
-        reached = {reception.id for tenure in self.recorder.tenures for reception in tenure.receptions}
+        reached = {
+            reception.id for subscription in self.recorder.subscriptions for reception in subscription.receptions
+        }
         live = any(fault.live for fault in self.recorder.faults)
         return not (self.published >= PUBLISHED_MIN and len(reached) >= MATCHED_MIN * self.published and live)
 
 
-class Guests:
+class TokenGate:
     """A gate that admits clients by token; some may not receive everything."""
 
     def __init__(self) -> None:
@@ -102,7 +104,7 @@ class Run:
         self.seed = seed
         self.timeline = Timeline()
         self.recorder = Recorder(self.timeline)
-        self.guests = Guests()
+        self.gate = TokenGate()
         self._rng = rng
         self._active_s = rng.uniform(4.0, 10.0)
         network = Network(self.timeline, rng, SizesByFrame(self.recorder.history) if portable else None)
@@ -115,16 +117,14 @@ class Run:
             self._clock(),
             disk,
             rng,
-            _draw_settings(rng),
-            self.guests,
-            rng.choice((0.0, 0.0, 0.001, 0.01)),
+            BrokerTerms(_draw_settings(rng), self.gate, rng.choice((0.0, 0.0, 0.001, 0.01))),
         )
         if portable:
             broker.new_index = SortedIndex
         hostile = RawClient("hostile", network, self.recorder, broker, rng)
-        self.cast = Cast(self.timeline, network, self.recorder, broker, [], rng, hostile)
+        self.targets = FaultTargets(self.timeline, network, self.recorder, broker, [], rng, hostile)
         self.witness = WireWitness("witness", network, self.recorder, broker, rng)
-        self.guests.add("witness", None)
+        self.gate.add("witness", None)
         self.scripts: list[Script] = []
         count = rng.choice((2, 3, 3, 4))
         events = rng.randint(PUBLISHED_MIN + 30, 260)
@@ -135,23 +135,23 @@ class Run:
     def play(self) -> list[Complaint]:
         """Play the history and return the violations."""
         try:
-            self.cast.broker.start()
+            self.targets.broker.start()
             for script in self.scripts:
                 self.timeline.after(self._rng.uniform(0, 0.3), script.start)
             self.timeline.after(0.1, lambda: self.witness.start("witness"))
             self.timeline.run(self._active_s)
-            heal(self.cast)
+            heal(self.targets)
             self._settle()
-            if self.cast.broker.broker is not None:
-                check_bounds(self.cast.broker.broker)
+            if self.targets.broker.broker is not None:
+                check_bounds(self.targets.broker.broker)
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             self.recorder.breach(
                 "exception", f"{type(error).__name__}: {error} at {place.filename.rpartition('/')[2]}:{place.lineno}"
             )
             return [Complaint("I9", text) for text in self.recorder.broken]
-        complaints = Oracle(self.recorder, self.guests.rights).complaints()
-        if self.cast.broker.disk.served_damage:
+        complaints = Oracle(self.recorder, self.gate.rights).complaints()
+        if self.targets.broker.disk.served_damage:
             complaints.append(Complaint("F11", "a damaged record was served"))
         return complaints
 
@@ -159,14 +159,14 @@ class Run:
         """Let the broker settle, for longer while events still arrive: a window of one on a slow path is slow."""
         until = self._active_s + SETTLE_S
         self.timeline.run(until - STILL_S)
-        heard = self._heard()
+        received = self._receptions()
         self.timeline.run(until)
-        while heard != (heard := self._heard()) and until < self._active_s + CATCHING_UP_S:
+        while received != (received := self._receptions()) and until < self._active_s + CATCHING_UP_S:
             until += STILL_S
             self.timeline.run(until)
 
-    def _heard(self) -> int:
-        return sum(len(tenure.receptions) for tenure in self.recorder.tenures)
+    def _receptions(self) -> int:
+        return sum(len(subscription.receptions) for subscription in self.recorder.subscriptions)
 
     # --- drawing ------------------------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class Run:
     def _add_application(self, number: int, events: int) -> None:
         rng = self._rng
         name = f"app{number}"
-        self.guests.add(name, draw_taboo(rng) if rng.random() < 0.25 else None)
+        self.gate.add(name, draw_denied(rng) if rng.random() < 0.25 else None)
         path = Path(
             delay_s=rng.choice((0.0002, 0.005, 0.05)),
             jitter_s=rng.choice((0.0, 0.002, 0.1)),
@@ -185,13 +185,15 @@ class Run:
             buffer_bytes=rng.choice((1 << 20, 1 << 16, 2_000)),
             pieces=rng.choice((0.0, 0.0, 0.3)),
         )
-        habits = Habits(rng.choice((0.0, 0.0, 0.01, 0.1)), rng.choice((0.0, 0.0, 0.05)), name)
-        application = Application(
-            name, self.cast.network, self.recorder, self._clock(), self.cast.broker, rng, path, habits, owner=name
+        terms = ApplicationTerms(
+            rng.choice((0.0, 0.0, 0.01, 0.1)), rng.choice((0.0, 0.0, 0.05)), name, path, owner=name
         )
-        self.cast.applications.append(application)
-        tastes = draw_tastes(rng, number, events, self._active_s)
-        self.scripts.append(Script(application, tastes, self.timeline, rng, self._active_s))
+        application = Application(
+            name, self.targets.network, self.recorder, self._clock(), self.targets.broker, rng, terms
+        )
+        self.targets.applications.append(application)
+        behaviour = draw_behaviour(rng, number, events, self._active_s)
+        self.scripts.append(Script(application, behaviour, self.timeline, rng, self._active_s))
 
     def _schedule_faults(self, kinds: tuple[str, ...]) -> None:
         rng = self._rng
@@ -200,7 +202,7 @@ class Run:
         mix = rng.sample(kinds, rng.randint(1, min(4, len(kinds))))
         for _ in range(rng.randint(1, 6)):
             kind = FAULTS[rng.choice(mix)]
-            self.timeline.at(rng.uniform(0.3, self._active_s), lambda kind=kind: kind(self.cast))  # type: ignore[misc]
+            self.timeline.at(rng.uniform(0.3, self._active_s), lambda kind=kind: kind(self.targets))  # type: ignore[misc]
 
 
 def _draw_settings(rng: Random) -> BrokerSettings:
@@ -250,7 +252,7 @@ def _verdict(seed: int, drawn: int, run: Run, complaints: list[Complaint]) -> Ve
         run.timeline.steps,
         len(outcomes),
         outcomes.count(Outcome.OK),
-        sum(len(tenure.receptions) for tenure in recorder.tenures),
+        sum(len(subscription.receptions) for subscription in recorder.subscriptions),
         len(recorder.faults),
         recorder,
     )

@@ -12,9 +12,9 @@ from plait_core import Attributes
 from plait_core.filters import parse
 from plait_core.wire import Frame
 
-from .overlay_nodes import Node, Pipe
-from .overlay_oracle import judge
-from .overlays import OverlayWorld
+from ..overlay_nodes import Node, Pipe
+from ..overlay_oracle import judge
+from ..overlays import OverlayWorld
 
 DELAY_S: Final = 0.001
 """Delay of each link in the undisturbed state."""
@@ -24,7 +24,7 @@ BEGIN_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Journey:
+class EventDelay:
     """An event that reached the last broker."""
 
     published_s: float
@@ -39,7 +39,7 @@ class StallObserver(Node):
         super().arrived_(arrival)
         assert isinstance(self.world, Stalls)
         said = self.world.said_at[arrival.frame.sequence]
-        self.world.journeys.append(Journey(said, self.now - said, arrival.delay_us / 1e6))
+        self.world.journeys.append(EventDelay(said, self.now - said, arrival.delay_us / 1e6))
 
 
 class Stalls(OverlayWorld):
@@ -55,7 +55,7 @@ class Stalls(OverlayWorld):
         ]
         self.slower_s: dict[tuple[int, int], float] = {}
         """Delay added in one direction, by link and sender."""
-        self.journeys: list[Journey] = []
+        self.journeys: list[EventDelay] = []
         self.said_at: dict[int, float] = {}
         """Publication time by sequence number."""
         self._every_s, self._lasts_s = every_s, lasts_s

@@ -13,11 +13,11 @@ from plait_core.ids import new_id
 from plait_core.wire import Deliver, Frame
 from plait_core.wire.frame_types.session_frames import Done, Subscribe, Unsubscribe
 
-from ..interests import Interest, draw_interest
-from ..network import Connection, Network, Path
-from ..nodes import BrokerNode
-from ..raw_clients import RawClient
-from ..recorder import Recorder
+from .interests import Interest, draw_interest
+from .network import Connection, Network, Path
+from .nodes import BrokerNode
+from .raw_clients import RawClient
+from .recorder import Recorder
 
 _ROUND_S: Final = 0.4
 """Mean time between two actions."""
@@ -71,22 +71,22 @@ class WireWitness(RawClient):
             self._open[self._numbers] = interest
             self.send(Subscribe(request, self._numbers, interest.text))
 
-    def _hear(self, frame: Frame) -> None:
+    def _receive_frame(self, frame: Frame) -> None:
         if isinstance(frame, Done):
             self._open.pop(self._ending.pop(frame.request, 0), None)
         if isinstance(frame, Deliver):
-            self._look_at(frame)
+            self._check_delivery(frame)
             return  # they are not kept: there are many
-        super()._hear(frame)
+        super()._receive_frame(frame)
 
-    def _look_at(self, frame: Deliver) -> None:
+    def _check_delivery(self, frame: Deliver) -> None:
         self.deliveries += 1
         for delivery in frame.deliveries:
             interest = self._open.get(delivery.subscription)
             if interest is None:
                 self.recorder.breach("I4", f"{self.name}: {frame.id} for a subscription that has ended")
                 continue
-            if not interest.wants(frame.attributes()):
+            if not interest.matches(frame.attributes()):
                 self.recorder.breach("I4", f"{self.name}: {frame.id} for {interest.text!r}, which it does not match")
             lane = delivery.subscription, frame.publisher, frame.priority
             if frame.sequence <= self._last.get(lane, 0):

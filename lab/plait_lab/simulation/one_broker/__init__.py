@@ -1,0 +1,1 @@
+"""One broker with its clients on virtual time: network, disk, faults, recorder and oracle."""

@@ -1,0 +1,254 @@
+"""The oracle: checks a recorded history by brute force, with its own evaluation of interests and rights.
+
+It compares sets and is independent of queues, windows and logs. I1 no loss, I2 no duplicate, I3 no invented event, I4
+no false delivery, I6 order, I8 liveness. `bounds.py` checks I9 during the run; running twice checks I10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from plait_core.events import EventId
+from plait_core.wire import Confirm
+
+from .interests import Interest
+from .recorder import NEVER, ClientSubscription, Outcome, Publication, Reception, Recorder
+
+_ANSWER_S: Final = 5.0
+"""Seconds before the end in which a request may remain unanswered."""
+
+_LIST_MAX: Final = 4
+"""Events that one complaint names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """The events that a principal may receive: the oracle's view of its rules."""
+
+    allow: Interest
+    deny: Interest | None = None
+
+    def permit(self, attributes: Mapping[str, Any]) -> bool:
+        return self.allow.matches(attributes) and (self.deny is None or not self.deny.matches(attributes))
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A violated invariant."""
+
+    invariant: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.text}"
+
+
+class Oracle:
+    """Checks one history. `rights` are by owner; other owners may receive everything."""
+
+    def __init__(self, recorder: Recorder, rights: Mapping[str, Rights] | None = None) -> None:
+        self._recorder = recorder
+        self._rights = rights or {}
+        self._wiped_at = [fault.at for fault in recorder.faults if fault.kind == "wipe"]
+        self._rotten = any(fault.kind == "rot" for fault in recorder.faults)
+
+    def complaints(self) -> list[Complaint]:
+        """Return all violations."""
+        found = [Complaint("I9", text) for text in self._recorder.broken]
+        for subscription in self._recorder.subscriptions:
+            found += self._nothing_invented(subscription)
+            found += self._nothing_twice(subscription)
+            found += self._nothing_unwanted(subscription)
+            found += self._in_order(subscription)
+            if subscription.closing_at == NEVER and not subscription.durable:
+                found += self._nothing_lost(subscription)
+        for subscriptions in self._by_durable_name().values():
+            found += self._nothing_durable_lost(subscriptions)
+        found += self._everyone_has_it()
+        found += self._everything_settled()
+        return found
+
+    # --- what arrived -------------------------------------------------------------------------------------------------
+
+    def _nothing_invented(self, subscription: ClientSubscription) -> Iterator[Complaint]:
+        for reception in subscription.receptions:
+            publication = self._recorder.publications.get(reception.id)
+            if publication is None or publication.digest != reception.digest:
+                yield Complaint("I3", f"{subscription.name} received {reception.id}, which was not published like that")
+
+    def _nothing_twice(self, subscription: ClientSubscription) -> Iterator[Complaint]:
+        seen: set[EventId] = set()
+        for reception in subscription.receptions:
+            if reception.id in seen:
+                yield Complaint("I2", f"{subscription.name} received {reception.id} twice, again at {reception.at:.3f}")
+            seen.add(reception.id)
+
+    def _nothing_unwanted(self, subscription: ClientSubscription) -> Iterator[Complaint]:
+        for reception in subscription.receptions:
+            publication = self._recorder.publications.get(reception.id)
+            if publication is None:
+                continue
+            if not subscription.may_match(publication):
+                yield Complaint("I4", f"{subscription.name} received {reception.id}, which it did not request")
+            if not self._permitted(subscription, publication):
+                yield Complaint("I4", f"{subscription.name} received {reception.id}, which it may not receive")
+
+    def _in_order(self, subscription: ClientSubscription) -> Iterator[Complaint]:
+        last: dict[tuple[int, int], int] = {}
+        for reception in subscription.receptions:
+            lane = reception.id.publisher, reception.priority
+            if reception.id.sequence < last.get(lane, 0) and not self._came_over_a_restart(subscription, reception):
+                yield Complaint("I6", f"{subscription.name} received {reception.id} after number {last[lane]}")
+            last[lane] = max(reception.id.sequence, last.get(lane, 0))
+
+    def _came_over_a_restart(self, subscription: ClientSubscription, reception: Reception) -> bool:
+        """Return whether a retransmission after a broker's restart explains the order.
+
+        A publisher retransmits unconfirmed events when a broker dies. A broker that logged nothing of that publisher
+        cannot know what it delivered after them, so a subscription that is not durable may see them out of order.
+        """
+        publication = self._recorder.publications.get(reception.id)
+        return (
+            publication is not None
+            and (not subscription.durable or bool(self._wiped_at))
+            and any(publication.at < restart < reception.at for restart in self._recorder.restarts)
+        )
+
+    # --- what did not arrive ------------------------------------------------------------------------------------------
+
+    def _nothing_lost(self, subscription: ClientSubscription) -> Iterator[Complaint]:
+        """Check a subscription that is not durable: missing events were reported by number or by kind."""
+        got = {reception.id for reception in subscription.receptions}
+        missing = [p for p in self._owed(subscription, subscription.installed_at) if p.id not in got]
+        promised = [p for p in missing if p.outcome is Outcome.OK]
+        reported = sum(miss.count for miss in subscription.misses)
+        # A count in flight is lost with its connection. That events were lost must still be reported.
+        uncounted = any(not miss.count or subscription.disturbed for miss in subscription.misses)
+        if len(promised) > reported and not uncounted:
+            yield Complaint("I1", f"{subscription.name} misses {_named(promised)}, and {reported} were reported")
+        if not subscription.disturbed and len(subscription.requested) == 1:
+            early = [p for p in self._owed(subscription, subscription.requested_at - 10.0) if p.id not in got]
+            if reported > len(early):
+                yield Complaint(
+                    "I1", f"{subscription.name} got reports of {reported} missing events, and misses {len(early)}"
+                )
+
+    def _nothing_durable_lost(self, subscriptions: list[ClientSubscription]) -> Iterator[Complaint]:
+        """Check a durable subscription: confirmed events reached some incarnation of its application."""
+        got = {reception.id for subscription in subscriptions for reception in subscription.receptions}
+        since = min(subscription.installed_at for subscription in subscriptions)
+        if any(subscription.closed_at != NEVER for subscription in subscriptions) or since == NEVER:
+            return
+        missing = [
+            p
+            for p in self._owed(subscriptions[0], since)
+            if p.id not in got
+            and p.outcome is Outcome.OK
+            and not p.lifetime_us
+            and not self._went_with_the_log(subscriptions, p)
+            and all(subscription.matches(p) for subscription in subscriptions)
+        ]
+        damaged = self._rotten and any(
+            miss.reason == "retention" for subscription in subscriptions for miss in subscription.misses
+        )
+        if missing and not damaged:
+            yield Complaint(
+                "I1", f"{subscriptions[0].owner}/{subscriptions[0].durable} (durable) misses {_named(missing)}"
+            )
+
+    def _everyone_has_it(self) -> Iterator[Complaint]:
+        """Check that each subscriber has the events that are confirmed by subscribers."""
+        durables = self._by_durable_name()
+        for publication in self._recorder.publications.values():
+            if publication.confirm is not Confirm.SUBSCRIBERS or publication.outcome is not Outcome.OK:
+                continue
+            for subscription in self._recorder.subscriptions:
+                if (
+                    subscription.durable
+                    or subscription.disturbed
+                    or subscription.cut_off
+                    or subscription.closing_at <= publication.settled_at
+                ):
+                    continue
+                if self._is_owed(subscription, publication, subscription.installed_at) and not _has(
+                    [subscription], publication
+                ):
+                    yield Complaint(
+                        "I1", f"{subscription.name} does not have {publication.id}, confirmed by subscribers"
+                    )
+            for subscriptions in durables.values():
+                since = min(subscription.installed_at for subscription in subscriptions)
+                if (
+                    all(self._is_owed(subscription, publication, since) for subscription in subscriptions)
+                    and all(subscription.closed_at == NEVER for subscription in subscriptions)
+                    and not _has(subscriptions, publication)
+                    and not self._rotten
+                    and not self._went_with_the_log(subscriptions, publication)
+                ):
+                    name = f"{subscriptions[0].owner}/{subscriptions[0].durable}"
+                    yield Complaint("I1", f"{name} does not have {publication.id}, confirmed by subscribers")
+
+    def _everything_settled(self) -> Iterator[Complaint]:
+        """Check that every request is answered after healing."""
+        for publication in self._recorder.publications.values():
+            if publication.confirm and publication.settled_at == NEVER and publication.client not in self._dead():
+                yield Complaint("I8", f"{publication.client} got no outcome of {publication.id}")
+        for subscription in self._recorder.subscriptions:
+            if (
+                subscription.installed_at == subscription.closing_at == NEVER
+                and subscription.requested_at < self._recorder.now - _ANSWER_S
+            ):
+                yield Complaint("I8", f"{subscription.name} was never installed")
+
+    def _went_with_the_log(self, subscriptions: list[ClientSubscription], publication: Publication) -> bool:
+        """Return whether an event was lost with a wiped disk: published before its durable reader resumed or was
+        informed."""
+        for wiped_at in self._wiped_at:
+            back = [
+                miss.at for subscription in subscriptions for miss in subscription.misses if miss.reason == "log_lost"
+            ]
+            back += [subscription.installed_at for subscription in subscriptions if subscription.installed_at != NEVER]
+            if publication.at <= min((at for at in back if at > wiped_at), default=0.0):
+                return True
+        return False
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _dead(self) -> set[str]:
+        """Return clients that were killed: the requests of their last incarnation stay unanswered."""
+        return {fault.target for fault in self._recorder.faults if fault.kind == "kill client"}
+
+    def _owed(self, subscription: ClientSubscription, since: float) -> list[Publication]:
+        return [p for p in self._recorder.publications.values() if self._is_owed(subscription, p, since)]
+
+    def _is_owed(self, subscription: ClientSubscription, publication: Publication, since: float) -> bool:
+        """Return whether a subscriber must receive an event that was published while it was installed."""
+        if publication.at < since or not subscription.matches(publication):
+            return False
+        return self._permitted(subscription, publication)
+
+    def _permitted(self, subscription: ClientSubscription, publication: Publication) -> bool:
+        rights = self._rights.get(subscription.owner)
+        return rights is None or rights.permit(publication.attributes)
+
+    def _by_durable_name(self) -> dict[tuple[str, str], list[ClientSubscription]]:
+        found: dict[tuple[str, str], list[ClientSubscription]] = {}
+        for subscription in self._recorder.subscriptions:
+            if subscription.durable:
+                found.setdefault((subscription.owner, subscription.durable), []).append(subscription)
+        return found
+
+
+def _has(subscriptions: list[ClientSubscription], publication: Publication) -> bool:
+    return any(
+        reception.id == publication.id and reception.at <= publication.settled_at
+        for subscription in subscriptions
+        for reception in subscription.receptions
+    )
+
+
+def _named(publications: list[Publication]) -> str:
+    names = ", ".join(str(publication.id) for publication in publications[:_LIST_MAX])
+    return f"{len(publications)} events ({names}{', ...' if len(publications) > _LIST_MAX else ''})"
