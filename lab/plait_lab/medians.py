@@ -36,7 +36,7 @@ def groups_of(lines: Iterable[str], date: str) -> dict[str, dict[str, Any]]:
             continue
         if terms is None:
             raise Unusable("the input does not begin with the line that names the machine")
-        if entry["unit"] == "trials":  # who took part, with what
+        if entry["unit"] == "trials":  # a line about a participant, not a figure
             continue
         group = found.get(entry["group"])
         if group is None or group["commit"] != terms["commit"] or group["seed"] != terms["seed"]:

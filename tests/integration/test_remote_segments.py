@@ -18,7 +18,7 @@ from scripted import client_of, running
 from plait_analytics import take_inventory
 from plait_analytics.commands.analyze import analyze
 from plait_analytics.records import remote
-from plait_analytics.records.remote import Copy, RemoteError, Source, following
+from plait_analytics.records.remote import Copy, RemoteError, Source, pulling
 from plait_broker.clients.access import Keyring, Principal
 from plait_broker.server.config.configuration import Access, Configuration
 from plait_broker.server.endpoints import Endpoint
@@ -122,7 +122,7 @@ async def test_a_thread_follows_and_tells_of_trouble_once(tmp_path: Path) -> Non
     there = tmp_path / "there" / "broker-north"
     async with busy(configured(tmp_path / "there"), 10) as (server, address):
         copy = Copy(Source.parse(address), tmp_path / "cache", "live")
-        with following([copy], 0.05, told.append):
+        with pulling([copy], 0.05, told.append):
             await deliver(server, EVENTS, 3)
             async with asyncio.timeout(60):
                 while not same(there, copy.directory):  # noqa: ASYNC110 - files tell nobody

@@ -224,12 +224,12 @@ def literal_text(literal: Any, rng: Random) -> str:
 def _quoted(text: str, rng: Random) -> str:
     quote = rng.choice("'\"")
     written: list[str] = []
-    for char, following in pairwise([*text, ""]):
+    for char, pulling in pairwise([*text, ""]):
         code = ord(char)
         if char == quote:
             written.append(rng.choice([quote * 2, "\\" + quote]))
         elif char == "\\":
-            plain = following not in ("", "\\", "'", '"', "n", "r", "t", "x", "u", "U")
+            plain = pulling not in ("", "\\", "'", '"', "n", "r", "t", "x", "u", "U")
             written.append("\\" if plain and rng.random() < 0.5 else "\\\\")
         elif char in "\n\t\r" and rng.random() < 0.5 and written[-1:] != ["\\"]:
             written.append({"\n": "\\n", "\t": "\\t", "\r": "\\r"}[char])

@@ -23,7 +23,7 @@ from plait_core import PlaitError
 
 from ..records.columns import EVER
 from ..records.inventory import Inventory, take_inventory
-from ..records.remote import brought_here, cache_option
+from ..records.remote import cache_option, pulled_sources
 from ..tables.lake import Lake
 from ..tables.report import report
 from ..tables.table import WINDOW_US
@@ -61,17 +61,24 @@ def analyze() -> None:
     DIR`."""
 
 
-@analyze.command("batch", short_help="All that is recorded, at once.")
+@analyze.command("batch", short_help="Analyse all recorded telemetry at once.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Keep the tables here; without it nowhere.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Directory for the tables. Without it they are not stored.",
+)
 @click.option("--window", "window_s", type=click.IntRange(1, 86_400), default=WINDOW_US // 1_000_000, show_default=True,
               metavar="S", help="Seconds that one row covers.")  # fmt: skip
-@click.option("--from", "since", type=_WHEN, help="Only records from then on, UTC.")
-@click.option("--to", "until", type=_WHEN, help="Only records before then; what is under way then is missing.")
-@click.option("--master", metavar="URL", help="Spark's: local[2,4] unless told otherwise, spark://..., k8s://...")
+@click.option("--from", "since", type=_WHEN, help="Use records from this time on (UTC).")
+@click.option(
+    "--to", "until", type=_WHEN, help="Use records before this time (UTC). Events in flight then are incomplete."
+)
+@click.option("--master", metavar="URL", help="Spark master: local[2,4] by default, spark://..., k8s://...")
 @cache_option
-@click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 def batch(
     sources: tuple[str, ...], engine: str, out: Path | None, window_s: int, since: datetime | None,
     until: datetime | None, master: str | None, cache: Path, as_json: bool,
@@ -84,24 +91,24 @@ def batch(
     if master is not None and engine != "spark":
         raise click.UsageError("--master is for --engine spark")
     began, window_us = monotonic(), window_s * 1_000_000
-    directories, _ = brought_here(sources, cache)
+    directories, _ = pulled_sources(sources, cache)
     inventory = take_inventory(directories)
-    _tell_findings(inventory)
+    _print_findings(inventory)
     if since is not None or until is not None:
         inventory.between = (_micros(since, EVER[0]), _micros(until, EVER[1]))
     if not inventory.records:
-        fail("there are no records there", "start brokers with --telemetry DIR, and give DIR")
+        fail("there are no records in the sources", "start brokers with --telemetry DIR, and give DIR")
     try:
         lake = Lake(out) if out is not None else None
         if lake is not None and lake.holds(inventory, window_us):
-            progress(f"{out} has the tables of these {inventory.records:,} records already")
-            tables = _kept(lake)
+            progress(f"{out} already has the tables of these {inventory.records:,} records")
+            tables = _stored(lake)
         else:
             progress(f"{inventory.records:,} records in {len(inventory.segments):,} segments, by {engine}")
             computed = _computed(inventory, engine, window_us, master)
             if lake is not None:
                 lake.write(computed, inventory, engine, window_us)
-                tables = _kept(lake)
+                tables = _stored(lake)
             else:
                 tables = _presented(computed)
     except PlaitError as error:
@@ -137,9 +144,9 @@ def _computed(inventory: Inventory, engine: str, window_us: int, master: str | N
             return by_spark(spark, inventory, window_us=window_us, parts=parts)
 
 
-def _kept(lake: Lake) -> dict[str, pa.Table]:
+def _stored(lake: Lake) -> dict[str, pa.Table]:
     manifest = lake.manifest()
-    assert manifest is not None, "it has just been written or looked at"
+    assert manifest is not None, "it was just written or read"
     return {name: lake.read(name) for name in manifest["tables"]}
 
 
@@ -149,7 +156,7 @@ def _presented(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     return {name: presented(name, table) for name, table in tables.items()}
 
 
-def _tell_findings(inventory: Inventory) -> None:
+def _print_findings(inventory: Inventory) -> None:
     for finding in inventory.findings[:FINDINGS_SHOWN]:
         print(f"left out: {finding.path}: {finding.why}", file=sys.stderr)
     if len(inventory.findings) > FINDINGS_SHOWN:

@@ -13,7 +13,7 @@ import click
 
 from plait_core import PlaitError
 
-from ..records.remote import brought_here, cache_option, following
+from ..records.remote import cache_option, pulled_sources, pulling
 from .console import fail, progress, spark_missing
 
 if TYPE_CHECKING:
@@ -23,21 +23,25 @@ if TYPE_CHECKING:
 @click.command("live", short_help="Follow brokers while they run.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The tables, and where it is."
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Directory of the tables and the checkpoint.",
 )
 @click.option("--every", "every_s", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, metavar="S",
-              help="Between two batches.")  # fmt: skip
+              help="Seconds between two batches.")  # fmt: skip
 @click.option("--window", "window_s", type=click.IntRange(1, 3600), default=10, show_default=True, metavar="S",
               help="Seconds that one row covers.")  # fmt: skip
 @click.option("--late", "late_s", type=click.IntRange(0, 3600), default=10, show_default=True, metavar="S",
-              help="How long a window waits for records that come late.")  # fmt: skip
+              help="Seconds that a window waits for late records.")  # fmt: skip
 @click.option("--records-max", type=click.IntRange(1), default=4_000_000, show_default=True, metavar="N",
-              help="Of one batch, while there is a backlog.")  # fmt: skip
-@click.option("--master", metavar="URL", help="Spark's: local[2,4] unless told otherwise, spark://..., k8s://...")
+              help="Records of one batch during a backlog.")  # fmt: skip
+@click.option("--master", metavar="URL", help="Spark master: local[2,4] by default, spark://..., k8s://...")
 @cache_option
 @click.option("--reader", default="live", show_default=True, metavar="NAME",
-              help="Under which brokers elsewhere keep how far this one is.")  # fmt: skip
-@click.option("--once", is_flag=True, help="Up to what there is now; windows that are still open stay so.")
+              help="Name under which remote brokers store this reader's position.")  # fmt: skip
+@click.option("--once", is_flag=True, help="Stop at the end of the existing records. Open windows stay open.")
 def live(
     sources: tuple[str, ...], out: Path, every_s: float, window_s: int, late_s: int, records_max: int,
     master: str | None, cache: Path, reader: str, once: bool,
@@ -51,15 +55,15 @@ def live(
     checkpoint: after a crash the command continues where it stopped, and counts each record once. Keep --window, --late
     and the directories the same for one OUT.
     """
-    directories, copies = brought_here(sources, cache, reader)
-    with following(copies, every_s, progress), _spark(master) as spark:
+    directories, copies = pulled_sources(sources, cache, reader)
+    with pulling(copies, every_s, progress), _spark(master) as spark:
         from ..live.live_query import LiveSettings, run
 
         settings = LiveSettings(
             [str(directory.resolve()) for directory in directories], out.resolve(), window_s * 1_000_000,
             late_s * 1_000_000, every_s, records_max, max(2, spark.sparkContext.defaultParallelism),
         )  # fmt: skip
-        code = run(spark, settings, once=once, tell=progress)
+        code = run(spark, settings, once=once, report=progress)
     raise SystemExit(code)
 
 
@@ -75,12 +79,12 @@ def prepare() -> None:
         fail(error.message, error.hint)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    progress("half a minute")
+    progress("this takes half a minute")
     began = monotonic()
     with _spark(None, archive=True) as spark:
         spark.range(1000).selectExpr("id % 7 as k").groupBy("k").count().toArrow()
     if not path.is_file():
-        fail(f"{path} could not be made", "Java may be one without class data sharing; it works without")
+        fail(f"{path} was not written", "this Java may not support class data sharing; Spark works without it")
     progress(f"{path}, {path.stat().st_size >> 20} MB, in {monotonic() - began:.0f} s")
 
 
@@ -89,18 +93,18 @@ def _spark(master: str | None, *, archive: bool = False) -> Iterator[SparkSessio
     try:
         from ..engines.spark_session import LOCAL, session
     except ImportError as error:
-        raise SystemExit(_told(spark_missing(error, "or plait analyze batch, which needs none"))) from None
+        raise SystemExit(_exit_with(spark_missing(error, "or plait analyze batch, which needs none"))) from None
     try:
         with tempfile.TemporaryDirectory(prefix="plait-analyze-", ignore_cleanup_errors=True) as scratch:
-            progress("Spark starts")
+            progress("starting Spark")
             began = monotonic()
             with session(master or LOCAL, scratch=Path(scratch), archive=archive) as spark:
-                progress(f"Spark {spark.version} is there after {monotonic() - began:.1f} s")
+                progress(f"Spark {spark.version} started after {monotonic() - began:.1f} s")
                 yield spark
     except PlaitError as error:
-        raise SystemExit(_told(error)) from None
+        raise SystemExit(_exit_with(error)) from None
 
 
-def _told(error: PlaitError) -> int:
+def _exit_with(error: PlaitError) -> int:
     progress(error.message + (f" ({error.hint})" if error.hint else ""))
     return 1

@@ -15,11 +15,11 @@ from ..tables.lake import Lake
 from .console import fail
 
 
-@click.command("show", short_help="Rows of a table.")
+@click.command("show", short_help="Print rows of a table.")
 @click.argument("out", type=click.Path(path_type=Path), metavar="OUT")
 @click.argument("table", type=click.Choice(list(TABLES)))
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="So many rows.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Number of rows.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def show(out: Path, table: str, last: int, as_json: bool) -> None:
     """Print the newest rows of a table in OUT, written by `plait analyze batch` or `live`."""
     try:

@@ -43,12 +43,12 @@ def compute_by_duckdb(
             for name in only
             if TABLES[name].of == "records"
         }
-        if wanted := [name for name in only if name in COUNTED]:
+        if from_counts := [name for name in only if name in COUNTED]:
             counts = connection.sql(with_window(COUNTING, window_us)).to_arrow_table()
             gaps = (
                 connection.sql(with_window(INTERARRIVAL, window_us)).to_arrow_table()
-                if WITH_GAPS & set(wanted)
+                if WITH_GAPS & set(from_counts)
                 else None
             )
-            tables |= derive(counts, read_names(inventory), gaps=gaps, window_us=window_us, only=wanted)
+            tables |= derive(counts, read_names(inventory), gaps=gaps, window_us=window_us, only=from_counts)
     return {name: tables[name] for name in only}

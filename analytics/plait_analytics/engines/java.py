@@ -14,7 +14,7 @@ from plait_core import PlaitError
 JAVA_MIN: Final = 17
 """The oldest Java that Spark 4 supports."""
 
-PATIENCE_S: Final = 20.0
+TIMEOUT_S: Final = 20.0
 """Timeout of `java -version`: generous, for the first run on a cold machine."""
 
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
@@ -42,8 +42,8 @@ def find_java() -> Path:
 
 def _version(java: str) -> int | None:
     try:
-        asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # noqa: S603
+        process = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return None
-    said = _VERSION.search(asked.stderr + asked.stdout)
-    return int(said[1]) if said is not None and asked.returncode == 0 else None
+    match = _VERSION.search(process.stderr + process.stdout)
+    return int(match[1]) if match is not None and process.returncode == 0 else None

@@ -21,9 +21,9 @@ QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 def archive_path(java_home: Path) -> Path:
     """Return the path of the archive for this Java and Spark: `PLAIT_SPARK_ARCHIVE`, else a file in the user's
     cache."""
-    told = os.environ.get("PLAIT_SPARK_ARCHIVE")
-    if told:
-        return Path(told)
+    override = os.environ.get("PLAIT_SPARK_ARCHIVE")
+    if override:
+        return Path(override)
     release = java_home / "release"
     java = release.read_text(encoding="utf-8", errors="replace") if release.is_file() else str(java_home)
     digest = hashlib.sha256(f"{java}{version('pyspark')}{version_home()}".encode()).hexdigest()[:16]

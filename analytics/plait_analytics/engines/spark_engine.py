@@ -63,12 +63,12 @@ def compute_by_spark(
         if TABLES[name].of == "records" and name not in AUDITS:
             records = records_of(spark, slices, parts, columns_of(TABLES[name].sql))
             tables[name] = events(TABLES[name].sql, records, window_us).toArrow()
-    if wanted := [name for name in only if name in COUNTED]:
+    if from_counts := [name for name in only if name in COUNTED]:
         counts = counting(counts_of(spark, slices, parts, window_us), window_us).toArrow()
         gaps = None
-        if WITH_GAPS & set(wanted):
+        if WITH_GAPS & set(from_counts):
             gaps = events(INTERARRIVAL, records_of(spark, slices, parts, columns_of(INTERARRIVAL)), window_us).toArrow()
-        tables |= derive(counts, read_names(inventory), gaps=gaps, window_us=window_us, only=wanted)
+        tables |= derive(counts, read_names(inventory), gaps=gaps, window_us=window_us, only=from_counts)
     return {name: tables[name] for name in only}
 
 

@@ -21,7 +21,7 @@ from .jvm_class_archive import archive_path, java_options, making
 LOCAL: Final = "local[2,4]"
 """Two threads, four attempts for a task: plain local[2] gives up at the first failure."""
 
-FAREWELL_S: Final = 30.0
+EXIT_S: Final = 30.0
 """Seconds until a JVM that does not exit is killed: about one in sixty hung for minutes."""
 
 ARCHIVING_S: Final = 600.0
@@ -39,14 +39,14 @@ def settings(master: str, parts: int) -> dict[str, str]:
         "spark.master": master,
         "spark.app.name": "plait analyze",
         "spark.driver.memory": "1g",
-        "spark.ui.enabled": "false",  # a port that nobody asked for
+        "spark.ui.enabled": "false",  # it would open a port
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(parts),  # the default of 200 costs fifteen times as much on two cores
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.log.level": "ERROR",
-        "spark.shuffle.mapStatus.compression.codec": "lz4",  # zstd's needs a /tmp from which libraries may be loaded
+        "spark.shuffle.mapStatus.compression.codec": "lz4",  # zstd loads a library from /tmp, often mounted noexec
         **({"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if local else {}),
     }
 
@@ -67,19 +67,21 @@ def session(
         builder = builder.config(key, value)
     if scratch is not None:
         builder = builder.config("spark.local.dir", str(scratch)).config("spark.sql.warehouse.dir", str(scratch))
-    kept = archive_path(java_home)
-    builder = builder.config("spark.driver.extraJavaOptions", making(kept) if archive else java_options(kept))
+    archive_file = archive_path(java_home)
+    builder = builder.config(
+        "spark.driver.extraJavaOptions", making(archive_file) if archive else java_options(archive_file)
+    )
     try:
         spark = builder.getOrCreate()
-    except Exception as error:  # Spark's own, Java's, Python's: a wrong URL may be any of them
-        why = _why(error)  # which asks the JVM
-        _part(FAREWELL_S)
+    except Exception as error:  # a wrong URL may raise an error of Spark, Java or Python
+        why = _why(error)  # needs the JVM
+        _disconnect(EXIT_S)
         raise SparkFailed(f"Spark does not start with {master}: {why}") from error
     try:
         yield spark
     finally:
         spark.stop()
-        _part(ARCHIVING_S if archive else FAREWELL_S)
+        _disconnect(ARCHIVING_S if archive else EXIT_S)
 
 
 def _choose_python(master: str) -> None:
@@ -94,25 +96,25 @@ def _why(error: Exception) -> str:
     """Return the innermost reason in a Java stack trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    said = causes[-1] if causes else next((line for line in lines if "Exception: " in line or "Error: " in line), "")
-    return (said.lstrip(": ") or (lines[0] if lines else type(error).__name__))[:300]
+    reason = causes[-1] if causes else next((line for line in lines if "Exception: " in line or "Error: " in line), "")
+    return (reason.lstrip(": ") or (lines[0] if lines else type(error).__name__))[:300]
 
 
-def _part(farewell_s: float) -> None:
+def _disconnect(timeout_s: float) -> None:
     """Disconnect from the JVM and end it, so that the next session starts its own."""
     gateway = SparkContext._gateway
-    _end(getattr(gateway, "proc", None), farewell_s)
+    _end(getattr(gateway, "proc", None), timeout_s)
     SparkContext._gateway = SparkContext._jvm = None
 
 
-def _end(jvm: subprocess.Popen[bytes] | None, farewell_s: float) -> None:
+def _end(jvm: subprocess.Popen[bytes] | None, timeout_s: float) -> None:
     """Close the JVM's pipe, on which it exits; kill it if it does not."""
     if jvm is None:
         return
     if jvm.stdin is not None:
         jvm.stdin.close()
     try:
-        jvm.wait(farewell_s)
+        jvm.wait(timeout_s)
     except subprocess.TimeoutExpired:
         jvm.kill()
         jvm.wait()

@@ -89,8 +89,8 @@ class LiveLake:
         described, stale, recent = {}, [], {}
         for name, table in tables.items():
             mine = table.filter(pc.is_in(table["window_us"], pa.array(fresh, table["window_us"].type)))
-            described[name], gone, recent[name] = self._grown(name, presented(name, mine), batch)
-            stale += gone
+            described[name], unnamed, recent[name] = self._grown(name, presented(name, mine), batch)
+            stale += unnamed
         manifest = {
             **self._manifest,
             "records": self._manifest["records"] + pc.sum(counts["records"]).as_py(),
@@ -116,7 +116,7 @@ class LiveLake:
         whole = pa.concat_tables(shown.windows.values())
         replace(self._directory / SUMMARY, summary_bytes(whole, shown.names, self._window_us), sync=False)
 
-    def seen(self, status: Mapping[str, Any]) -> None:
+    def write_status(self, status: Mapping[str, Any]) -> None:
         """Write the status file."""
         replace(self._directory / STATUS, json.dumps(dict(status)).encode(), sync=False)
 
@@ -149,7 +149,7 @@ class LiveLake:
         for hour in sorted(pc.unique(hours).to_pylist()):
             part = shown.filter(pc.equal(hours, hour))
             siblings, kind = [file for file in files if file.startswith(f"{name}/{hour}/live-")], "live"
-            if len(siblings) >= JOINED_FILES:  # once each, so that an hour's last batch is as soon done as its first
+            if len(siblings) >= JOINED_FILES:  # each file once, so that an hour's last batch is as fast as its first
                 kind = "joined"
                 part = pa.concat_tables([*(self._lake.read_file(file) for file in siblings), part])
                 files = [file for file in files if file not in siblings]
@@ -157,7 +157,7 @@ class LiveLake:
             path = f"{name}/{hour}/{kind}-{batch:08d}.parquet"
             replace(self._directory / path, parquet_of(part))
             files.append(path)
-        unknown = f"{name}/date=none/live.parquet"  # while there are no rows: so that the columns are known
+        unknown = f"{name}/date=none/live.parquet"  # shows the columns while there are no rows
         if shown.num_rows and unknown in files:
             files.remove(unknown)
             stale.append(unknown)

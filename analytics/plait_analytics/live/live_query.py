@@ -114,24 +114,24 @@ def start(spark: SparkSession, settings: LiveSettings, *, once: bool = False) ->
     return writer.trigger(processingTime=f"{settings.every_s} seconds").start(), lake
 
 
-def run(spark: SparkSession, settings: LiveSettings, *, once: bool, tell: Callable[[str], None]) -> int:
+def run(spark: SparkSession, settings: LiveSettings, *, once: bool, report: Callable[[str], None]) -> int:
     """Run the query until it ends or a signal stops it. Report progress, write the status, return the exit code."""
     ended = threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: ended.set())
     for attempt in range(STARTS_MAX):
         query, lake = start(spark, settings, once=once)
-        failed = follow(query, lake, ended, tell)
+        failed = follow(query, lake, ended, report)
         if failed is None:
             return 0
         if _TOO_BUSY not in failed or attempt == STARTS_MAX - 1:
-            tell(f"it stopped: {reason(failed)}")
+            report(f"it stopped: {reason(failed)}")
             return 1
-        tell("the machine is so busy that Python did not start within Spark's ten seconds: once more")
+        report("Python did not start within Spark's ten seconds on this busy machine; retrying")
     raise AssertionError("the last attempt returns")
 
 
-def follow(query: StreamingQuery, lake: LiveLake, ended: threading.Event, tell: Callable[[str], None]) -> str | None:
+def follow(query: StreamingQuery, lake: LiveLake, ended: threading.Event, report: Callable[[str], None]) -> str | None:
     """Follow the query until it ends: report progress and write pages. Return the reason of a failure, else None."""
     totals = Totals()
     while True:
@@ -140,11 +140,11 @@ def follow(query: StreamingQuery, lake: LiveLake, ended: threading.Event, tell: 
             query.stop()
         try:
             for progress in totals.take(query):
-                tell(progress_line(progress))
-                lake.seen(totals.status())
+                report(progress_line(progress))
+                lake.write_status(totals.status())
             lake.show(math.inf if last else monotonic())
-        except OSError as error:  # the tables are what counts, and a batch that cannot be written ends the query
-            tell(f"what is shown of the tables is not up to date: {error.strerror}")
+        except OSError as error:  # pages are optional; a batch that cannot be written ends the query
+            report(f"the pages are outdated: {error.strerror}")
         if last:
             failed = query.exception()
             return None if failed is None else str(failed)
@@ -162,7 +162,7 @@ class Totals:
         """Return the new batches that have records."""
         newest, found = query.lastProgress, []
         if newest is None or (newest["timestamp"], newest["batchId"]) <= self._last:
-            return []  # one is soon looked at, a hundred are not
+            return []  # reading the last progress is much cheaper than reading a hundred
         for progress in query.recentProgress:
             at = (progress["timestamp"], progress["batchId"])
             if at <= self._last:
@@ -185,13 +185,13 @@ class Totals:
 def progress_line(progress: Any) -> str:
     """Return a line of progress for one batch."""
     observed = progress["observedMetrics"].get(OBSERVED)
-    said = f"batch {progress['batchId']:,}"
+    line = f"batch {progress['batchId']:,}"
     if observed is not None:
         took_s = max(progress["batchDuration"], 1) / 1000
         records = sum(observed[name] or 0 for name in ("good", "late", "odd"))
-        said += f": {records:,} records in {took_s:.1f} s"
-        said += "".join(f", {observed[name]:,} {name}" for name in ("late", "odd") if observed[name])
-    return said
+        line += f": {records:,} records in {took_s:.1f} s"
+        line += "".join(f", {observed[name]:,} {name}" for name in ("late", "odd") if observed[name])
+    return line
 
 
 def _names(settings: LiveSettings) -> pa.Table:

@@ -64,7 +64,7 @@ class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _following(self) -> StreamOffsets:
-        if self._opened is None:  # not where workers unpack this
+        if self._opened is None:  # not when a worker unpickles the reader
             shards = GrowingSegments(json.loads(self._options["directories"]), progress)
             self._opened = StreamOffsets(shards, int(self._options["window_us"]), int(self._options["late_us"]))
         return self._opened

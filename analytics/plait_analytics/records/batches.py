@@ -132,5 +132,5 @@ def batch_of(records: Columns, broker: int, schema: pa.Schema = SCHEMA) -> pa.Re
 def fields_of(columns: Iterable[str]) -> set[str]:
     """Return the record fields that these columns need."""
     found = {_FIELDS.get(name, name) for name in columns}
-    found |= set(_BUCKET) if "bucket" in found else {"kind"}  # of something, so that they have a length
+    found |= set(_BUCKET) if "bucket" in found else {"kind"}  # one column at least, so that the length is known
     return found - {"broker", "bucket"}

@@ -45,10 +45,10 @@ def chunks(slices: Iterable[Slice], most: int, fields: Collection[str] = FIELDS)
     """
     for piece in slices:
         dated = (piece.from_us, piece.to_us) != EVER
-        wanted = [name for name in FIELDS if name in fields or (dated and name == "ts_us")]
+        needed = [name for name in FIELDS if name in fields or (dated and name == "ts_us")]
         read = _of_parquet if piece.path.endswith(".parquet") else _of_segment
         try:
-            for columns in read(piece, most, wanted):
+            for columns in read(piece, most, needed):
                 if dated:
                     times = columns["ts_us"]
                     columns = of_those(columns, (times >= piece.from_us) & (times < piece.to_us))
@@ -68,7 +68,7 @@ def of_those(columns: Columns, which: np.ndarray) -> Columns:
     return columns if which.all() else {name: column[which] for name, column in columns.items()}
 
 
-def _of_segment(piece: Slice, most: int, wanted: Collection[str]) -> Iterator[Columns]:
+def _of_segment(piece: Slice, most: int, needed: Collection[str]) -> Iterator[Columns]:
     dtype = record_dtype(piece.version)
     block = np.empty(BLOCK_RECORDS, dtype)
     into = block.view(np.uint8).data
@@ -76,25 +76,25 @@ def _of_segment(piece: Slice, most: int, wanted: Collection[str]) -> Iterator[Co
         file.seek(SEGMENT_HEADER_BYTES + piece.first * RECORD_BYTES)
         for first in range(0, piece.records, most):
             count = min(most, piece.records - first)
-            columns = {name: np.empty(count, dtype[name]) for name in wanted}
+            columns = {name: np.empty(count, dtype[name]) for name in needed}
             done = 0
             while done < count:
                 here = min(BLOCK_RECORDS, count - done)
-                came = file.readinto(into[: here * RECORD_BYTES]) // RECORD_BYTES
+                count_read = file.readinto(into[: here * RECORD_BYTES]) // RECORD_BYTES
                 for name, column in columns.items():
-                    column[done : done + came] = block[name][:came]
-                done += came
-                if came < here:  # cut short: by hand, or a disk that loses data
+                    column[done : done + count_read] = block[name][:count_read]
+                done += count_read
+                if count_read < here:  # truncated: by hand, or by a disk that loses data
                     yield {name: column[:done] for name, column in columns.items()}
                     return
             yield columns
 
 
-def _of_parquet(piece: Slice, most: int, wanted: Collection[str]) -> Iterator[Columns]:
+def _of_parquet(piece: Slice, most: int, needed: Collection[str]) -> Iterator[Columns]:
     dtype = record_dtype(piece.version)
     with pq.ParquetFile(piece.path) as file:
-        whole = _constants(file.metadata, piece.records, wanted)
-        table = file.read(columns=[name for name in wanted if name not in whole], use_threads=False)
+        whole = _constants(file.metadata, piece.records, needed)
+        table = file.read(columns=[name for name in needed if name not in whole], use_threads=False)
     for name in table.column_names:
         whole[name] = table[name].slice(piece.first, piece.records).to_numpy()
     for name, column in whole.items():
@@ -104,13 +104,13 @@ def _of_parquet(piece: Slice, most: int, wanted: Collection[str]) -> Iterator[Co
         yield {name: column[first : first + most] for name, column in whole.items()}
 
 
-def _constants(metadata: pq.FileMetaData, records: int, wanted: Collection[str]) -> Columns:
+def _constants(metadata: pq.FileMetaData, records: int, needed: Collection[str]) -> Columns:
     """Return columns whose value is constant by the file's statistics: they need not be read."""
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     found = {}
     for place, name in enumerate(metadata.schema.names):
-        said = [group.column(place).statistics for group in groups] if name in wanted else []
-        ends = {end for each in said if each and each.has_min_max for end in (each.min, each.max)}
-        if len(ends) == 1 and all(each and each.null_count == 0 for each in said):
+        statistics = [group.column(place).statistics for group in groups] if name in needed else []
+        ends = {end for each in statistics if each and each.has_min_max for end in (each.min, each.max)}
+        if len(ends) == 1 and all(each and each.null_count == 0 for each in statistics):
             found[name] = np.full(records, ends.pop())
     return found

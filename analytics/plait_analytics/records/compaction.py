@@ -51,7 +51,7 @@ class Compacted:
 
 def compact(
     inventory: Inventory, out: Path, *, keep_days: int = 30, now: datetime, delete: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> Compacted:  # fmt: skip
     """Compact sealed segments that are not in OUT yet. Delete records of days that ended more than `keep_days` ago."""
     catalogue = read_catalogue(out) or {"format": CATALOGUE_FORMAT, "files": [], "segments": {}}
@@ -75,7 +75,7 @@ def compact(
                 Path(segment.path).unlink(missing_ok=True)
         records += sum(segment.records for segment in group)
         made += len(files)
-        tell(f"{records:,} records in {made:,} files")
+        report(f"{records:,} records in {made:,} files")
     return Compacted(len(fresh), records, made, _forget(out, catalogue, keep_days, now))
 
 
@@ -162,18 +162,18 @@ def _forget(out: Path, catalogue: dict[str, Any], keep_days: int, now: datetime)
     """Delete old records, first from the catalogue and then from the disk, and old roll-ups. Return the files
     deleted."""
     oldest = int((now - timedelta(days=keep_days)).timestamp()) // 3600
-    gone = [file for file in catalogue["files"] if file["hour"] < oldest]
-    if gone:
+    expired = [file for file in catalogue["files"] if file["hour"] < oldest]
+    if expired:
         catalogue["files"] = [file for file in catalogue["files"] if file["hour"] >= oldest]
         replace(out / CATALOGUE, json.dumps(catalogue).encode())
-        for file in gone:
+        for file in expired:
             (out / file["path"]).unlink(missing_ok=True)
     for width, days in KEPT_DAYS.items():
         first = (now - timedelta(days=days)).strftime("date=%Y-%m-%d")
         for directory in (out / "rollups" / width).glob("date=*"):
             if directory.name < first:
                 _remove(directory.iterdir(), directory)
-    return len(gone)
+    return len(expired)
 
 
 def _remove(files: Iterable[Path], directory: Path) -> None:

@@ -34,23 +34,23 @@ MOST: Final = (
 )  # fmt: skip
 
 COLUMNS: Final = {
-    "entity": "of a publish its publisher; of a match or queue 0; else the record's subject",
-    "reason": "of a drop",
-    "marks": "those flags that tell late from not, and copies from deliveries",
-    "bucket": "of the delay, where delays are counted; of an event 1 if it matched here, plus 2 if it went elsewhere",
-    "cell": "of a publish that of its event, where an event space is known; else 0",
-    "records": "how many",
-    "weight": "how many they stand for",
-    "bytes": "of all that they stand for; so the next two",
-    "items": "their counts",
-    "expected": "what they expect",
-    "delay_us": "sum, of records",
-    "bound_us": "sum, of records",
-    "busy": "samples with bytes",
-    "bounded": "weight of those with a bound",
-    "delay_min": "least",
-    "bound_min": f"least of those with one, else {NONE}",
-    **dict.fromkeys(MOST, "greatest"),
+    "entity": "the publisher of a publication; 0 for a match or queue; else the record's subject",
+    "reason": "the reason of a drop",
+    "marks": "the flags for late, and for copies instead of deliveries",
+    "bucket": "the delay's bucket; for an event 1 if it matched here, plus 2 if it was sent elsewhere",
+    "cell": "the cell of a published event, if there is an event space; else 0",
+    "records": "number of records",
+    "weight": "number of events that they stand for",
+    "bytes": "bytes, weighted like the next two",
+    "items": "sum of their counts",
+    "expected": "sum of expected deliveries",
+    "delay_us": "sum over records",
+    "bound_us": "sum over records",
+    "busy": "samples with waiting bytes",
+    "bounded": "weight of records with a bound",
+    "delay_min": "minimum",
+    "bound_min": f"minimum over records with a bound, else {NONE}",
+    **dict.fromkeys(MOST, "maximum"),
 }
 
 _NARROW: Final = {"kind", "reason", "marks", "bucket"}
@@ -191,7 +191,7 @@ def _summed(key: Columns, values: Columns, rows: int) -> pa.RecordBatch:
     lengths = np.diff(starts, append=rows)
     first = order[starts]
     made = {name: part[first] if len(part) > 1 else np.repeat(part, len(first)) for name, part in key.items()}
-    known: dict[tuple[int, bool], np.ndarray] = {}  # several values may be of one column
+    known: dict[tuple[int, bool], np.ndarray] = {}  # several values may share a column
     for name, part in values.items():
         if len(part) == 1:
             made[name] = part * lengths if name in SUMS else np.repeat(part, len(first))

@@ -128,7 +128,7 @@ def _repeated(run: np.ndarray, subject: np.ndarray) -> np.ndarray:
     if not len(run):
         return run
     bits = int(subject.max()).bit_length()
-    if subject.min() >= 0 and int(run.max()).bit_length() + bits < 64:  # side by side in one number, as they mostly fit
+    if subject.min() >= 0 and int(run.max()).bit_length() + bits < 64:  # both usually fit one number
         both = np.sort((run << bits) | subject)
         return both[1:][both[1:] == both[:-1]] >> bits
     order = np.lexsort((subject, run))

@@ -56,14 +56,14 @@ class GrowingSegment:
 class GrowingSegments:
     """The shards below some directories. Each skipped file is reported once."""
 
-    def __init__(self, directories: Iterable[str], tell: Callable[[str], None]) -> None:
+    def __init__(self, directories: Iterable[str], report: Callable[[str], None]) -> None:
         self._directories = list(directories)
-        self._tell = tell
+        self._report = report
         self._headers: dict[str, SegmentHeader | None] = {}
         self._complete: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def look(self) -> dict[str, GrowingSegment]:
+    def scan(self) -> dict[str, GrowingSegment]:
         """Return the shards that exist now."""
         found: dict[str, GrowingSegment] = {}
         for path in self._paths():
@@ -91,18 +91,18 @@ class GrowingSegments:
                 records = self._records(shard.segments[number], read, complete=number != newest)
             if records > read:
                 header = self._headers[shard.segments[number]]
-                assert header is not None, "the shard has it"
+                assert header is not None, "a shard has headers for its segments"
                 piece = Slice(shard.segments[number], header.broker, header.version, read, records - read)
                 stretches.append(Stretch(number, piece))
         missing = min(shard.segments) - place[0] - 1
         if missing > 0 and place != (0, 0):
-            self._tell_once(f"{shard.name}: {missing} segments were deleted before they were read")
+            self._report_once(f"{shard.name}: {missing} segments were deleted before they were read")
         return stretches
 
     def _paths(self) -> Iterator[str]:
         for directory in self._directories:
             if not os.path.isdir(directory):
-                self._tell_once(f"{directory}: it is not there")
+                self._report_once(f"{directory}: it does not exist")
                 continue
             for home, _, names in os.walk(directory):
                 yield from (os.path.join(home, name) for name in sorted(names) if parse_segment_name(name) is not None)
@@ -116,13 +116,13 @@ class GrowingSegments:
         except OSError:
             return None
         if len(data) < SEGMENT_HEADER_BYTES:
-            return None  # its broker is about to write it
+            return None  # its broker has not written the header yet
         try:
             header: SegmentHeader | None = SegmentHeader.parse(data)
             if header is not None and header.version not in SCHEMAS:
                 raise SegmentError(f"it is of schema version {header.version}, which is not known here")
         except SegmentError as error:
-            self._tell_once(f"left out: {path}: {error.message}")
+            self._report_once(f"left out: {path}: {error.message}")
             header = None
         self._headers[path] = header
         return header
@@ -135,19 +135,19 @@ class GrowingSegments:
         try:
             segment = examine(path, verify=not read)
         except OSError:
-            return 0  # deleted, just now
+            return 0  # deleted meanwhile
         except SegmentError as error:
-            self._tell_once(f"left out: {path}: {error.message}")
+            self._report_once(f"left out: {path}: {error.message}")
             self._complete[path] = 0
             return 0
         if complete or segment.sealed:
             self._complete[path] = segment.records
         return segment.records
 
-    def _tell_once(self, text: str) -> None:
-        if text not in self._told and len(self._told) < SHARDS_MAX:
-            self._told.add(text)
-            self._tell(text)
+    def _report_once(self, text: str) -> None:
+        if text not in self._reported and len(self._reported) < SHARDS_MAX:
+            self._reported.add(text)
+            self._report(text)
 
 
 def chosen(unread: Mapping[str, list[Stretch]], most: int | None) -> dict[str, list[Slice]]:

@@ -58,11 +58,11 @@ def signed(id: int) -> int:
 
 def _row(line: str, broker: int) -> dict[str, Any] | None:
     try:
-        said = json.loads(line)
-        kind = said["kind"]
-        id = int(said["id"]) if kind == "subscription" else signed(int(said["id"], 16))
-        texts = {key: str(said.get(key, "")) for key in ("name", "filter", "client")}
+        entry = json.loads(line)
+        kind = entry["kind"]
+        id = int(entry["id"]) if kind == "subscription" else signed(int(entry["id"], 16))
+        texts = {key: str(entry.get(key, "")) for key in ("name", "filter", "client")}
         owner = broker if kind == "subscription" else 0
-        return {"kind": str(kind), "broker": owner, "id": id, **texts, "within_us": int(said.get("within_us", 0))}
+        return {"kind": str(kind), "broker": owner, "id": id, **texts, "within_us": int(entry.get("within_us", 0))}
     except (ValueError, KeyError, TypeError, OverflowError):
         return None

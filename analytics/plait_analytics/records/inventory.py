@@ -164,7 +164,7 @@ def examine(path: str, *, verify: bool = True) -> SegmentFile:
         if seal is None:
             return SegmentFile(path, header, records, sealed=False)
         if seal.records != records - 1 or size % RECORD_BYTES:
-            raise SegmentError(f"its seal says {seal.records:,} records, and it has {records - 1:,}")
+            raise SegmentError(f"its seal counts {seal.records:,} records, the file has {records - 1:,}")
         if verify:
             file.seek(0)
             if _checksum(file, records * RECORD_BYTES) != seal.checksum:

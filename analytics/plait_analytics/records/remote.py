@@ -68,7 +68,7 @@ class Source:
         except ValueError:
             port = 0
         if not parts.hostname or port == 0 or parts.path.strip("/") or parts.query or parts.fragment:
-            raise RemoteError("that is no broker's HTTP side", hint="http://HOST:4681, or http://TOKEN@HOST:4681")
+            raise RemoteError("that is no broker's HTTP address", hint="http://HOST:4681, or http://TOKEN@HOST:4681")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return cls(f"{parts.scheme}://{host}:{port or 4681}", unquote(parts.username) if parts.username else token)
 
@@ -92,25 +92,25 @@ class Copy:
     def pull(self) -> int:
         """Fetch the bytes that are new and return their number. Raise RemoteError, or OSError for the local disk."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        with (self.directory / ".lock").open("ab") as lock:  # two that append would write everything twice
+        with (self.directory / ".lock").open("ab") as lock:  # two appending processes would write everything twice
             fcntl.flock(lock, fcntl.LOCK_EX)
             return self._pull()
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _pull(self) -> int:
-        said = self._json("/api/v1/telemetry")
-        files, step = said.get("files"), said.get("read_bytes_max")
+        response = self._json("/api/v1/telemetry")
+        files, step = response.get("files"), response.get("read_bytes_max")
         if not isinstance(files, dict) or len(files) > FILES_MAX:
-            raise RemoteError(f"{self.source.address} does not answer as a broker does")
+            raise RemoteError(f"{self.source.address} gives no valid response")
         step = min(READ_BYTES, step) if isinstance(step, int) and step > 0 else READ_BYTES
-        wanted = self._wanted(files)
-        taken = sum(self._follow(name, size, step) for name, size in wanted.items())
-        self._trim(wanted)
-        self._commit(wanted)
+        selected = self._select(files)
+        taken = sum(self._append(name, size, step) for name, size in selected.items())
+        self._trim(selected)
+        self._commit(selected)
         return taken
 
-    def _follow(self, name: str, size: int, step: int) -> int:
+    def _append(self, name: str, size: int, step: int) -> int:
         path = self.directory / name
         have = path.stat().st_size if path.exists() else 0
         begun = have
@@ -118,15 +118,15 @@ class Copy:
             return 0
         with path.open("ab") as file:
             while have < size:
-                asked = f"/api/v1/telemetry/{quote(name)}?offset={have}&limit={min(step, size - have)}"
-                data = self._ask(asked)
+                target = f"/api/v1/telemetry/{quote(name)}?offset={have}&limit={min(step, size - have)}"
+                data = self._request(target)
                 if not data:
-                    break  # deleted there, just now
+                    break  # the broker has just deleted it
                 file.write(data)
                 have += len(data)
         return have - begun
 
-    def _wanted(self, files: dict[Any, Any]) -> dict[str, int]:
+    def _select(self, files: dict[Any, Any]) -> dict[str, int]:
         """Return the files to copy: dictionaries before the records that use them, and the newest segments that fit."""
         known = {name: size for name, size in files.items() if isinstance(size, int) and _FILE.fullmatch(name)}
         segments = sorted((name for name in known if parse_segment_name(name)), reverse=True)
@@ -135,37 +135,37 @@ class Copy:
         others = [name for name in sorted(known) if not parse_segment_name(name)]
         return {name: min(known[name], self._bytes_max) for name in [*others, *reversed(kept)]}
 
-    def _trim(self, wanted: Mapping[str, int]) -> None:
+    def _trim(self, selected: Mapping[str, int]) -> None:
         """Delete the oldest segments that the broker has deleted while the copy exceeds its bound."""
         segments = sorted(path for path in self.directory.iterdir() if parse_segment_name(path.name))
         total = sum(path.stat().st_size for path in segments)
         for path in segments:
             if total <= self._bytes_max:
                 return
-            if path.name not in wanted:
+            if path.name not in selected:
                 total -= path.stat().st_size
                 path.unlink()
 
-    def _commit(self, wanted: Mapping[str, int]) -> None:
-        newest = max(filter(parse_segment_name, wanted), default="")
+    def _commit(self, selected: Mapping[str, int]) -> None:
+        newest = max(filter(parse_segment_name, selected), default="")
         if not self._reader or not newest:
             return
         place = (newest, max(0, (self.directory / newest).stat().st_size // RECORD_BYTES - 1))
         if place != self._committed:
-            asked = f"/api/v1/telemetry/commit?reader={quote(self._reader)}&segment={place[0]}&records={place[1]}"
-            self._ask(asked, method="POST")
+            target = f"/api/v1/telemetry/commit?reader={quote(self._reader)}&segment={place[0]}&records={place[1]}"
+            self._request(target, method="POST")
             self._committed = place
 
     def _json(self, path: str) -> dict[str, Any]:
         try:
-            said = json.loads(self._ask(path))
+            response = json.loads(self._request(path))
         except (ValueError, RecursionError):
-            said = None
-        if not isinstance(said, dict):
-            raise RemoteError(f"{self.source.address} does not answer as a broker does")
-        return said
+            response = None
+        if not isinstance(response, dict):
+            raise RemoteError(f"{self.source.address} gives no valid response")
+        return response
 
-    def _ask(self, path: str, method: str = "GET") -> bytes:
+    def _request(self, path: str, method: str = "GET") -> bytes:
         try:
             return fetch(self.source.address, path, self.source.token, method=method)
         except Failure as error:
@@ -187,7 +187,7 @@ def copies_of(
     return directories, copies
 
 
-def brought_here(sources: Sequence[str], cache: Path, reader: str = "") -> tuple[list[Path], list[Copy]]:
+def pulled_sources(sources: Sequence[str], cache: Path, reader: str = "") -> tuple[list[Path], list[Copy]]:
     """Like `copies_of`, but pull each copy once and exit with a message if that fails."""
     try:
         directories, copies = copies_of(sources, cache, reader, token_from_file())
@@ -196,17 +196,17 @@ def brought_here(sources: Sequence[str], cache: Path, reader: str = "") -> tuple
     except PlaitError as error:
         fail(error.message, error.hint)
     except OSError as error:
-        fail(f"{cache} takes no copies: {error.strerror}", "give another --cache")
+        fail(f"{cache} cannot store copies: {error.strerror}", "give another --cache")
     return directories, copies
 
 
 @contextmanager
-def following(copies: Sequence[Copy], every_s: float, tell: Callable[[str], None]) -> Iterator[None]:
+def pulling(copies: Sequence[Copy], every_s: float, report: Callable[[str], None]) -> Iterator[None]:
     """Pull copies periodically in a thread. Each failure is reported once until it is resolved."""
     stop = threading.Event()
     troubles: dict[str, str] = {}
 
-    def follow() -> None:
+    def pull_all() -> None:
         while not stop.wait(every_s):
             for copy in copies:
                 address = copy.source.address
@@ -215,12 +215,12 @@ def following(copies: Sequence[Copy], every_s: float, tell: Callable[[str], None
                 except (PlaitError, OSError) as error:
                     if troubles.get(address) != str(error):
                         troubles[address] = str(error)
-                        tell(f"{address}: {error}")
+                        report(f"{address}: {error}")
                 else:
                     if troubles.pop(address, None) is not None:
-                        tell(f"{address}: it answers again")
+                        report(f"{address}: it responds again")
 
-    thread = threading.Thread(target=follow, name="plait-remote-segments", daemon=True)
+    thread = threading.Thread(target=pull_all, name="plait-remote-segments", daemon=True)
     if copies:
         thread.start()
     try:
@@ -238,5 +238,5 @@ def _cache() -> Path:
 
 cache_option: Final = click.option(
     "--cache", type=click.Path(path_type=Path), default=_cache, metavar="DIR", show_default="~/.cache/plait/telemetry",
-    help="Copies of what brokers on other machines recorded.",
+    help="Directory for copies of remote brokers' records.",
 )  # fmt: skip

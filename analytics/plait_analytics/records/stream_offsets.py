@@ -60,7 +60,7 @@ class StreamOffsets:
     def stop_here(self) -> None:
         """Make the current end of the segments the last offset."""
         self._last = {}
-        for name, shard in self._shards.look().items():
+        for name, shard in self._shards.scan().items():
             for stretch in self._shards.unread(shard, (0, 0)):
                 self._last[name] = (stretch.number, stretch.piece.records)
 
@@ -68,7 +68,7 @@ class StreamOffsets:
         """Return the end of the next batch, about `most` records after `start`; `start` itself without new records."""
         places: dict[str, Position] = {name: tuple(place) for name, place in start["at"].items()}
         unread = {}
-        for name, shard in self._shards.look().items():
+        for name, shard in self._shards.scan().items():
             last = self._last.get(name, (0, 0)) if self._last is not None else None
             stretches = self._shards.unread(shard, places.get(name, (0, 0)), last)
             if stretches:
@@ -88,15 +88,15 @@ class StreamOffsets:
             "horizon_us": horizon_us,
         }
 
-    def portions(self, start: Offset, end: Offset, parts: int, tell: Callable[[str], None]) -> list[Portion]:
+    def portions(self, start: Offset, end: Offset, parts: int, report: Callable[[str], None]) -> list[Portion]:
         """Return the records between two offsets in `parts` portions."""
-        shards, slices = self._shards.look(), []
+        shards, slices = self._shards.scan(), []
         for name, place in end["at"].items():
             begin = start["at"].get(name, [0, 0])
             if begin == place:
                 continue
             if name not in shards:
-                tell(f"{name}: its segments were deleted before they were read")
+                report(f"{name}: its segments were deleted before they were read")
                 continue
             slices += [stretch.piece for stretch in self._shards.unread(shards[name], tuple(begin), tuple(place))]
         if not slices:
@@ -135,7 +135,7 @@ def _states(records: Columns, portion: Portion) -> np.ndarray:
     first, last = int(times.min()), int(times.max())
     ends_us = first - first % portion.window_us + portion.window_us
     if first >= 0 and last <= portion.horizon_us and ends_us > portion.closed_us and not kinds_odd.any():
-        return np.full(len(times), GOOD)  # as nearly always
+        return np.full(len(times), GOOD)  # the usual case
     ends = times // portion.window_us * portion.window_us + portion.window_us
     odd = (times > portion.horizon_us) | (times < 0) | kinds_odd
     return np.where(odd, ODD, np.where(ends <= portion.closed_us, LATE, GOOD))

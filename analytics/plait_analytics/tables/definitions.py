@@ -35,7 +35,7 @@ _LOST: Final = f"kind in ({_DROP}, {_EXPIRY}) and entity <> 0 and (marks & {TO_B
 
 SUBSCRIPTIONS: Final = Table(
     "subscriptions",
-    "What became of the events that a subscription matched, and how long they took.",
+    "Deliveries and losses of the events that a subscription matched, and their delays.",
     ("window_us", "broker", "subscription"),
     f"""
 with r as (select * from counts),
@@ -60,29 +60,29 @@ from counted c
 left join quantiles q on q.window_us = c.window_us and q.broker = c.broker and q.entity = c.subscription
 left join names n on n.kind = 'subscription' and n.broker = c.broker and n.id = c.subscription""",
     {
-        "matched": "deliveries that were due: delivered or lost",
+        "matched": "deliveries due: delivered or lost",
         "delivered": "written to the subscriber",
-        "on_time": "of these, within the bound",
-        "late": "of these, beyond it",
-        "lost_expired": "their lifetime was over",
-        "lost_late": "beyond the bound, which the subscriber does not take",
-        "lost_overflow": "its queue was full",
-        "lost_forbidden": "it may not hear them",
-        "lost_gone": "its session ended with them queued",
-        "lost_other": "for any other reason",
-        "bytes": "of event blocks delivered",
-        "bound_us": "the delay that it tolerates; 0 when it named none",
-        "p50_us": "half of the deliveries took no longer; from buckets, within 4.4%",
-        "p90_us": "nine of ten",
-        "p99_us": "99 of 100",
-        "filter": "its filter, as it was last",
-        "client": "whose it is",
+        "on_time": "delivered within the bound",
+        "late": "delivered beyond the bound",
+        "lost_expired": "lost because their lifetime had ended",
+        "lost_late": "lost because they were beyond the bound and the subscriber drops late events",
+        "lost_overflow": "lost because its queue was full",
+        "lost_forbidden": "lost because its owner may not receive them",
+        "lost_gone": "lost with its session, in whose queue they were",
+        "lost_other": "lost for another reason",
+        "bytes": "bytes of event blocks delivered",
+        "bound_us": "its delay bound, 0 without one",
+        "p50_us": "median delay of deliveries, from buckets, within 4.4%",
+        "p90_us": "90th percentile",
+        "p99_us": "99th percentile",
+        "filter": "its latest filter",
+        "client": "name of its client",
     },
 )
 
 LINKS: Final = Table(
     "links",
-    "How each direction of a link was, once a second, and what went over it.",
+    "Each direction of a link, sampled once a second, with its traffic.",
     ("window_us", "broker", "neighbour"),
     f"""
 with r as (select * from counts),
@@ -107,27 +107,27 @@ select c.*, cast(c.copies as double) * 1000000 / {POSTPONED} as copies_per_s, q.
 from counted c
 left join quantiles q on q.window_us = c.window_us and q.broker = c.broker and q.entity = c.neighbour""",
     {
-        "samples": "looks at the link while it stood; fewer than seconds: it was down",
-        "delay_mean_us": "of one direction",
-        "delay_min_us": "the least",
-        "delay_max_us": "the greatest",
-        "jitter_mean_us": "how much the delay moved from one ping to the next",
-        "pings_missing": "pings without an answer, over all looks",
-        "samples_busy": "looks at which bytes waited for the link: its utilisation, of `samples`",
-        "waiting_bytes_max": "the most that waited",
-        "copies": "of events, handed over",
-        "bytes": "of these",
-        "destinations": "brokers that these were for",
-        "copies_per_s": "over the window",
-        "p50_us": "of the delay",
-        "p90_us": "of the delay",
-        "p99_us": "of the delay",
+        "samples": "samples of the link while it was up, one a second",
+        "delay_mean_us": "mean delay of one direction",
+        "delay_min_us": "minimum delay",
+        "delay_max_us": "maximum delay",
+        "jitter_mean_us": "mean change of the delay from one ping to the next",
+        "pings_missing": "pings without a pong, over all samples",
+        "samples_busy": "samples with bytes waiting for the link; divided by `samples`, its utilisation",
+        "waiting_bytes_max": "maximum of bytes waiting",
+        "copies": "copies of events sent",
+        "bytes": "bytes of these copies",
+        "destinations": "destinations of these copies, added up",
+        "copies_per_s": "copies a second over the window",
+        "p50_us": "median delay",
+        "p90_us": "90th percentile of the delay",
+        "p99_us": "99th percentile of the delay",
     },
 )
 
 BROKERS: Final = Table(
     "brokers",
-    "What came to a broker and how regularly, how long matching took (M_b), and what waited.",
+    "Events arriving at a broker, their regularity, the time of matching (M_b), and queues.",
     ("window_us", "broker"),
     f"""
 with r as (select * from counts),
@@ -161,32 +161,32 @@ left join names n on n.kind = 'broker' and n.id = c.broker""",
     {
         "published": "events of its own publishers",
         "arrived": "events from other brokers for its subscribers",
-        "forwarded": "copies handed on",
-        "delivered": "deliveries written",
-        "dropped": "events, copies and deliveries that ended here, but for expiry",
-        "expired": "the same, their lifetime over",
+        "forwarded": "copies forwarded",
+        "delivered": "deliveries written to subscribers",
+        "dropped": "events, copies and deliveries dropped here, without expired ones",
+        "expired": "events, copies and deliveries whose lifetime ended here",
         "matched": "events whose matching was timed",
-        "matching_us": "how long that took altogether",
-        "queue_items_max": "the most that waited for subscribers",
-        "queue_bytes_max": "the same in bytes",
-        "slow_max": "the most subscriptions that were slow at once",
-        "subscriptions_max": "the most subscriptions",
-        "records_lost": "of telemetry itself; where this is not 0, the other numbers are too small",
-        "reroutes": "ways to other brokers that changed",
-        "weight_max": "above 1: events were sampled",
-        "rate_per_s": "published and arrived, over the window",
-        "gap_mean_us": "between two of them that were recorded",
-        "gap_variation": "its variance over its squared mean: 0 regular, 1 at random, above in bursts",
-        "match_p50_us": "half of the events were matched in no longer",
-        "match_p90_us": "nine of ten",
-        "match_p99_us": "99 of 100",
-        "name": "what it is called",
+        "matching_us": "total time of matching",
+        "queue_items_max": "maximum of items queued for subscribers",
+        "queue_bytes_max": "maximum of bytes queued for subscribers",
+        "slow_max": "maximum of slow subscriptions at one time",
+        "subscriptions_max": "maximum of subscriptions",
+        "records_lost": "telemetry records lost; if not 0, the other numbers are too small",
+        "reroutes": "changes of a next hop to another broker",
+        "weight_max": "maximum weight; above 1, events were sampled",
+        "rate_per_s": "events published and arrived, a second",
+        "gap_mean_us": "mean time between two recorded events",
+        "gap_variation": "variance of the gap over its squared mean: 0 regular, 1 random, above 1 bursty",
+        "match_p50_us": "median time of matching an event",
+        "match_p90_us": "90th percentile",
+        "match_p99_us": "99th percentile",
+        "name": "name of the broker",
     },
 )
 
 PUBLISHERS: Final = Table(
     "publishers",
-    "How often, how regularly (I_p) and with what lifetimes a publisher published, and how many that reached.",
+    "Rate, regularity (I_p) and lifetimes of a publisher's events, and their reach.",
     ("window_us", "publisher"),
     f"""
 with counted as (
@@ -203,23 +203,23 @@ select c.*, g.gap_sum / nullif(g.gaps, 0) as gap_mean_us,
 from counted c
 left join gaps g on g.whose = 'publisher' and g.window_us = c.window_us and g.entity = c.publisher""",
     {
-        "events": "admitted at its broker",
-        "bytes": "of their blocks",
-        "rate_per_s": "over the window",
-        "gap_mean_us": "between two events in a row, by the publisher's calendar",
-        "gap_variation": "its variance over its squared mean",
-        "with_lifetime": "events that had a lifetime",
-        "lifetime_min_us": "the shortest",
-        "lifetime_max_us": "the longest",
-        "matched_here": "subscriptions matched at its own broker",
-        "brokers_reached": "other brokers that its events went to, summed over events",
-        "unmatched": "events that nobody wanted",
+        "events": "events admitted at its broker",
+        "bytes": "bytes of their blocks",
+        "rate_per_s": "events a second over the window",
+        "gap_mean_us": "mean time between consecutive events, by the publisher's calendar",
+        "gap_variation": "variance of the gap over its squared mean",
+        "with_lifetime": "events with a lifetime",
+        "lifetime_min_us": "shortest lifetime",
+        "lifetime_max_us": "longest lifetime",
+        "matched_here": "subscriptions matched at its own broker, added up",
+        "brokers_reached": "other brokers that its events were sent to, added up",
+        "unmatched": "events that matched no subscription",
     },
 )
 
 CONTENT: Final = Table(
     "content",
-    "What a publisher's events are about, and how long they live (C_p): by cells of the event space, if it is known.",
+    "Content and lifetimes of a publisher's events (C_p), by cells of the event space if there is one.",
     ("window_us", "broker", "publisher", "cell"),
     f"""
 with located as (
@@ -230,41 +230,44 @@ with located as (
 select *, cast(events as double) / sum(events) over (partition by window_us, broker, publisher) as share
 from located""",
     {
-        "events": "that lie there",
-        "bytes": "of their blocks",
-        "with_lifetime": "events that had a lifetime",
-        "lifetime_min_us": "the shortest",
-        "lifetime_max_us": "the longest",
-        "share": "of the publisher's events there that lie in the space",
+        "events": "events in the cell",
+        "bytes": "bytes of their blocks",
+        "with_lifetime": "events with a lifetime",
+        "lifetime_min_us": "shortest lifetime",
+        "lifetime_max_us": "longest lifetime",
+        "share": "share of the publisher's events in the space",
     },
 )
 
 DELAYS: Final = Table(
     "delays",
-    "How many took how long, in buckets of 9%: of deliveries, links and matching. These add up over any rows.",
+    "Distributions of delay in buckets of 9%, of deliveries, links and matching. They add up over any rows.",
     ("window_us", "kind", "broker", "subject", "bucket"),
     f"""
 select window_us, kind, broker, entity as subject, bucket,
   {total(f"case when kind = {_MATCH} then items else weight end")} as n
 from counts where kind in ({_DELIVERY}, {_LINK}, {_MATCH}) group by window_us, kind, broker, entity, bucket""",
-    {"n": "deliveries, samples or events of which floor(8 log2 microseconds) is the bucket"},
+    {"n": "deliveries, samples or events in the bucket floor(8 log2 microseconds)"},
 )
 
 FLOWS: Final = Table(
     "flows",
-    "From publishers' brokers to subscribers' brokers: how many events went, and how many subscriptions they met.",
+    "Events from publishers' brokers to subscribers' brokers, and the subscriptions that they matched.",
     ("window_us", "source", "destination"),
     f"""
 select window_us, case when kind = {_PUBLISH} then broker else entity end as source, broker as destination,
   {total("weight", "bucket in (1, 3)")} as events, {total("expected")} as matched
 from counts where kind = {_ARRIVAL} or (kind = {_PUBLISH} and bucket in (1, 3))
 group by window_us, case when kind = {_PUBLISH} then broker else entity end, broker""",
-    {"events": "that matched there", "matched": "subscriptions that they matched there"},
+    {
+        "events": "events that matched at the destination",
+        "matched": "subscriptions matched at the destination, added up",
+    },
 )
 
 SELECTIVITY: Final = Table(
     "selectivity",
-    "How far a broker's events go: what decides whether to send to few or to flood.",
+    "The reach of a broker's events, which decides between sending to few brokers and flooding.",
     ("window_us", "broker"),
     f"""
 select window_us, broker, {total("weight")} as published, {total("weight", "bucket > 0")} as wanted,
@@ -274,42 +277,42 @@ select window_us, broker, {total("weight")} as published, {total("weight", "buck
 from counts where kind = {_PUBLISH} group by window_us, broker""",
     {
         "published": "events of its publishers",
-        "wanted": "that matched anyone",
-        "wanted_here": "that matched a subscription at the same broker",
-        "wanted_here_only": "and none elsewhere",
-        "copies": "other brokers they went to, summed",
-        "regionalism": "the part of what is wanted that stays",
+        "wanted": "events that matched a subscription",
+        "wanted_here": "events that matched a subscription at the same broker",
+        "wanted_here_only": "events that matched at the same broker only",
+        "copies": "other brokers that the events were sent to, added up",
+        "regionalism": "share of matched events that matched at the same broker only",
     },
 )
 
 SIMILARITY: Final = Table(
     "similarity",
-    "Pairs of subscriptions that match largely the same events: what may be clustered. See similarity.py.",
+    "Pairs of subscriptions that match largely the same events and may be clustered. See similarity.py.",
     ("window_us", "broker", "subscription", "other_broker", "other"),
     SIMILARITY_SQL,
     {
-        "shared": "events that both got",
-        "either": "events that one of them got",
-        "jaccard": "the first over the second; exact, of pairs that were found",
+        "shared": "events that both received",
+        "either": "events that at least one of them received",
+        "jaccard": "shared / either, exact for the pairs found",
     },
     of="records",
 )
 
 INCIDENTS: Final = Table(
     "incidents",
-    "Where a rate, a delay or a loss is far from what it was in the ten windows before.",
+    "Windows whose rate, delay or loss is far from that of the ten windows before.",
     ("window_us", "entity", "broker", "subject", "measure"),
     INCIDENTS_SQL,
     {
-        "value": "what it is: events, microseconds, or drops",
-        "usual": "its mean over the windows before",
-        "deviation": "and its standard deviation",
+        "value": "events, microseconds or drops, according to the measure",
+        "usual": "mean over the windows before",
+        "deviation": "standard deviation over the windows before",
     },
 )
 
 COUNTS: Final = Table(
     "counts",
-    "What all the others but those of single events follow from: records by window, kind, thing and bucket, added up.",
+    "Records added up by window, kind, entity and bucket: the source of all tables but those of single events.",
     KEY,
     "select * from counts",
     {name: says for name, says in COLUMNS.items() if name not in KEY},

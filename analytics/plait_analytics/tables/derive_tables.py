@@ -45,7 +45,7 @@ def derive(
     Without `gaps`, the columns computed from gaps are null. `history`: counts of these and earlier windows, in which
     incidents are found; default `counts`. `settled`: the counts have one row for each key and windows of this width.
     """
-    import duckdb  # not at the top: Spark's workers import this module and never call it, and start a fifth faster
+    import duckdb  # not at the top: Spark's workers import this module without calling it, and start a fifth faster
 
     with duckdb.connect() as connection:
         connection.register("gaps", gaps if gaps is not None else GAPS_SCHEMA.empty_table())

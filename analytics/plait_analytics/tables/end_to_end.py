@@ -49,7 +49,7 @@ _AUDITED: Final = f"""audited as (
 
 JOURNEYS: Final = Table(
     "journeys",
-    "Of each publisher's events, end to end: expected deliveries against those there were, by event id.",
+    "Each publisher's events, end to end: expected and recorded deliveries, joined by event id.",
     ("window_us", "publisher"),
     f"""with {EVENTS}, {_AUDITED}
 select window_us, publisher, count(*) as events, {total("expected")} as expected, {total("delivered")} as delivered,
@@ -58,22 +58,22 @@ select window_us, publisher, count(*) as events, {total("expected")} as expected
   {total("1", "missing = 0 and missing_homes = 0 and duplicates = 0")} as accounted
 from audited group by window_us, publisher""",
     {
-        "events": "whose publication is recorded, and which every broker would have sampled",
-        "expected": "deliveries that their matching at all brokers asks for",
-        "delivered": "deliveries, each subscription once",
-        "duplicates": "deliveries beyond these, but for those of durable subscriptions",
-        "lost": "deliveries that ended with a reason",
-        "lost_homes": "copies for other brokers that ended with a reason",
-        "missing": "deliveries of which nothing is known: a durable subscription that is away may still get them",
-        "missing_homes": "copies for other brokers of which nothing is known",
-        "accounted": "events of which all is known: with none missing and no duplicate this equals `events`",
+        "events": "events whose publication is recorded, and which every broker would have sampled",
+        "expected": "deliveries due by their matching at all brokers",
+        "delivered": "deliveries, each subscription counted once",
+        "duplicates": "repeated deliveries, without those of durable subscriptions",
+        "lost": "deliveries dropped with a reason",
+        "lost_homes": "copies for other brokers dropped with a reason",
+        "missing": "deliveries without a record; an absent durable subscription may still get them",
+        "missing_homes": "copies for other brokers without a record",
+        "accounted": "events with none missing and no duplicate: all `events`, unless some were lost or repeated",
     },
     of="records",
 )
 
 UNACCOUNTED: Final = Table(
     "unaccounted",
-    "The events behind `journeys` of which not all is known, one by one. Empty when nothing was lost or repeated.",
+    "The single events that `journeys` does not account for. Empty if nothing was lost silently or repeated.",
     ("window_us", "publisher", "sequence"),
     f"""with {EVENTS}, {_AUDITED}
 select window_us, publisher, sequence, expected, delivered, duplicates, lost, missing, missing_homes

@@ -77,7 +77,7 @@ class Lake:
 
     def write(self, tables: Mapping[str, pa.Table], inventory: Inventory, engine: str, window_us: int) -> None:
         """Store these tables, replace the manifest, and delete the files of the tables before."""
-        known = self.manifest()  # someone else's directory is not written to
+        known = self.manifest()  # raises an error for a foreign directory, before anything is written
         if known is not None and "live" in known:
             raise LakeError(f"{self.directory} has tables of a live analysis", hint="give another --out")
         digest = inventory.digest()

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 def report(tables: Mapping[str, pa.Table]) -> dict[str, Any]:
     """Return the numbers by name, and `lines` for people."""
     journeys, subscriptions, links, brokers = (tables[t] for t in ("journeys", "subscriptions", "links", "brokers"))
-    names = pc.coalesce(brokers["name"], brokers["broker"]).to_pylist()  # one that starts anew has a new id
+    names = pc.coalesce(brokers["name"], brokers["broker"]).to_pylist()  # a restarted broker has a new id
     facts: dict[str, Any] = {
         "brokers": len(set(names)),
         "events": _sum(brokers, "published"),
@@ -58,9 +58,9 @@ def _quantile_ms(delays: pa.Table, kind: int, fraction: float) -> float:
     chosen = delays.filter(pc.equal(delays["kind"], kind))
     for bucket, n in zip(chosen["bucket"].to_pylist(), chosen["n"].to_pylist(), strict=True):
         counts[bucket] = counts.get(bucket, 0) + n
-    wanted, below = fraction * sum(counts.values()), 0
+    threshold, below = fraction * sum(counts.values()), 0
     for bucket in sorted(counts):
         below += counts[bucket]
-        if below >= wanted:
+        if below >= threshold:
             return float(2 ** ((bucket + 0.5) / 8)) / 1000
     return 0.0

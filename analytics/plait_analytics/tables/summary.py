@@ -50,13 +50,13 @@ def summary(counts: pa.Table, names: pa.Table, window_us: int, windows: int = WI
     chosen = merged(counts.filter(pc.greater_equal(counts["window_us"], known[0])), _ALL)
     end_us = known[-1] + window_us
     seconds = (end_us - known[0]) / 1_000_000
-    said = {(row["kind"], row["broker"], row["id"]): row for row in names.to_pylist()}
+    entries = {(row["kind"], row["broker"], row["id"]): row for row in names.to_pylist()}
     return {
         "format": FORMAT,
         "from": _iso(known[0]),
         "to": _iso(end_us),
         "seconds": seconds,
-        **{name: made(chosen, said, seconds)[:ROWS_MAX] for name, made in _LISTS.items()},
+        **{name: made(chosen, entries, seconds)[:ROWS_MAX] for name, made in _LISTS.items()},
     }
 
 
@@ -67,16 +67,16 @@ def summary_bytes(counts: pa.Table, names: pa.Table, window_us: int) -> bytes:
 
 def quantile_us(delays: Mapping[str, int], fraction: float) -> float | None:
     """Return a quantile of a distribution, as the middle of its bucket, or None if the distribution is empty."""
-    wanted, below = fraction * sum(delays.values()), 0
+    threshold, below = fraction * sum(delays.values()), 0
     for bucket in sorted(map(int, delays)):
         below += delays[str(bucket)]
-        if below >= wanted:
+        if below >= threshold:
             least, most = bucket_bounds_us(bucket)
             return (least * most) ** 0.5
     return None
 
 
-def _links(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seconds: float) -> Rows:
+def _links(counts: pa.Table, entries: Mapping[tuple[str, int, int], Any], seconds: float) -> Rows:
     found = []
     for (broker, neighbour), rows in _by(counts, (RecordKind.LINK, RecordKind.FORWARD), "broker", "entity"):
         samples = [row for row in rows if row["kind"] == RecordKind.LINK]
@@ -97,18 +97,18 @@ def _links(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seconds: 
     return found
 
 
-def _brokers(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seconds: float) -> Rows:
+def _brokers(counts: pa.Table, entries: Mapping[tuple[str, int, int], Any], seconds: float) -> Rows:
     found = []
     for (broker,), rows in _by(
         counts, (RecordKind.PUBLISH, RecordKind.ARRIVAL, RecordKind.MATCH, RecordKind.DELIVERY), "broker"
     ):
         matching = _distribution([row for row in rows if row["kind"] == RecordKind.MATCH], "items")
-        came = [row for row in rows if row["kind"] in (RecordKind.PUBLISH, RecordKind.ARRIVAL)]
-        name = said.get(("broker", 0, broker))
+        events = [row for row in rows if row["kind"] in (RecordKind.PUBLISH, RecordKind.ARRIVAL)]
+        name = entries.get(("broker", 0, broker))
         found.append(
             {
                 "broker": _text(broker), "name": name["name"] if name else None,
-                "events_per_s": sum(row["weight"] for row in came) / seconds,
+                "events_per_s": sum(row["weight"] for row in events) / seconds,
                 "deliveries_per_s": sum(row["weight"] for row in rows if row["kind"] == RecordKind.DELIVERY) / seconds,
                 "matching": matching, "match_p50_us": quantile_us(matching, 0.5),
                 "match_p99_us": quantile_us(matching, 0.99),
@@ -117,7 +117,7 @@ def _brokers(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seconds
     return found
 
 
-def _publishers(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seconds: float) -> Rows:
+def _publishers(counts: pa.Table, entries: Mapping[tuple[str, int, int], Any], seconds: float) -> Rows:
     found = []
     for (publisher,), rows in _by(counts, (RecordKind.PUBLISH,), "entity"):
         events = sum(row["weight"] for row in rows)
@@ -135,11 +135,11 @@ def _publishers(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seco
     return found
 
 
-def _subscriptions(counts: pa.Table, said: Mapping[tuple[str, int, int], Any], seconds: float) -> Rows:
+def _subscriptions(counts: pa.Table, entries: Mapping[tuple[str, int, int], Any], seconds: float) -> Rows:
     found = []
     for (broker, number), rows in _by(counts, (RecordKind.DELIVERY,), "broker", "entity"):
         delays = _distribution(rows, "weight")
-        name = said.get(("subscription", broker, number))
+        name = entries.get(("subscription", broker, number))
         found.append(
             {
                 "broker": _text(broker), "subscription": number, "filter": name["filter"] if name else None,
@@ -161,9 +161,9 @@ _LISTS: Final = {
 
 def _by(counts: pa.Table, kinds: Iterable[RecordKind], *key: str) -> list[tuple[tuple[int, ...], Rows]]:
     """Return the rows of some kinds by key, the greatest weight first."""
-    wanted = pa.array([int(kind) for kind in kinds], pa.int32())
+    kind_numbers = pa.array([int(kind) for kind in kinds], pa.int32())
     groups: dict[tuple[int, ...], Rows] = {}
-    for row in counts.select(_USED).filter(pc.is_in(counts["kind"], wanted)).to_pylist():
+    for row in counts.select(_USED).filter(pc.is_in(counts["kind"], kind_numbers)).to_pylist():
         groups.setdefault(tuple(row[part] for part in key), []).append(row)
     return sorted(groups.items(), key=lambda item: (-sum(row["weight"] for row in item[1]), item[0]))
 

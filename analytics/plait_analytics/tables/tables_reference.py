@@ -10,12 +10,12 @@ from .definitions import TABLES
 from .table import Table
 
 KEYS: Final = {
-    "window_us": ("window", "where the window begins, UTC"),
-    "broker": ("broker", "id of the broker whose record it is"),
+    "window_us": ("window", "start of the window, UTC"),
+    "broker": ("broker", "id of the broker that recorded"),
     "neighbour": ("neighbour", "id of the broker at the other end"),
     "subscription": ("subscription", "its number at its broker"),
     "publisher": ("publisher", "id"),
-    "sequence": ("sequence", "with the publisher the event's name"),
+    "sequence": ("sequence", "the event's sequence number, unique with its publisher"),
     "cell": ("cell", "a dz-expression: the part of the event space, halved once for each bit"),
     "source": ("source", "id of the publishers' broker"),
     "destination": ("destination", "id of the subscribers' broker"),
@@ -23,31 +23,32 @@ KEYS: Final = {
     "other": ("other", "number of the other subscription"),
     "entity": ("entity", "`broker` or `link`"),
     "measure": ("measure", "`rate`, `delay` or `lost`"),
-    "kind": ("kind", "of record, as in `schema-1.json` beside the segments"),
-    "subject": ("subject", "what the record is about: a subscription, a neighbour"),
+    "kind": ("kind", "kind of record, as in `schema-1.json` beside the segments"),
+    "subject": ("subject", "subject of the record: a subscription or a neighbour"),
     "bucket": ("bucket", "floor(8 log2 microseconds)"),
 }
 """Key columns: the name in files and the description."""
 
 HEAD: Final = """# Tables of telemetry
 
-What `plait analyze` makes of the records of brokers. `plait analyze batch DIR --out OUT` makes all of them, by DuckDB
-or Spark; `plait analyze live DIR --out OUT` all but those of single events (`unaccounted`, `journeys`, `similarity`,
-and what gaps between events say), window by window while brokers run.
+The tables that `plait analyze` computes from brokers' records. `plait analyze batch DIR --out OUT` computes all of
+them, with DuckDB or Spark. `plait analyze live DIR --out OUT` computes them window by window while brokers run, without
+those of single events (`unaccounted`, `journeys`, `similarity`) and without the columns about gaps between events.
 `plait analyze show OUT TABLE --json` prints rows.
 
-**How to read them.** `OUT/manifest.json` says under `tables.TABLE.files` which Parquet files hold now, and under
-`tables.TABLE.json` where the newest 5,000 rows are as JSON:
-`{"table", "window_us", "columns": [{"name", "type", "says"}], "rows": [[...]]}`. It is replaced in one step: never list
-directories, files lie there that do not count any more. `OUT/summary.json` is the short form for brokers and
-predictions: `links`, `brokers`, `publishers` and `subscriptions` with their rates and distributions of delay in the
-last windows. `OUT/live.json` tells how a live analysis goes.
+**How to read them.** `OUT/manifest.json` lists the valid Parquet files under `tables.TABLE.files`, and the newest 5,000
+rows as JSON under `tables.TABLE.json`:
+`{"table", "window_us", "columns": [{"name", "type", "says"}], "rows": [[...]]}`. It is replaced in one step. Never list
+directories, since they may contain outdated files. `OUT/summary.json` is the summary for brokers and predictions:
+`links`, `brokers`, `publishers` and `subscriptions` with their rates and distributions of delay in the last windows.
+`OUT/live.json` is the status of a live analysis.
 
 A broker that is started with `--tables OUT` serves these: `/api/v1/analytics/TABLE`, `/api/v1/summary`, and the page
 `/analytics`.
 
-Windows are of the broker's calendar. Ids are texts of 16 hexadecimal digits. Counts are of events, also where only some
-were recorded. Percentiles are read off buckets of 9%, in the middle: within 4.4%. What is not known is null.
+Windows follow the broker's calendar. Ids are texts of 16 hexadecimal digits. Counts are of events, also where only some
+were recorded. Percentiles are the middles of buckets of 9%: within 4.4%. Unknown values are null.
+
 This page is made by `python -m plait_analytics.tables.tables_reference`.
 """
 
@@ -68,7 +69,7 @@ def _section(table: Table) -> str:
     return "\n".join([*lines, ""])
 
 
-assert set(KEY) <= {*KEYS, *COLUMNS}, "all that the counts are told apart by is explained"
+assert set(KEY) <= {*KEYS, *COLUMNS}, "every key column of the counts has a description"
 
 if __name__ == "__main__":
     sys.stdout.write(page())

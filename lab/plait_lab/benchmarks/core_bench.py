@@ -229,7 +229,7 @@ def _kernel(session: Session) -> Iterable[Figure]:
     except ImportError as error:
         session.progress(f"the native kernel left out: {error}")
         return ()
-    if hasattr(kernel_bench, "GROUP"):  # the driver runs it
+    if hasattr(kernel_bench, "GROUP"):  # the driver runs it as a group
         return ()
     session.progress("native kernel")
     figures: Iterable[Figure] = kernel_bench.kernel_figures()

@@ -242,7 +242,7 @@ async def _in_the_loop(parameters: Parameters, master: MasterSecret, rng: Random
             longest[0] = max(longest[0], perf_counter() - began - 0.001)
 
     watching = asyncio.create_task(watch())
-    for number in range(64):  # each another session
+    for number in range(64):  # each event begins another session
         clear, payload = await sealing.seal(Draft({"a0": number % 8, "a1": number // 8 % 8}, b"first"))
         await opening.open(clear, payload)
     watching.cancel()

@@ -208,7 +208,7 @@ def _memory_and_pauses(session: Session) -> Iterator[Figure]:
     memory = {"right after loading": found["loaded"], "most while loading": found["most"]}
     yield Figure(f"W1 {size:,}: memory, settled", found["settled"], "MB", Target("<=", 400), memory)
     for verb in ("add", "remove", "match"):
-        # Of the wall clock's longest, some were the system's: it let others have the processor.
+        # Some of the longest by the wall clock are preemptions by the system.
         beside = {"by the wall clock": found[f"{verb} wall"], "p99.9 of it": found[f"{verb} p99.9"]}
         measure = f"W1 {size:,}: longest {verb} while merging, by the thread's clock"
         yield Figure(measure, found[f"{verb} own"], "us", Target("<=", 1000), beside)
@@ -235,13 +235,13 @@ def _pauses(index: Any, workload: Workload) -> dict[str, float]:
     replaced, watches = int(len(workload) * _REPLACED), {verb: _Pauses() for verb in ("add", "remove", "match")}
     events = chain.from_iterable(workload.events(1_000, stream=turn) for turn in range(4, 1_000_000))
     removed, new, merges = iter(workload.ids.tolist()), _in_normal_form(workload.successor(1)), index.stats()["merges"]
-    gc.disable()  # a collection would be counted as a pause of the index
+    gc.disable()  # a collection would count as a pause of the index
     for _ in range(replaced):
         id, filter = next(new)
         watches["remove"](index.remove, next(removed))
         watches["add"](index.add, id, filter)
         watches["match"](index.match, next(events))
-    for attributes in islice(events, 100_000):  # until what is being merged is in place
+    for attributes in islice(events, 100_000):  # until the running merge is complete
         if index.stats()["merges"] > merges:
             break
         watches["match"](index.match, attributes)
@@ -272,7 +272,7 @@ def _turnovers(session: Session) -> Iterable[Figure]:
     size, turns = session.size(50_000, 2_000), 10
     session.progress(f"memory through {turns} turnovers")
     memory = index_churn.measure_churn("W3", size, turns, session.seed, native=True)
-    # The allocator keeps some of what merging gives back: the first turnovers find out how much.
+    # The allocator keeps some memory that merging frees. The first turnovers establish how much.
     first, middle, last = (memory.turnovers[turn] for turn in (0, turns // 2 - 1, -1))
     beside = {"filled": memory.index, "after the first": first - memory.empty, "after the last": last - memory.empty}
     yield Figure(f"W3 {size:,}: growth from turnover 5 to {turns}", last - middle, "MB", Target("<=", 5), beside)

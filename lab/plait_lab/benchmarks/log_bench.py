@@ -106,7 +106,7 @@ def _store_grouped(log: EventLog, seconds: float) -> list[int]:
         requested_ns.append(perf_counter_ns())
         log.persist(Persist(position, (_record(position),)), acknowledged)
     in_time = len(waits)
-    for _ in range(IN_FLIGHT):  # the rest is stored, and not counted
+    for _ in range(IN_FLIGHT):  # wait for the rest, which is not counted
         room.acquire()
     return waits[:in_time]
 

@@ -97,7 +97,7 @@ def microseconds(calls: Mapping[str, Callable[[], object]], operations: int, rep
         for name, call in calls.items():
             started = perf_counter()
             call()
-            if repeat:  # the first warms up
+            if repeat:  # the first is a warm-up
                 times[name].append(perf_counter() - started)
     return {name: statistics.median(found) * 1e6 / operations for name, found in times.items()}
 

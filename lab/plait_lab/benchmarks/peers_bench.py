@@ -46,7 +46,7 @@ def peers_figures(session: Session) -> Iterator[Figure]:
     yield _figure(
         "two peers, events of 128 bytes, the best of three", "events_per_s", "/s", fast, Target(">=", 150_000)
     )
-    yield _figure("the same: processor time of the one who hears, an event", "cpu_us", "us", fast, None)
+    yield _figure("the same: processor time of the subscriber, an event", "cpu_us", "us", fast, None)
     yield _figure("two peers at 1,000/s, delay p50", "p50_us", "us", late, Target("<=", 150))
     yield _figure("two peers at 1,000/s, delay p99", "p99_us", "us", late, None)
     yield from _twenty(session, attempts)
@@ -69,13 +69,13 @@ def _twenty(session: Session, attempts: Attempts) -> Iterator[Figure]:
     within = Target("<=", 2)
     several = f"1 -> {subscribers} at {rate:,}/s of 128 bytes"
     yield figure(cold, lambda one: one.cold_s, "s", Target("<=", 10))
-    yield figure(f"{several}: not heard", lambda one: one.lost, "", Target("<=", 0))
-    yield figure("the same, and through two deaths: heard twice", lambda one: one.twice, "", Target("<=", 0))
-    yield figure("a peer in between is killed: all hear everything after", lambda one: one.killed_s, "s", within)
-    yield figure("a peer in between is stopped: all hear everything after", lambda one: one.stopped_s, "s", within)
+    yield figure(f"{several}: not received", lambda one: one.lost, "", Target("<=", 0))
+    yield figure("the same, and through two deaths: received twice", lambda one: one.twice, "", Target("<=", 0))
+    yield figure("an inner peer is killed: all receive everything after", lambda one: one.killed_s, "s", within)
+    yield figure("an inner peer is stopped: all receive everything after", lambda one: one.stopped_s, "s", within)
     killed = "events confirmed by all subscribers while one is killed"
     yield figure(killed, lambda one: one.confirmed, "", Target(">=", rate))
-    yield figure(f"{killed}: not heard", lambda one: one.confirmed_lost, "", Target("<=", 0))
+    yield figure(f"{killed}: not received", lambda one: one.confirmed_lost, "", Target("<=", 0))
 
 
 def _figure(measure: str, field: str, unit: str, result: dict[str, PairResult | None], target: Target | None) -> Figure:

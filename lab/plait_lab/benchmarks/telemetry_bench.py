@@ -125,7 +125,7 @@ def _growth(records: Records, count: int) -> float:
     """Return the blocks of memory that remain allocated for each record."""
     frame = EventFrame(encode_block(Event({"symbol": "IBM", "price": 121.5}, publisher=7, sequence=9)))
     before = 0
-    for turn in range(3):  # the first makes what is made once
+    for turn in range(3):  # the first turn allocates what is allocated once
         if turn == 1:
             gc.collect()
             before = sys.getallocatedblocks()
@@ -181,7 +181,7 @@ def _throughput(directory: Path, rounds: int, reads: int) -> tuple[float, float]
         for turn in range(rounds + 1):
             for which, bench in ((0, off), (1, on))[:: 1 if turn % 2 else -1]:
                 took_s = bench.run(bench.reads(reads), 1.0)
-                if turn:  # the first warms up
+                if turn:  # the first is a warm-up
                     times[which].append(took_s)
     finally:
         writer.stop()
@@ -190,7 +190,9 @@ def _throughput(directory: Path, rounds: int, reads: int) -> tuple[float, float]
     if telemetry.ring.written + telemetry.ring.lost < 2 * on.broker.counters.delivered:
         raise WrongAnswer("a published and a delivered record are due for each event")
     events = reads * READ_EVENTS
-    share = median(without / with_ for without, with_ in zip(*times, strict=True))  # of neighbours: others disturb both
+    share = median(
+        without / with_ for without, with_ in zip(*times, strict=True)
+    )  # of adjacent runs, which other load affects alike
     return events / median(times[0]), share
 
 

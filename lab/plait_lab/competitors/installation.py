@@ -61,7 +61,10 @@ def _install_system_packages(print_line: PrintLine) -> None:
 def _attempt(command: list[str], print_line: PrintLine) -> None:
     """Run a command and report a failure."""
     print_line(" ".join([Path(command[0]).name, *command[1:]]))
-    quiet = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}  # runlevel 1: packaged servers are not started
+    quiet = {
+        "DEBIAN_FRONTEND": "noninteractive",
+        "RUNLEVEL": "1",
+    }  # runlevel 1 keeps packages from starting their servers
     try:
         done = subprocess.run(
             command, env={**os.environ, **quiet}, capture_output=True, text=True, timeout=INSTALL_S, check=False

@@ -37,7 +37,7 @@ class Listener:
             if mark != due:
                 phase, count = self._turn(phase, mark, due, count)
                 counts = self._counters.received[phase]
-            due = mark + 1 if mark & LAST != LAST else mark - LAST  # numbers begin again after the last
+            due = mark + 1 if mark & LAST != LAST else mark - LAST  # numbers wrap after the last
             count += 1
             counts[slot] = count
 

@@ -52,7 +52,7 @@ class Member(asyncio.Protocol):
                 self.note(phase, found)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it
         self.transport.write(self.opening())
 
     def data_received(self, data: bytes) -> None:

@@ -5,7 +5,7 @@ accurate schedule needs better than an event loop's millisecond timer. The publi
 sleeps until just before the next is due and spins for the rest.
 """
 
-# ruff: noqa: ASYNC110 - the board is memory shared with other processes: there is no event to wait for
+# ruff: noqa: ASYNC110 - the counters are memory shared with other processes: there is no event to wait for
 from __future__ import annotations
 
 import asyncio

@@ -268,7 +268,7 @@ class TrialRun:
             raise TrialFailed(f"{delivered:,} deliveries where {due:,} match")
         breaks = sum(self._counters.breaks[MEASURED])
         if breaks > due - delivered:
-            raise TrialFailed(f"{breaks:,} events came twice or out of their order, with {due - delivered:,} lost")
+            raise TrialFailed(f"{breaks:,} events arrived twice or out of order, with {due - delivered:,} lost")
 
     def _phase(self, number: int) -> float:
         """Run a phase and wait until everything is received. Return the seconds that it took."""

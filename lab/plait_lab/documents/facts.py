@@ -40,7 +40,7 @@ def configuration_page() -> str:
         first,
         f"```toml\n{inspect.cleandoc(example)}\n```",
         f"A variable {after}",
-        "`plait broker --check-config --config FILE` says whether a file is right.",
+        "`plait broker --check-config --config FILE` checks a file.",
         "## [limits]",
         markdown_table(("key", "default", "why"), limits),
     )
@@ -73,20 +73,20 @@ def metrics_page(families: Sequence[MetricFamily]) -> str:
 
 
 _OF_PEERS: Final = (
-    ("publish", "count: the peers that it goes to at once, in this process and others. Who gets it from these is not "
+    ("publish", "count: the peers that it is sent to, in this process and others. Later receivers are not "
      "known, so expected is 0. subject: its cell, if the group has an event space"),
-    ("arrival", "one for each subscription that an event is brought to. subject: the publisher's process, which may be "
-     "this one, 0 if it was never met; expected: 1 if the filter matches"),
+    ("arrival", "one for each subscription that an event arrives for. subject: the publisher's process, which may be "
+     "this one, 0 if it is unknown; expected: 1 if the filter matches"),
     ("forward", "one for each copy to a peer of another process; hops count peers"),
-    ("drop", "`unmatched`: it came for its sub-space and no filter matched, or nobody is there; `late`; "
+    ("drop", "`unmatched`: it was sent for its sub-space and no filter matched, or there is no subscription; `late`; "
      "`outbox_bytes`: the application reads too slowly; `overlay_full`: the link does; `unreachable`, `gone`: the peer "
-     "that it was for; `duplicate`; `not_allowed`: brought by a peer that was not asked; `invalid`"),
-    ("link", "delay and jitter as subscriptions measure them by their parents over the link, else its first round "
+     "that it was for; `duplicate`; `not_allowed`: sent by a peer that is no parent; `invalid`"),
+    ("link", "delay and jitter that subscriptions measure from parents over the link, else its first round "
      "trip; expected: parents that are overdue"),
     ("queue", "size: bytes that wait for applications; expected: applications that do not read"),
-    ("match", "one read from a link was dealt with: decoded, matched and handed over"),
-    ("membership", "a process that was met, while it is linked or heard of by gossip"),
-    ("routing", "the process of a publisher, and the neighbour by which its events come"),
+    ("match", "one read from a link was processed: decoded, matched and delivered"),
+    ("membership", "a known process, while it is linked or named by gossip"),
+    ("routing", "the process of a publisher, and the neighbour from which its events arrive"),
 )  # fmt: skip
 """The meaning of records written by peers."""
 

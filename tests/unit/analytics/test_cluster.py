@@ -39,7 +39,7 @@ def spark_class(name: str, log: Path, *arguments: str) -> Iterator[subprocess.Po
             process.kill()
 
 
-def said(log: Path, pattern: str) -> str:
+def reported_text(log: Path, pattern: str) -> str:
     """Return the first match of a pattern in a log, waiting for it."""
     deadline = time.monotonic() + PATIENCE_S
     while (found := re.search(pattern, log.read_text(errors="replace"))) is None:
@@ -66,10 +66,10 @@ def test_a_cluster_gives_the_same_tables(tmp_path: Path) -> None:
     home, port, web = World(4).run(800).write(tmp_path / "telemetry"), str(free_port()), str(free_port())
     master, worker = tmp_path / "master.log", tmp_path / "worker.log"
     with spark_class("master.Master", master, "--host", "127.0.0.1", "--port", port, "--webui-port", web):
-        url = said(master, r"spark://127\.0\.0\.1:\d+")
+        url = reported_text(master, r"spark://127\.0\.0\.1:\d+")
         options = ("--host", "127.0.0.1", "--cores", "2", "--memory", "2g", "--webui-port", str(free_port()))
         with spark_class("worker.Worker", worker, *options, "--work-dir", str(tmp_path / "work"), url):
-            said(worker, "Successfully registered with master")
+            reported_text(worker, "Successfully registered with master")
             found = analyzed(home, tmp_path / "cluster", "--engine", "spark", "--master", url)
     expected = analyzed(home, tmp_path / "alone")
     for name in TABLES:

@@ -90,8 +90,10 @@ def test_killed_in_the_middle_a_segment_is_compacted_or_it_is_not(
     compact(take_inventory([home]), out, now=NOW, delete=True)
     assert counted(take_inventory([home, out])).equals(before)
     compacted = take_inventory([out])
-    said = {row["filter"] for row in compute_by_duckdb(compacted, only=["subscriptions"])["subscriptions"].to_pylist()}
-    assert said == {"f == 1", "f == 2", "f == 3"}, "what ids mean is kept as well"
+    reported_text = {
+        row["filter"] for row in compute_by_duckdb(compacted, only=["subscriptions"])["subscriptions"].to_pylist()
+    }
+    assert reported_text == {"f == 1", "f == 2", "f == 3"}, "what ids mean is kept as well"
     left_there = take_inventory([home]).segments
     assert all(not segment.sealed for segment in left_there), "the others were deleted once they were compacted"
 

@@ -32,16 +32,18 @@ def test_a_cluster_is_not_told_of_this_machine(master: str, monkeypatch: pytest.
     settings = spark_session.settings(master, 8)
     assert settings["spark.master"] == master
     assert not {name for name, value in settings.items() if "127.0.0.1" in value}
-    for told in ("", "/opt/python"):
-        monkeypatch.setenv("PYSPARK_PYTHON", told) if told else monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    for reported in ("", "/opt/python"):
+        monkeypatch.setenv("PYSPARK_PYTHON", reported) if reported else monkeypatch.delenv(
+            "PYSPARK_PYTHON", raising=False
+        )
         spark_session._choose_python(master)
         ours = "python3" if master.startswith("k8s") else sys.executable
-        assert os.environ["PYSPARK_PYTHON"] == (told or ours), "a container has no path of ours"
+        assert os.environ["PYSPARK_PYTHON"] == (reported or ours), "a container has no path of ours"
     spark_session._choose_python(spark_session.LOCAL)
     assert os.environ["PYSPARK_PYTHON"] == sys.executable, "workers run what the driver runs"
 
 
-def test_of_a_stack_of_java_the_innermost_reason_is_told() -> None:
+def test_of_a_stack_of_java_the_innermost_reason_is_reported() -> None:
     stack = (
         "An error occurred.\n: org.apache.spark.SparkException: outer\n\tat a.b\nCaused by: x.Refused: no image\n\tat c"
     )

@@ -155,7 +155,7 @@ class ZenohPeers:
         listening = {"connect/endpoints": [f"tcp/{address}"], "listen/endpoints": []}
         with self._session(listening) as session:
             session.declare_subscriber("events", lambda sample: tally.take(sample.payload.to_bytes()))
-            time.sleep(0.5)  # nobody says when it stands
+            time.sleep(0.5)  # the subscription is not acknowledged
             print("open", flush=True)
             _until_full(tally)
 
@@ -188,7 +188,7 @@ class ZeroMqSockets:
         socket = self._socket("SUB")
         socket.connect(f"tcp://{address}")
         socket.subscribe(b"")
-        time.sleep(0.2)  # nobody says when it stands
+        time.sleep(0.2)  # the subscription is not acknowledged
         print("open", flush=True)
         socket.rcvtimeo = int(QUIET_S * 1000)
         while not tally.full:

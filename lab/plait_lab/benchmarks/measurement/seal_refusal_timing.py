@@ -56,7 +56,7 @@ def _changes(first: bytes, other: bytes) -> dict[str, Callable[[], bytes]]:
     return {
         "the masked seed": flipped(seed_at + 5),
         "h**b, of another event": moved(start),
-        "g**b of the attribute that nothing is asked of, of another event": moved(
+        "g**b of the unconstrained attribute, of another event": moved(
             row_at + sum(map(_row_bytes, envelope.capsule.shape[:-1]))
         ),
         "the encrypted signature": flipped(ends[0] + 40),

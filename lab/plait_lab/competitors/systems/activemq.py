@@ -149,4 +149,4 @@ class _StompMember(Member):
         if self.joined.done():
             self.note_closed(data)
         elif (b"receipt-id:stands" if self._interests else b"CONNECTED") in data:
-            self.join()  # and nothing is published before all have joined
+            self.join()  # nothing is published before all members have joined

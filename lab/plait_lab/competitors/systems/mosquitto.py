@@ -102,4 +102,4 @@ class _MqttMember(Member):
         if self.joined.done():
             self.note_closed(data)
         elif (SUBACK if self._topic else CONNACK) in data:
-            self.join()  # and nothing is published before all have joined
+            self.join()  # nothing is published before all members have joined

@@ -23,7 +23,9 @@ class Zenoh(Contender):
     key = "zenoh"
     title = "Zenoh router + eclipse-zenoh"
     modules: ClassVar[tuple[str, ...]] = ("zenoh",)
-    terms: ClassVar[str] = "a publisher that blocks rather than drops; no crowd: its wire is spoken by its own library"
+    terms: ClassVar[str] = (
+        "a publisher that blocks rather than drops; no crowd: only its own library implements its wire protocol"
+    )
 
     def versions(self) -> str:
         return package_version("eclipse-zenoh")

@@ -55,7 +55,9 @@ class ZeroMq(Contender):
             receive(socket.recv())
 
     def publish(self, port: int, stream: PublishedStream) -> None:
-        socket = self._socket("XPUB")  # a PUB that hears of its subscriptions: before the first it sends to nobody
+        socket = self._socket(
+            "XPUB"
+        )  # like PUB, but it receives subscriptions: before the first, events would be dropped
         socket.connect(f"tcp://{HOST}:{port}")
         socket.recv()
         while socket.poll(SETTLE_MS):
@@ -96,6 +98,6 @@ class _ZmtpMember(Member):
     def receive(self, data: bytes) -> None:
         if self.joined.done():
             self.note_closed(data)
-        elif b"READY" in data:  # before that a subscription is a breach of the protocol; nobody says when it stands
+        elif b"READY" in data:  # a subscription before READY is a protocol error; it is not acknowledged
             self.transport.write(b"".join(bytes((0, len(prefix) + 1, 1)) + prefix for prefix in self._prefixes))
             self.join()

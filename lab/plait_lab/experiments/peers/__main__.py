@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append(row)
             shown = " ".join(f"{k}={v:.3f}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items())
             print(f"{time.monotonic() - begin:6.1f} s  {shown}", flush=True)
-            write_lines(rows, table)  # what is there so far: some of these run for minutes
+            write_lines(rows, table)  # after each row, since some figures run for minutes
         print(f"{len(rows)} rows in {time.monotonic() - begin:.0f} s; {_spent()}")
     title = f"{figure.title}: peers without brokers, the thesis' variant and ours"
     if not draw_figure(figure.panels(rows), title, plot):

@@ -50,20 +50,20 @@ def cut_inside(path: Path) -> None:
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "checksum": flip,
     "version 99": future,
-    "its seal says": cut_inside,
+    "its seal counts": cut_inside,
     "no segment": lambda path: path.write_bytes(b"\x89PNG" * 100),
     "before its header": lambda path: path.write_bytes(path.read_bytes()[:40]),
 }
 
 
-@pytest.mark.parametrize("said", DAMAGES)
-def test_what_cannot_be_read_is_left_out_by_name(home: Path, said: str) -> None:
+@pytest.mark.parametrize("reported_text", DAMAGES)
+def test_what_cannot_be_read_is_left_out_by_name(home: Path, reported_text: str) -> None:
     whole = take_inventory([home])
     path = sealed(home)
     (lost,) = (segment.records for segment in whole.segments if segment.path == str(path))
-    DAMAGES[said](path)
+    DAMAGES[reported_text](path)
     found = take_inventory([home])
-    assert [(finding.path, said in finding.why) for finding in found.findings] == [(str(path), True)]
+    assert [(finding.path, reported_text in finding.why) for finding in found.findings] == [(str(path), True)]
     assert found.records == whole.records - lost > 0
     assert found.digest() != whole.digest()
 

@@ -50,7 +50,7 @@ class Writer(SegmentWriter):
 
 @pytest.fixture(autouse=True)
 def nobody_writes_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # the power does not fail here, and others wait too
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no power failure is simulated, and syncing is slow
     yield
     while Writer.open_ones:
         Writer.open_ones.pop().abandon()
@@ -61,22 +61,22 @@ class Reader:
 
     def __init__(self, *directories: Path, late_us: int = WINDOW_US) -> None:
         self.directories = [str(directory) for directory in directories]
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self._late_us = late_us
-        self.following = self.opened()
-        self.offset = self.following.begin()
+        self.pulling = self.opened()
+        self.offset = self.pulling.begin()
 
     def opened(self) -> StreamOffsets:
-        return StreamOffsets(GrowingSegments(self.directories, self.told.append), WINDOW_US, self._late_us)
+        return StreamOffsets(GrowingSegments(self.directories, self.reported.append), WINDOW_US, self._late_us)
 
     def batch(self, most: int | None = None, now_us: int = LATER_US) -> dict[int, pa.Table]:
         """Return the counts of the next batch by state."""
-        start, self.offset = self.offset, self.following.end(self.offset, most, now_us)
+        start, self.offset = self.offset, self.pulling.end(self.offset, most, now_us)
         return self.between(start, self.offset)
 
     def between(self, start: Offset, end: Offset) -> dict[int, pa.Table]:
         found: dict[int, list[pa.RecordBatch]] = {GOOD: [], LATE: [], ODD: []}
-        for portion in self.following.portions(start, end, 2, self.told.append):
+        for portion in self.pulling.portions(start, end, 2, self.reported.append):
             for batch in read_portion(portion):
                 (state,) = set(batch.column("state").to_pylist())
                 found[state].append(batch.select(COUNTS.names))
@@ -125,9 +125,9 @@ def test_every_record_counts_once_whatever_the_batches_and_whoever_forgets(tmp_p
     while not growing.done:
         growing.write(chance.choice(BROKERS), chance.randrange(90))
         start, fate = reader.offset, chance.random()
-        if fate < 0.3:  # killed while it reads, and started again: from the log of offsets, the same batch once more
+        if fate < 0.3:  # killed while it reads and restarted: the logged offsets give the same batch again
             reader.batch(chance.choice([None, 50, 1000]))
-            reader.following = reader.opened()
+            reader.pulling = reader.opened()
             found.append(reader.between(start, reader.offset))
         else:
             found.append(reader.batch(chance.choice([None, 50, 1000])))
@@ -138,7 +138,7 @@ def test_every_record_counts_once_whatever_the_batches_and_whoever_forgets(tmp_p
         found.append(more)
     assert all(not records(batch[LATE]) and not records(batch[ODD]) for batch in found)
     assert same(pa.concat_tables([batch[GOOD] for batch in found]), whole(tmp_path))
-    assert not reader.told
+    assert not reader.reported
 
 
 def test_a_backlog_is_taken_in_the_order_of_time_so_that_nobody_is_late(tmp_path: Path) -> None:
@@ -201,19 +201,19 @@ def test_what_is_damaged_foreign_or_a_copy_is_left_out_by_name_and_the_rest_coun
     (sealed.parent / f"{START_US:016d}-000900.seg").write_bytes(b"something else entirely" * 9)  # foreign
     future = bytearray(min((tmp_path / "all" / "broker-1").glob("*.seg")).read_bytes())
     future[8] = 9
-    (sealed.parent / f"{START_US:016d}-000901.seg").write_bytes(future)  # of a version to come
+    (sealed.parent / f"{START_US:016d}-000901.seg").write_bytes(future)  # of a later version
     with (max((tmp_path / "all" / "broker-0").glob("*.seg"))).open("ab") as file:
         file.write(b"torn")
     reader = Reader(tmp_path / "all", tmp_path / "nowhere", late_us=10**12)
     found = reader.batch()
     assert same(found[GOOD], whole(tmp_path / "all"))
     assert 0 < records(expected) - records(found[GOOD]) < records(lost)
-    said = "\n".join(reader.told)
-    for what in ("checksum is wrong", "it is no segment", "schema version 9", "nowhere: it is not there"):
-        assert what in said
-    before = len(reader.told)
+    reported_text = "\n".join(reader.reported)
+    for what in ("checksum is wrong", "it is no segment", "schema version 9", "nowhere: it does not exist"):
+        assert what in reported_text
+    before = len(reader.reported)
     reader.batch()
-    assert len(reader.told) == before, "each is told once"
+    assert len(reader.reported) == before, "each is reported once"
 
 
 def test_a_directory_that_vanishes_and_returns_is_read_on_where_it_was(tmp_path: Path) -> None:
@@ -227,16 +227,16 @@ def test_a_directory_that_vanishes_and_returns_is_read_on_where_it_was(tmp_path:
     assert records(reader.batch()[GOOD]) == 6
 
 
-def test_segments_that_retention_took_before_they_were_read_are_told(tmp_path: Path) -> None:
+def test_segments_that_retention_took_before_they_were_read_are_reported(tmp_path: Path) -> None:
     reader, segments = Reader(tmp_path, late_us=10**12), written(tmp_path, 1)
     for _ in range(4):
         put(segments, START_US, 5)
         segments.seal()
-    reader.offset = reader.following.end(reader.offset, 5, LATER_US)
+    reader.offset = reader.pulling.end(reader.offset, 5, LATER_US)
     for path in sorted(tmp_path.rglob("*.seg"))[:3]:
         path.unlink()
     assert records(reader.batch()[GOOD]) == 5
-    assert any("2 segments were deleted before they were read" in text for text in reader.told)
+    assert any("2 segments were deleted before they were read" in text for text in reader.reported)
 
 
 def written(home: Path, broker: int) -> SegmentWriter:

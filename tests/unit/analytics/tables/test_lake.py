@@ -55,7 +55,7 @@ def test_the_manifest_names_all_there_is_and_says_what_it_means(home: Path, tmp_
         rows = pa.concat_tables([pq.read_table(out / file, partitioning=None) for file in table["files"]])
         assert rows.num_rows == table["rows"]
         assert {column: str(kind) for column, kind in zip(rows.column_names, rows.schema.types, strict=True)} == {
-            column: said["type"] for column, said in table["columns"].items()
+            column: reported_text["type"] for column, reported_text in table["columns"].items()
         }
         assert set(table["columns"]) - {"window"} == {*TABLES[name].key, *TABLES[name].columns} - {"window_us"}
 
@@ -63,8 +63,8 @@ def test_the_manifest_names_all_there_is_and_says_what_it_means(home: Path, tmp_
 def test_pages_are_the_tables_as_json(home: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run(home, "--out", out).exit_code == 0
-    for name, said in json.loads((out / "manifest.json").read_text())["tables"].items():
-        page, table = json.loads((out / said["json"]).read_text()), Lake(out).read(name)
+    for name, reported_text in json.loads((out / "manifest.json").read_text())["tables"].items():
+        page, table = json.loads((out / reported_text["json"]).read_text()), Lake(out).read(name)
         assert (page["table"], page["rows_in_all"], page["window_us"]) == (name, table.num_rows, 60_000_000)
         names = [column["name"] for column in page["columns"]]
         assert names == table.column_names
@@ -133,11 +133,11 @@ def test_the_report_is_for_people_and_for_programs(home: Path) -> None:
     assert lines[1].startswith("events      100 published")
 
 
-def test_what_is_left_out_is_told_and_no_records_are_an_error(home: Path, tmp_path: Path) -> None:
+def test_skipped_segments_are_reported_and_no_records_are_an_error(home: Path, tmp_path: Path) -> None:
     damaged = min(home.glob("broker-1/*.seg"))
     damaged.write_bytes(damaged.read_bytes()[:100])
-    told = run(home)
-    assert told.exit_code == 0
+    reported = run(home)
+    assert reported.exit_code == 0
     damaged.write_bytes(b"x" * 200)
     assert f"left out: {damaged}: it is no segment" in run(home).stderr
     nothing = run(tmp_path / "nowhere")
@@ -152,13 +152,13 @@ def test_java_is_found_or_its_absence_explained_in_a_line(tmp_path: Path, monkey
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match="does not run"):
         find_java()
-    for version, said in (('"17.0.15"', None), ('"21"', None), ('"11.0.2"', "is 11"), ('"1.8.0_300"', "is 8")):
+    for version, reported_text in (('"17.0.15"', None), ('"21"', None), ('"11.0.2"', "is 11"), ('"1.8.0_300"', "is 8")):
         java.write_text(f"#!/bin/sh\necho 'openjdk version {version} 2025' >&2\n")
         os.chmod(java, stat.S_IRWXU)
-        if said is None:
+        if reported_text is None:
             assert find_java() == tmp_path.resolve()
             continue
-        with pytest.raises(JavaMissing, match=said) as missing:
+        with pytest.raises(JavaMissing, match=reported_text) as missing:
             find_java()
         assert "\n" not in str(missing.value)
         assert "--engine duckdb" in missing.value.hint

@@ -296,7 +296,7 @@ def test_more_than_was_sent_is_refused(tmp_path: Path) -> None:
 
 
 def test_one_lost_and_another_twice_is_refused_though_the_count_is_right(tmp_path: Path) -> None:
-    with pytest.raises(TrialFailed, match="twice or out of their order, with 0 lost"):
+    with pytest.raises(TrialFailed, match="twice or out of order, with 0 lost"):
         judge(tmp_path, [0, 1, 1, 3], expected=4)
 
 
