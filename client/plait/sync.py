@@ -149,10 +149,10 @@ class Subscription(Generic[T]):
         """Yield the subscription's notices: Gap, Late, SlowConsumer, Rerouted. End when the subscription ends."""
         notices = self._inner.events()
 
-        async def pulling() -> Notice | None:
+        async def following() -> Notice | None:
             return await anext(notices, None)
 
-        while (notice := self._thread.call(pulling())) is not None:
+        while (notice := self._thread.call(following())) is not None:
             yield notice
 
     def on(self, fn: Callable[[T], object], concurrency: int = 1) -> Subscription[T]:

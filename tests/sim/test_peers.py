@@ -89,7 +89,7 @@ def test_a_group_stands_trouble_and_is_whole_again(kind: str, spread: PeerSpread
     trouble(trial, kind)
     settle(trial, 80)
     structure = Structure(trial.world.peers)
-    assert structure.standing(trial.world.now).twice == 0, "a point that is covered twice"
+    assert structure.state(trial.world.now).twice == 0, "a point that is covered twice"
     assert not structure.cycles()
 
 
@@ -101,7 +101,7 @@ def test_the_thesis_variant_is_safe_too() -> None:
     trouble(trial, "churn")
     for _ in range(QUIET):
         trial.period()
-    assert trial.standing().converged_share > 0.75  # it comes back slower than ours, and not to everyone
+    assert trial.state().converged_share > 0.75  # it comes back slower than ours, and not to everyone
     assert not Structure(trial.world.peers).cycles()
 
 
@@ -171,7 +171,7 @@ def test_planted_a_peer_that_releases_nobody_is_caught(monkeypatch: pytest.Monke
                 trial.world.flush(peer.id)
                 break
     trial.world.run(trial.world.now + 0.5)
-    assert trial.standing().twice > 0
+    assert trial.state().twice > 0
 
 
 def test_planted_a_peer_that_delivers_what_it_only_passes_on_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

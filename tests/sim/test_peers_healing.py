@@ -24,32 +24,34 @@ def healed(terms: HealingTerms) -> float:
     trial.converge()
     assert trial.interior(), "somebody is in between"
     took = trial.play()
-    assert not any(trial.twice.values()), "nothing twice"
+    assert not any(trial.duplicates.values()), "nothing twice"
     return took
 
 
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_peer_that_is_killed_is_replaced_at_once(mixed: bool) -> None:
     """Its connections break, which is known at once: nobody waits for a period."""
-    assert healed(HealingTerms(told=True, mixed=mixed)) < AT_ONCE_S
+    assert healed(HealingTerms(reset_connections=True, mixed=mixed)) < AT_ONCE_S
 
 
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_peer_that_falls_silent_is_replaced_within_two_seconds(mixed: bool) -> None:
-    assert AT_ONCE_S < healed(HealingTerms(told=False, mixed=mixed)) < HEALED_S
+    assert AT_ONCE_S < healed(HealingTerms(reset_connections=False, mixed=mixed)) < HEALED_S
 
 
 def test_a_group_of_which_a_third_falls_silent_at_once_is_whole_in_seconds() -> None:
     """All who stood in between, among them everyone near the publisher."""
-    assert healed(HealingTerms(told=False, deaths=6, seed=6)) < 2 * HEALED_S
+    assert healed(HealingTerms(reset_connections=False, deaths=6, seed=6)) < 2 * HEALED_S
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("told", [True, False])
 def test_healing_takes_no_longer_whatever_the_seed(told: bool) -> None:
-    took = [healed(HealingTerms(told=told, mixed=bool(seed % 2), seed=seed)) for seed in range(60)]
+    took = [healed(HealingTerms(reset_connections=told, mixed=bool(seed % 2), seed=seed)) for seed in range(60)]
     assert max(took) < (AT_ONCE_S if told else HEALED_S)
-    many = [healed(HealingTerms(told=told, mixed=bool(seed % 2), seed=seed, deaths=6)) for seed in range(60)]
+    many = [
+        healed(HealingTerms(reset_connections=told, mixed=bool(seed % 2), seed=seed, deaths=6)) for seed in range(60)
+    ]
     assert max(many) < 3 * HEALED_S
 
 
@@ -58,14 +60,14 @@ def test_healing_takes_no_longer_whatever_the_seed(told: bool) -> None:
 
 def test_planted_peers_that_wait_for_their_next_period_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Peer, "_react", lambda self, now: None)
-    assert healed(HealingTerms(told=True, seed=3)) > AT_ONCE_S
+    assert healed(HealingTerms(reset_connections=True, seed=3)) > AT_ONCE_S
 
 
 def test_planted_peers_that_pursue_no_cycle_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """They tell each other that the publisher reaches them, and nobody looks any further."""
     monkeypatch.setattr(CycleDetection, "recheck", lambda self, *, unreached: None)
     monkeypatch.setattr("plait_peer.protocol.topology.cycle_detection.FORWARDED_MAX", 1)
-    assert healed(HealingTerms(told=False, deaths=6, seed=6)) > 2 * HEALED_S
+    assert healed(HealingTerms(reset_connections=False, deaths=6, seed=6)) > 2 * HEALED_S
 
 
 # --- frame by frame ---------------------------------------------------------------------------------------------------

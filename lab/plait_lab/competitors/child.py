@@ -46,13 +46,13 @@ def _stream(contender: Contender, command: ChildCommand, counters: SharedCounter
 
 def _churn(contender: Contender, command: ChildCommand, counters: SharedCounters) -> None:
     """Subscribe and unsubscribe until killed. Ready after the first turnover."""
-    gone = 0
+    closed = 0
 
     def count() -> None:
-        nonlocal gone
-        gone += 1
-        counters.received[0][0] = gone
-        if gone == command.subscriptions:
+        nonlocal closed
+        closed += 1
+        counters.received[0][0] = closed
+        if closed == command.subscriptions:
             counters.ready[0] = 1
 
     endless = itertools.chain.from_iterable(

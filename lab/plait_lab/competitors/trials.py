@@ -145,15 +145,15 @@ def churn_trial(server: Server, seed: int, live: int, seconds: float) -> tuple[l
         )
         children.start("churn", crowd_command.command())
         children.wait("the first turnover", lambda: all(counters.ready), JOIN_S)
-        gone, started, memory = counters.received[0], time.monotonic(), []
-        first = gone[0]
+        closed, started, memory = counters.received[0], time.monotonic(), []
+        first = closed[0]
         while time.monotonic() - started < seconds:
             memory.append(cost(server.process).resident_mb)
             time.sleep(0.1)
             children.check()
         if not memory:
             raise NothingMeasured(f"nothing was measured: memory was never read in {seconds:g} s")
-        return memory, (gone[0] - first) / (time.monotonic() - started)
+        return memory, (closed[0] - first) / (time.monotonic() - started)
 
 
 def confirmed(server: Server, seed: int, seconds: float) -> TrialOutcome:
@@ -178,7 +178,7 @@ def confirmed(server: Server, seed: int, seconds: float) -> TrialOutcome:
 
 @contextmanager
 def _counters(server: Server, slots: int, samples: int = 0) -> Iterator[tuple[SharedCounters, Path]]:
-    path = server.place / f"board-{time.monotonic_ns()}"
+    path = server.place / f"counters-{time.monotonic_ns()}"
     counters = SharedCounters.create(path, slots, samples)
     try:
         yield counters, path

@@ -45,10 +45,10 @@ def _frames(path: Path) -> Iterator[tuple[str, str, str, str]]:
     for node in tree_of(path).body:
         if not isinstance(node, ast.ClassDef):
             continue
-        asked = next((d for d in node.decorator_list if ast.unparse(d).startswith("control(")), None)
+        control_frame = next((d for d in node.decorator_list if ast.unparse(d).startswith("control(")), None)
         number = (
             next((n for n, known in FRAME_SCHEMAS.items() if known.frame.__name__ == node.name), None)
-            if asked
+            if control_frame
             else None
         )
         if number is not None:

@@ -32,8 +32,8 @@ def browser(width: int = 1440, height: int = 900, *, dark: bool = False) -> Iter
 
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
-    wanted = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
-    for argument in (*wanted, f"--window-size={width},{height}", "--disable-background-networking"):
+    arguments = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
+    for argument in (*arguments, f"--window-size={width},{height}", "--disable-background-networking"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     service = webdriver.ChromeService(shutil.which("chromedriver"))
@@ -58,6 +58,6 @@ def until(what: str, found: Callable[[], T], patience_s: float = PATIENCE_S) -> 
             if value := found():
                 return value
         except (StaleElementReferenceException, WebDriverException, IndexError):
-            pass  # the page is being drawn
+            pass  # the page is still rendering
         time.sleep(0.05)
     raise AssertionError(f"not within {patience_s:g} s: {what}")

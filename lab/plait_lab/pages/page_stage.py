@@ -110,7 +110,7 @@ class PageStage:
             self._actors.append(loop.create_task(self._feed(self._ports[(feed * 2) % self._count], feed)))
 
     def _name(self, number: int) -> str:
-        at = (number + 1) % self._count  # the one that is watched is the first
+        at = (number + 1) % self._count  # the watched broker gets the first name
         return NAMES[at] if self._count <= len(NAMES) else f"b{at + 1:02d}"
 
     async def _relayed(self, to: int) -> str:

@@ -79,7 +79,9 @@ def peers(number: int) -> History:
         custody.play()
         return custody.world.history
     if kind == 1:
-        healing = HealingTrial(HealingTerms(told=seed % 2 == 0, deaths=1 + seed % 4, mixed=seed % 3 == 0, seed=seed))
+        healing = HealingTrial(
+            HealingTerms(reset_connections=seed % 2 == 0, deaths=1 + seed % 4, mixed=seed % 3 == 0, seed=seed)
+        )
         healing.converge()
         healing.play()
         return healing.world.history

@@ -75,7 +75,7 @@ def paced_chain(servers: RunningChain, seed: int, rate: int, seconds: float) -> 
 
 
 def _pass(servers: RunningChain, plan: Plan, samples: int) -> Passed:
-    path = servers.place / f"board-{time.monotonic_ns()}"
+    path = servers.place / f"counters-{time.monotonic_ns()}"
     counters = SharedCounters.create(path, 1, samples)
     key, (first, *_), last = servers.chain.contender.key, servers.ports, servers.ports[-1]
     try:

@@ -116,7 +116,7 @@ def _continuous(sizes: FigureSizes, variant: str, name: str, workload: PeerWorkl
     for _ in range(20):
         trial.churn(share)
         trial.period()
-        seen.append(trial.standing())
+        seen.append(trial.state())
     converged, notified = [each.converged_share for each in seen], [each.notified_share for each in seen]
     return {
         "kind": "continuous",
@@ -222,7 +222,7 @@ def constraints(sizes: FigureSizes) -> Iterator[Row]:
                     for _ in range(50):
                         trial.period()
                     false = trial.false_rate(10)
-                    standing = trial.standing()
+                    standing = trial.state()
                     yield {
                         "scenario": scenario,
                         "variant": variant,

@@ -191,7 +191,9 @@ FAULTS: Final[dict[str, Callable[[FaultTargets], None]]] = {
 }
 
 SCENARIOS: Final[dict[str, tuple[str, ...]]] = {
-    "any": tuple(name for name in FAULTS if name != "wipe_disk"),  # which excuses much: it has a scenario of its own
+    "any": tuple(
+        name for name in FAULTS if name != "wipe_disk"
+    ),  # a wiped disk explains many losses, so it has its own scenario
     "calm": (),
     "network": ("reset", "cut"),
     "crashes": ("kill_broker", "cut_power", "kill_client"),

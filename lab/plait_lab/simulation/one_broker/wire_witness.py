@@ -76,7 +76,7 @@ class WireWitness(RawClient):
             self._open.pop(self._ending.pop(frame.request, 0), None)
         if isinstance(frame, Deliver):
             self._check_delivery(frame)
-            return  # they are not kept: there are many
+            return  # deliveries are not stored, since there are many
         super()._receive_frame(frame)
 
     def _check_delivery(self, frame: Deliver) -> None:
@@ -90,5 +90,5 @@ class WireWitness(RawClient):
                 self.recorder.breach("I4", f"{self.name}: {frame.id} for {interest.text!r}, which it does not match")
             lane = delivery.subscription, frame.publisher, frame.priority
             if frame.sequence <= self._last.get(lane, 0):
-                self.recorder.breach("I6", f"{self.name}: {frame.id} came after number {self._last[lane]}")
+                self.recorder.breach("I6", f"{self.name}: {frame.id} arrived after number {self._last[lane]}")
             self._last[lane] = frame.sequence

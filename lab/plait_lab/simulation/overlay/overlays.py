@@ -69,7 +69,7 @@ class OverlayWorld:
         self.faults = faults
         self.on_wire = seed % ON_WIRE == 0
         """Whether frames are encoded and decoded in transit."""
-        self.signed = seed % SIGNED == 1
+        self.signed: bool = seed % SIGNED == 1
         """Whether brokers sign and verify messages."""
         count = brokers or (self.rng.randint(13, 60) if seed % LARGE == LARGE - 1 else self.rng.choice(BROKERS))
         self.nodes = [self.NODE(number, self) for number in range(count)]

@@ -20,7 +20,7 @@ from .world import PeerWorld
 
 TROUBLES: Final = ("none", "join", "crash", "silence", "reset", "churn", "pause")
 STEP_S: Final = 0.02
-PEACE_S: Final = 40.0
+QUIET_S: Final = 40.0
 """Seconds within which every published event is confirmed or given up."""
 WANTS: Final = (("",), ("01", "1"), ("011", "10"), ("0",), ("11",))
 DEPTH: Final = 6
@@ -85,7 +85,7 @@ class ConfirmationTrial:
         key = (peer, event.publisher, event.number)
         self.got[key] += 1
         if self.got[key] > 1:
-            self.broken.append(f"{peer} was given {event.number} twice")
+            self.broken.append(f"{peer} received {event.number} twice")
         if event.round:
             when = self.world.now + self.rng.choice((0.0, 0.0, 0.001, 0.05, 0.3))
             self._taken.append((when, peer, event.publisher, event.number))
@@ -98,7 +98,7 @@ class ConfirmationTrial:
         self.promised.add(key)
         for peer in sorted(self.owed.get(key, ())):
             if peer in self.world.peers and peer not in self.excused and not self.got[(peer, *key)]:
-                self.broken.append(f"{output.number} of {publisher} was promised and {peer} has not got it")
+                self.broken.append(f"{output.number} of {publisher} was confirmed and {peer} has not received it")
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
@@ -131,12 +131,12 @@ class ConfirmationTrial:
         while self.world.now < until:
             self.step(publish=publish)
 
-    def crash(self, peer: PeerId, *, told: bool) -> None:
-        """Kill a peer. `told`: its connections are reset, else its neighbours learn nothing."""
+    def crash(self, peer: PeerId, *, reset_connections: bool) -> None:
+        """Kill a peer. `reset_connections`: its connections are reset, else its neighbours learn nothing."""
         world = self.world
         others = [*world.peers[peer].parents.by_id, *world.peers[peer].children.by_id]
         world.crash(peer)
-        if told:
+        if reset_connections:
             world.refusing.add(peer)
             for other in others:
                 world.reset(other, peer)
@@ -149,7 +149,7 @@ class ConfirmationTrial:
         for number in sorted(self.world.paused):
             self.world.resume(number)
         self.run(2.0)
-        until = self.world.now + PEACE_S
+        until = self.world.now + QUIET_S
         while self.world.now < until and len(self.promised) < len(self.owed):
             self.step(publish=False)
 
@@ -166,11 +166,11 @@ class ConfirmationTrial:
 
     def _crash(self) -> None:
         for peer in self._some(0.33):
-            self.crash(peer, told=True)
+            self.crash(peer, reset_connections=True)
 
     def _silence(self) -> None:
         for peer in self._some(0.33):
-            self.crash(peer, told=False)
+            self.crash(peer, reset_connections=False)
 
     def _reset(self) -> None:
         for _ in range(10):
@@ -182,7 +182,7 @@ class ConfirmationTrial:
 
     def _churn(self) -> None:
         for _ in range(8):
-            self.crash(self.rng.choice(self.subscribers), told=self.rng.random() < 0.5)
+            self.crash(self.rng.choice(self.subscribers), reset_connections=self.rng.random() < 0.5)
             self.join()
             self.run(0.6 * self.rng.random())
 

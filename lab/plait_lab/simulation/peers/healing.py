@@ -1,7 +1,7 @@
 """Death of an interior peer: the time until every live peer receives all events again, and the loss meanwhile.
 
-The group has the settings of live peers, on virtual time. A death is *told* if its connections break at once, as for a
-killed process, and *silent* if its host vanishes.
+The group has the settings of live peers, on virtual time. A death resets the peer's connections, as
+for a killed process, or is silent, as for a host that vanishes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ DEPTH: Final = 6
 class HealingTerms:
     """The parameters of a trial."""
 
-    told: bool = True
+    reset_connections: bool = True
+    """Whether a death resets connections, or is silent."""
     subscribers: int = 19
     children_max: int = 3
     deaths: int = 1
@@ -57,7 +58,7 @@ class HealingTrial:
         self.settings = replace(LIVE, children_max=terms.children_max)
         self.published: dict[int, tuple[float, str]] = {}
         self.got: dict[PeerId, dict[int, float]] = {}
-        self.twice: Counter[PeerId] = Counter()
+        self.duplicates: Counter[PeerId] = Counter()
         self.world.delivered = self._delivered
         self._start(PUBLISHER, DzSet.of([""]), 0.0)
         for number in range(FIRST, FIRST + terms.subscribers):
@@ -71,7 +72,7 @@ class HealingTrial:
 
     def _delivered(self, peer: PeerId, event: Deliver) -> None:
         got = self.got.setdefault(peer, {})
-        self.twice[peer] += event.number in got
+        self.duplicates[peer] += event.number in got
         got.setdefault(event.number, self.world.now)
         if event.round:
             self.world.peers[peer].acknowledge(event.publisher, event.number)
@@ -80,8 +81,8 @@ class HealingTrial:
         """Let the group form. Return the seconds until all subscribers are notified."""
         while self.world.now < CONVERGE_S:
             self.world.run(self.world.now + 0.1)
-            standing = Structure(self.world.peers).standing(self.world.now)
-            if standing.notified == standing.subscribers:
+            state = Structure(self.world.peers).state(self.world.now)
+            if state.notified == state.subscribers:
                 break
         took = self.world.now
         self.world.run(took + 5.0)
@@ -108,7 +109,7 @@ class HealingTrial:
         world = self.world
         others = [*world.peers[peer].parents.by_id, *world.peers[peer].children.by_id]
         world.crash(peer)
-        if self.terms.told:
+        if self.terms.reset_connections:
             world.refusing.add(peer)
             for other in others:
                 world.reset(other, peer)
@@ -127,8 +128,8 @@ class HealingTrial:
         for number, (at, dz) in self.published.items():
             for peer in self.world.peers.values():
                 if not peer.me.publisher and covers(peer.me.interest, dz):
-                    heard = self.got.get(peer.id, {}).get(number)
-                    if heard is None or heard > at + IN_TIME_S:
+                    received_at = self.got.get(peer.id, {}).get(number)
+                    if received_at is None or received_at > at + IN_TIME_S:
                         found.append(at)
                         break
         return found

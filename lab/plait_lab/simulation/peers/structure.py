@@ -46,7 +46,7 @@ class Structure:
         self.subscribers = [peer for peer in peers.values() if not peer.me.publisher]
         self._delays: dict[tuple[PeerId, str, PeerId], float] = {}
 
-    def standing(self, now: float) -> Convergence:
+    def state(self, now: float) -> Convergence:
         """Return the state in numbers."""
         converged = [peer for peer in self.subscribers if self.converged(peer)]
         notified = sum(self.notified(peer) for peer in converged)

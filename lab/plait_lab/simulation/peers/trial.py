@@ -74,10 +74,10 @@ class Trial:
     def churn(self, share: float) -> None:
         """Replace a share of the subscribers: some crash, and as many others join."""
         subscribers = [number for number in self.world.peers if number >= FIRST_SUBSCRIBER]
-        gone = self.rng.sample(subscribers, round(share * len(subscribers)))
-        for number in gone:
+        crashed = self.rng.sample(subscribers, round(share * len(subscribers)))
+        for number in crashed:
             self.world.crash(number)
-        for _ in gone:
+        for _ in crashed:
             self.subscriber()
 
     def period(self) -> None:
@@ -90,16 +90,16 @@ class Trial:
             self.events += 1
         world.run(begin + self.settings.period_s)
 
-    def standing(self) -> Convergence:
+    def state(self) -> Convergence:
         """Return the state of the group."""
-        return Structure(self.world.peers).standing(self.world.now)
+        return Structure(self.world.peers).state(self.world.now)
 
     def periods(self, most: int, *, enough: bool = True) -> Iterator[Convergence]:
         """Yield the state after each period, at most `most`, up to the first in which everyone is notified."""
         for _ in range(most):
             self.period()
-            yield (standing := self.standing())
-            if enough and standing.notified == standing.subscribers:
+            yield (state := self.state())
+            if enough and state.notified == state.subscribers:
                 return
 
     def false_positives(self) -> int:

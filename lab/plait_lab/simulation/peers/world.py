@@ -73,8 +73,8 @@ class PeerWorld:
     def reset(self, one: PeerId, other: PeerId) -> None:
         """Break the connection of two peers: frames in flight are lost, and live ends learn of it."""
         self.history.add(Kind.LINK_DOWN, self.now, one, other)
-        gone = {(one, other), (other, one)}
-        self._heap = [row for row in self._heap if row[4] is None or (row[3], row[2]) not in gone]
+        in_flight = {(one, other), (other, one)}
+        self._heap = [row for row in self._heap if row[4] is None or (row[3], row[2]) not in in_flight]
         heapq.heapify(self._heap)
         for peer, lost in ((one, other), (other, one)):
             if peer in self.peers and peer not in self.paused:

@@ -55,7 +55,7 @@ class Churn(OverlayWorld):
         rng, timeline = self.rng, self.timeline
         for node in self.nodes:
             self.furnish(node, offers_min=1)
-            if rng.random() < 0.8 or node.number < ALIVE_MIN:  # the others have never been there
+            if rng.random() < 0.8 or node.number < ALIVE_MIN:  # the others join later
                 timeline.at(rng.uniform(0, 0.2), node.start)
         timeline.run(8.0)
         lasts = TURNS * EVERY_S
