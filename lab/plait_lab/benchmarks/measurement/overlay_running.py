@@ -106,8 +106,12 @@ async def traffic(overlay: LocalOverlay, source: str, sink: str) -> AsyncIterato
     """Events from a client of one broker to a client of another."""
     flow = Traffic()
     from_url, to_url = overlay.brokers[source].url, overlay.brokers[sink].url
-    async with plait.connect(to_url) as hears, hears.subscribe("price < 2") as events, plait.connect(from_url) as says:
-        tasks = [asyncio.create_task(flow.hear(events)), asyncio.create_task(flow.publish(says))]
+    async with (
+        plait.connect(to_url) as receiver,
+        receiver.subscribe("price < 2") as events,
+        plait.connect(from_url) as sender,
+    ):
+        tasks = [asyncio.create_task(flow.receive(events)), asyncio.create_task(flow.publish(sender))]
         try:
             yield flow
         finally:

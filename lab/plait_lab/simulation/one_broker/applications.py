@@ -386,7 +386,7 @@ class Application(Process):
             )
         self.recorder.received(subscription, frame.id, digest_of(frame.attributes(), frame.payload), frame.priority)
         if not self.terms.acknowledge_s:
-            handle.deal_with(position)
+            handle.acknowledge(position)
             return
         life = self._life
 
