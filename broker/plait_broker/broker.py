@@ -141,7 +141,7 @@ class Broker:
             interest_changed=self.interest.doubt_all,
             clock=lambda: self._now,
             identity=self._identity,
-            log=self.log if self._identity.log_key else 0,
+            incarnation=self.log if self._identity.incarnation_key else 0,
             born=wall_us,
             expected=self.settings.linking.expected,
             join_s=self.settings.linking.join_s,

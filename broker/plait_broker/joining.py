@@ -26,7 +26,8 @@ from plait_core.wire import (
     Hello,
     encode_frame,
 )
-from plait_core.wire.frame_types.overlay_frames import CONFIRM, DurableInterest, LinkState
+from plait_core.wire.frame_types.envelope_frames import Signed
+from plait_core.wire.frame_types.overlay_frames import CONFIRM
 from plait_core.wire.frame_types.session_frames import Brokers, Code
 from plait_core.wire.frame_types.trace_frames import MARKED, TraceMessage
 
@@ -36,8 +37,8 @@ from .counters import Counters
 from .drop_reasons import DropReason
 from .outputs import ConnectionId, Remark
 from .overlay import Overlay, OverlaySettings, ReceivedEvent
+from .overlay.interest.durable_interest_store import MemoryKey
 from .overlay.security.identity import Identity
-from .overlay.topology.flooding import Document, Key
 from .pipeline.advertisement_gate import AdvertisementGate
 from .settings import BrokerSettings
 from .telemetry.event_records import BrokerTelemetry
@@ -92,11 +93,11 @@ class Joining:
         interest_changed: Callable[[], None],
         clock: Callable[[], float],
         identity: Identity,
-        log: int,
+        incarnation: int,
         born: int,
         expected: int,
         join_s: float,
-        remember: Callable[[Key, bytes], None] | None,
+        remember: Callable[[MemoryKey, bytes], None] | None,
     ) -> None:
         """`arrive` takes an event for this broker's subscribers, `close` ends a link, `expel` one to a broker that is
         not to be trusted, `done` answers a request; `remember` keeps bytes beyond this broker's life, where there is a
@@ -128,7 +129,9 @@ class Joining:
         self._arrivals: dict[int, ReceivedEvent] = {}
         """Events from elsewhere that are waited for here: to confirmations, each is a publisher of its own."""
         self.remarks: list[Remark] = []
-        self.overlay = Overlay(me, settings, self, randomness, now, index, log=log, born=born, identity=identity)
+        self.overlay = Overlay(
+            me, settings, self, randomness, now, index, incarnation=incarnation, born=born, identity=identity
+        )
         self.offering = AdvertisementGate(self.overlay, index, now)
         self._advertising: dict[int, list[Asked]] = {}
         """By advertisement that not all brokers have seen yet, the requests that wait for that."""
@@ -170,13 +173,13 @@ class Joining:
         return min(deadline, now + CALM_S / 2) if self.early else deadline
 
     def recall(self, memories: Iterable[bytes], now: float) -> None:
-        """What an earlier life has remembered of other brokers."""
+        """Take up the documents of other brokers that were stored in an earlier life."""
         documents = []
         for memory in memories:
             decoder = FrameDecoder(version=VERSION_MAX)
             try:
                 decoder.feed(memory)
-                documents += [frame for frame in decoder.take() if isinstance(frame, LinkState | DurableInterest)]
+                documents += [frame for frame in decoder.take() if isinstance(frame, Signed)]
             except FrameError:
                 self.overlay.counts["bad_memories"] += 1
         self.overlay.recall(documents, now)
@@ -442,7 +445,7 @@ class Joining:
     def told(self, frame: TraceMessage) -> None:
         self._explaining.hear(frame, self._now())
 
-    def remember(self, key: Key, document: Document | None) -> bool:
+    def remember(self, key: MemoryKey, document: Signed | None) -> bool:
         if self._remember is None:
             return False
         self._remember(key, b"" if document is None else encode_frame(document))

@@ -91,7 +91,7 @@ NEIGHBOURS_MAX = 256
 """Links of one broker to others."""
 
 DIGEST_MAX = 10_000
-"""Documents that one database summary names; a longer summary takes several frames."""
+"""Documents that one database summary names; several make a longer one."""
 
 WANTS_MAX = 1024
 """Filters that one interest update adds or removes; more go into the next."""
@@ -104,6 +104,23 @@ DEPOSITS_BYTES_MAX = 256 << 20
 
 Enough for a hundred thousand subscriptions of two dozen credentials.
 """
+
+DOCUMENT_BYTES_MAX = 128 * 1024
+"""Bytes of the body of one flooded document: the longest filter, four bytes a character, with as much for new
+fields."""
+
+MESSAGE_BYTES_MAX = 1024 * 1024
+"""Bytes of the body of one message between brokers; the rest of a frame is room for its destinations and their
+proofs."""
+
+MESSAGE_PART_BYTES_MAX = 64
+"""Bytes of a message that are for one of its destinations alone: some numbers, for each of a thousand brokers."""
+
+VALUES_SKETCH_BYTES_MAX = 16 * 1024
+"""Bytes of an advertisement's sketch of its values: a histogram of a thousand cells, and no more than its filter."""
+
+SEGMENTS_MAX = 64
+"""Network segments that one broker is attached to: more interfaces than a host has."""
 
 MISSING_MAX = 1024
 """Events that one report names as missing. The receiver requests the others when these have arrived."""

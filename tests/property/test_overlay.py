@@ -357,7 +357,7 @@ class Interest(RuleBasedStateMachine):
 
     def _hear(self, to: int, want: InterestUpdate) -> None:
         at = want.to.index(to)
-        version = self.wanted[to].hear(want, want.versions[at], want.offers[at])
+        version = self.wanted[to].apply(want, want.versions[at], want.offers[at])
         self.answers.append((to, version, self.own[to].fingerprint(to), want.versions[at]))
         self.settle()
 
@@ -367,7 +367,7 @@ class Interest(RuleBasedStateMachine):
         answer = self.answers.pop(data.draw(st.integers(0, len(self.answers) - 1)))
         if twice:
             self.answers.append(answer)
-        self.wanting.heard(*answer, self.now)
+        self.wanting.acked(*answer, self.now)
         self.tell()
 
     @rule()
@@ -381,7 +381,7 @@ class Interest(RuleBasedStateMachine):
         self.tell()
 
     def tell(self) -> None:
-        for want in self.wanting.tell(self.now, self.reachable.__getitem__):
+        for want in self.wanting.take_updates(self.now, self.reachable.__getitem__):
             assert len(want.added) <= WANTS_MAX
             self.wants += [(to, want) for to in want.to]
         for number in self.wanting.installed:
@@ -417,17 +417,17 @@ class Interest(RuleBasedStateMachine):
                     to, want = self.wants.pop(0)
                     self._hear(to, want)
                 while self.answers:
-                    self.wanting.heard(*self.answers.pop(0), self.now)
+                    self.wanting.acked(*self.answers.pop(0), self.now)
                 self.tell()
                 if not self.wants:
                     break
             assert not self.wants, "no update is pending"
         for root in (ROOT, OTHER):
-            if root not in self.wanting.told:
-                continue  # it has no advertisements, so leftover interest is harmless
+            if root not in self.wanting.announced:
+                continue  # it offers nothing: what it may remember of us does no harm
             home = self.wanted[root].homes.get(HOME)
             known = dict(home.filters) if home is not None else {}
-            assert sorted(known) == self.wanting.told[root], "it has the interest that was announced"
+            assert sorted(known) == self.wanting.announced[root], "what it was told is what it knows"
             offered = [filter for (at, _), filter in self.offers.items() if at == root]
             for number in known:
                 assert known[number] == self.filters[number]

@@ -55,11 +55,10 @@ def test_without_proofs_of_events_changed_ones_would_be_taken(monkeypatch: pytes
     assert any(" I3: " in complaint for complaint in complaints("forge"))
 
 
-def test_without_proofs_of_errands_forged_ones_would_be_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MessageAuth, "check_errand", lambda *_: None)
-    monkeypatch.setattr(MessageAuth, "check_want", lambda *_: None)
+def test_without_macs_of_messages_forged_ones_would_be_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MessageAuth, "check_message", lambda *_: None)
     found = complaints("forge", 12)
-    assert any("never said" in complaint for complaint in found), "what explains is proved like the rest"
+    assert any("never said" in complaint for complaint in found), "trace messages carry MACs like the rest"
     assert any("never said" not in complaint for complaint in found)
 
 

@@ -15,11 +15,11 @@ from plait_core.events import Event
 from plait_core.limits import BROKERS_MAX, FRAME_BYTES_MAX, PATH_MAX
 from plait_core.wire import Destination, Forward, encode_block, encode_frame
 from plait_core.wire.frame_header import PREFIX, VERSION_MAX
+from plait_core.wire.frame_types.envelope_frames import LINK_STATE, Signed, SourceRouted, envelop_message
 from plait_core.wire.frame_types.overlay_frames import (
     Advertisement,
     DatabaseSummary,
     InterestUpdate,
-    SourceRouted,
     StreamSkip,
 )
 from plait_core.wire.msgpack_codec import pack
@@ -68,7 +68,7 @@ def test_an_event_that_cannot_be_read_is_counted_and_nobody_else_is_blamed() -> 
     home = world.brokers[1].broker
     block = unreadable()
     for position in (1, 2):
-        insider.say(insider.me.trust.prove(StreamSkip(home.id, insider.me.id, position - 1)))
+        insider.say(insider.me.trust.envelop_message(StreamSkip(home.id, insider.me.id, position - 1)))
         insider.say(insider.me.event(home.id, position, block))
         world.run(1.0)
     assert home.counters.dropped["invalid"] == 1, "the second is a repetition"
@@ -132,7 +132,7 @@ def test_more_brokers_than_there_may_be() -> None:
 def test_who_never_answers_keeps_subscribers_waiting_once_and_is_named(durable: str) -> None:
     world = chain()
     insider = Insider(world, world.brokers[0])
-    insider.say(insider.me.trust.sign(Advertisement(insider.me.id, 1, 1, "true")))
+    insider.say(insider.me.trust.envelop(Advertisement(insider.me.id, 1, 1, "true")))
     world.run(1.0)
     client = world.client(1)
     client.subscribe("x > 0", durable=durable)
@@ -166,9 +166,9 @@ def test_digests_in_a_row_are_answered_once_a_beat() -> None:
     world = chain()
     insider = Insider(world, world.brokers[0])
     insider.heard.clear()
-    insider.say(*[DatabaseSummary(True, True, (), (), ())] * 300)
+    insider.say(*[DatabaseSummary(True, True, (), (), (), ())] * 300)
     world.run(2.0)
-    told = [frame for frame in insider.heard if type(frame).__name__ == "LinkState"]
+    told = [frame for frame in insider.heard if isinstance(frame, Signed) and frame.kind == LINK_STATE]
     assert 2 * 2 <= len(told) <= 2 * 3 * 3, "the last of them, too"
     assert_unharmed(world)
 
@@ -181,12 +181,12 @@ def test_a_neighbours_next_life_that_is_heard_of_over_its_own_link() -> None:
     world.run(1.0)
     anew = Persona(Random(5), log)
     insider.say(
-        anew.trust.sign(Advertisement(anew.id, 1, 1, "x > 0")), anew.sheet([world.brokers[0].broker.id], born=2)
+        anew.trust.envelop(Advertisement(anew.id, 1, 1, "x > 0")), anew.sheet([world.brokers[0].broker.id], born=2)
     )
     world.run(2.0)
     assert_unharmed(world)
 
 
-def test_a_want_names_each_broker_once() -> None:
+def test_an_interest_update_names_each_broker_once() -> None:
     with pytest.raises(ValueError, match="each broker once"):
-        encode_frame(InterestUpdate((1, 1), 2, (1, 1), (0, 0), True, (), (), ()))
+        encode_frame(envelop_message(InterestUpdate((1, 1), 2, (1, 1), (0, 0), True, (), (), ())))

@@ -37,7 +37,7 @@ def test_who_cannot_store_what_is_wanted_keeps_nobody_waiting_and_is_named(monke
     assert wanted not in home.installed
     world.timeline.run(8.0 + 5.0)
     assert wanted in home.installed
-    assert [remark for remark in home.remarks if remark.startswith(f"{other.name} can be reached, and does not answer")]
+    assert [remark for remark in home.remarks if remark.startswith(f"{other.name} can be reached, and does not ack")]
     assert home.overlay is not None
     assert home.overlay.counts["interest_unacked"] == 1
     home.subscribe(parse("y >= 0"), durable=True)

@@ -6,7 +6,8 @@ import pytest
 
 from plait_broker.overlay.transport.control_unicast import ControlUnicast
 from plait_core.wire import ControlFrame, Ping, encode_frame
-from plait_core.wire.frame_types.overlay_frames import ClockStamp, DatabaseSummary, SourceRouted, StreamAck
+from plait_core.wire.frame_types.envelope_frames import SourceRouted
+from plait_core.wire.frame_types.overlay_frames import ClockStamp, DatabaseSummary, StreamAck
 from plait_lab.simulation.overlay.hostile import ATTACKS
 from plait_lab.simulation.overlay.hostile_soak import DIAMOND, FORK, LADDER, HostileSoak, Links, beads
 from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
@@ -82,7 +83,7 @@ def test_who_hands_on_nonsense_that_it_cannot_read_is_not_shunned() -> None:
     assert between.me in last.neighbours
 
 
-@pytest.mark.parametrize("said", [ClockStamp(0), DatabaseSummary(True, True, (), (), ())])
+@pytest.mark.parametrize("said", [ClockStamp(0), DatabaseSummary(True, True, (), (), (), ())])
 def test_nobody_speaks_in_the_name_of_the_last_on_the_way(said: ControlFrame) -> None:
     """It would make that one look slow, or like one that floods."""
     world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020})
@@ -103,9 +104,9 @@ def test_a_way_is_believed_that_its_first_broker_has_chosen_and_no_other() -> No
     liar, between, last = (one.broker.joining.overlay for one in world.brokers)
     made_up = SourceRouted((between.me, liar.me, last.me), 2, 0, encode_frame(Ping(1)))
     last.hear(liar.me, made_up, last.now)
-    assert not last.errands._back_to(between.me)
-    between.errands.by(made_up.route, StreamAck(last.me, between.me, 0))
+    assert not last.unicast._back_to(between.me)
+    between.unicast.by(made_up.route, StreamAck(last.me, between.me, 0))
     for one in world.brokers:
         one.act()
     world.run(1.0)
-    assert last.errands._back_to(between.me) == made_up.route[::-1]
+    assert last.unicast._back_to(between.me) == made_up.route[::-1]

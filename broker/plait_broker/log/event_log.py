@@ -24,7 +24,7 @@ from queue import SimpleQueue
 from typing import Final, TypeAlias
 
 from ..outputs import Fetch, LogRecord, Persist, Recovered
-from ..overlay.security.identity import log_key_of, log_of
+from ..overlay.security.identity import incarnation_key_of, incarnation_of
 from .errors import LogError, LogInUse, LogTooNew, in_words
 from .high_water_mark import HighWaterMark
 from .reader import RecordReader
@@ -163,7 +163,7 @@ class EventLog:
         # A position whose Persist failed may have been acknowledged all the same: it is not given out again either.
         highest = max([last, *(max((cursor.acknowledged, *cursor.beyond)) for cursor in cursors)])
         secret = self._store.secret
-        log = log_of(log_key_of(secret))
+        log = incarnation_of(incarnation_key_of(secret))
         return Recovered(highest + 1, tuple(cursors), tuple(records), log, tuple(memories), secret)
 
     def persist(self, persist: Persist, done: Stored) -> None:

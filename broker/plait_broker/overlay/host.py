@@ -11,7 +11,9 @@ from plait_core.wire.frame_types.trace_frames import TraceMessage
 from .transport.reliable_stream import ReceivedEvent
 
 if TYPE_CHECKING:
-    from .topology.flooding import Document, Key
+    from plait_core.wire.frame_types.envelope_frames import Signed
+
+    from .interest.durable_interest_store import MemoryKey
 
 
 class Host(Protocol):
@@ -53,8 +55,8 @@ class Host(Protocol):
         """All brokers that can be reached know an offer, and what they want of it is known here."""
         ...
 
-    def remember(self, key: Key, document: Document | None) -> bool:
-        """Keep what another broker has told beyond this one's life, or keep it no more; whether it will be stored, and
+    def remember(self, key: MemoryKey, document: Signed | None) -> bool:
+        """Store another broker's document beyond this one's life, or delete it. Return whether it will be stored, and
         `Overlay.stored` called."""
         ...
 

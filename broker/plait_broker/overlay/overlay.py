@@ -1,10 +1,10 @@
 """One broker's part in the overlay, without I/O: frames from neighbours and a time in, calls to its host out.
 
 Follow one event: `publish` at its publisher's broker -> a stream for each destination (`reliable_stream.py`) -> one
-copy a neighbour, with the destinations that this copy alone is responsible for (`event_streams.py`,
+copy for each next hop, with the destinations that this copy alone is responsible for (`event_streams.py`,
 `forwarding_table.py`) -> `hear` at each broker on the way -> its destination's stream -> the host. Follow interest:
-`want` -> `interest_sync.py` -> Want, hop by hop -> `remote_interest.py` at the publisher's broker -> Heard. What floods
-is in `flooding.py`, its consequences in `link_state.py`.
+`want` -> `interest_sync.py` -> InterestUpdate, hop by hop (`control_unicast.py`) -> `remote_interest.py` at the
+publisher's broker -> InterestAck. Documents flood in `flooding.py`; `link_state.py` computes paths from them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,25 @@ from plait_core.filters import Filter
 from plait_core.ids import Randomness, new_id
 from plait_core.matching import Index, new_index
 from plait_core.wire import ControlFrame, Destination, EventFrame, Forward, Frame, Ping, Pong
+from plait_core.wire.frame_types.envelope_frames import (
+    ADVERTISEMENT,
+    EndToEnd,
+    Signed,
+    SourceRouted,
+    frame_name,
+    read_message,
+)
+from plait_core.wire.frame_types.frame_schema import UnknownFrame
 from plait_core.wire.frame_types.overlay_frames import (
     Advertisement,
     ClockStamp,
     DatabaseSummary,
     DeliveryOutcome,
+    Document,
     DurableInterest,
-    EndToEnd,
     InterestAck,
     InterestUpdate,
     LinkState,
-    SourceRouted,
     StreamAck,
     StreamSkip,
 )
@@ -45,13 +53,13 @@ from .dissemination.views import InterestOfOthers, OverlayTopology
 from .host import Host
 from .interest.advertisement_table import AdvertisementTable
 from .interest.durable_interest import LocalDurableInterest, RemoteDurableInterest
-from .interest.durable_interest_store import DurableInterestStore
+from .interest.durable_interest_store import DurableInterestStore, MemoryKey
 from .interest.interest_sync import InstallDeadlines, InterestSync
 from .interest.remote_interest import RemoteInterest
 from .security.identity import Forged, Identity
 from .security.message_auth import MessageAuth
 from .settings import OverlaySettings
-from .topology.flooding import Document, Flooding, Key
+from .topology.flooding import Flooding
 from .topology.forwarding_table import ForwardingTable
 from .topology.link_state import LinkStateDatabase
 from .topology.membership import Membership
@@ -62,17 +70,17 @@ from .transport.event_streams import EventStreams
 from .transport.forwarder import Forwarder
 
 OFFER_TIMES: Final = 2
-"""Brokers that can be reached but do not say what they want are waited for so many times as long as a link that says
-nothing: whoever does not answer must not keep others from publishing."""
+"""The wait for brokers that can be reached but send no interest, in detection times of a link: a broker that does not
+answer must not keep others from publishing."""
 
 INSTALL_TIMES: Final = 4
-"""The same for what is wanted of them: as long as all ways around whoever loses things take, and no longer."""
+"""The wait for acks of interest updates, in detection times: as long as all source routes take, and no longer."""
 
 STORED_TIMES: Final = 1.5
-"""The same for what durable subscriptions want, and whether it is stored. Clients wait for a little longer."""
+"""The wait until durable interest is stored elsewhere, in detection times. Clients wait a little longer."""
 
 TOMBSTONES: Final = 4
-"""A withdrawn offer is remembered for so many times what a broker may be out of reach: until nobody can tell of it."""
+"""A withdrawn document is remembered for so many times what a broker may be out of reach: until none relays it."""
 
 
 class Overlay:
@@ -87,15 +95,15 @@ class Overlay:
         now: float,
         index: Callable[[], Index] = new_index,
         *,
-        log: int = 0,
+        incarnation: int = 0,
         born: int = 0,
         identity: Identity | None = None,
     ) -> None:
-        """`log`: which log it keeps, so that others know it again when it has started anew; `born`: when that was, by
-        the calendar, compared with its own other starts alone. Without an identity it believes whatever is said."""
+        """`incarnation` names its log, so that others know it again after a restart. `born` is the calendar time of its
+        start, compared only with its own other starts. Without an identity nothing is signed or checked."""
         self.me = me
         self.settings = settings
-        self.log = log
+        self.incarnation = incarnation
         self.born = born
         self.map = LinkStateDatabase()
         self.neighbours: dict[int, Neighbour] = {}
@@ -103,12 +111,12 @@ class Overlay:
         self.counts: Counter[str] = Counter()
         self.offered = AdvertisementTable(me)
         self._unsettled: dict[int, tuple[int, float]] = {}
-        """By number of an offer of ours that not all have seen yet, the revision of our offers that has it, and until
-        when they are waited for."""
+        """By number of an advertisement of ours that not all have seen yet, our revision that has it, and the end of
+        the wait."""
         self.wanted = RemoteInterest(index)
         self.wanting = InterestSync(me, index)
         self.trust = MessageAuth(me, identity)
-        self.errands = ControlUnicast(
+        self.unicast = ControlUnicast(
             me,
             self.map,
             lambda: self.routes,
@@ -125,42 +133,42 @@ class Overlay:
         forwarder = Forwarder(
             host, topology, self.neighbours, self.strategy, ShortestPaths(topology, interest), self.counts
         )
-        self.dissemination = EventStreams(me, settings, host, self.map, forwarder, self.errands, self.trust)
+        self.dissemination = EventStreams(me, settings, host, self.map, forwarder, self.unicast, self.trust)
         self.host = host
         self._randomness = randomness
         self.flooding = Flooding(me, self._send, self._learned, self.trust, self.counts)
         self.standing = RemoteDurableInterest(index)
         self.ours = LocalDurableInterest(me, self.flooding, index)
-        self.keeping = DurableInterestStore(me, host, self.flooding, self.standing, self.errands)
+        self.keeping = DurableInterestStore(me, host, self.flooding, self.standing, self.unicast)
         self._reviewed = (0, 0)
-        """How far what others have told, and what we offer, had changed when it was last looked at who is away."""
+        """The revisions of interest and advertisements at the last computation of which homes are away."""
         self._absences = Membership(self)
         self.given_up: frozenset[str] = frozenset()
         """Names of brokers that will not come back."""
         self.now = now
-        """When whatever happens now was heard."""
+        """The time of the current input."""
         self._beat_at = now
         self._bury_at = now
-        """No link is to be given up before; looked at anew with each beat."""
+        """No link is to be given up before; computed anew with each beat."""
         self._reported = -1
         self.address = ""
         """Where other brokers may connect to this one, once that is known."""
-        self._sheet(now)
+        self._originate_link_state(now)
 
     @property
     def offers(self) -> dict[tuple[int, int], Filter]:
-        """What other brokers offer, by their ids and numbers."""
+        """The advertisements of other brokers, by their ids and numbers."""
         return {key: filter for key, filter in self.offered.filters.items() if key[0] != self.me}
 
     @property
     def informed(self) -> bool:
-        """Whether all brokers that can be reached have told what they want."""
+        """Whether interest has come from all brokers that can be reached."""
         return all(broker in self.wanted.homes for broker in self.map.distances(self.me) if broker != self.me)
 
     # --- links --------------------------------------------------------------------------------------------------------
 
     def link_up(self, link: int, broker: int, name: str, now: float, delay_us: int = 0) -> bool:
-        """A link to a broker stands; False when there is one already, or it leads here."""
+        """Add a link to a broker. Return False when there is one already, or it leads here."""
         self.now = now
         if broker == self.me or broker in self.neighbours:
             return False
@@ -171,22 +179,22 @@ class Overlay:
         self._topology_changed(now)
         self._ping(neighbour, now)
         if delay_us:
-            self._sheet(now)
+            self._originate_link_state(now)
         self.flooding.link_up(broker)
         return True
 
     def link_down(self, broker: int, now: float) -> None:
-        """It stands no more: what may have been on it is sent again another way."""
+        """Remove a link, and retransmit what may have been on it."""
         self.now = now
         if self.neighbours.pop(broker, None) is None:
             return
         self.flooding.link_down(broker)
         self._topology_changed(now)
-        self._sheet(now)
+        self._originate_link_state(now)
         self.dissemination.hurry(now, lost=broker)
 
     def hear(self, broker: int, frame: ControlFrame | Forward, now: float) -> None:
-        """A neighbour says something."""
+        """Take a frame of a neighbour. FrameError when it is malformed."""
         self.now = now
         neighbour = self.neighbours.get(broker)
         if neighbour is None:
@@ -196,13 +204,11 @@ class Overlay:
             self._hear(neighbour, frame, now)
         except Forged as error:
             self.counts["forged"] += 1
-            if isinstance(
-                frame, LinkState | Advertisement | DurableInterest | Forward
-            ):  # which honest neighbours check, or have not sent
+            if isinstance(frame, Signed | Forward):  # honest neighbours check the one, and do not send the other
                 self._expel(neighbour, error)
 
     def hear_events(self, broker: int, frames: Sequence[Frame], at: int, now: float) -> int:
-        """A neighbour hands on events, from one of these frames on; where they end."""
+        """Take a neighbour's events, from one of these frames on. Return where they end."""
         self.now = now
         neighbour = self.neighbours.get(broker)
         if neighbour is not None:
@@ -211,13 +217,13 @@ class Overlay:
         try:
             return self.dissemination.receive_all(frames, at, now, broker, link_us)
         except Forged as error:
-            assert neighbour is not None, "of others nothing is heard"
+            assert neighbour is not None, "frames of others are dropped"
             self.counts["forged"] += 1
             self._expel(neighbour, error)
             return len(frames)
 
     def _expel(self, neighbour: Neighbour, error: Forged) -> None:
-        self.host.expel(neighbour.link, f"{neighbour.name} tells what is forged: {error}")
+        self.host.expel(neighbour.link, f"{neighbour.name} sent what is forged: {error}")
         self.link_down(neighbour.id, self.now)
 
     def _hear(self, neighbour: Neighbour, frame: ControlFrame | Forward, now: float) -> None:
@@ -227,16 +233,14 @@ class Overlay:
                 self.dissemination.receive(frame, now, broker, neighbour.transit.us(now))
             case ClockStamp(at_us):
                 neighbour.transit.mark(at_us, now)
-            case LinkState() | Advertisement() | DurableInterest():
-                self.flooding.hear(frame, broker)
+            case Signed():
+                self.flooding.receive(frame, broker)
             case DatabaseSummary():
-                self.flooding.hear_digest(frame, broker)
-            case InterestUpdate():
-                self._hear_want(neighbour, frame, now)
-            case InterestAck() | StreamAck() | StreamSkip() | DeliveryOutcome() | TraceStep() | Query() | QueryResult():
-                self._hear_errand(neighbour, frame, now)
+                self.flooding.receive_summary(frame, broker)
+            case EndToEnd():
+                self._receive_envelope(neighbour, frame, now)
             case SourceRouted():
-                self._hear_detour(neighbour, frame, now)
+                self._receive_routed(neighbour, frame, now)
             case StrategyMessage():
                 self._receive_strategy_message(neighbour, frame, now)
             case Ping(nonce):
@@ -244,6 +248,8 @@ class Overlay:
             case Pong(nonce):
                 neighbour.pong(nonce, now)
                 self._delays(now)
+            case UnknownFrame():  # a newer broker's; no capability for it was agreed on
+                self.counts["unknown_frames"] += 1
             case _:
                 self.counts["unexpected"] += 1
 
@@ -257,97 +263,99 @@ class Overlay:
             self.counts["unexpected"] += 1
 
     def locate(self, address: str, now: float) -> None:
-        """Other brokers may connect to this one there."""
+        """Set the address where other brokers may connect."""
         if address != self.address:
             self.address = address
-            self._sheet(now)
+            self._originate_link_state(now)
 
     # --- what this broker's clients offer and want --------------------------------------------------------------------
 
-    def offer(self, number: int, filter: Filter) -> None:
-        """A client advertises: `offered` will say when all know it, and what is wanted of it is known here."""
-        self._say_offer(number, filter.text)
+    def offer(self, number: int, filter: Filter, rate: float = 0.0, values: bytes = b"") -> None:
+        """Flood a client's advertisement. The host's `offered` follows once the interest in it is known here."""
+        self._advertise(number, filter.text, rate, values)
         self._unsettled[number] = (self.offered.revision, self.now + OFFER_TIMES * self.settings.detect_s)
 
     def withdraw(self, number: int) -> None:
-        """It does so no more."""
+        """Withdraw an advertisement."""
         self._unsettled.pop(number, None)
-        self._say_offer(number, "")
+        self._advertise(number, "")
 
-    def want(self, number: int, filter: Filter, deposit: bytes = b"", *, durable: bool = False) -> None:
-        """A client subscribes: `installed` will say when that is known everywhere."""
-        if durable:  # who answers to what is wanted has stored what was said before
+    def want(
+        self, number: int, filter: Filter, deposit: bytes = b"", *, durable: bool = False, within_us: int = 0
+    ) -> None:
+        """Announce a subscription's filter. The host's `installed` follows once all publishers' brokers acked it."""
+        if durable:  # a broker that acks the update has stored what flooded before
             self.ours.add(number, filter)
         detect_s = self.settings.detect_s
         terms = InstallDeadlines(self.now, INSTALL_TIMES * detect_s, STORED_TIMES * detect_s)
-        self.wanting.add(number, filter, deposit, terms, everywhere=durable)
+        self.wanting.add(number, filter, deposit, terms, everywhere=durable, within_us=within_us)
 
     def unwant(self, number: int) -> None:
-        """It does so no more."""
+        """Remove a subscription's filter."""
         self.wanting.remove(number)
         if number in self.ours:
             self.ours.remove(number)
 
-    def recall(self, documents: Iterable[Document], now: float) -> None:
-        """What an earlier life had its host remember, before there are links."""
+    def recall(self, documents: Iterable[Signed], now: float) -> None:
+        """Take up the documents that its host stored in an earlier life, before there are links."""
         self.now = now
-        self.keeping.recall(documents)
+        self.counts["bad_memories"] += self.keeping.recall(documents)
         self._look_away()
 
-    def stored(self, keys: Iterable[Key]) -> None:
-        """What was to be remembered is stored, or cannot be."""
+    def stored(self, keys: Iterable[MemoryKey]) -> None:
+        """The host has stored these documents, or cannot."""
         self.keeping.stored(keys)
 
     # --- events -------------------------------------------------------------------------------------------------------
 
     def destinations(self, frame: EventFrame, fits: Callable[[bytes], bool] | None = None) -> list[int]:
-        """The brokers that an event must reach. `fits`: of a sealed event, whether its tags fit a deposit."""
+        """Return the brokers that an event must reach. `fits` tests the tags of a sealed event against a deposit."""
         homes = self.wanted.match(frame, fits) if self.wanted.home_of else []
         if self.standing.away:
             return list(dict.fromkeys([*homes, *self.standing.match(frame)]))
         return homes
 
     def meets(self, filter: Filter) -> bool:
-        """Whether another broker wants something that an advertisement promises."""
+        """Return whether another broker's filter meets an advertisement."""
         return self.wanted.meets(filter) or bool(self.standing.meeting(filter))
 
     def meeting(self, filter: Filter) -> dict[int, list[Filter]]:
-        """The brokers that events of a filter may have to reach, each with those of its filters that meet it."""
+        """Return the brokers that events of a filter may have to reach, each with its filters that intersect it."""
         return self.standing.meeting(filter) | self.wanted.meeting(filter)
 
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
-        """Send an event to these brokers; its position for each."""
+        """Send an event to these brokers. Return its position for each."""
         self.now = now
         return self.dissemination.publish(frame, homes, delay_us, flags, now)
 
     def take(self, root: int, position: int, now: float) -> None:
-        """This broker has charge of an event that `arrived`."""
+        """Ack an event that `arrived`: this broker has charge of it."""
         self.dissemination.take(root, position, now)
 
     def tell_outcome(self, root: int, position: int, matched: int, code: str) -> None:
-        """What became of an event that is to be confirmed."""
-        self.errands.say(DeliveryOutcome(root, self.me, position, matched, code))
+        """Send the result of an event that subscribers are to confirm."""
+        self.unicast.send(DeliveryOutcome(root, self.me, position, matched, code))
 
     # --- explanations -------------------------------------------------------------------------------------------------
 
     def tell(self, frame: TraceMessage) -> None:
-        """Tell another broker of a marked event, ask it, or answer it."""
-        self.errands.say(frame)
+        """Send another broker a step of a marked event, a query, or its result."""
+        self.unicast.send(frame)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def settle(self, now: float) -> None:
-        """After some input: say what has become of it."""
+        """Send and report the results of the input so far."""
         self.now = now
-        if self.wanting.restless:
-            for want in self.wanting.tell(now, self._reaches):
-                self.errands.say_want(want, [self.wanting.tries(root) for root in want.to])
+        if self.wanting.pending:
+            for update in self.wanting.take_updates(now, self._reaches):
+                self.unicast.send(update, [self.wanting.tries(root) for root in update.to])
         while self.wanting.installed:
             self.host.installed(self.wanting.installed.pop(0))
         while self.wanting.silent:
             self._not_answered(self.wanting.silent.pop(0))
         if self._unsettled:
-            self._look_offered()
+            self._settle_advertisements()
         if self._reviewed != (self.wanted.changes, self.offered.revision):
             self._look_away()
         if self.dissemination.reporting:
@@ -369,7 +377,7 @@ class Overlay:
         self.settle(now)
 
     def next_deadline(self) -> float:
-        """When `tick` is to be called, at the latest."""
+        """Return when `tick` is to be called, at the latest."""
         deadline = min(self._beat_at, self._bury_at)
         wants = self.wanting.next_deadline()
         if wants is not None:
@@ -399,7 +407,7 @@ class Overlay:
             if neighbour.compare(self.map.claim_us(neighbour.id, self.me), now):
                 self.counts["disputed"] += 1
                 self.host.remark(
-                    f"{neighbour.name} tells others that the link to it takes {neighbour.claimed_us / 1000:g} ms; it "
+                    f"{neighbour.name} floods that the link to it takes {neighbour.claimed_us / 1000:g} ms; it "
                     f"takes {neighbour.told_us / 1000:g}, and that counts"
                 )
         self._absences.expire(now)
@@ -417,23 +425,23 @@ class Overlay:
         self.strategy.topology_changed(now)
 
     def _delays(self, now: float) -> None:
-        """Delays were measured: tell the others when they have moved, and choose anew."""
+        """Flood measured delays when they have moved, and choose next hops anew."""
         self._topology_changed(now)
         if any(neighbour.worth_telling(now) for neighbour in self.neighbours.values()):
             for neighbour in self.neighbours.values():
                 if neighbour.worth_telling(now):
                     neighbour.tell(now)
-            self._sheet(now)
+            self._originate_link_state(now)
 
-    def _sheet(self, now: float) -> None:
+    def _originate_link_state(self, now: float) -> None:
         told = sorted(neighbour.id for neighbour in self.neighbours.values() if neighbour.told_us)
         delays = tuple(self.neighbours[broker].told_us for broker in told)
         version = self._reported = self._reported + 1
-        sheet = LinkState(
-            self.me, version, self.settings.name, tuple(told), delays, self.log, self.born, address=self.address
+        link_state = LinkState(
+            self.me, version, self.settings.name, tuple(told), delays, self.incarnation, self.born, address=self.address
         )
-        self.flooding.say(sheet)
-        self._learn_sheet(sheet)
+        self.flooding.originate(link_state)
+        self._learn_link_state(link_state)
 
     def _learned(self, document: Document, before: Document | None) -> None:
         if isinstance(document, DurableInterest):
@@ -443,24 +451,24 @@ class Overlay:
         elif isinstance(document, LinkState):
             if document.origin == self.me:
                 self._reported = document.version
-            self._learn_sheet(document)
+            self._learn_link_state(document)
         else:
-            self._learn_offer(document)
+            self._learn_advertisement(document)
 
-    def _learn_sheet(self, sheet: LinkState) -> None:
-        before = self.map.known.get(sheet.origin)
-        if self.map.put(sheet):
+    def _learn_link_state(self, link_state: LinkState) -> None:
+        before = self.map.known.get(link_state.origin)
+        if self.map.put(link_state):
             self.dissemination.hurry(self.now)
         self.strategy.topology_changed(self.now)
-        if before is None or before.neighbours != sheet.neighbours:
+        if before is None or before.neighbours != link_state.neighbours:
             self.wanting.hurry(self.now)
-        self.wanting.meet(sheet.origin)
-        if sheet.origin != self.me:
+        self.wanting.meet(link_state.origin)
+        if link_state.origin != self.me:
             self.ours.begin()
-            self.keeping.learn_sheet(sheet)
-        self._absences.look(sheet.log, self.now)
+            self.keeping.learn_link_state(link_state.origin)
+        self._absences.link_state_changed(link_state.incarnation, self.now)
 
-    def _learn_offer(self, offer: Advertisement) -> None:
+    def _learn_advertisement(self, offer: Advertisement) -> None:
         key = (offer.origin, offer.number)
         filter, readable = self.offered.learn(offer)
         if not readable:
@@ -474,13 +482,14 @@ class Overlay:
             self.wanting.offer(*key, filter)
         self.wanting.offered(offer.origin, self.offered.fingerprint(offer.origin))
 
-    def _say_offer(self, number: int, text: str) -> None:
-        offer = Advertisement(self.me, number, self.flooding.next_version((self.me, number)), text)
-        self.offered.learn(offer)
-        self.flooding.say(offer)
+    def _advertise(self, number: int, text: str, rate: float = 0.0, values: bytes = b"") -> None:
+        version = self.flooding.next_version((self.me, ADVERTISEMENT, number))
+        advertisement = Advertisement(self.me, number, version, text, rate, values)
+        self.offered.learn(advertisement)
+        self.flooding.originate(advertisement)
 
-    def _look_offered(self) -> None:
-        """Whether all brokers that can be reached have said what they want of our latest offers."""
+    def _settle_advertisements(self) -> None:
+        """Report the advertisements that all reachable brokers have seen, by the fingerprints in their updates."""
         homes, seen = self.wanted.homes, self.offered.revision
         for broker in self.map.distances(self.me):
             if broker != self.me:
@@ -495,8 +504,8 @@ class Overlay:
     def _not_answered(self, broker: int) -> None:
         self.counts["interest_unacked"] += 1
         self.host.remark(
-            f"{self.map.name(broker)} can be reached, and does not answer to what is wanted of it: subscribers do not "
-            "wait for that any longer, and may miss what is published there"
+            f"{self.map.name(broker)} can be reached, and does not ack interest updates: subscribers do not wait "
+            "for it any longer, and may miss what is published there"
         )
 
     def _look_away(self) -> None:
@@ -509,90 +518,98 @@ class Overlay:
     # --- inside: from one broker to another ---------------------------------------------------------------------------
 
     def _send(self, broker: int, frame: ControlFrame) -> None:
-        self.counts[type(frame).__name__] += 1
+        self.counts[frame_name(frame)] += 1
         self.host.send(self.neighbours[broker].link, frame)
 
     def _pass(self, broker: int, frame: ControlFrame) -> None:
-        """Hand on what somebody else says, as far as the neighbour takes it now: it will be sent again."""
+        """Relay another broker's frame, if the neighbour takes it now: its source retransmits it."""
         neighbour = self.neighbours[broker]
         if neighbour.passed.take(self.now) and self.host.relay(neighbour.link, frame):
-            self.counts[type(frame).__name__] += 1
+            self.counts[frame_name(frame)] += 1
         else:
             self.counts["relays_refused"] += 1
 
     def _relays(self, neighbour: Neighbour, now: float) -> bool:
-        """Whether one more frame is passed on for a neighbour; what is not will be sent again."""
+        """Return whether a neighbour may have another frame relayed; its source retransmits what is not."""
         relays = neighbour.relays.take(now)
         self.counts["relays_refused"] += not relays
         return relays
 
-    def _hear_errand(self, neighbour: Neighbour, frame: EndToEnd | TraceMessage, now: float) -> None:
-        if frame.source == self.me:
+    def _receive_envelope(self, neighbour: Neighbour, envelope: EndToEnd, now: float) -> None:
+        """Take the message if it is for this broker, and relay it to its other destinations."""
+        if envelope.source == self.me:
             self.counts["loops"] += 1
             return
-        if frame.to != self.me:
-            if self._relays(neighbour, now):
-                self.errands.pass_on(frame)
-            return
-        self.trust.check_errand(frame)
-        match frame:
-            case InterestAck():
-                self.wanting.heard(frame.source, frame.version, frame.offers, frame.asked, now)
-            case StreamAck():
-                self.dissemination.hear_took(frame, now)
-            case StreamSkip():
-                self.dissemination.hear_skip(frame, now)
-            case DeliveryOutcome():
-                self.host.outcome(frame.source, frame.position, frame.matched, frame.code)
-            case TraceStep() | Query() | QueryResult():
-                self.host.told(frame)
+        others = []
+        for at, to in enumerate(envelope.to):
+            if to == self.me:
+                self._receive_message(envelope, at, now)
+            else:
+                others.append(at)
+        if others and self._relays(neighbour, now):
+            self.unicast.pass_on(envelope, others)
 
-    def _hear_detour(self, neighbour: Neighbour, detour: SourceRouted, now: float) -> None:
-        at = detour.at
-        if not at or detour.route[at] != self.me or detour.route[at - 1] != neighbour.id:
+    def _receive_message(self, envelope: EndToEnd, at: int, now: float) -> None:
+        """Take a message for this broker. Forged when its source did not send it. A relay need not understand it, so a
+        message that cannot be read is no fault of the neighbour."""
+        self.trust.check_message(envelope, at)
+        try:
+            message = read_message(envelope, at)
+        except FrameError:
+            self.counts["bad_messages"] += 1
+            return
+        match message:
+            case None:
+                self.counts["unknown_messages"] += 1
+            case InterestUpdate():
+                self._apply_update(message)
+            case InterestAck():
+                self.wanting.acked(message.source, message.version, message.offers, message.asked, now)
+            case StreamAck():
+                self.dissemination.hear_took(message, now)
+            case StreamSkip():
+                self.dissemination.hear_skip(message, now)
+            case DeliveryOutcome():
+                self.host.outcome(message.source, message.position, message.matched, message.code)
+            case TraceStep() | Query() | QueryResult():
+                self.host.told(message)
+
+    def _receive_routed(self, neighbour: Neighbour, routed: SourceRouted, now: float) -> None:
+        """Relay a source-routed frame, or take what it carries at the end of its route."""
+        at = routed.at
+        if not at or routed.route[at] != self.me or routed.route[at - 1] != neighbour.id:
             self.counts["unexpected"] += 1
             return
-        delay_us = min(detour.delay_us + neighbour.transit.us(now), 2**32 - 1)
-        detour = replace(detour, delay_us=delay_us)
-        if at + 1 < len(detour.route):
+        delay_us = min(routed.delay_us + neighbour.transit.us(now), 2**32 - 1)
+        routed = replace(routed, delay_us=delay_us)
+        if at + 1 < len(routed.route):
             if self._relays(neighbour, now):
-                self.errands.pass_detour(detour)
+                self.unicast.pass_routed(routed)
             return
         try:
-            frame = unwrap(detour)
-        except FrameError:  # who handed it on could not know
+            frame = unwrap(routed)
+        except FrameError:  # the relays could not know
             self.counts["unexpected"] += 1
             return
         if frame is None:
             self.counts["unexpected"] += 1
         else:
-            self.errands.came_around(detour)
+            self.unicast.came_around(routed)
             if isinstance(frame, Forward):
                 self.dissemination.receive(frame, now, neighbour.id, 0)
             else:
-                self._hear(neighbour, frame, now)
+                self._receive_envelope(neighbour, frame, now)
 
-    def _hear_want(self, neighbour: Neighbour, want: InterestUpdate, now: float) -> None:
-        if want.source == self.me:
-            self.counts["loops"] += 1
-            return
-        for at, to in enumerate(want.to):
-            if to == self.me:
-                self._learn_want(want, at)
-        others = [at for at, to in enumerate(want.to) if to != self.me]
-        if others and self._relays(neighbour, now):
-            self.errands.spread(want, others)
-
-    def _learn_want(self, want: InterestUpdate, at: int) -> None:
-        self.trust.check_want(want, at)
+    def _apply_update(self, update: InterestUpdate) -> None:
         try:
-            version = self.wanted.hear(want, want.versions[at], want.offers[at])
-            heard = InterestAck(want.source, self.me, version, self.offered.fingerprint(self.me), want.versions[at])
-            if not want.more and version == want.versions[at]:
-                self.wanted.complete(want.source, self.now)
-                self.keeping.told(want.source)
-            self.keeping.answer(heard, self.wanted.homes[want.source].repeats)
-            self.strategy.interest_changed(want.source, self.now)
+            asked, offers = update.versions[0], update.offers[0]
+            version = self.wanted.apply(update, asked, offers)
+            ack = InterestAck(update.source, self.me, version, self.offered.fingerprint(self.me), asked)
+            if not update.more and version == asked:
+                self.wanted.complete(update.source, self.now)
+                self.keeping.complete(update.source)
+            self.keeping.answer(ack, self.wanted.homes[update.source].repeats)
+            self.strategy.interest_changed(update.source, self.now)
             self.host.interest_changed()
         except PlaitError:
             self.counts["bad_filters"] += 1

@@ -7,7 +7,7 @@ event is live, which is nearly always, the pipeline finds one empty dict in its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from plait_core.events import EventId
@@ -214,7 +214,7 @@ class Tracing:
         """Another broker tells a step of an event that was published here: its client hears of it."""
         trail = self.live.get(EventId(step.publisher, step.sequence))
         if trail is not None and trail.root == self._me:
-            self._tell_client(trail.session, replace(step, hops=0))
+            self._tell_client(trail.session, step)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
-"""Decode frames from the bytes of a connection. Nothing else parses bytes from the network.
+"""Decode bytes from the network into frames.
 
-A decoder buffers the start of one frame and the last read. It refuses a frame by its eight-byte prefix, before it
-buffers the rest. In the handshake it accepts only small handshake frames, one at a time; after `establish` it continues
-with one protocol version.
+A decoder holds the start of one frame and the bytes fed last. It refuses a frame on its eight-byte prefix, before it
+holds the rest. It begins in the handshake, where it takes only small handshake frames, one at a time. After `establish`
+it goes on with one protocol version.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .attributes import reader_for
 from .event_frames import EventFrameReader
 from .frame_header import DELIVER, FORWARD, HANDSHAKE_VERSION, PREFIX, PREFIX_BYTES, PUBLISH
 from .frame_types.connection_frames import CLOSE, HELLO, INTRODUCTION, WELCOME
-from .frame_types.frame_schema import FRAME_SCHEMAS, FrameSchema, decode_control
+from .frame_types.frame_schema import FRAME_SCHEMAS, FrameSchema, UnknownFrame, decode_control
 from .frames import Frame
 
 _Read: TypeAlias = Callable[[bytes, int, int, int], Frame]
@@ -50,15 +50,20 @@ class FrameDecoder:
         "_read",
         "_readers",
         "_take",
+        "_unknown",
         "_version",
         "more",
     )
 
-    def __init__(self, limits: WireLimits = WIRE_LIMITS, version: int | None = None, *, native: bool = True) -> None:
-        """Create a decoder in the handshake, or past it if `version` is given.
-
-        `native=False` disables the kernel, to compare it with this class.
-        """
+    def __init__(
+        self,
+        limits: WireLimits = WIRE_LIMITS,
+        version: int | None = None,
+        *,
+        native: bool = True,
+        keep_unknown: bool = False,
+    ) -> None:
+        """With a `version`, begin after the handshake. `native=False` decodes without the kernel, for comparison."""
         self._limits = limits
         self.more = False
         """True if `take` may return or raise something, or the start of a frame is buffered."""
@@ -70,18 +75,24 @@ class FrameDecoder:
         self._version = HANDSHAKE_VERSION
         self._body_bytes_max = min(limits.hello_bytes_max, limits.frame_bytes_max) - PREFIX_BYTES
         self._native = native
+        self._unknown = False
         self._hot: Any = None  # the kernel's reader of hot frames
         self._take = 1  # the bytes after a handshake frame have other rules, which the frame's receiver sets
         self._readers = {
             number: self._control(FRAME_SCHEMAS[number]) for number in (HELLO, WELCOME, INTRODUCTION, CLOSE)
         }
         if version is not None:
-            self.establish(version)
+            self.establish(version, keep_unknown=keep_unknown)
 
-    def establish(self, version: int) -> None:
-        """Finish the handshake: from the next frame on, accept this version's frames and no handshake frames."""
+    def establish(self, version: int, *, keep_unknown: bool = False) -> None:
+        """End the handshake: from the next frame on, take everything but handshake frames, in this version.
+
+        `keep_unknown` returns frames of types that this version does not know as UnknownFrame, in place of a
+        FrameError: the other end may be newer.
+        """
         assert self._version == HANDSHAKE_VERSION != version, "a connection has one handshake"
         self._version = version
+        self._unknown = keep_unknown
         self._body_bytes_max = self._limits.frame_bytes_max - PREFIX_BYTES
         self._take = _UNLIMITED
         events = EventFrameReader(self._limits, native=self._native)
@@ -189,7 +200,7 @@ class FrameDecoder:
         self._read, self._at, self._need = b"", 0, need
 
     def _check_prefix(self, size: int, version: int, number: int) -> _Read:
-        """Return the reader of a frame with an uncommon prefix; raise FrameError if the prefix is not allowed."""
+        """Return the reader of a frame with an uncommon prefix, or raise FrameError."""
         if size > self._body_bytes_max:
             raise FrameError(FrameFault.OVERSIZE, f"a body of {size} bytes, and {self._body_bytes_max} are allowed")
         reader = self._readers.get(number)
@@ -200,6 +211,8 @@ class FrameDecoder:
         early_close = number == CLOSE and version == HANDSHAKE_VERSION
         if version != self._version and not early_close:
             raise FrameError(FrameFault.VERSION, f"a frame in version {version}; this connection uses {self._version}")
+        if reader is None and self._unknown:
+            return lambda read, route, body, end: UnknownFrame(number)
         if reader is None:
             raise FrameError(FrameFault.TYPE, f"frame type {number:#x} does not exist")
         return reader

@@ -17,9 +17,14 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import ClassVar, Final
 
-from plait_core.wire import Deliver, Forward, Frame, Publish
+from plait_core.errors import FrameError
+from plait_core.wire import VERSION_MAX, Deliver, Forward, Frame, FrameDecoder, Publish
 from plait_core.wire.frame_header import DELIVER, FORWARD, PREFIX, PREFIX_BYTES, PUBLISH
+from plait_core.wire.frame_types.envelope_frames import END_TO_END, SIGNED, EndToEnd, Signed
 from plait_core.wire.frame_types.frame_schema import FRAME_SCHEMAS
+
+TYPE_AT: Final = 5
+"""Where a frame's type number is in its prefix."""
 
 UNKNOWN: Final = (1 << 64) - 1
 """Stands for a node that the world does not know, and for a missing result."""
@@ -111,17 +116,31 @@ _TYPE_NUMBERS: Final[dict[type, int]] = {Publish: PUBLISH, Forward: FORWARD, Del
 
 
 def type_number(frame: Frame | bytes) -> int:
-    """Return the number that a frame's type has on the wire."""
+    """Return the number that a frame's type has on the wire; of an envelope, that of what it carries."""
     kind = type(frame)
+    if isinstance(frame, Signed | EndToEnd):
+        return frame.kind
     try:
         return _TYPE_NUMBERS[kind]
     except KeyError:
         if isinstance(frame, bytes):
             number: int = PREFIX.unpack_from(frame)[2]
-            return number
+            return _carried(frame) if number in (SIGNED, END_TO_END) else number
     found = next(number for number, schema in FRAME_SCHEMAS.items() if schema.frame is kind)
     _TYPE_NUMBERS[kind] = found
     return found
+
+
+def _carried(frame: bytes) -> int:
+    """Return the kind of what an envelope carries; of a malformed one, its own number."""
+    decoder = FrameDecoder(version=VERSION_MAX)
+    decoder.feed(frame)
+    try:
+        (envelope,) = decoder.take()
+    except FrameError:
+        return int(frame[TYPE_AT])
+    assert isinstance(envelope, Signed | EndToEnd)
+    return envelope.kind
 
 
 def frames_in(data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -136,6 +155,8 @@ def frames_in(data: bytes) -> Iterator[tuple[int, int, int]]:
         hot = number in (PUBLISH, FORWARD, DELIVER)
         if size > len(data) - at or not (hot or number in FRAME_SCHEMAS):
             break
+        if number in (SIGNED, END_TO_END):
+            number = _carried(data[at : at + size])
         yield number, size, size if hot else CONTROL_BYTES
         at += size
     if at < len(data):

@@ -15,7 +15,8 @@ from plait_core.errors import FrameError, FrameFault
 from plait_core.ids import Randomness
 from plait_core.limits import BROKERS_MAX, NEIGHBOURS_MAX
 from plait_core.wire import Close, ControlFrame, Forward, Frame, Handshake, Hello, Introduction, Welcome
-from plait_core.wire.frame_types.overlay_frames import DatabaseSummary, LinkState
+from plait_core.wire.frame_types.envelope_frames import LINK_STATE, Signed
+from plait_core.wire.frame_types.overlay_frames import DatabaseSummary
 from plait_core.wire.frame_types.session_frames import Code
 
 from ...clients.connection import Connection
@@ -33,6 +34,9 @@ SHUNNED_S: Final = 30.0
 
 ITEMS_A_FRAME: Final = 16
 """As many items of a list cost what a frame does."""
+
+LINK_STATE_BYTES_A_FRAME: Final = 256
+"""As many bytes of a link state, the list of some sixteen links, cost what a frame does."""
 
 
 class BrokerConnections:
@@ -280,7 +284,7 @@ class BrokerConnections:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _up(self, link: Connection, broker: int, name: str, dialled_by: int, now: float) -> None:
-        link.decoder.establish(link.version)
+        link.decoder.establish(link.version, keep_unknown=True)
         link.neighbour = broker
         before = self._links.pop(broker, None)
         if before is not None:
@@ -309,11 +313,13 @@ class BrokerConnections:
 
 
 def _cost(frame: ControlFrame) -> float:
-    """What a control frame takes of its link's pace: lists that are cheap to send and dear to look through take more.
-    Those of filters need not, for reading these takes longer than it takes until as many may come."""
+    """Return the cost of a control frame to its link's rate limit. Lists that are cheap to send and dear to read cost
+    more. Filters do not: parsing them takes longer than it takes until as many may come."""
     if isinstance(frame, DatabaseSummary):
         return 1 + len(frame.origins) / ITEMS_A_FRAME
-    return 1 + len(frame.neighbours) / ITEMS_A_FRAME if isinstance(frame, LinkState) else 1
+    if isinstance(frame, Signed) and frame.kind == LINK_STATE:
+        return 1 + len(frame.body) / LINK_STATE_BYTES_A_FRAME
+    return 1
 
 
 def _host(address: str) -> str:

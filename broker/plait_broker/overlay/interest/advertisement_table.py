@@ -1,8 +1,8 @@
-"""What brokers offer: every advertisement of the overlay, and one number for all that a broker offers.
+"""The advertisements of all brokers, and one number for all that a broker advertises.
 
-That number, the fingerprint, is how two brokers see without listing anything that one knows the other's offers: whoever
-wants something says with it which offers that was compared with, and so a publisher's broker knows when all have seen
-a new advertisement and have said what they want of it. Only then an event that it promises may go out.
+By that number, the fingerprint, two brokers see without a list that one knows the other's advertisements. Each interest
+update names the fingerprint that it was computed against. So a publisher's broker knows when all brokers have seen a
+new advertisement and have sent their interest in it. Only then an event that it promises may go out.
 """
 
 from __future__ import annotations
@@ -17,46 +17,47 @@ from plait_core.filters import Filter, parse
 from plait_core.wire.frame_types.overlay_frames import Advertisement
 
 STATES_MAX: Final = 4096
-"""Of our own offers' past states; a broker that answers to an older one is behind by that many changes."""
+"""Past fingerprints of ours: a broker that acks an older one is behind by that many changes."""
 
 
 class AdvertisementTable:
-    """All offers, by their origin and its number for them."""
+    """All advertisements, by their origin and number."""
 
     def __init__(self, me: int) -> None:
         self._me = me
         self.filters: dict[tuple[int, int], Filter] = {}
         self._marks: dict[int, dict[int, int]] = {}
-        """By origin and number, what an offer adds to the fingerprint."""
+        """By origin and number, the part of the fingerprint that is of one advertisement."""
         self._fingerprints: dict[int, int] = {}
         self._states: OrderedDict[int, int] = OrderedDict([(0, 0)])
         """By fingerprint of ours, the last revision that had it."""
         self.revision = 0
-        """How often what we offer has changed."""
+        """Counts changes of our own advertisements."""
 
     def fingerprint(self, origin: int) -> int:
-        """Of all that a broker offers, as it is known here."""
+        """Return the fingerprint of a broker's advertisements, as they are known here."""
         return self._fingerprints.get(origin, 0)
 
     def revision_of(self, fingerprint: int) -> int:
-        """When we offered just that, last; -1 when we never did, or too long ago."""
+        """Return our last revision with this fingerprint; -1 when there was none, or too long ago."""
         return self._states.get(fingerprint, -1)
 
-    def learn(self, offer: Advertisement) -> tuple[Filter | None, bool]:
-        """An offer, or its withdrawal; its filter, and whether what it says can be read."""
-        key = (offer.origin, offer.number)
+    def learn(self, advertisement: Advertisement) -> tuple[Filter | None, bool]:
+        """Take an advertisement or its withdrawal. Return its filter, and whether that can be parsed."""
+        key = (advertisement.origin, advertisement.number)
         self.filters.pop(key, None)
-        self._mark(offer.origin, offer.number, _mark_of(offer) if offer.filter else 0)
-        if not offer.filter:
+        mark = _mark_of(advertisement) if advertisement.filter else 0
+        self._mark(advertisement.origin, advertisement.number, mark)
+        if not advertisement.filter:
             return None, True
         try:
-            filter = self.filters[key] = parse(offer.filter)
+            filter = self.filters[key] = parse(advertisement.filter)
         except PlaitError:
             return None, False
         return filter, True
 
     def forget(self, origin: int) -> None:
-        """A broker is no more."""
+        """Forget a broker."""
         for number in self._marks.pop(origin, ()):
             self.filters.pop((origin, number), None)
         self._fingerprints.pop(origin, None)
@@ -75,6 +76,6 @@ class AdvertisementTable:
                 self._states.popitem(last=False)
 
 
-def _mark_of(offer: Advertisement) -> int:
-    name = struct.pack(">QQ", offer.number, offer.version)
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8, person=b"plait offer").digest(), "big")
+def _mark_of(advertisement: Advertisement) -> int:
+    name = struct.pack(">QQ", advertisement.number, advertisement.version)
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8, person=b"plait advert").digest(), "big")

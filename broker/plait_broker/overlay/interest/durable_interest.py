@@ -1,9 +1,9 @@
-"""What durable subscriptions want of everyone: told to all brokers and kept by them, for homes that cannot say it now.
+"""Interest of durable subscriptions: flooded to all brokers, and used for home brokers that cannot send updates now.
 
-A home broker tells each publisher's broker what meets its offers (`interest_sync.py`). Whoever starts anew while that
-home is away, or offers something new, would not be told, and would confirm events that its durable subscriptions never
-get. So their filters flood, signed by their home; all others keep them, in their logs too, and go by them for every
-home that has not answered to their present offers.
+A home broker sends each publisher's broker the filters that meet its advertisements (`interest_sync.py`). A broker that
+starts, or advertises something new, while that home is away gets no such update, and would confirm events that the
+home's durable subscriptions never get. So the filters of durable subscriptions flood, signed by their home. All other
+brokers store them, in their logs too, and match them for every home that has not acked their present advertisements.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from plait_core import PlaitError
 from plait_core.filters import Filter, parse
 from plait_core.matching import Index
 from plait_core.wire import EventFrame
-from plait_core.wire.frame_types.overlay_frames import DURABLE_NUMBERS_FROM, DurableInterest
+from plait_core.wire.frame_types.envelope_frames import DURABLE_INTEREST
+from plait_core.wire.frame_types.overlay_frames import DurableInterest
 
-from ..topology.flooding import Flooding, Key
+from ..topology.flooding import Flooding
 from .covering_set import CoveringSet
 from .remote_interest import HomeInterest
 
 
 class LocalDurableInterest:
-    """What our own durable subscriptions want, as all others are told."""
+    """The interest of our own durable subscriptions, as it floods."""
 
     def __init__(self, me: int, flooding: Flooding, new_index: Callable[[], Index]) -> None:
         self._me = me
         self._flooding = flooding
         self._exports = CoveringSet(new_index)
         self._exported: dict[int, None] = {}
-        self._telling = False
+        self._flooded = False
 
     def __len__(self) -> int:
         return len(self._exports)
@@ -39,49 +40,49 @@ class LocalDurableInterest:
         return number in self._exports
 
     def add(self, number: int, filter: Filter) -> None:
-        """A durable subscription, or another filter of one."""
-        self._tell(*self._exports.add(number, filter))
+        """Add the filter of a durable subscription."""
+        self._announce(*self._exports.add(number, filter))
 
     def remove(self, number: int) -> None:
-        """It wants that no more."""
-        self._tell(*self._exports.remove(number))
+        """Remove a filter."""
+        self._announce(*self._exports.remove(number))
 
     def begin(self) -> None:
-        """There is someone to tell: a broker alone signs nothing."""
-        if not self._telling:
-            self._telling = True
-            self._tell(list(self._exported), [])
+        """Flood all filters once there is another broker: a broker alone signs nothing."""
+        if not self._flooded:
+            self._flooded = True
+            self._announce(list(self._exported), [])
 
-    def _tell(self, added: Iterable[int], removed: Iterable[int]) -> None:
-        """What is new before what goes, so that nothing is missed between."""
+    def _announce(self, added: Iterable[int], removed: Iterable[int]) -> None:
+        """Flood new filters before withdrawals, so that no event falls between them."""
         for number in added:
             self._exported[number] = None
-            self._say(number, self._exports[number].text)
+            self._flood(number, self._exports[number].text)
         for number in removed:
             del self._exported[number]
-            self._say(number, "")
+            self._flood(number, "")
 
-    def _say(self, number: int, text: str) -> None:
-        if self._telling:
-            number += DURABLE_NUMBERS_FROM
-            self._flooding.say(DurableInterest(self._me, number, self._flooding.next_version((self._me, number)), text))
+    def _flood(self, number: int, text: str) -> None:
+        if self._flooded:
+            version = self._flooding.next_version((self._me, DURABLE_INTEREST, number))
+            self._flooding.originate(DurableInterest(self._me, number, version, text))
 
 
 class RemoteDurableInterest:
-    """What other brokers' durable subscriptions want, as far as it is known here."""
+    """The interest of other brokers' durable subscriptions, as far as it is known here."""
 
     def __init__(self, new_index: Callable[[], Index]) -> None:
         self._index = new_index()
-        self._filters: dict[Key, tuple[int, Filter]] = {}
+        self._filters: dict[tuple[int, int], tuple[int, Filter]] = {}
         """By origin and number, our handle and the filter."""
-        self._key_of: dict[int, Key] = {}
+        self._key_of: dict[int, tuple[int, int]] = {}
         self._handles = 0
         self._origins: dict[int, dict[int, None]] = {}
         """By origin, its numbers."""
-        self._heirs: dict[int, int] = {}
-        """By a broker that has started anew, the one that it is now, until that has said what it wants itself."""
+        self._successors: dict[int, int] = {}
+        """By a broker that restarted, its new id, until the interest of that is complete."""
         self.away: dict[int, None] = {}
-        """Homes that have not told us what they want of our present offers: what is known here goes for them."""
+        """Homes that have not acked our present advertisements: their durable interest is matched for them."""
 
     def __contains__(self, broker: int) -> bool:
         return broker in self._origins
@@ -90,7 +91,7 @@ class RemoteDurableInterest:
         return len(self._filters)
 
     def learn(self, document: DurableInterest) -> bool:
-        """What one wants, or wants no more; whether that can be read."""
+        """Take a filter or its withdrawal. Return whether the filter can be parsed."""
         key = (document.origin, document.number)
         self._drop(key)
         if not document.filter:
@@ -107,64 +108,66 @@ class RemoteDurableInterest:
         return True
 
     def succeed(self, before: int, broker: int) -> None:
-        """A broker has started anew: what it wanted holds until it says what it wants now."""
-        self._heirs = {one: broker if heir == before else heir for one, heir in self._heirs.items()}
+        """A broker has restarted: its interest holds until that of its successor is complete."""
+        self._successors = {
+            one: broker if successor == before else successor for one, successor in self._successors.items()
+        }
         if before in self._origins:
-            self._heirs[before] = broker
+            self._successors[before] = broker
 
-    def told(self, home: int) -> list[int]:
-        """A home has said all that it wants: its former lives, for which nothing is kept any more."""
-        former = [one for one, heir in self._heirs.items() if heir == home]
+    def complete(self, home: int) -> list[int]:
+        """The interest of a home is complete. Return its predecessors, whose interest is forgotten now."""
+        former = [one for one, successor in self._successors.items() if successor == home]
         for one in former:
-            del self._heirs[one]
+            del self._successors[one]
             self.forget(one)
         return former
 
     def forget(self, broker: int) -> bool:
-        """A broker is no more; False when what it wanted is kept for the one that it is now."""
-        if broker in self._heirs:
+        """Forget a broker. Return False when its interest is kept for its successor."""
+        if broker in self._successors:
             return False
         for number in list(self._origins.get(broker, ())):
             self._drop((broker, number))
-        for former in [one for one, heir in self._heirs.items() if heir == broker]:
-            del self._heirs[former]
+        for former in [one for one, successor in self._successors.items() if successor == broker]:
+            del self._successors[former]
             self.forget(former)
         return True
 
     def review(self, homes: dict[int, HomeInterest], offers: int) -> None:
-        """Who is away, given what others have told of our offers with this fingerprint."""
-        for home in dict.fromkeys(self._heirs.get(origin, origin) for origin in self._origins):
+        """Compute which homes are away, given the fingerprint of our advertisements."""
+        for home in dict.fromkeys(self._successors.get(origin, origin) for origin in self._origins):
             known = homes.get(home)
             if known is not None and known.since < math.inf and known.offers == offers:
                 self.away.pop(home, None)
             else:
                 self.away[home] = None
-        for home in [home for home in self.away if home not in self._origins and home not in self._heirs.values()]:
+        for home in [home for home in self.away if home not in self._origins and home not in self._successors.values()]:
             del self.away[home]
 
     def match(self, frame: EventFrame) -> list[int]:
-        """Of those that are away, the homes whose durable subscriptions want an event."""
+        """Return the homes that are away and whose durable subscriptions match an event."""
         return [home for home in self._homes(self._index.match_frame(frame)) if home in self.away]
 
-    def wants(self, home: int, frame: EventFrame) -> bool:
-        """Whether durable subscriptions of a home want an event, away or not."""
+    def matches(self, home: int, frame: EventFrame) -> bool:
+        """Return whether durable subscriptions of a home match an event, away or not."""
         return home in self._homes(self._index.match_frame(frame))
 
     def meeting(self, filter: Filter) -> dict[int, list[Filter]]:
-        """Of those that are away, each with those of its filters that meet one."""
+        """Return the homes that are away, each with its filters that intersect this one."""
         found: dict[int, list[Filter]] = {}
         for handle in sorted(self._index.intersecting(filter)):
             key = self._key_of[handle]
-            home = self._heirs.get(key[0], key[0])
+            home = self._successors.get(key[0], key[0])
             if home in self.away:
                 found.setdefault(home, []).append(self._filters[key][1])
         return found
 
     def _homes(self, handles: Iterable[int]) -> dict[int, None]:
         origins = (self._key_of[handle][0] for handle in handles)
-        return dict.fromkeys(self._heirs.get(origin, origin) for origin in origins)
+        return dict.fromkeys(self._successors.get(origin, origin) for origin in origins)
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: tuple[int, int]) -> None:
         handle, filter = self._filters.pop(key, (0, None))
         if filter is None:
             return

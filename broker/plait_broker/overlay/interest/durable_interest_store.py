@@ -1,109 +1,128 @@
-"""What is kept of other brokers beyond this one's own life: what their durable subscriptions want, and the sheets that
-it is believed by. A home hears that we know what it wants only when that is stored here: both may die the next moment.
+"""The durable interest of other brokers, stored beyond this broker's life, and the link states that verify it.
+
+A home broker gets the ack of an interest update only when its durable interest is stored here: both may die right
+after.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import TypeAlias
 
+from plait_core.errors import FrameError
+from plait_core.wire.frame_types.envelope_frames import DURABLE_INTEREST, LINK_STATE, Signed, read_document
 from plait_core.wire.frame_types.overlay_frames import DurableInterest, InterestAck, LinkState
 
 from ..host import Host
-from ..topology.flooding import Document, Flooding, Key, key_of
+from ..topology.flooding import Flooding, link_state_key
 from ..transport.control_unicast import ControlUnicast
 from .durable_interest import RemoteDurableInterest
 
+MemoryKey: TypeAlias = tuple[int, int]
+"""Origin and number of what is stored; number 0 is the link state, and durable interest counts from 1."""
+
 
 class DurableInterestStore:
-    """One broker's memory of the others, as its host keeps it."""
+    """One broker's memory of the others, as its host stores it."""
 
     def __init__(
-        self, me: int, host: Host, flooding: Flooding, theirs: RemoteDurableInterest, errands: ControlUnicast
+        self, me: int, host: Host, flooding: Flooding, theirs: RemoteDurableInterest, unicast: ControlUnicast
     ) -> None:
         self._me = me
         self._host = host
         self._flooding = flooding
         self._theirs = theirs
-        self._errands = errands
+        self._unicast = unicast
         self._kept: dict[int, dict[int, int]] = {}
-        """By origin and number, the version of what is kept; number 0 is the sheet, of which any version will do."""
+        """By origin and number, the stored version; of number 0, the link state, any version will do."""
         self._storing: Counter[int] = Counter()
-        """By origin, how much of it is being stored."""
+        """By origin, the number of documents that are being stored."""
         self._withheld: dict[int, tuple[InterestAck, int]] = {}
 
-    def recall(self, documents: Iterable[Document]) -> None:
-        """What an earlier life of this broker has kept."""
-        by: dict[int, list[Document]] = {}
-        for document in sorted(documents, key=key_of):
-            by.setdefault(document.origin, []).append(document)
-            self._kept.setdefault(document.origin, {})[key_of(document)[1]] = document.version
-        for told in sorted(by.values(), key=_born):  # of one log's lives the last comes last
-            for document in told:
-                self._flooding.recall(document)
+    def recall(self, documents: Iterable[Signed]) -> int:
+        """Take up the documents that an earlier life of this broker stored. Return how many are of no use."""
+        by: dict[int, list[Signed]] = {}
+        born: dict[int, int] = {}
+        bad = 0
+        for signed in sorted(documents, key=lambda signed: (signed.origin, signed.number)):
+            try:
+                document = read_document(signed)
+            except FrameError:
+                document = None
+            if not isinstance(document, LinkState | DurableInterest):
+                bad += 1
+                continue
+            by.setdefault(signed.origin, []).append(signed)
+            if isinstance(document, LinkState):
+                born[signed.origin] = document.born
+            self._kept.setdefault(signed.origin, {})[signed.number] = signed.version
+        for origin in sorted(by, key=lambda origin: born.get(origin, 0)):  # of one log's lives the last comes last
+            for signed in by[origin]:
+                self._flooding.recall(signed)
         for origin in [origin for origin in self._kept if origin not in self._theirs]:
             self._discard(origin)
+        return bad
 
     def learn(self, document: DurableInterest) -> bool:
-        """Keep what a broker tells, or drop what it takes back; whether it can be read."""
+        """Store a broker's durable interest, or delete it when it is withdrawn. Return whether it can be parsed."""
         readable = self._theirs.learn(document)
         kept = self._kept.setdefault(document.origin, {})
         if readable and document.filter:
-            sheet = self._flooding.document((document.origin, 0))
-            if 0 not in kept and sheet is not None:
-                self._keep(sheet)
+            if 0 not in kept:
+                self._keep(link_state_key(document.origin))
             if kept.get(document.number) != document.version:
-                self._keep(document)
+                self._keep((document.origin, DURABLE_INTEREST, document.number))
         elif document.number in kept:
             del kept[document.number]
-            self._host.remember(key_of(document), None)
+            self._host.remember((document.origin, document.number), None)
         if document.origin not in self._theirs:
             self._discard(document.origin)
         return readable
 
-    def learn_sheet(self, sheet: LinkState) -> None:
-        """A sheet comes late."""
-        if sheet.origin in self._theirs and 0 not in self._kept.get(sheet.origin, ()):
-            self._keep(sheet)
+    def learn_link_state(self, origin: int) -> None:
+        """Store a link state that comes after the durable interest of its origin."""
+        if origin in self._theirs and 0 not in self._kept.get(origin, ()):
+            self._keep(link_state_key(origin))
 
-    def told(self, home: int) -> None:
-        """A home has said all that it wants: its former lives are done with."""
-        for former in self._theirs.told(home):
+    def complete(self, home: int) -> None:
+        """The interest of a home is complete: delete what is stored of its predecessors."""
+        for former in self._theirs.complete(home):
             self._discard(former)
 
     def forget(self, broker: int) -> None:
-        """A broker is no more."""
+        """Forget a broker."""
         if self._theirs.forget(broker):
             for origin in [origin for origin in self._kept if origin not in self._theirs]:
                 self._discard(origin)
 
-    def answer(self, heard: InterestAck, tries: int) -> None:
-        """Tell a home that what it wants is known here, once that is stored."""
-        if heard.to in self._storing:
-            self._withheld[heard.to] = (heard, tries)
+    def answer(self, ack: InterestAck, tries: int) -> None:
+        """Send the ack of an interest update, once the durable interest of its home is stored."""
+        if ack.to in self._storing:
+            self._withheld[ack.to] = (ack, tries)
         else:
-            self._errands.say(heard, tries)
+            self._unicast.send(ack, (tries,))
 
-    def stored(self, keys: Iterable[Key]) -> None:
-        """The host has stored these, or cannot: a broken disk here is no reason to keep others waiting."""
+    def stored(self, keys: Iterable[MemoryKey]) -> None:
+        """The host has stored these, or cannot: a broken disk here is no reason to delay others."""
         for origin, _ in keys:
             self._storing[origin] -= 1
             if self._storing[origin] <= 0:
                 del self._storing[origin]
                 withheld = self._withheld.pop(origin, None)
                 if withheld is not None:
-                    self._errands.say(*withheld)
+                    ack, tries = withheld
+                    self._unicast.send(ack, (tries,))
 
-    def _keep(self, document: Document) -> None:
-        key = key_of(document)
-        self._kept.setdefault(key[0], {})[key[1]] = document.version
-        if self._host.remember(key, document):
-            self._storing[key[0]] += 1
+    def _keep(self, key: tuple[int, int, int]) -> None:
+        stored = self._flooding.stored(key)
+        if stored is None:
+            return
+        origin, kind, number = key
+        self._kept.setdefault(origin, {})[0 if kind == LINK_STATE else number] = stored.signed.version
+        if self._host.remember((origin, number), stored.signed):
+            self._storing[origin] += 1
 
     def _discard(self, origin: int) -> None:
         for number in self._kept.pop(origin, ()):
             self._host.remember((origin, number), None)
-
-
-def _born(told: list[Document]) -> int:
-    return max((document.born for document in told if isinstance(document, LinkState)), default=0)

@@ -1,6 +1,6 @@
-"""Interest on its way in: what each other broker's subscribers want of the events that are published here.
+"""Interest on its way in: the filters of other brokers' subscribers for the events that are published here.
 
-All filters are in one index; an event is matched once, and the answer is the set of brokers that it must reach.
+All filters are in one index. An event is matched once, and the result is the set of brokers that it must reach.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ from plait_core.wire.frame_types.overlay_frames import InterestUpdate
 
 @dataclass(slots=True)
 class HomeInterest:
-    """One broker with subscribers, as far as it has told us."""
+    """The interest of one home broker, as far as its updates have come."""
 
     version: int = 0
     since: float = math.inf
-    """When it had said all that it wants, for the first time."""
+    """When its interest was complete for the first time."""
     offers: int = 0
-    """The fingerprint of our offers that its wants were made from."""
+    """The fingerprint of our advertisements that its last update was computed against."""
     repeats: int = 0
-    """How often in a row it has told what we had heard: our answers may be lost."""
+    """Repeated updates in a row: our acks may be lost."""
     handles: dict[int, int] = field(default_factory=dict)
-    """By its number for a filter, ours."""
+    """By its number for a filter, our handle."""
     filters: dict[int, Filter] = field(default_factory=dict)
+    within_us: dict[int, int] = field(default_factory=dict)
+    """By its number for a filter, the delay bound of the subscription, where it has one."""
     stale: list[int] = field(default_factory=list)
-    """Our handles of what it wanted before it began to say everything anew."""
+    """Our handles of the filters before the parts of a whole update, until its last part."""
 
 
 class RemoteInterest:
@@ -43,16 +45,16 @@ class RemoteInterest:
         self._homes: dict[int, HomeInterest] = {}
         self._index = new_index()
         self.system = new_index()
-        """What is wanted of our own records, apart from what is wanted of our clients' events."""
+        """Interest in our own records, apart from that in our clients' events."""
         self.system_revision = 0
-        """How often that has changed."""
+        """Counts changes of it."""
         self.home_of: dict[int, int] = {}
         self._handles = 0
         self.deposits: dict[int, bytes] = {}
-        """By handle, the routing keys that came with a filter."""
+        """By handle, the routing keys of a filter."""
         self._deposits_bytes = 0
         self.changes = 0
-        """Counts what changes who has told us what."""
+        """Counts changes of all interest."""
 
     def __len__(self) -> int:
         return len(self.home_of)
@@ -61,42 +63,44 @@ class RemoteInterest:
     def homes(self) -> dict[int, HomeInterest]:
         return self._homes
 
-    def hear(self, want: InterestUpdate, version: int, offers: int) -> int:
-        """A home broker tells a change, made from what it knows of our offers; the version that we are at. PlaitError
-        when a filter of it is none."""
-        home = self._homes.get(want.source)
+    def apply(self, update: InterestUpdate, version: int, offers: int) -> int:
+        """Apply an update that was computed against our advertisements with the fingerprint `offers`. Return our
+        version of that home's interest. PlaitError when a filter cannot be parsed."""
+        home = self._homes.get(update.source)
         if home is None:
-            home = self._homes[want.source] = HomeInterest()
+            home = self._homes[update.source] = HomeInterest()
         home.repeats = home.repeats + 1 if version <= home.version else 0
-        if version <= home.version or not (want.whole or version == home.version + 1):
+        if version <= home.version or not (update.whole or version == home.version + 1):
             return home.version
-        filters = [parse(text) for text in want.filters]
-        if want.whole:
+        filters = [parse(text) for text in update.filters]
+        if update.whole:
             home.stale += home.handles.values()
             home.handles.clear()
             home.filters.clear()
-        routing = want.routing or repeat(b"")
-        for number, filter, deposit in zip(want.added, filters, routing, strict=False):
-            self._keep(want.source, home, number, filter, deposit)
-        for number in want.removed:
+            home.within_us.clear()
+        routing = update.routing or repeat(b"")
+        for number, filter, deposit in zip(update.added, filters, routing, strict=False):
+            self._keep(update.source, home, number, filter, deposit)
+        home.within_us |= {number: us for number, us in zip(update.added, update.within_us, strict=False) if us}
+        for number in update.removed:
             self._drop(home, number)
-        if not want.more:
+        if not update.more:
             self._drop_stale(home)
         home.version, home.offers = version, offers
         self.changes += 1
         return version
 
     def complete(self, source: int, now: float) -> None:
-        """A home broker has said all that it wants."""
+        """Note that the interest of a home broker is complete."""
         home = self._homes[source]
         home.since = min(home.since, now)
 
     def meets(self, filter: Filter) -> bool:
-        """Whether another broker wants something that an advertisement promises."""
+        """Return whether another broker's filter meets an advertisement."""
         return bool(self._index.intersecting(filter))
 
     def meeting(self, filter: Filter) -> dict[int, list[Filter]]:
-        """The brokers that events of a filter may have to reach, each with those of its filters that meet it."""
+        """Return the brokers that events of a filter may have to reach, each with its filters that intersect it."""
         found = set(self._index.intersecting(filter))
         meeting = {
             source: [home.filters[number] for number, handle in home.handles.items() if handle in found]
@@ -105,11 +109,11 @@ class RemoteInterest:
         return {source: filters for source, filters in meeting.items() if filters}
 
     def asking(self, frame: EventFrame) -> list[bytes]:
-        """What came with the filters that match a sealed event."""
+        """Return the routing keys of the filters that match a sealed event."""
         return [self.deposits[handle] for handle in self._index.match_frame(frame) if handle in self.deposits]
 
     def match(self, frame: EventFrame, fits: Callable[[bytes], bool] | None = None) -> list[int]:
-        """The brokers that an event must reach. `fits`: of a sealed event, whether its tags fit a deposit."""
+        """Return the brokers that an event must reach. `fits` tests the tags of a sealed event against a deposit."""
         found = self._index.match_frame(frame)
         if fits is not None:
             found = [handle for handle in found if handle not in self.deposits or fits(self.deposits[handle])]
@@ -121,23 +125,25 @@ class RemoteInterest:
         return list(dict.fromkeys([home_of[handle] for handle in found]))
 
     def match_system(self, attributes: Attributes) -> list[int]:
-        """The brokers that want to hear of a record of ours."""
+        """Return the brokers that a record of ours must reach."""
         return list(dict.fromkeys([self.home_of[handle] for handle in self.system.match(attributes)]))
 
     def succeed(self, before: int, source: int) -> None:
-        """A broker has started anew: until it says what it wants now, it wants what it did before, since its durable
+        """A broker has restarted as `source`: its former interest holds until its updates come, since its durable
         subscriptions are still there."""
         home = self._homes.get(before)
         if home is None or source in self._homes:
             return
         self.changes += 1
-        anew = self._homes[source] = HomeInterest(handles=home.handles, filters=home.filters, stale=home.stale)
+        anew = self._homes[source] = HomeInterest(
+            handles=home.handles, filters=home.filters, within_us=home.within_us, stale=home.stale
+        )
         for handle in [*anew.handles.values(), *anew.stale]:
             self.home_of[handle] = source
         del self._homes[before]
 
     def gone(self, source: int) -> None:
-        """A broker is no more."""
+        """Forget a broker."""
         self.changes += 1
         home = self._homes.pop(source, None)
         if home is not None:
@@ -151,7 +157,7 @@ class RemoteInterest:
         home.stale.clear()
 
     def _keep(self, source: int, home: HomeInterest, number: int, filter: Filter, deposit: bytes) -> None:
-        """Deposits beyond what may be held are as none: more is sent than is wanted, and nothing less."""
+        """Add a filter. Routing keys beyond the bound are dropped: more events are sent there, and none fewer."""
         self._drop(home, number)
         self._handles += 1
         self.system_revision += filter.system
@@ -167,6 +173,7 @@ class RemoteInterest:
         handle = home.handles.pop(number, None)
         if handle is not None:
             del home.filters[number]
+            home.within_us.pop(number, None)
             self._forget(handle)
 
     def _forget(self, handle: int) -> None:

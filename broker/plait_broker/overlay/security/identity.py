@@ -1,9 +1,9 @@
-"""Who a broker is: keys that it draws when it starts, of which its id is the name.
+"""The keys of a broker. It draws them when it starts, and its id is their hash.
 
-A broker's *card* is its two public keys, and its id the first eight bytes of the card's hash: nobody else can show a
-card for that id. With one key it signs what it says to all (`Sheet`, `Offer`); from the other and someone's card both
-compute the key of a pair, with which they prove to each other what they say to one (`Took`, `Want`, events).
-A log has a key of its own, which outlives its broker: only who holds the log can say that it has started anew with it.
+A broker has two *public keys*, and its id is the first eight bytes of their hash: nobody else can show keys for that
+id. With one key it signs the documents that it floods. From the other, and another broker's public keys, both compute
+the key of a pair, for the MACs of messages and events between them. The log of a broker has a key of its own, which
+outlives the broker: it names the *incarnation*, and only the holder of the log can claim to have restarted with it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from plait_core.ids import Randomness
 
 KEY_BYTES: Final = 32
-CARD_BYTES: Final = 2 * KEY_BYTES
+PUBLIC_KEYS_BYTES: Final = 2 * KEY_BYTES
 SIGNATURE_BYTES: Final = 64
 PROOF_BYTES: Final = 16
 
+_DOCUMENT: Final = b"plait document "
+_INCARNATION: Final = b"plait incarnation "
+
 
 class Forged(Exception):
-    """Something was not said by whom it claims to be from."""
+    """A signature or a MAC is not its alleged author's."""
 
 
 class Identity:
@@ -34,76 +37,77 @@ class Identity:
     def __init__(self, randomness: Randomness, log_secret: bytes = b"") -> None:
         self._signing = Ed25519PrivateKey.from_private_bytes(_draw(randomness))
         self._agreeing = X25519PrivateKey.from_private_bytes(_draw(randomness))
-        self.card = self._signing.public_key().public_bytes_raw() + self._agreeing.public_key().public_bytes_raw()
-        self.id = id_of(self.card)
-        self._log = Ed25519PrivateKey.from_private_bytes(log_secret) if log_secret else None
-        self.log_key = self._log.public_key().public_bytes_raw() if self._log is not None else b""
+        signing, agreeing = self._signing.public_key(), self._agreeing.public_key()
+        self.public_keys = signing.public_bytes_raw() + agreeing.public_bytes_raw()
+        self.id = id_of(self.public_keys)
+        self._incarnation = Ed25519PrivateKey.from_private_bytes(log_secret) if log_secret else None
+        self.incarnation_key = b"" if self._incarnation is None else self._incarnation.public_key().public_bytes_raw()
 
-    def sign(self, what: bytes) -> bytes:
-        """Show that this broker says it."""
-        return self._signing.sign(b"plait says " + what)
+    def sign(self, document: bytes) -> bytes:
+        """Return this broker's signature of a document."""
+        return self._signing.sign(_DOCUMENT + document)
 
-    def sign_for_log(self, what: bytes) -> bytes:
-        """Show that the holder of the log says it; nothing when there is no log."""
-        return self._log.sign(b"plait log says " + what) if self._log is not None else b""
+    def sign_incarnation(self, claim: bytes) -> bytes:
+        """Return the signature of the holder of the log; empty when there is no log."""
+        return b"" if self._incarnation is None else self._incarnation.sign(_INCARNATION + claim)
 
-    def pair_key(self, card: bytes) -> bytes:
-        """A key that only this broker and the one with that card know; Forged when the card is none."""
+    def pair_key(self, public_keys: bytes) -> bytes:
+        """Return a key that only this broker and the owner of the public keys know. Forged when they are no keys."""
         try:
-            shared = self._agreeing.exchange(X25519PublicKey.from_public_bytes(card[KEY_BYTES:]))
+            shared = self._agreeing.exchange(X25519PublicKey.from_public_bytes(public_keys[KEY_BYTES:]))
         except ValueError as error:  # a point of small order
-            raise Forged("a card that is none") from error
-        both = b"".join(sorted((self.card, card)))
+            raise Forged("public keys that are none") from error
+        both = b"".join(sorted((self.public_keys, public_keys)))
         return hashlib.blake2b(both, key=shared, digest_size=KEY_BYTES, person=b"plait pair").digest()
 
 
-def id_of(card: bytes) -> int:
-    """The id of the broker with that card."""
-    return int.from_bytes(hashlib.blake2b(card, digest_size=8, person=b"plait broker").digest(), "big")
+def id_of(public_keys: bytes) -> int:
+    """Return the id of the broker with those public keys."""
+    return int.from_bytes(hashlib.blake2b(public_keys, digest_size=8, person=b"plait broker").digest(), "big")
 
 
-def log_of(key: bytes) -> int:
-    """The number of the log with that public key; below 2^63, which is what a log can keep."""
+def incarnation_of(key: bytes) -> int:
+    """Return the number of the log with that public key; below 2^63, the most that a log can store."""
     return int.from_bytes(hashlib.blake2b(key, digest_size=8, person=b"plait log").digest(), "big") >> 1
 
 
-def log_key_of(secret: bytes) -> bytes:
-    """The public key of a log with that secret."""
+def incarnation_key_of(secret: bytes) -> bytes:
+    """Return the public key of a log with that secret."""
     return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
-def check_card(card: bytes, id: int) -> None:
-    """Forged unless it is the card of that broker."""
-    if len(card) != CARD_BYTES or id_of(card) != id:
-        raise Forged("a card that is not this broker's")
+def check_public_keys(public_keys: bytes, id: int) -> None:
+    """Raise Forged unless they are the public keys of that broker."""
+    if len(public_keys) != PUBLIC_KEYS_BYTES or id_of(public_keys) != id:
+        raise Forged("public keys that are not this broker's")
 
 
-def check_signature(card: bytes, what: bytes, signature: bytes) -> None:
-    """Forged unless the card's owner said it."""
-    _check(card[:KEY_BYTES], b"plait says " + what, signature)
+def check_signature(public_keys: bytes, document: bytes, signature: bytes) -> None:
+    """Raise Forged unless the owner of the public keys signed the document."""
+    _check(public_keys[:KEY_BYTES], _DOCUMENT + document, signature)
 
 
-def check_log(key: bytes, log: int, what: bytes, signature: bytes) -> None:
-    """Forged unless the holder of that log said it."""
-    if len(key) != KEY_BYTES or log_of(key) != log:
+def check_incarnation(key: bytes, incarnation: int, claim: bytes, signature: bytes) -> None:
+    """Raise Forged unless the holder of that log signed the claim."""
+    if len(key) != KEY_BYTES or incarnation_of(key) != incarnation:
         raise Forged("a key that is not this log's")
-    _check(key, b"plait log says " + what, signature)
+    _check(key, _INCARNATION + claim, signature)
 
 
-def prove(key: bytes, what: bytes) -> bytes:
-    """Show the other of a pair that it is we who say it."""
-    return hashlib.blake2b(what, key=key, digest_size=PROOF_BYTES).digest()
+def prove(key: bytes, message: bytes) -> bytes:
+    """Return the MAC of a message with the key of a pair."""
+    return hashlib.blake2b(message, key=key, digest_size=PROOF_BYTES).digest()
 
 
-def check_proof(key: bytes, what: bytes, proof: bytes) -> None:
-    """Forged unless the other of the pair said it, or we did."""
-    if not hmac.compare_digest(prove(key, what), proof):
-        raise Forged("not said by whom it claims to be from")
+def check_proof(key: bytes, message: bytes, proof: bytes) -> None:
+    """Raise Forged unless the MAC was made with the key of the pair."""
+    if not hmac.compare_digest(prove(key, message), proof):
+        raise Forged("a message with a MAC that is not its source's")
 
 
-def _check(key: bytes, what: bytes, signature: bytes) -> None:
+def _check(key: bytes, message: bytes, signature: bytes) -> None:
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, what)
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
     except (InvalidSignature, ValueError) as error:
         raise Forged("a signature that is not this broker's") from error
 

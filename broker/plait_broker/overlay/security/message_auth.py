@@ -1,50 +1,45 @@
-"""Who may say what in the overlay: what floods is signed by its origin, what goes from one broker to another is proved.
+"""Authentication between brokers: documents are signed by their origin, messages and events carry a MAC.
 
-A broker on the way can lose what passes through it, and no more: what it changes or makes up in another's name is
-refused by whoever checks it, and counted with the name of the neighbour that handed it on. Without an identity (the
-simulator's fast histories) nothing is signed and everything believed.
+Signatures and MACs cover numbers and bytes (`envelope_frames.py`), so this file knows no field of a body but the public
+keys of a link state. A broker on the way can lose what passes through it, and no more: the receiver refuses what was
+changed or made up, and counts it. Without an identity (the simulator's fast histories) nothing is signed or checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
 from plait_core.limits import BROKERS_MAX
 from plait_core.wire.event_mac import EventProver
-from plait_core.wire.frame_types.overlay_frames import (
-    Advertisement,
-    DurableInterest,
+from plait_core.wire.frame_types.envelope_frames import (
     EndToEnd,
-    InterestUpdate,
-    LinkState,
+    Message,
+    Signed,
     SourceRouted,
+    envelop_document,
+    envelop_message,
 )
-from plait_core.wire.frame_types.trace_frames import TraceMessage
-from plait_core.wire.msgpack_codec import pack
+from plait_core.wire.frame_types.overlay_frames import Document, LinkState
 
-from .identity import Forged, Identity, check_card, check_log, check_proof, check_signature, prove
-
-_D = TypeVar("_D", bound=LinkState | Advertisement | DurableInterest)
-_E = TypeVar("_E", bound=EndToEnd | TraceMessage)
+from .identity import Forged, Identity, check_incarnation, check_proof, check_public_keys, check_signature, prove
 
 UNKNOWN_MAX: Final = BROKERS_MAX
-"""Origins of offers that came before their sheet."""
+"""Origins of documents that came before their link state."""
 
 
 class MessageAuth:
-    """One broker's knowledge of the others' cards."""
+    """The keys that one broker shares with others, and the public keys of all."""
 
     def __init__(self, me: int, identity: Identity | None) -> None:
-        assert identity is None or identity.id == me, "an id is the name of its keys"
+        assert identity is None or identity.id == me, "an id is the hash of its keys"
         self.me = me
         self._identity = identity
-        self._cards: dict[int, bytes] = {me: identity.card} if identity is not None else {}
+        self._public_keys: dict[int, bytes] = {me: identity.public_keys} if identity is not None else {}
         self._keys: dict[int, bytes] = {}
         """By broker, the key of the pair that it is with us."""
         self._provers: dict[int, EventProver] = {}
-        """By broker, what proves events between us."""
+        """By broker, the prover of events between us."""
         self._unknown: dict[int, None] = {}
 
     @property
@@ -52,92 +47,87 @@ class MessageAuth:
         """Whether anything is checked."""
         return self._identity is not None
 
-    # --- what floods --------------------------------------------------------------------------------------------------
+    # --- documents ----------------------------------------------------------------------------------------------------
 
-    def sign(self, document: _D) -> _D:
-        """A document of our own, as others will believe it."""
+    def envelop(self, document: Document) -> Signed:
+        """Return a document of our own as it floods: with our public keys if it is the link state, and signed."""
         identity = self._identity
-        if identity is None:
-            return document
-        if isinstance(document, LinkState):
-            log_signature = identity.sign_for_log(_succession(document)) if document.log else b""
-            document = replace(
-                document, card=identity.card, log_key=identity.log_key if document.log else b"", log_proof=log_signature
-            )
-        return replace(document, signature=identity.sign(_said(document)))
+        if identity is not None and isinstance(document, LinkState):
+            document = replace(document, public_keys=identity.public_keys)
+            if document.incarnation:
+                proof = identity.sign_incarnation(_incarnation_claim(document))
+                document = replace(document, incarnation_key=identity.incarnation_key, incarnation_proof=proof)
+        return self.sign(envelop_document(document))
 
-    def check(self, document: LinkState | Advertisement | DurableInterest) -> bool:
-        """Forged unless its origin says it; False when that cannot be told yet, for want of its sheet."""
+    def sign(self, signed: Signed) -> Signed:
+        """Return an envelope of our own with its signature."""
+        if self._identity is None:
+            return signed
+        return replace(signed, signature=self._identity.sign(signed.signed_bytes))
+
+    def check(self, signed: Signed, link_state: LinkState | None = None) -> bool:
+        """Raise Forged unless its origin signed the envelope. Return False while the origin's link state is awaited.
+        `link_state` is the document in the envelope, if it is one."""
         if self._identity is None:
             return True
-        origin = document.origin
-        card = document.card if isinstance(document, LinkState) else self._cards.get(origin)
-        if card is None:
+        origin = signed.origin
+        public_keys = self._public_keys.get(origin) if link_state is None else link_state.public_keys
+        if public_keys is None:
             self._unknown[origin] = None
             if len(self._unknown) > UNKNOWN_MAX:
                 del self._unknown[next(iter(self._unknown))]
             return False
-        check_card(card, origin)
-        check_signature(card, _said(document), document.signature)
-        if isinstance(document, LinkState):
-            if document.log:
-                check_log(document.log_key, document.log, _succession(document), document.log_proof)
-            self._cards[origin] = card
+        check_public_keys(public_keys, origin)
+        check_signature(public_keys, signed.signed_bytes, signed.signature)
+        if link_state is not None:
+            if link_state.incarnation:
+                claim = _incarnation_claim(link_state)
+                key, proof = link_state.incarnation_key, link_state.incarnation_proof
+                check_incarnation(key, link_state.incarnation, claim, proof)
+            self._public_keys[origin] = public_keys
         return True
 
     def awaited(self, origin: int) -> bool:
-        """Whether something of that broker had to be left aside before its sheet came; asked once."""
+        """Return, once, whether a document of that broker was left aside before its link state came."""
         return origin in self._unknown and self._unknown.pop(origin) is None
 
     def forget(self, broker: int) -> None:
-        """A broker is no more."""
-        self._cards.pop(broker, None)
+        """Forget the keys of a broker."""
+        self._public_keys.pop(broker, None)
         self._keys.pop(broker, None)
         self._provers.pop(broker, None)
 
-    # --- from one broker to another -----------------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------------------------------
 
-    def prove(self, errand: _E) -> _E:
-        """An errand of our own, as the one it is for will believe it."""
+    def envelop_message(self, message: Message) -> EndToEnd:
+        """Return a message of our own in its envelope, with a MAC for each destination."""
+        return self.prove(envelop_message(message))
+
+    def prove(self, envelope: EndToEnd) -> EndToEnd:
+        """Return an envelope of our own with a MAC for each destination. It is empty where no key is known yet."""
         if self._identity is None:
-            return errand
-        key = self.key(errand.to)
-        return errand if key is None else replace(errand, proof=prove(key, _told(errand)))
+            return envelope
+        keys = [self.key(to) for to in envelope.to]
+        proofs = (b"" if key is None else prove(key, envelope.proved_bytes(at)) for at, key in enumerate(keys))
+        return replace(envelope, proofs=tuple(proofs))
 
-    def check_errand(self, errand: EndToEnd | TraceMessage) -> None:
-        """Forged unless its source says it, to us."""
+    def check_message(self, envelope: EndToEnd, at: int) -> None:
+        """Raise Forged unless the envelope's source made the MAC for us. `at` is our place among its destinations."""
         if self._identity is not None:
-            check_proof(self._need(errand.source), _told(errand), errand.proof)
+            proof = envelope.proofs[at] if envelope.proofs else b""
+            check_proof(self._need(envelope.source), envelope.proved_bytes(at), proof)
 
-    def prove_want(self, want: InterestUpdate) -> InterestUpdate:
-        """The same for what is said to several at once: a proof for each."""
-        if self._identity is None:
-            return want
-        what = _wanted(want)
-        proofs = []
-        for to, version, offers in zip(want.to, want.versions, want.offers, strict=True):
-            key = self.key(to)
-            proofs.append(b"" if key is None else prove(key, what + _numbers(to, version, offers)))
-        return replace(want, proofs=tuple(proofs))
+    def prove_route(self, routed: SourceRouted) -> SourceRouted:
+        """Return a source-routed frame of ours with the MAC that lets its destination answer along the route."""
+        key = self.key(routed.route[-1]) if self._identity is not None else None
+        return routed if key is None else replace(routed, proof=prove(key, routed.proved_bytes))
 
-    def check_want(self, want: InterestUpdate, at: int) -> None:
-        """Forged unless its source says it, to us, who are there among those it is for."""
-        if self._identity is not None:
-            proof = want.proofs[at] if at < len(want.proofs) else b""
-            numbers = _numbers(want.to[at], want.versions[at], want.offers[at])
-            check_proof(self._need(want.source), _wanted(want) + numbers, proof)
-
-    def prove_detour(self, detour: SourceRouted) -> SourceRouted:
-        """A frame of ours on its way, which its receiver may come back by."""
-        key = self.key(detour.route[-1]) if self._identity is not None else None
-        return detour if key is None else replace(detour, proof=prove(key, _led(detour)))
-
-    def led(self, detour: SourceRouted) -> bool:
-        """Whether the one at the beginning of a way has chosen it."""
+    def route_is_proved(self, routed: SourceRouted) -> bool:
+        """Return whether the broker at the start of a route chose it."""
         if self._identity is None:
             return True
         try:
-            check_proof(self._need(detour.route[0]), _led(detour), detour.proof)
+            check_proof(self._need(routed.route[0]), routed.proved_bytes, routed.proof)
         except Forged:
             return False
         return True
@@ -145,14 +135,14 @@ class MessageAuth:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def prove_event(self, home: int, position: int, flags: int, block: bytes) -> int:
-        """Show a destination that this event is ours, with this place in its stream; 0 when nobody checks."""
+        """Return the MAC of an event of ours at its place in a destination's stream; 0 without an identity."""
         if self._identity is None:
             return 0
         prover = self._provers.get(home) or self._new_prover(home)
         return 0 if prover is None else prover.prove(self.me, position, flags, block)
 
     def check_event(self, root: int, position: int, flags: int, block: bytes, proof: int) -> None:
-        """Forged unless its publisher's broker says it, to us."""
+        """Raise Forged unless the event's MAC is that of its publisher's broker, for us."""
         if self._identity is not None:
             prover = self._provers.get(root) or self._new_prover(root)
             if prover is None or proof != prover.prove(root, position, flags, block):
@@ -166,14 +156,14 @@ class MessageAuth:
         return prover
 
     def key(self, broker: int) -> bytes | None:
-        """The key that we share with a broker; None when it has shown no card."""
+        """Return the key that we share with a broker; None while its public keys are not known."""
         key = self._keys.get(broker)
         if key is None and self._identity is not None:
-            card = self._cards.get(broker)
-            if card is None:
+            public_keys = self._public_keys.get(broker)
+            if public_keys is None:
                 return None
             try:
-                key = self._keys[broker] = self._identity.pair_key(card)
+                key = self._keys[broker] = self._identity.pair_key(public_keys)
             except Forged:
                 return None
         return key
@@ -181,38 +171,10 @@ class MessageAuth:
     def _need(self, broker: int) -> bytes:
         key = self.key(broker)
         if key is None:
-            raise Forged("a broker that has shown no card")
+            raise Forged("a broker whose public keys are not known")
         return key
 
 
-def _said(document: LinkState | Advertisement | DurableInterest) -> bytes:
-    """What a signature covers: all but itself."""
-    return _packed(type(document).__name__, document, but="signature")
-
-
-def _succession(sheet: LinkState) -> bytes:
-    return _numbers(sheet.origin, sheet.log, sheet.born)
-
-
-def _told(errand: EndToEnd | TraceMessage) -> bytes:
-    """What a proof covers: all but itself, and the hops, which change on the way."""
-    return _packed(type(errand).__name__, errand, but="proof")
-
-
-def _led(detour: SourceRouted) -> bytes:
-    return bytes(pack(("SourceRouted", detour.route, detour.number, detour.frame)))
-
-
-def _wanted(want: InterestUpdate) -> bytes:
-    said = (want.source, want.whole, want.added, want.filters, want.removed, want.more, want.routing)
-    return bytes(pack(("InterestUpdate", *said)))
-
-
-def _numbers(*numbers: int) -> bytes:
+def _incarnation_claim(link_state: LinkState) -> bytes:
+    numbers = (link_state.origin, link_state.incarnation, link_state.born)
     return b"".join(number.to_bytes(8, "big") for number in numbers)
-
-
-def _packed(kind: str, frame: object, but: str) -> bytes:
-    names: Sequence[str] = frame.__slots__  # type: ignore[attr-defined]
-    values = [getattr(frame, name) for name in names if name not in (but, "hops")]
-    return bytes(pack((kind, values)))

@@ -1,7 +1,12 @@
-"""What floods: sheets, offers, what durable subscriptions want, each by its origin alone, in versions that only rise.
+"""Flooding of documents: link states, advertisements, durable interest, and kinds that this version does not know.
 
-Whoever learns of a newer version tells all neighbours but the one who said it, so a link carries it at most once in
-each direction. When a link comes up, both ends say what they know (a digest), and each gets what it does not have.
+Only its origin makes versions of a document, and their numbers only rise. A broker that receives a newer version relays
+it to all neighbours but the sender, so a link carries a version at most once in each direction. When a link comes up,
+both ends send a database summary, and each gets what it lacks.
+
+Documents are stored and relayed as the bytes that arrived (`Signed`), once the origin's signature is verified. So a
+relay keeps the fields that it does not know. A document of an unknown kind, or one that cannot be read, is stored
+within `UNREAD_MAX` and `UNREAD_BYTES_MAX` and relayed like any other.
 """
 
 from __future__ import annotations
@@ -9,27 +14,52 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from plait_core.errors import FrameError
 from plait_core.limits import BROKERS_MAX, DIGEST_MAX
 from plait_core.wire import ControlFrame
-from plait_core.wire.frame_types.overlay_frames import Advertisement, DatabaseSummary, DurableInterest, LinkState
+from plait_core.wire.frame_types.envelope_frames import LINK_STATE, Signed, read_document
+from plait_core.wire.frame_types.overlay_frames import DatabaseSummary, Document, LinkState
 
 from ..security.identity import Forged
 from ..security.message_auth import MessageAuth
 
-Document: TypeAlias = LinkState | Advertisement | DurableInterest
-Key: TypeAlias = tuple[int, int]
-"""Origin, and number: 0 is the sheet."""
+Key: TypeAlias = tuple[int, int, int]
+"""Origin, kind and number: the name of a document over all its versions."""
 
 VERSIONS_MAX: Final = 1 << 62
-"""Nobody gets there by counting: what says so is a lie, and to answer it would need a version above the highest."""
+"""No origin gets there by counting. A higher version is a lie, and to answer it would need one above the highest."""
+
+UNREAD_MAX: Final = 4096
+"""Documents that this broker stores without being able to read them: a few new kinds for each of a thousand brokers."""
+
+UNREAD_BYTES_MAX: Final = 16 << 20
+"""Bytes of their bodies. A document beyond either bound is refused and not relayed."""
 
 
-def key_of(document: Document) -> Key:
-    """What names a document over all its versions."""
-    return document.origin, 0 if isinstance(document, LinkState) else document.number
+def key_of(signed: Signed) -> Key:
+    """Return the name of a document over all its versions."""
+    return signed.origin, signed.kind, signed.number
+
+
+def link_state_key(broker: int) -> Key:
+    """Return the name of a broker's link state."""
+    return broker, LINK_STATE, 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """One document: the bytes to relay, and their meaning."""
+
+    signed: Signed
+    document: Document | None
+    """None when this version cannot read it."""
+
+    @property
+    def withdrawn(self) -> bool:
+        return not self.signed.body
 
 
 class Flooding:
@@ -43,153 +73,198 @@ class Flooding:
         trust: MessageAuth | None = None,
         counts: Counter[str] | None = None,
     ) -> None:
-        """`send` takes a neighbour and a frame; `learned` hears of each newer document, with the one before."""
+        """`send` takes a neighbour and a frame; `learned` takes each newer document and the one before."""
         self._me = me
         self._trust = trust or MessageAuth(me, None)
         self._counts = Counter() if counts is None else counts
         self._send = send
         self._learned = learned
-        self._documents: dict[Key, Document] = {}
-        self._sheets = 0
+        self._documents: dict[Key, StoredDocument] = {}
+        self._link_states = 0
+        self._unread = 0
+        self._unread_bytes = 0
         self._neighbours: dict[int, None] = {}
         self._doubtful: dict[int, None] = {}
-        """Neighbours to compare all with anew."""
+        """Neighbours to send a summary at the next beat."""
         self._answered: dict[int, None] = {}
+        """Neighbours whose summaries were answered since the last beat."""
         self._asking: dict[int, dict[Key, int]] = {}
-        """Neighbours whose digests were answered since the last beat, and digests that came since."""
+        """By neighbour, a summary that came since."""
         self._forgotten: dict[int, None] = {}
-        """Brokers whose documents were forgotten, and of which nothing was heard since."""
+        """Brokers whose documents were forgotten, and of which no document came since."""
         self._dead: dict[int, None] = {}
-        """Brokers that will never come back under this id: others that do not know it yet may still tell of them, and
-        without this two that learn it at different times would tell each other for ever."""
-        self._digests: dict[int, dict[Key, int]] = {}
-        """By neighbour, the digest that is coming in."""
+        """Brokers that will never come back under this id. Others that do not know it yet may still relay their
+        documents: two brokers that learn of a death at different times would relay them to each other for ever."""
+        self._summaries: dict[int, dict[Key, int]] = {}
+        """By neighbour, the summary that is coming in."""
         self._withdrawn: dict[Key, float] = {}
-        """Offers and the like that were withdrawn, since when as far as `forget_withdrawn` knows."""
+        """Withdrawn documents, and since when as far as `forget_withdrawn` knows."""
 
     def __len__(self) -> int:
         return len(self._documents)
 
-    def document(self, key: Key) -> Document | None:
-        """One of them."""
+    @property
+    def keys(self) -> list[Key]:
+        """The names of all documents, in order."""
+        return sorted(self._documents)
+
+    def stored(self, key: Key) -> StoredDocument | None:
+        """Return a document with the bytes that are relayed."""
         return self._documents.get(key)
 
+    def link_state(self, broker: int) -> LinkState | None:
+        """Return the newest link state of a broker."""
+        stored = self._documents.get(link_state_key(broker))
+        return stored.document if stored is not None and isinstance(stored.document, LinkState) else None
+
     def next_version(self, key: Key) -> int:
-        """What a newer version of a document is to have."""
+        """Return the version for the next change of a document."""
         known = self._documents.get(key)
-        return 1 if known is None else known.version + 1
+        return 1 if known is None else known.signed.version + 1
 
-    def say(self, document: Document) -> None:
-        """Tell everyone a document of our own."""
-        document = self._trust.sign(document)
-        self._store(document)
-        self._relay(document, but=None)
+    def originate(self, document: Document) -> None:
+        """Sign a document of our own and flood it."""
+        self._flood(StoredDocument(self._trust.envelop(document), document))
 
-    def hear(self, document: Document, neighbour: int) -> None:
-        """A neighbour tells a document; Forged when it is not its origin's."""
-        if document.version > VERSIONS_MAX or document.origin in self._dead:
+    def originate_raw(self, signed: Signed) -> None:
+        """Sign a document of our own that is in its envelope already, and flood it."""
+        self._flood(StoredDocument(self._trust.sign(signed), _read(signed)))
+
+    def receive(self, signed: Signed, neighbour: int) -> None:
+        """Store and relay a neighbour's document if it is newer. Forged when its origin did not sign it, FrameError
+        when no honest broker relays it."""
+        if signed.version > VERSIONS_MAX or signed.origin in self._dead:
             return
-        known = self._documents.get(key_of(document))
-        if known is not None and known.version >= document.version:
-            if known.version > document.version:
-                self._send(neighbour, known)
-        elif known is None and isinstance(document, LinkState) and self._sheets >= BROKERS_MAX:
+        known = self._documents.get(key_of(signed))
+        if known is not None and known.signed.version >= signed.version:
+            if known.signed.version > signed.version:
+                self._send(neighbour, known.signed)
+            return
+        if known is None and signed.kind == LINK_STATE and self._link_states >= BROKERS_MAX:
             self._counts["brokers_refused"] += 1
-        elif not self._trust.check(document):
             return
-        elif document.origin == self._me:
-            self._contest(document)
-        else:
-            before = self._store(document)
-            self._relay(document, but=neighbour)
-            self._learned(document, before)
-            if document.origin in self._forgotten:  # others tell us no more than what is new, and may remember
-                del self._forgotten[document.origin]  # what was withdrawn meanwhile
-                self._doubtful.update(self._neighbours)
-            if self._trust.awaited(document.origin):
-                self._doubtful[neighbour] = None
+        document = self._verified(signed)
+        if document is None:
+            return
+        if signed.origin == self._me:
+            self._contest(signed)
+            return
+        if document.document is None and not self._has_room(signed, known):
+            self._counts["documents_refused"] += 1
+            return
+        before = self._store(document)
+        self._relay(signed, but=neighbour)
+        self._report(document, before)
+        if signed.origin in self._forgotten:  # neighbours send no more than what is new, and may remember
+            del self._forgotten[signed.origin]  # what was withdrawn meanwhile
+            self._doubtful.update(self._neighbours)
+        if self._trust.awaited(signed.origin):
+            self._doubtful[neighbour] = None
 
-    def recall(self, document: Document) -> bool:
-        """What was known before this broker started; whether it is worth anything still."""
-        try:
-            if document.origin in self._dead or key_of(document) in self._documents or self._sheets >= BROKERS_MAX:
-                return False
-            if not self._trust.check(document):
-                return False
-        except Forged:
+    def recall(self, signed: Signed) -> bool:
+        """Take up a document that was stored before this broker started. Return whether it still counts."""
+        if signed.origin in self._dead or key_of(signed) in self._documents or self._link_states >= BROKERS_MAX:
             return False
-        self._learned(document, self._store(document))
+        try:
+            document = self._verified(signed)
+        except (Forged, FrameError):
+            return False
+        if document is None or document.document is None:
+            return False
+        self._report(document, self._store(document))
         return True
 
     def link_up(self, neighbour: int) -> None:
-        """A link to a broker stands: compare what both know."""
+        """Send the summary to a new neighbour."""
         self._neighbours[neighbour] = None
-        self._compare(neighbour)
+        self._send_summary(neighbour)
 
     def link_down(self, neighbour: int) -> None:
-        """It stands no more."""
-        for known in (self._neighbours, self._digests, self._doubtful, self._answered, self._asking):
+        """Forget a neighbour."""
+        for known in (self._neighbours, self._summaries, self._doubtful, self._answered, self._asking):
             known.pop(neighbour, None)
 
-    def hear_digest(self, digest: DatabaseSummary, neighbour: int) -> None:
-        """What a neighbour knows; it gets what it does not."""
-        if digest.first:
-            self._digests[neighbour] = {}
-        known = self._digests.get(neighbour)
+    def receive_summary(self, summary: DatabaseSummary, neighbour: int) -> None:
+        """Send a neighbour the documents that its summary lacks."""
+        if summary.first:
+            self._summaries[neighbour] = {}
+        known = self._summaries.get(neighbour)
         if known is None:
             return
-        for origin, number, version in zip(digest.origins, digest.numbers, digest.versions, strict=True):
-            if (origin, number) in self._documents:
-                known[origin, number] = version
-        if digest.last:
-            self._asking[neighbour] = self._digests.pop(neighbour)
+        keys = zip(summary.origins, summary.kinds, summary.numbers, strict=True)
+        for key, version in zip(keys, summary.versions, strict=True):
+            if key in self._documents:
+                known[key] = version
+        if summary.last:
+            self._asking[neighbour] = self._summaries.pop(neighbour)
             if neighbour not in self._answered:
                 self._answer(neighbour)
 
     def beat(self) -> None:
-        """Once in a while: compare with neighbours what may be out of date, and answer those that have asked again. A
-        few bytes of a neighbour's must not be worth everything that is known here more often than that."""
+        """Send summaries to neighbours that may be out of date, and answer those that sent another one. A summary is a
+        few bytes, and must not cost all documents more often than once a beat."""
         self._answered.clear()
         for neighbour in list(self._asking):
             self._answer(neighbour)
         for neighbour in self._doubtful:
             if neighbour in self._neighbours:
-                self._compare(neighbour)
+                self._send_summary(neighbour)
         self._doubtful.clear()
+
+    def forget(self, origin: int, *, dead: bool = False) -> list[Document]:
+        """Forget the documents of a broker that is gone, or dead for good. Return those that were readable."""
+        gone = [stored for key, stored in self._documents.items() if key[0] == origin]
+        for stored in gone:
+            self._drop(key_of(stored.signed))
+        remembered = self._dead if dead else self._forgotten
+        remembered[origin] = None
+        if len(remembered) > BROKERS_MAX:
+            del remembered[next(iter(remembered))]
+        return [stored.document for stored in gone if stored.document is not None]
+
+    def forget_withdrawn(self, now: float, after_s: float) -> None:
+        """Forget documents that were withdrawn long ago. If a broker still relays one, its origin withdraws it
+        again."""
+        for key, since in list(self._withdrawn.items()):
+            if since == math.inf:
+                self._withdrawn[key] = now
+            elif now - since >= after_s:
+                self._drop(key)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _verified(self, signed: Signed) -> StoredDocument | None:
+        """Return a document whose signature is its origin's; None while the origin's keys are awaited.
+
+        The neighbour has verified the same signature. So a body that cannot be read is its origin's fault, or of a
+        newer version. A link state is the exception: its keys are in its body, so no relay can have verified it.
+        """
+        if signed.kind == LINK_STATE:
+            document = read_document(signed)
+            assert isinstance(document, LinkState)
+            return StoredDocument(signed, document) if self._trust.check(signed, document) else None
+        return StoredDocument(signed, _read(signed)) if self._trust.check(signed) else None
+
+    def _has_room(self, signed: Signed, known: StoredDocument | None) -> bool:
+        """Return whether a document that cannot be read may be stored."""
+        if known is not None and known.document is None:
+            return self._unread_bytes - len(known.signed.body) + len(signed.body) <= UNREAD_BYTES_MAX
+        return self._unread < UNREAD_MAX and self._unread_bytes + len(signed.body) <= UNREAD_BYTES_MAX
+
+    def _flood(self, stored: StoredDocument) -> None:
+        self._store(stored)
+        self._relay(stored.signed, but=None)
 
     def _answer(self, neighbour: int) -> None:
         self._answered[neighbour] = None
         known = self._asking.pop(neighbour)
         for key in sorted(self._documents):
-            document = self._documents[key]
+            signed = self._documents[key].signed
             has = known.get(key)
-            if (key not in self._withdrawn) if has is None else has < document.version:
-                self._send(neighbour, document)
+            if (key not in self._withdrawn) if has is None else has < signed.version:
+                self._send(neighbour, signed)
 
-    def forget(self, origin: int, *, dead: bool = False) -> list[Document]:
-        """A broker is gone, for all we know, or dead for good: its documents, which are forgotten."""
-        gone = [document for key, document in self._documents.items() if key[0] == origin]
-        for document in gone:
-            self._sheets -= isinstance(document, LinkState)
-            del self._documents[key_of(document)]
-            self._withdrawn.pop(key_of(document), None)
-        remembered = self._dead if dead else self._forgotten
-        remembered[origin] = None
-        if len(remembered) > BROKERS_MAX:
-            del remembered[next(iter(remembered))]
-        return gone
-
-    def forget_withdrawn(self, now: float, after_s: float) -> None:
-        """Forget what was withdrawn long ago. Should someone still tell of it, its origin withdraws it once more."""
-        for key, since in list(self._withdrawn.items()):
-            if since == math.inf:
-                self._withdrawn[key] = now
-            elif now - since >= after_s:
-                del self._withdrawn[key]
-                del self._documents[key]
-
-    def _compare(self, neighbour: int) -> None:
-        """Say what we know; whoever hears it tells us what we do not."""
+    def _send_summary(self, neighbour: int) -> None:
         keys = sorted(self._documents)
         for start in range(0, max(len(keys), 1), DIGEST_MAX):
             part = keys[start : start + DIGEST_MAX]
@@ -198,37 +273,67 @@ class Flooding:
                 DatabaseSummary(
                     start == 0,
                     start + DIGEST_MAX >= len(keys),
-                    tuple(origin for origin, _ in part),
-                    tuple(number for _, number in part),
-                    tuple(self._documents[key].version for key in part),
+                    tuple(origin for origin, _, _ in part),
+                    tuple(kind for _, kind, _ in part),
+                    tuple(number for _, _, number in part),
+                    tuple(self._documents[key].signed.version for key in part),
                 ),
             )
 
-    def _contest(self, document: Document) -> None:
-        """Something of ours that we do not know any more, or never said: it is withdrawn, or said anew, above that."""
-        own = self._documents.get(key_of(document))
-        if not isinstance(document, LinkState):
-            filter = "" if own is None or isinstance(own, LinkState) else own.filter
-            above = replace(document, version=document.version + 1, filter=filter, signature=b"")
-            self._learned(above, own)
-            self.say(above)
-        elif isinstance(own, LinkState):
-            anew = replace(own, version=document.version + 1)
-            self.say(anew)
-            self._learned(anew, own)
+    def _contest(self, signed: Signed) -> None:
+        """Flood, above the version of a document in our name that we do not know, our own body, or its withdrawal."""
+        own = self._documents.get(key_of(signed))
+        if own is None and signed.kind == LINK_STATE:
+            return
+        above = replace(signed, version=signed.version + 1, body=b"" if own is None else own.signed.body)
+        anew = StoredDocument(self._trust.sign(above), _read(above))
+        if signed.kind == LINK_STATE:
+            self._flood(anew)
+            self._report(anew, own)
+        else:
+            self._report(anew, own)
+            self._flood(anew)
 
-    def _store(self, document: Document) -> Document | None:
-        key = key_of(document)
+    def _report(self, stored: StoredDocument, before: StoredDocument | None) -> None:
+        if stored.document is None:
+            self._counts["unknown_documents"] += 1
+        else:
+            self._learned(stored.document, None if before is None else before.document)
+
+    def _store(self, stored: StoredDocument) -> StoredDocument | None:
+        """Store a document. Return the one before."""
+        key = key_of(stored.signed)
         before = self._documents.get(key)
-        self._sheets += before is None and isinstance(document, LinkState)
-        self._documents[key] = document
-        if not isinstance(document, LinkState) and not document.filter:
+        self._count(before, -1)
+        self._count(stored, 1)
+        self._documents[key] = stored
+        if stored.withdrawn:
             self._withdrawn[key] = math.inf
         else:
             self._withdrawn.pop(key, None)
         return before
 
-    def _relay(self, document: Document, but: int | None) -> None:
+    def _drop(self, key: Key) -> None:
+        self._count(self._documents.pop(key), -1)
+        self._withdrawn.pop(key, None)
+
+    def _count(self, stored: StoredDocument | None, by: int) -> None:
+        if stored is None:
+            return
+        self._link_states += by if stored.signed.kind == LINK_STATE else 0
+        if stored.document is None:
+            self._unread += by
+            self._unread_bytes += by * len(stored.signed.body)
+
+    def _relay(self, signed: Signed, but: int | None) -> None:
         for neighbour in self._neighbours:
             if neighbour != but:
-                self._send(neighbour, document)
+                self._send(neighbour, signed)
+
+
+def _read(signed: Signed) -> Document | None:
+    """Return the document of an envelope, None when this version cannot read it."""
+    try:
+        return read_document(signed)
+    except FrameError:
+        return None

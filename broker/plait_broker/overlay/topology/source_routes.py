@@ -1,9 +1,9 @@
-"""Ways around brokers that lose what passes through them.
+"""Source routes: ways around brokers that lose what passes through them.
 
-Nothing on the map tells such a broker from an honest one: it answers pings and says what it should. What betrays it is
-that nobody at the far end answers. So what was sent again in vain goes another way the next time, along a route that is
-given in full: around as many of the usual path as can be, or one of them, each in turn. Whatever way it then comes by,
-the far end knows that one to be good, and answers by it.
+The link-state database shows no difference between such a broker and an honest one: it answers pings and floods what it
+should. It is noticed because the far end does not ack. So a retransmission takes another route, given in full: around
+as many brokers of the usual path as possible, or around one of them, each in turn. The far end knows that the route of
+a frame that arrived is good, and answers by it.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from typing import Final
 
 from plait_core.wire import ControlFrame, Forward, FrameDecoder, encode_frame, forward_head
 from plait_core.wire.frame_header import VERSION_MAX
-from plait_core.wire.frame_types.overlay_frames import EndToEnd, InterestUpdate, SourceRouted
-from plait_core.wire.frame_types.trace_frames import TraceMessage
+from plait_core.wire.frame_types.envelope_frames import EndToEnd, SourceRouted
 
 from .link_state import LinkStateDatabase
 
 DELAY_US_MAX: Final = 1 << 62
-"""Whoever claims more makes no honest broker further on write what no frame holds."""
+"""The greatest delay of an event, so that no broker further on has to write more than a frame holds."""
 
 
 def ways_around(map: LinkStateDatabase, near: int, far: int, taken: int | None) -> list[tuple[int, ...]]:
-    """Routes from one broker to another such that no third one is on all of them, unless there is no way without it.
+    """Return routes from one broker to another. No third broker is on all of them, unless there is no path without it.
 
-    `taken`: the neighbour by which it goes now. Brokers keep to a way though another is hardly faster, here or further
-    on, and their maps may differ: so the fastest path itself, in full, is a way around someone, too.
+    `taken` is the present next hop. Brokers keep to a path though another is slightly faster, and their databases may
+    differ. So the fastest path itself, in full, is a way around some broker, too.
     """
     usual = map.path(near, far)
     if usual is None:
@@ -43,24 +42,24 @@ def ways_around(map: LinkStateDatabase, near: int, far: int, taken: int | None) 
 
 
 def wrap(route: tuple[int, ...], frame: ControlFrame | Forward, delay_us: int = 0) -> SourceRouted:
-    """A frame with the way that it is to take."""
+    """Return a frame with the route that it is to take."""
     if isinstance(frame, Forward):
         head = forward_head(frame.block, frame.tree, frame.delay_us, frame.flags, frame.path, frame.destinations)
         return SourceRouted(route, 0, delay_us, bytes(head) + bytes(frame.block))
     return SourceRouted(route, 0, delay_us, encode_frame(frame))
 
 
-def unwrap(detour: SourceRouted) -> EndToEnd | TraceMessage | InterestUpdate | Forward | None:
-    """The frame, at the end of its way; None when it is none that may come so: who handed it on last has not said it,
-    so it must show by itself whose it is. FrameError when it is garbage."""
-    decoder = FrameDecoder(version=VERSION_MAX)
-    decoder.feed(detour.frame)
+def unwrap(routed: SourceRouted) -> EndToEnd | Forward | None:
+    """Return the frame at the end of its route; None when it is of a type that may not come so. FrameError when it is
+    malformed. The last relay is not its author, so only frames that carry a MAC of their own are taken."""
+    decoder = FrameDecoder(version=VERSION_MAX, keep_unknown=True)
+    decoder.feed(routed.frame)
     frames = decoder.take()
     if len(frames) != 1 or decoder.held_bytes:
         return None
     frame = frames[0]
     if isinstance(frame, Forward):
-        mine = [one for one in frame.destinations if one[0] == detour.route[-1]]
-        delay_us = min(frame.delay_us + detour.delay_us, DELAY_US_MAX)
-        return Forward(frame.tree, delay_us, frame.flags, detour.route[:-1], tuple(mine), frame.block)
-    return frame if isinstance(frame, EndToEnd | TraceMessage | InterestUpdate) else None
+        mine = [one for one in frame.destinations if one[0] == routed.route[-1]]
+        delay_us = min(frame.delay_us + routed.delay_us, DELAY_US_MAX)
+        return Forward(frame.tree, delay_us, frame.flags, routed.route[:-1], tuple(mine), frame.block)
+    return frame if isinstance(frame, EndToEnd) else None

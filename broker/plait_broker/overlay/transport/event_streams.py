@@ -49,7 +49,7 @@ class EventStreams:
         host: Host,
         map: LinkStateDatabase,
         forwarder: Forwarder,
-        errands: ControlUnicast,
+        unicast: ControlUnicast,
         trust: MessageAuth,
     ) -> None:
         self.me = me
@@ -62,7 +62,7 @@ class EventStreams:
         self._host = host
         self._map = map
         self._forwarder = forwarder
-        self._errands = errands
+        self._unicast = unicast
         self._trust = trust
         self._sending: dict[int, None] = {}
         """Destinations that have not taken everything."""
@@ -218,7 +218,7 @@ class EventStreams:
         outgoing = self.outgoing.get(home)
         if outgoing is None:
             outgoing = self.outgoing[home] = SendStream(max(1, round(now * 1_000_000)))
-            self._errands.say(StreamSkip(home, self.me, outgoing.floor))
+            self._unicast.send(StreamSkip(home, self.me, outgoing.floor))
         position = outgoing.add(kept, now)
         self._sending[home] = None
         settings = self.settings
@@ -258,7 +258,7 @@ class EventStreams:
         incoming = self.incoming[root]
         report = incoming.report(now)
         if report is not None:
-            self._errands.say(StreamAck(root, self.me, *report), max(0, incoming.vain - USUAL_TRIES))
+            self._unicast.send(StreamAck(root, self.me, *report), (max(0, incoming.vain - USUAL_TRIES),))
         if incoming.next_deadline() is None:
             del self.reporting[root]
 
@@ -269,13 +269,13 @@ class EventStreams:
             return
         tries = max(0, outgoing.tries - USUAL_TRIES)
         if tries and positions:
-            outgoing.tried = self._errands.way(home, tries, outgoing.detour)
+            outgoing.tried = self._unicast.way(home, tries, outgoing.detour)
         for position in positions:  # before it is told what will not come any more
             waiting = outgoing.kept.get(position)
             if waiting is not None and waiting.expired(now):
                 self._give_up(home, outgoing, position, "expired", now)
         if positions or tell_floor:
-            self._errands.say(StreamSkip(home, self.me, outgoing.floor), tries)
+            self._unicast.send(StreamSkip(home, self.me, outgoing.floor), (tries,))
         for position in positions:
             kept = outgoing.kept.get(position)
             if kept is None:
@@ -285,9 +285,9 @@ class EventStreams:
             self._forwarder.retransmit(kept.frame, delay_us, kept.flags, destination, now)
             if tries:
                 copy = self._copy(kept.frame, delay_us, kept.flags, destination)
-                self._errands.by(outgoing.tried, copy)
+                self._unicast.by(outgoing.tried, copy)
             elif home in self._detoured:
-                self._errands.by(outgoing.detour, self._copy(kept.frame, delay_us, kept.flags, destination))
+                self._unicast.by(outgoing.detour, self._copy(kept.frame, delay_us, kept.flags, destination))
 
     def _named(self, home: int, position: int, kept: Unacked) -> Destination:
         return Destination(home, position, self._trust.prove_event(home, position, kept.flags, kept.frame.block))
@@ -301,7 +301,7 @@ class EventStreams:
             home = destination[0]
             if home in self._detoured and self.outgoing[home].detour_until <= now:
                 del self._detoured[home]
-            if home not in self._detoured or not self._errands.by(
+            if home not in self._detoured or not self._unicast.by(
                 self.outgoing[home].detour, self._copy(frame, delay_us, flags, destination)
             ):
                 usual.append(destination)

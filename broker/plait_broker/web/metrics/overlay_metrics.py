@@ -18,26 +18,31 @@ if TYPE_CHECKING:
     from ...broker import Broker
 
 INCIDENTS: Final = {
-    "bad_filters": "a broker offers or wants something by a filter that cannot be read here",
+    "bad_filters": "a filter of another broker cannot be parsed here",
+    "bad_messages": "a message of another broker is malformed",
     "brokers_refused": "there are more brokers than an overlay can have, and one was not taken for one",
-    "detours": "something was sent around the usual way, which lost it",
-    "disputed": "a neighbour tells others that its link here is far faster than it is",
+    "detours": "a frame was sent along a source route, around a path that loses frames",
+    "documents_refused": "too many documents that this version cannot read",
+    "disputed": "a neighbour floods a far shorter delay of its link here than is measured",
     "control_lost": "a message for one other broker found no way",
     "expired": "a copy passed its event's lifetime on the way",
-    "forged": "something failed its proof or its signature",
+    "forged": "a MAC or a signature is not its alleged author's",
     "relay_buffer_full": "too many events waited for brokers to learn that such events may come",
-    "links_dead": "a link was given up because nothing was heard of it",
-    "loops": "what is wanted came back to the broker that wants it, and was dropped",
+    "links_dead": "a link was given up because nothing came over it",
+    "loops": "a message came back to its source, and was dropped",
     "no_way": "nobody could be handed a copy; it is sent again when there is someone",
-    "advertisements_unacked": "a broker did not tell in time that it has seen what is offered here",
+    "advertisements_unacked": "a broker did not ack an advertisement of this one in time",
     "overlay_full": "too much was kept for a broker, and the oldest was dropped",
-    "relays_refused": "a neighbour wanted more passed on to others than they could take from one broker",
-    "unexpected": "a neighbour said what it has no reason to say",
+    "relays_refused": "a neighbour sent more to relay than others can take from one broker",
+    "unexpected": "a neighbour sent a frame that it has no reason to send",
+    "unknown_documents": "a document of a kind that this version does not know was stored and relayed",
+    "unknown_frames": "a neighbour sent a frame of a type that this version does not know",
+    "unknown_messages": "another broker sent a message of a kind that this version does not know",
     "unreachable": "a broker was forgotten with what was kept for it",
-    "interest_unacked": "a broker did not answer in time to what subscribers want of it",
+    "interest_unacked": "a broker did not ack an interest update in time",
     "incarnation_claimed": "a broker claimed the log of another",
 }
-"""Of all that the overlay counts, what is out of the ordinary."""
+"""The counters of the overlay that are out of the ordinary."""
 
 
 def overlay_metrics(broker: Broker, now: float) -> Iterator[Metric]:

@@ -1,18 +1,22 @@
-"""Control frames declared as dataclasses. A field's annotation is its check, compiled once at import.
+"""Control frames and message bodies declared as dataclasses. A field's annotation is its check, compiled at import.
 
     @control(0x13)
     @dataclass(frozen=True, slots=True)
     class Ping(ControlFrame):
         nonce: U64
 
-Unknown fields are ignored, so that later versions may add some. A field that is missing without a default, or whose
-value its annotation does not allow, is a FrameError. The same checks run before sending.
+`@control` declares what a connection carries as a frame of its own. `@body` declares what an envelope carries
+(`envelope_frames.py`): fields marked `FROM_ENVELOPE` are not in the body's bytes, for the envelope has them.
+
+A decoder ignores fields that it does not know, so that later versions may add some. A field that is missing without a
+default, or that holds what its annotation does not allow, is a FrameError. The same checks run before sending. The
+number of a type is its name on the wire: the name of its class is in no byte, signature or MAC.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -24,7 +28,7 @@ from ..frame_header import CONTROL_TYPES, HANDSHAKE_VERSION, PREFIX, PREFIX_BYTE
 from ..msgpack_codec import pack, unpack_fields
 
 Check: TypeAlias = Callable[[Any], Any]
-"""Return the value in the field's type, or raise ValueError with a description of the expected value."""
+"""Return the value as the field's type, or raise a ValueError that names what it should have been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +46,45 @@ class AtMost:
     length: int
 
 
+@dataclass(frozen=True, slots=True)
+class FromEnvelope:
+    """Mark of a field of a body that the envelope carries in its place."""
+
+
+FROM_ENVELOPE: Final = FromEnvelope()
+
 U64: TypeAlias = Annotated[int, Between(0, U64_MAX)]
 
 
-class ControlFrame:
-    """The base class of all control frames."""
+class Body:
+    """The base of everything that is declared here: a control frame, or what an envelope carries."""
 
     __slots__ = ()
 
     def problem(self) -> str:
-        """Describe an inconsistency between fields that are each valid. Empty if there is none."""
+        """Return what is wrong between fields that are each right; empty when nothing is."""
         return ""
+
+
+class ControlFrame(Body):
+    """The base of all control frames."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownFrame(ControlFrame):
+    """A frame of a type that this version does not know. Its body was not decoded."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
 class FrameSchema:
-    """One control frame, compiled."""
+    """One type, compiled."""
 
     number: int
-    frame: type[ControlFrame]
+    frame: type[Any]
     checks: dict[str, Check]
     required: frozenset[str]
     opening: bool
@@ -68,8 +92,13 @@ class FrameSchema:
 
 
 FRAME_SCHEMAS: Final[dict[int, FrameSchema]] = {}
-_SCHEMA_OF: Final[dict[type[ControlFrame], FrameSchema]] = {}
+"""Control frames, by number."""
+BODY_SCHEMAS: Final[dict[int, FrameSchema]] = {}
+"""What envelopes carry, by number. One number never means two types, be it as a frame or as a body."""
+_FRAME_SCHEMA_OF: Final[dict[type[Body], FrameSchema]] = {}
+_BODY_SCHEMA_OF: Final[dict[type[Body], FrameSchema]] = {}
 _F = TypeVar("_F", bound=ControlFrame)
+_B = TypeVar("_B", bound=Body)
 
 
 def control(number: int, *, opening: bool = False) -> Callable[[type[_F]], type[_F]]:
@@ -78,43 +107,97 @@ def control(number: int, *, opening: bool = False) -> Callable[[type[_F]], type[
         raise TypeError(f"frame type {number:#x} is taken, or outside the range of control frames")
 
     def register(frame: type[_F]) -> type[_F]:
-        hints = get_type_hints(frame, include_extras=True)
-        declared = fields(frame)  # type: ignore[arg-type]  # a dataclass: fields() says so if it is none
-        checks = {field.name: _compile(hints[field.name]) for field in declared}
-        required = frozenset(f.name for f in declared if f.default is MISSING and f.default_factory is MISSING)
-        FRAME_SCHEMAS[number] = _SCHEMA_OF[frame] = FrameSchema(number, frame, checks, required, opening)
+        _refuse_second(number, frame, BODY_SCHEMAS)
+        FRAME_SCHEMAS[number] = _FRAME_SCHEMA_OF[frame] = _schema(number, frame, in_envelope=False, opening=opening)
         return frame
 
     return register
 
 
+def body(number: int) -> Callable[[type[_B]], type[_B]]:
+    """Register a dataclass as what envelopes of that kind carry. It may be a control frame of the same number, too."""
+    if number not in CONTROL_TYPES or number in BODY_SCHEMAS:
+        raise TypeError(f"kind {number:#x} is taken, or none for bodies")
+
+    def register(kind: type[_B]) -> type[_B]:
+        _refuse_second(number, kind, FRAME_SCHEMAS)
+        BODY_SCHEMAS[number] = _BODY_SCHEMA_OF[kind] = _schema(number, kind, in_envelope=True)
+        return kind
+
+    return register
+
+
+def _refuse_second(number: int, kind: type[Body], schemas: Mapping[int, FrameSchema]) -> None:
+    known = schemas.get(number)
+    if known is not None and known.frame is not kind:
+        raise TypeError(f"{number:#x} is {known.frame.__name__} already")
+
+
+def _schema(number: int, kind: type[Body], *, in_envelope: bool, opening: bool = False) -> FrameSchema:
+    hints = get_type_hints(kind, include_extras=True)
+    declared = [
+        field
+        for field in fields(kind)  # type: ignore[arg-type]  # a dataclass: fields() raises TypeError if it is none
+        if not (in_envelope and FROM_ENVELOPE in getattr(hints[field.name], "__metadata__", ()))
+    ]
+    checks = {field.name: _compile(hints[field.name]) for field in declared}
+    required = frozenset(f.name for f in declared if f.default is MISSING and f.default_factory is MISSING)
+    return FrameSchema(number, kind, checks, required, opening)
+
+
+def kind_of(content: type[Body]) -> int:
+    """Return the number of a body's type."""
+    return _BODY_SCHEMA_OF[content].number
+
+
 def decode_control(schema: FrameSchema, body: bytes, limits: WireLimits = WIRE_LIMITS) -> ControlFrame:
-    """Decode the body of a control frame; raise FrameError if it is invalid."""
+    """Return the control frame that these bytes hold, or raise FrameError."""
+    frame: ControlFrame = _decode(schema, body, {}, limits)
+    return frame
+
+
+def decode_body(schema: FrameSchema, body: bytes, given: Mapping[str, Any], limits: WireLimits = WIRE_LIMITS) -> Body:
+    """Return what an envelope carries, or raise FrameError. `given` are the fields that the envelope has."""
+    content: Body = _decode(schema, body, given, limits)
+    return content
+
+
+def _decode(schema: FrameSchema, body: bytes, given: Mapping[str, Any], limits: WireLimits) -> Any:
     received = unpack_fields(body, limits)
     if missing := schema.required - received.keys():
         raise FrameError(FrameFault.FIELD, f"{schema.frame.__name__} without {', '.join(sorted(missing))}")
     try:
-        frame = schema.frame(**_checked(schema, received))
-        _check_whole(frame)
+        decoded = schema.frame(**_checked(schema, received), **given)
+        _check_whole(decoded)
     except ValueError as error:
         raise FrameError(FrameFault.FIELD, f"{schema.frame.__name__}: {error}") from None
-    return frame
+    return decoded
 
 
 def encode_control(frame: ControlFrame, version: int = VERSION_MAX, limits: WireLimits = WIRE_LIMITS) -> bytes:
-    """Encode a control frame; raise ValueError if the receiver would refuse it."""
-    schema = _SCHEMA_OF[type(frame)]
-    values = {name: getattr(frame, name) for name in schema.checks}
-    try:
-        body = pack({name: value for name, value in _checked(schema, values).items() if value is not None})
-        _check_whole(frame)
-    except ValueError as error:
-        raise ValueError(f"{type(frame).__name__}: {error}") from error
+    """Return the bytes of a control frame, or raise ValueError when the other end would refuse them."""
+    schema = _FRAME_SCHEMA_OF[type(frame)]
+    body = _encode(schema, frame)
     version = HANDSHAKE_VERSION if schema.opening else version
     bytes_max = limits.hello_bytes_max if version == HANDSHAKE_VERSION else limits.frame_bytes_max
     if PREFIX_BYTES + len(body) > bytes_max:
         raise ValueError(f"{type(frame).__name__}: {PREFIX_BYTES + len(body)} bytes, and {bytes_max} are allowed")
-    return PREFIX.pack(len(body), version, schema.number, 0) + bytes(body)
+    return PREFIX.pack(len(body), version, schema.number, 0) + body
+
+
+def encode_body(content: Body) -> bytes:
+    """Return the bytes that an envelope carries, or raise ValueError when the other end would refuse them."""
+    return _encode(_BODY_SCHEMA_OF[type(content)], content)
+
+
+def _encode(schema: FrameSchema, content: Body) -> bytes:
+    values = {name: getattr(content, name) for name in schema.checks}
+    try:
+        packed = pack({name: value for name, value in _checked(schema, values).items() if value is not None})
+        _check_whole(content)
+    except ValueError as error:
+        raise ValueError(f"{schema.frame.__name__}: {error}") from error
+    return bytes(packed)
 
 
 def _checked(schema: FrameSchema, values: dict[str, Any]) -> dict[str, Any]:
@@ -128,8 +211,8 @@ def _checked(schema: FrameSchema, values: dict[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def _check_whole(frame: ControlFrame) -> None:
-    if problem := frame.problem():
+def _check_whole(content: Body) -> None:
+    if problem := content.problem():
         raise ValueError(problem)
 
 
@@ -214,10 +297,7 @@ def _one_of(kind: type[StrEnum]) -> Check:
 
 
 def _record(kind: type[Any]) -> Check:
-    """Check a dataclass within a frame.
-
-    On the wire it is a list, in the order of its fields, so no field can be added.
-    """
+    """Check a dataclass within a frame. On the wire it is a list in the order of its fields, so it never gains one."""
     hints = get_type_hints(kind, include_extras=True)
     names = [field.name for field in fields(kind)]
     checks = [_compile(hints[name]) for name in names]
@@ -269,5 +349,7 @@ def _marked(check_kind: Check, mark: object) -> Check:
             return check_between
         case AtMost(length):
             return check_at_most
+        case FromEnvelope():
+            return check_kind
         case _:
             raise TypeError(f"{mark} is not a check")

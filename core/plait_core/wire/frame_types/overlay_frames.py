@@ -1,7 +1,9 @@
-"""The control frames between brokers: what each says of its links, what is advertised, who wants what, what arrived.
+"""What brokers exchange: flooded documents, messages from one broker to others, and the frames of one link.
 
-Sheet, Offer and Standing flood to all brokers. Want, Heard, Took, Skip and Outcome go from one broker to one other
-(Want to several), hop by hop along the cheapest paths; whoever they are not for passes them on.
+LinkState, Advertisement and DurableInterest are documents. Each floods to all brokers in a `Signed` frame.
+InterestUpdate, InterestAck, StreamAck, StreamSkip and DeliveryOutcome are messages. Each goes hop by hop, along the
+cheapest paths, in an `EndToEnd` frame (`envelope_frames.py`). DatabaseSummary, Announcement and ClockStamp are frames
+of their own.
 """
 
 from __future__ import annotations
@@ -15,249 +17,222 @@ from ...limits import (
     DEPOSIT_BYTES_MAX,
     DIGEST_MAX,
     FILTER_TEXT_MAX,
-    FRAME_BYTES_MAX,
     MISSING_MAX,
     NAME_BYTES_MAX,
     NEIGHBOURS_MAX,
-    PROOF_BYTES,
+    SEGMENTS_MAX,
+    VALUES_SKETCH_BYTES_MAX,
     WANTS_MAX,
 )
-from .frame_schema import U64, AtMost, Between, ControlFrame, control
+from .frame_schema import FROM_ENVELOPE, U64, AtMost, Between, Body, ControlFrame, body, control
 
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 FilterText: TypeAlias = Annotated[str, AtMost(FILTER_TEXT_MAX)]
 Deposit: TypeAlias = Annotated[bytes, AtMost(DEPOSIT_BYTES_MAX)]
 Key: TypeAlias = Annotated[bytes, AtMost(64)]
-ROUTE_MAX: Final = 64
-"""Brokers on a detour."""
-
 DelayUs: TypeAlias = Annotated[int, Between(1, 2**32 - 1)]
 Address: TypeAlias = Annotated[str, AtMost(ADDRESS_TEXT_MAX)]
-Proof: TypeAlias = Annotated[bytes, AtMost(PROOF_BYTES)]
-
-DURABLE_NUMBERS_FROM: Final = 1 << 63
-"""Numbers from here on are Standing documents', those below offers'."""
+EnvelopeU64: TypeAlias = Annotated[int, Between(0, 2**64 - 1), FROM_ENVELOPE]
+Rate: TypeAlias = Annotated[float, Between(0.0, 1e15)]
 
 # Flags of a forward frame.
-CONFIRM: Final = 1  # tell its publisher's broker when the subscribers have it
+CONFIRM: Final = 1  # its publisher's broker awaits a DeliveryOutcome
 LOGGED: Final = 2  # for durable subscriptions alone: the others had their chance, or were not there yet
 
+# --- documents --------------------------------------------------------------------------------------------------------
 
-@control(0x40)
+
+@body(0x40)
 @dataclass(frozen=True, slots=True)
-class LinkState(ControlFrame):
-    """What a broker says of itself: its name, and its links with the delay that it has measured on each."""
+class LinkState(Body):
+    """A broker's name and address, its links, and the delay that it has measured on each."""
 
-    origin: U64
-    version: U64
+    origin: EnvelopeU64
+    version: EnvelopeU64
     name: Name
     neighbours: Annotated[tuple[U64, ...], AtMost(NEIGHBOURS_MAX)]
     delays_us: Annotated[tuple[DelayUs, ...], AtMost(NEIGHBOURS_MAX)]
-    log: U64 = 0
-    """Which log it keeps, 0 for none: a broker that has started anew has another id and the same log."""
+    incarnation: U64 = 0
+    """Names the log of the broker, 0 for none. A broker that restarts has another id and the same incarnation."""
     born: U64 = 0
-    """When it started, by its own calendar: of two with the same log, the one that is alive is the later."""
-    card: Key = b""
-    """The origin's public keys, of which its id is the name."""
-    log_key: Key = b""
-    log_proof: Key = b""
-    """The log's public key, and that who holds it says that its broker is this one."""
-    signature: Key = b""
+    """When the broker started, by its own calendar. Of two with one incarnation, the later is alive."""
+    public_keys: Key = b""
+    """The origin's public keys. Its id is their hash."""
+    incarnation_key: Key = b""
+    """The public key of the log."""
+    incarnation_proof: Key = b""
+    """The signature, made with the log's key, that this broker holds the log."""
     address: Address = ""
-    """HOST:PORT where other brokers may connect to it; empty while it does not know that."""
+    """HOST:PORT where other brokers may connect; empty while it is not known."""
+    capacities: Annotated[tuple[U64, ...], AtMost(NEIGHBOURS_MAX)] = ()
+    """For each neighbour, the bytes/s that the link carries, 0 for unknown; () when none is known. Reserved."""
+    segments: Annotated[tuple[Name, ...], AtMost(SEGMENTS_MAX)] = ()
+    """The network segments that the broker is attached to. Reserved."""
 
     def problem(self) -> str:
         if len(self.neighbours) != len(self.delays_us):
             return "a delay for each neighbour"
         if len(set(self.neighbours)) != len(self.neighbours) or self.origin in self.neighbours:
             return "a neighbour comes twice, or is the broker itself"
+        if self.capacities and len(self.capacities) != len(self.neighbours):
+            return "a capacity for each neighbour, or none"
         return ""
 
 
-@control(0x41)
+@body(0x41)
 @dataclass(frozen=True, slots=True)
-class Advertisement(ControlFrame):
-    """An advertisement: what clients of a broker will publish. Withdrawn, its filter is empty."""
+class Advertisement(Body):
+    """The events that clients of a broker will publish. The filter is empty when it is withdrawn."""
 
-    origin: U64
-    number: U64
-    version: U64
-    filter: FilterText
-    signature: Key = b""
+    origin: EnvelopeU64
+    number: EnvelopeU64
+    version: EnvelopeU64
+    filter: FilterText = ""
+    rate: Rate = 0.0
+    """Events per second that the publisher expects to send, 0 for unknown. Reserved."""
+    values: Annotated[bytes, AtMost(VALUES_SKETCH_BYTES_MAX)] = b""
+    """A sketch of the distribution of the values; empty when there is none. Reserved."""
+
+
+@body(0x49)
+@dataclass(frozen=True, slots=True)
+class DurableInterest(Body):
+    """A filter of durable subscriptions, for all publishers' brokers. It holds while the home broker is away. The
+    filter is empty when it is withdrawn."""
+
+    origin: EnvelopeU64
+    number: EnvelopeU64
+    version: EnvelopeU64
+    filter: FilterText = ""
+
+
+Document: TypeAlias = LinkState | Advertisement | DurableInterest
+
+# --- messages from one broker to others -------------------------------------------------------------------------------
+
+
+@body(0x43)
+@dataclass(frozen=True, slots=True)
+class InterestUpdate(Body):
+    """The filters of a home broker that meet some publishers' brokers' advertisements: a change, or all of them."""
+
+    to: Annotated[tuple[U64, ...], AtMost(BROKERS_MAX), FROM_ENVELOPE]
+    source: EnvelopeU64
+    versions: Annotated[tuple[U64, ...], AtMost(BROKERS_MAX), FROM_ENVELOPE]
+    """For each of `to`, the version of its interest table after this update."""
+    offers: Annotated[tuple[U64, ...], AtMost(BROKERS_MAX), FROM_ENVELOPE]
+    """For each of `to`, the fingerprint of its advertisements that the update was computed against."""
+    whole: bool
+    """Whether these are all filters; else a change of the version before."""
+    added: Annotated[tuple[U64, ...], AtMost(WANTS_MAX)]
+    filters: Annotated[tuple[FilterText, ...], AtMost(WANTS_MAX)]
+    removed: Annotated[tuple[U64, ...], AtMost(WANTS_MAX)]
+    more: bool = False
+    """Whether more parts of all filters follow. The filters before hold until the last part."""
+    routing: Annotated[tuple[Deposit, ...], AtMost(WANTS_MAX)] = ()
+    """For each filter, the routing keys that test the tags of sealed events; () when no filter has any."""
+    within_us: Annotated[tuple[U64, ...], AtMost(WANTS_MAX)] = ()
+    """For each filter, the delay bound of its subscription, 0 for none; () when no filter has one. Reserved."""
 
     def problem(self) -> str:
-        return "" if self.number else "number 0 is the sheet's"
+        if not len(self.to) == len(self.versions) == len(self.offers):
+            return "a version and a fingerprint for each broker"
+        if len(self.added) != len(self.filters):
+            return "a filter for each number"
+        if any(terms and len(terms) != len(self.filters) for terms in (self.routing, self.within_us)):
+            return "terms for each filter, or none"
+        return ""
 
 
-@control(0x49)
+@body(0x44)
 @dataclass(frozen=True, slots=True)
-class DurableInterest(ControlFrame):
-    """What durable subscriptions of a broker want of everyone, for when the broker itself cannot say it. Withdrawn, its
-    filter is empty."""
+class InterestAck(Body):
+    """A publisher's broker has received interest updates up to this version."""
 
-    origin: U64
-    number: U64
+    to: EnvelopeU64
+    source: EnvelopeU64
     version: U64
-    filter: FilterText
-    signature: Key = b""
+    offers: U64
+    """The fingerprint of its advertisements now."""
+    asked: U64
+    """The version that this acknowledges. A late ack does not count for a version that was forgotten since."""
 
-    def problem(self) -> str:
-        return "" if self.number >= DURABLE_NUMBERS_FROM else "a number among those of offers"
+
+@body(0x45)
+@dataclass(frozen=True, slots=True)
+class StreamAck(Body):
+    """A home broker has charge of all events up to a position, and misses these of the later ones."""
+
+    to: EnvelopeU64
+    source: EnvelopeU64
+    up_to: U64
+    missing: Annotated[tuple[U64, ...], AtMost(MISSING_MAX)] = ()
+
+
+@body(0x46)
+@dataclass(frozen=True, slots=True)
+class StreamSkip(Body):
+    """Positions up to this one will not come, unless they came already: they were given up, or precede the stream."""
+
+    to: EnvelopeU64
+    source: EnvelopeU64
+    up_to: U64
+
+
+@body(0x47)
+@dataclass(frozen=True, slots=True)
+class DeliveryOutcome(Body):
+    """The result, at a home broker, of an event that subscribers are to confirm."""
+
+    to: EnvelopeU64
+    source: EnvelopeU64
+    position: U64
+    matched: Annotated[int, Between(0, 2**32 - 1)]
+    code: Name = ""
+    """Empty when all of them have it."""
+
+
+OverlayMessage: TypeAlias = InterestUpdate | InterestAck | StreamAck | StreamSkip | DeliveryOutcome
+
+# --- frames of one link -----------------------------------------------------------------------------------------------
 
 
 @control(0x42)
 @dataclass(frozen=True, slots=True)
 class DatabaseSummary(ControlFrame):
-    """What its sender knows of what floods: (origin, number, version) each; number 0 is a sheet. `first` begins one."""
+    """The documents that its sender has: origin, kind, number and version of each. `first` begins a summary."""
 
     first: bool
     last: bool
     origins: Annotated[tuple[U64, ...], AtMost(DIGEST_MAX)]
+    kinds: Annotated[tuple[Annotated[int, Between(0, 65_535)], ...], AtMost(DIGEST_MAX)]
     numbers: Annotated[tuple[U64, ...], AtMost(DIGEST_MAX)]
     versions: Annotated[tuple[U64, ...], AtMost(DIGEST_MAX)]
 
     def problem(self) -> str:
-        same = len(self.origins) == len(self.numbers) == len(self.versions)
-        return "" if same else "origin, number and version of each"
-
-
-@control(0x43)
-@dataclass(frozen=True, slots=True)
-class InterestUpdate(ControlFrame):
-    """What a broker's subscribers want of some publishers' brokers: a change from one version to the next, or all."""
-
-    to: Annotated[tuple[U64, ...], AtMost(BROKERS_MAX)]
-    source: U64
-    versions: Annotated[tuple[U64, ...], AtMost(BROKERS_MAX)]
-    """For each of `to`, the version that this makes of what it knows."""
-    offers: Annotated[tuple[U64, ...], AtMost(BROKERS_MAX)]
-    """For each of `to`, the fingerprint of its offers as its source knows them: what meets them is said with this."""
-    whole: bool
-    """Whether it is all there is; else it is a change of the version before."""
-    added: Annotated[tuple[U64, ...], AtMost(WANTS_MAX)]
-    filters: Annotated[tuple[FilterText, ...], AtMost(WANTS_MAX)]
-    removed: Annotated[tuple[U64, ...], AtMost(WANTS_MAX)]
-    more: bool = False
-    """Whether the rest of all there is follows: what it wanted before holds until then."""
-    hops: Annotated[int, Between(0, 255)] = 0
-    proofs: Annotated[tuple[Proof, ...], AtMost(BROKERS_MAX)] = ()
-    """For each of `to`, that its source says this to it."""
-    routing: Annotated[tuple[Deposit, ...], AtMost(WANTS_MAX)] = ()
-    """For each filter, what was deposited with it to test the tags of sealed events with; () for none of them."""
-
-    def problem(self) -> str:
-        if self.routing and len(self.routing) != len(self.filters):
-            return "a deposit for each filter, or none"
-        if not len(self.to) == len(self.versions) == len(self.offers) or len(self.added) != len(self.filters):
-            return "a version and a fingerprint for each broker, a filter for each number"
-        if len(set(self.to)) != len(self.to):
-            return "each broker once"
-        if self.proofs and len(self.proofs) != len(self.to):
-            return "a proof for each broker, or none"
-        return ""
-
-
-@control(0x44)
-@dataclass(frozen=True, slots=True)
-class InterestAck(ControlFrame):
-    """A publisher's broker knows what is wanted of it, up to this version."""
-
-    to: U64
-    source: U64
-    version: U64
-    offers: U64
-    """The fingerprint of what it offers now."""
-    asked: U64
-    """The version that this answers: an old answer that comes late says nothing of what has been forgotten."""
-    hops: Annotated[int, Between(0, 255)] = 0
-    proof: Proof = b""
-
-
-@control(0x45)
-@dataclass(frozen=True, slots=True)
-class StreamAck(ControlFrame):
-    """A home broker has charge of all events up to a position, and misses some that it knows must have been sent."""
-
-    to: U64
-    source: U64
-    up_to: U64
-    missing: Annotated[tuple[U64, ...], AtMost(MISSING_MAX)] = ()
-    hops: Annotated[int, Between(0, 255)] = 0
-    proof: Proof = b""
-
-
-@control(0x46)
-@dataclass(frozen=True, slots=True)
-class StreamSkip(ControlFrame):
-    """Positions up to this one will not come, unless they came already: they were given up, or are before the first."""
-
-    to: U64
-    source: U64
-    up_to: U64
-    hops: Annotated[int, Between(0, 255)] = 0
-    proof: Proof = b""
-
-
-@control(0x47)
-@dataclass(frozen=True, slots=True)
-class DeliveryOutcome(ControlFrame):
-    """What became, at a home broker, of an event that is to be confirmed by subscribers."""
-
-    to: U64
-    source: U64
-    position: U64
-    matched: Annotated[int, Between(0, 2**32 - 1)]
-    code: Name = ""
-    """Empty when all of them have it."""
-    hops: Annotated[int, Between(0, 255)] = 0
-    proof: Proof = b""
+        same = len(self.origins) == len(self.kinds) == len(self.numbers) == len(self.versions)
+        return "" if same else "origin, kind, number and version of each"
 
 
 @control(0x48)
 @dataclass(frozen=True, slots=True)
 class Announcement(ControlFrame):
-    """Where a broker is, as it tells everyone on its network segment: in a datagram, with a proof behind it."""
+    """The address of a broker, in a datagram to its network segment, with a proof behind it."""
 
     overlay: Name
     broker: U64
     name: Name
     number: U64
-    """Rises with every announcement of this broker: what was heard before is not heard again."""
+    """Rises with every announcement of this broker, so that a replayed one is ignored."""
     port: Annotated[int, Between(1, 65_535)]
     host: Address = ""
-    """Empty: the one that the datagram comes from."""
-
-
-@control(0x4A)
-@dataclass(frozen=True, slots=True)
-class SourceRouted(ControlFrame):
-    """A frame from one broker to another by a way that is given in full: around one that seems to lose what it gets.
-    What it says is answered by the same way, too."""
-
-    route: Annotated[tuple[U64, ...], AtMost(ROUTE_MAX)]
-    at: Annotated[int, Between(0, ROUTE_MAX)]
-    """Where on the route it is."""
-    delay_us: Annotated[int, Between(0, 2**32 - 1)]
-    """What its way has taken so far."""
-    frame: Annotated[bytes, AtMost(FRAME_BYTES_MAX)]
-    number: U64 = 0
-    """Rises with every one from the same broker to the same one; 0 for an answer, which is not to be answered so."""
-    proof: Proof = b""
-
-    def problem(self) -> str:
-        if len(set(self.route)) != len(self.route) or self.at >= len(self.route):
-            return "a place on a route without a circle"
-        return ""
+    """Empty for the host that the datagram comes from."""
 
 
 @control(0x4B)
 @dataclass(frozen=True, slots=True)
 class ClockStamp(ControlFrame):
-    """What its sender's own clock says when it writes what follows. By how that varies against its own, its receiver
-    knows what was held up, and for how long."""
+    """The sender's clock when it writes what follows. By how it varies against its own clock, the receiver knows how
+    long each write was held up."""
 
     at_us: U64
-
-
-EndToEnd: TypeAlias = InterestAck | StreamAck | StreamSkip | DeliveryOutcome
-"""From one broker to one other."""

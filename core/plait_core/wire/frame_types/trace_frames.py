@@ -1,7 +1,7 @@
-"""The control frames by which the overlay explains itself: a marked event's steps, and what one broker asks another.
+"""The frames by which the overlay explains itself: a marked event's steps, and queries between brokers.
 
-Trace goes from a client to its home broker, which answers each Step of the event as it hears of it. Step, Inquiry and
-Finding go from one broker to one other, hop by hop and proved, as the errands of `overlay_frames.py` do.
+Trace goes from a client to its home broker, which sends the client each TraceStep of the event as it learns of it.
+Between brokers TraceStep, Query and QueryResult are messages in an `EndToEnd` envelope.
 """
 
 from __future__ import annotations
@@ -11,25 +11,24 @@ from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
 from ...limits import FRAME_BYTES_MAX, NAME_BYTES_MAX
-from .connection_frames import Proof
-from .frame_schema import U64, AtMost, Between, ControlFrame, control
+from .frame_schema import FROM_ENVELOPE, U64, AtMost, Between, Body, ControlFrame, body, control
 
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 U32: TypeAlias = Annotated[int, Between(0, 2**32 - 1)]
-Hops: TypeAlias = Annotated[int, Between(0, 255)]
+EnvelopeU64: TypeAlias = Annotated[int, Between(0, 2**64 - 1), FROM_ENVELOPE]
 
 PARTIES_MAX: Final = 64
-"""Subscriptions or brokers that one step names; `count` has them all."""
+"""Subscriptions or brokers that one step names; `count` counts all."""
 
 FACTS_CHARACTERS_MAX: Final = 64 * 1024
-"""Of what a broker answers to one inquiry, or is asked by it: a few filters and paths at their longest."""
+"""Characters of a query, and of its result: a few filters and paths at their longest."""
 
 # A flag of a forward frame, beside those of `overlay_frames.py`.
-MARKED: Final = 4  # whoever has it tells its publisher's broker what becomes of it
+MARKED: Final = 4  # each broker that has it sends a TraceStep to its publisher's broker
 
 
 class StepKind(StrEnum):
-    """What happens to a marked event. Frames carry it as text: newer brokers may know more."""
+    """The steps of a marked event. Frames carry them as text: newer brokers may know more."""
 
     PUBLISHED = "published"  # its publisher's broker has matched it; parties: brokers that it is for
     SENT = "sent"  # handed to a neighbour; parties: brokers that this copy is for
@@ -45,7 +44,7 @@ class StepKind(StrEnum):
 @control(0x2C)
 @dataclass(frozen=True, slots=True)
 class Trace(ControlFrame):
-    """Publishes an event of which every step is told. Done follows when it is taken, Failed when it is not."""
+    """Publish an event and report each of its steps. Done follows when it is admitted, Failed when it is not."""
 
     request: U32
     block: Annotated[bytes, AtMost(FRAME_BYTES_MAX)]
@@ -53,58 +52,53 @@ class Trace(ControlFrame):
 
 
 @control(0x50)
+@body(0x50)
 @dataclass(frozen=True, slots=True)
 class TraceStep(ControlFrame):
-    """One step of a marked event, told by the broker where it happened."""
+    """One step of a marked event, from the broker where it happened; a frame of its own only to the client."""
 
-    to: U64
-    source: U64
+    to: EnvelopeU64
+    source: EnvelopeU64
     publisher: U64
     sequence: U64
     kind: Name
     delay_us: U64 = 0
     """How long the event had been under way by then."""
     took_us: U64 = 0
-    """What that step took: to match it, or how long it had waited."""
+    """The time that the step took: to match the event, or how long it had waited."""
     link_us: U64 = 0
     """The measured delay of the link that it was sent over."""
     peer: U64 = 0
-    """The broker that it came from, or was handed to."""
+    """The broker that it came from, or was sent to."""
     count: U32 = 0
-    """Of how many subscriptions, or brokers, it speaks."""
+    """The number of subscriptions, or of brokers, that the step is about."""
     parties: Annotated[tuple[U64, ...], AtMost(PARTIES_MAX)] = ()
     """The first of them."""
     reason: Name = ""
-    hops: Hops = 0
-    proof: Proof = b""
 
 
-@control(0x51)
+@body(0x51)
 @dataclass(frozen=True, slots=True)
-class Query(ControlFrame):
-    """A question to another broker; `text` is JSON of whatever the topic asks for."""
+class Query(Body):
+    """A question to another broker; `text` is JSON, and its topic defines the content."""
 
-    to: U64
-    source: U64
+    to: EnvelopeU64
+    source: EnvelopeU64
     number: U64
     topic: Name
     text: Annotated[str, AtMost(FACTS_CHARACTERS_MAX)]
-    hops: Hops = 0
-    proof: Proof = b""
 
 
-@control(0x52)
+@body(0x52)
 @dataclass(frozen=True, slots=True)
-class QueryResult(ControlFrame):
-    """Its answer: an object of JSON."""
+class QueryResult(Body):
+    """The answer to a query: an object of JSON."""
 
-    to: U64
-    source: U64
+    to: EnvelopeU64
+    source: EnvelopeU64
     number: U64
     text: Annotated[str, AtMost(FACTS_CHARACTERS_MAX)]
-    hops: Hops = 0
-    proof: Proof = b""
 
 
 TraceMessage: TypeAlias = TraceStep | Query | QueryResult
-"""From one broker to one other."""
+"""Messages from one broker to one other."""

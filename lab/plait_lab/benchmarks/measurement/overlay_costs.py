@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from plait_core.wire import ControlFrame
+from plait_core.wire.frame_types.frame_schema import Body
 from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestAck, InterestUpdate
 
 from ...simulation.overlay.worlds.given_graph import GivenWorld
@@ -95,16 +95,16 @@ def random_graph(rng: Random, brokers: int, links: int) -> dict[tuple[int, int],
     return {edge: 0.001 * 50 ** rng.random() for edge in sorted(edges)}
 
 
-def _frames(world: GivenWorld, kind: type[ControlFrame], change: Callable[[], None]) -> Counter[tuple[int, int]]:
-    """Return the frames of a type that a change causes, by link and sender."""
+def _frames(world: GivenWorld, kind: type[Body], change: Callable[[], None]) -> Counter[tuple[int, int]]:
+    """How many frames of a kind a change sets off, by link and sender."""
     before = _count(world, kind)
     change()
     world.run(QUIET_S)
     return _count(world, kind) - before
 
 
-def _count(world: GivenWorld, kind: type[ControlFrame]) -> Counter[tuple[int, int]]:
-    return Counter({(link, node): count for (link, node, type), count in world.frames.items() if type is kind})
+def _count(world: GivenWorld, kind: type[Body]) -> Counter[tuple[int, int]]:
+    return Counter({(link, node): count for (link, node, name), count in world.frames.items() if name == kind.__name__})
 
 
 def _hops(world: GivenWorld, at: int, to: int) -> Counter[tuple[int, int]]:

@@ -17,15 +17,23 @@ from plait_broker.overlay.overlay import Overlay
 from plait_broker.overlay.topology.source_routes import unwrap
 from plait_core.events import Event
 from plait_core.wire import Destination, Forward, Frame, Ping, encode_block, encode_frame
+from plait_core.wire.frame_types.envelope_frames import (
+    EndToEnd,
+    Signed,
+    SourceRouted,
+    envelop_document,
+    envelop_message,
+    read_document,
+    read_message,
+)
 from plait_core.wire.frame_types.overlay_frames import (
-    DURABLE_NUMBERS_FROM,
     Advertisement,
     DeliveryOutcome,
+    Document,
     DurableInterest,
     InterestAck,
     InterestUpdate,
     LinkState,
-    SourceRouted,
     StreamAck,
     StreamSkip,
 )
@@ -60,10 +68,7 @@ def _passes_through(node: Node, frame: Frame) -> bool:
         return frame.path[:1] != (me,)
     if isinstance(frame, SourceRouted):
         return frame.route[0] != me
-    return (
-        isinstance(frame, InterestUpdate | InterestAck | StreamAck | StreamSkip | DeliveryOutcome)
-        and frame.source != me
-    )
+    return isinstance(frame, EndToEnd) and frame.source != me
 
 
 def drop(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
@@ -85,9 +90,10 @@ def drop_events(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame
 
 
 def drop_answers(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """Lose acks in transit, and nothing else."""
+    """It loses acks, and nothing else."""
     inner = unwrap(frame) if isinstance(frame, SourceRouted) else frame
-    if not isinstance(inner, InterestAck | StreamAck) or not _passes_through(node, frame):
+    acks = isinstance(inner, EndToEnd) and isinstance(read_message(inner, 0), InterestAck | StreamAck)
+    if not acks or not _passes_through(node, frame):
         yield frame
 
 
@@ -105,9 +111,10 @@ def one_by_one(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]
 def equivocate(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
     """Send each neighbour other delays in one version, and lose transit frames: no two maps are equal."""
     assert node.overlay is not None
-    if isinstance(frame, LinkState) and frame.origin == node.overlay.me:
-        delays = tuple(world.rng.choice((1, delay, 30 * delay)) for delay in frame.delays_us)
-        frame = node.overlay.trust.sign(replace(frame, delays_us=delays, signature=b""))
+    link_state = _own_link_state(node, frame)
+    if link_state is not None:
+        delays = tuple(world.rng.choice((1, delay, 30 * delay)) for delay in link_state.delays_us)
+        frame = node.overlay.trust.envelop(replace(link_state, delays_us=delays))
     yield from drop(world, node, frame)
 
 
@@ -122,18 +129,15 @@ def misdirect(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
 def sinkhole(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
     """Claim the shortest links to all neighbours, and lose transit frames."""
     assert node.overlay is not None
-    if isinstance(frame, LinkState) and frame.origin == node.overlay.me:
-        frame = node.overlay.trust.sign(replace(frame, delays_us=(1,) * len(frame.delays_us)))
+    link_state = _own_link_state(node, frame)
+    if link_state is not None:
+        frame = node.overlay.trust.envelop(replace(link_state, delays_us=(1,) * len(link_state.delays_us)))
     yield from drop(world, node, frame)
 
 
 def tamper(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """Change all transit frames and all flooded documents."""
-    yield (
-        _changed(frame, world.rng)
-        if _passes_through(node, frame) or isinstance(frame, LinkState | Advertisement | DurableInterest)
-        else frame
-    )
+    """It changes all that passes through, and all that floods."""
+    yield (_changed(frame, world.rng) if _passes_through(node, frame) or isinstance(frame, Signed) else frame)
 
 
 def tamper_events(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
@@ -186,20 +190,12 @@ ATTACKS: Final[dict[str, Attack]] = {
 
 def _changed(frame: Frame, rng: Random) -> Frame:
     match frame:
-        case LinkState():
-            return replace(frame, version=frame.version + 1, neighbours=(), delays_us=())
-        case Advertisement() | DurableInterest():
-            return replace(frame, version=frame.version + 1, filter="" if frame.filter else "x >= 0")
-        case InterestUpdate():
-            return replace(frame, removed=frame.added, added=(), filters=())
-        case InterestAck():
-            return replace(frame, version=frame.version + 1)
-        case StreamAck():
-            return replace(frame, up_to=frame.up_to + 5, missing=())
-        case StreamSkip():
-            return replace(frame, up_to=frame.up_to + 5)
-        case DeliveryOutcome():
-            return replace(frame, code="" if frame.code else "gone")
+        case Signed():
+            document = read_document(frame)
+            assert document is not None
+            return replace(envelop_document(_changed_document(document)), signature=frame.signature)
+        case EndToEnd():
+            return _changed_message(frame)
         case SourceRouted():
             return replace(frame, frame=frame.frame[:-1] + bytes([frame.frame[-1] ^ 1]))
         case Forward():
@@ -207,6 +203,35 @@ def _changed(frame: Frame, rng: Random) -> Frame:
             block[rng.randrange(len(block) - 20, len(block))] ^= 1
             return Forward(frame.tree, frame.delay_us, frame.flags, frame.path, frame.destinations, bytes(block))
     return frame
+
+
+def _changed_document(document: Document) -> Document:
+    if isinstance(document, LinkState):
+        return replace(document, version=document.version + 1, neighbours=(), delays_us=(), capacities=())
+    return replace(document, version=document.version + 1, filter="" if document.filter else "x >= 0")
+
+
+def _changed_message(frame: EndToEnd) -> EndToEnd:
+    match read_message(frame, 0):
+        case InterestUpdate() as message:
+            body = envelop_message(replace(message, removed=message.added, added=(), filters=(), routing=())).body
+        case InterestAck() as message:
+            body = envelop_message(replace(message, version=message.version + 1)).body
+        case StreamAck() as message:
+            body = envelop_message(replace(message, up_to=message.up_to + 5, missing=())).body
+        case StreamSkip() as message:
+            body = envelop_message(replace(message, up_to=message.up_to + 5)).body
+        case DeliveryOutcome() as message:
+            body = envelop_message(replace(message, code="" if message.code else "gone")).body
+        case _:
+            return frame
+    return replace(frame, body=body)
+
+
+def _own_link_state(node: Node, frame: Frame) -> LinkState | None:
+    assert node.overlay is not None
+    document = read_document(frame) if isinstance(frame, Signed) and frame.origin == node.overlay.me else None
+    return document if isinstance(document, LinkState) else None
 
 
 def _made_up_ways(world: HostileWorld, node: Node) -> Iterator[Frame]:
@@ -234,18 +259,18 @@ def _forgery(world: HostileWorld, node: Node) -> Frame:
     far = 2**40 + rng.randrange(1000)
     return rng.choice(
         (
-            LinkState(victim.me, far, "victim", (), ()),
-            Advertisement(victim.me, 1, far, ""),
-            Advertisement(victim.me, 77, 1, "x >= 0"),
-            DurableInterest(victim.me, DURABLE_NUMBERS_FROM + 77, 1, "x >= 0"),
-            InterestUpdate((target.me,), victim.me, (far,), (0,), True, (), (), ()),
-            InterestAck(target.me, victim.me, 0, 0, far),
-            StreamAck(target.me, victim.me, far),
-            StreamSkip(target.me, victim.me, far),
-            DeliveryOutcome(target.me, victim.me, 1, 1, ""),
-            TraceStep(target.me, victim.me, 1, 1, "delivered"),
-            Query(target.me, victim.me, 1, "why", "{}"),
-            QueryResult(target.me, victim.me, 1, "{}"),
+            envelop_document(LinkState(victim.me, far, "victim", (), ())),
+            envelop_document(Advertisement(victim.me, 1, far, "")),
+            envelop_document(Advertisement(victim.me, 77, 1, "x >= 0")),
+            envelop_document(DurableInterest(victim.me, 77, 1, "x >= 0")),
+            envelop_message(InterestUpdate((target.me,), victim.me, (far,), (0,), True, (), (), ())),
+            envelop_message(InterestAck(target.me, victim.me, 0, 0, far)),
+            envelop_message(StreamAck(target.me, victim.me, far)),
+            envelop_message(StreamSkip(target.me, victim.me, far)),
+            envelop_message(DeliveryOutcome(target.me, victim.me, 1, 1, "")),
+            envelop_message(TraceStep(target.me, victim.me, 1, 1, "delivered")),
+            envelop_message(Query(target.me, victim.me, 1, "why", "{}")),
+            envelop_message(QueryResult(target.me, victim.me, 1, "{}")),
             _forged_event(world, (victim, node.overlay or victim), target),
         )
     )

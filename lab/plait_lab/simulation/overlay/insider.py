@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from random import Random
 
 from plait_broker import Caller
-from plait_broker.overlay.security.identity import Identity, log_of
+from plait_broker.overlay.security.identity import Identity, incarnation_of
 from plait_broker.overlay.security.message_auth import MessageAuth
 from plait_broker.overlay.security.mutual_auth import MutualAuth
 from plait_core.events import Event
@@ -27,6 +27,7 @@ from plait_core.wire import (
     encode_frame,
 )
 from plait_core.wire.event_block import BLOCK_BYTES
+from plait_core.wire.frame_types.envelope_frames import LINK_STATE, Signed, read_document
 from plait_core.wire.frame_types.overlay_frames import DatabaseSummary, LinkState
 
 from .linked_brokers import BrokerFace, LinkedBrokers, Speaker
@@ -42,17 +43,19 @@ class Persona:
         identity = Identity(rng, log)
         self.id = identity.id
         self.trust = MessageAuth(self.id, identity)
-        self.log = log_of(identity.log_key) if log else 0
+        self.log = incarnation_of(identity.incarnation_key) if log else 0
         self.version = 0
 
-    def sheet(self, neighbours: Sequence[int] = (), *, born: int = 0) -> LinkState:
-        """Return its signed link state in a higher version than the last."""
+    def sheet(self, neighbours: Sequence[int] = (), *, born: int = 0) -> Signed:
+        """Return its link state, signed, in a version above the last."""
         self.version += 1
         delays = (1000,) * len(neighbours)
-        return self.trust.sign(LinkState(self.id, self.version, "insider", tuple(neighbours), delays, self.log, born))
+        return self.trust.envelop(
+            LinkState(self.id, self.version, "insider", tuple(neighbours), delays, self.log, born)
+        )
 
     def event(self, to: int, position: int, block: bytes) -> Forward:
-        """Return an event with its own proof, for a broker whose public keys it has."""
+        """Return an event with its own MAC, to a broker whose public keys it knows."""
         proof = self.trust.prove_event(to, position, 0, block)
         return Forward(self.id, 0, 0, (self.id,), (Destination(to, position, proof),), block)
 
@@ -73,7 +76,7 @@ class Insider(Speaker):
         at.broker.connected(self.wire.number, Caller("127.0.0.1:7"), world.now)
         world.carry(self.wire, self, encode_frame(self.handshake.start(), 0))
         world.run(1.0)
-        self.say(DatabaseSummary(True, True, (), (), ()), self.me.sheet([at.broker.id]))
+        self.say(DatabaseSummary(True, True, (), (), (), ()), self.me.sheet([at.broker.id]))
         world.run(1.0)
 
     def say(self, *frames: Frame | bytes) -> None:
@@ -92,8 +95,10 @@ class Insider(Speaker):
         elif isinstance(frame, Ping):
             self.say(Pong(frame.nonce))
         else:
-            if isinstance(frame, LinkState):
-                self.me.trust.check(frame)  # it keeps its card
+            if isinstance(frame, Signed) and frame.kind == LINK_STATE:
+                link_state = read_document(frame)
+                assert isinstance(link_state, LinkState)
+                self.me.trust.check(frame, link_state)  # it keeps the public keys
             self.heard.append(frame)
 
 

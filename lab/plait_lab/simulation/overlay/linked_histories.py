@@ -103,10 +103,13 @@ class LinkedHistory:
         insider.say(
             *self.rng.choice(
                 (
-                    (me.trust.sign(Advertisement(me.id, self._positions, 1, "x >= 0")),),
-                    (me.trust.prove(StreamSkip(to, me.id, self._positions - 1)), me.event(to, self._positions, block)),
+                    (me.trust.envelop(Advertisement(me.id, self._positions, 1, "x >= 0")),),
+                    (
+                        me.trust.envelop_message(StreamSkip(to, me.id, self._positions - 1)),
+                        me.event(to, self._positions, block),
+                    ),
                     (me.event(to, self._positions, block),),
-                    (DatabaseSummary(True, True, (), (), ()),),
+                    (DatabaseSummary(True, True, (), (), (), ()),),
                 )
             )
         )

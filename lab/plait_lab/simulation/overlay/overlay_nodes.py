@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from plait_broker.overlay import Overlay, OverlaySettings, ReceivedEvent
-from plait_broker.overlay.security.identity import Identity, log_of
-from plait_broker.overlay.topology.flooding import Document, Key
+from plait_broker.overlay.interest.durable_interest_store import MemoryKey
+from plait_broker.overlay.security.identity import Identity, incarnation_of
 from plait_broker.overlay.topology.transit_delay import MARK_S
 from plait_core import Attributes
 from plait_core.events import Event
@@ -30,7 +30,8 @@ from plait_core.wire import (
     forward_head,
 )
 from plait_core.wire.event_frames import Confirm
-from plait_core.wire.frame_types.overlay_frames import ClockStamp, SourceRouted
+from plait_core.wire.frame_types.envelope_frames import Signed, SourceRouted
+from plait_core.wire.frame_types.overlay_frames import ClockStamp
 from plait_core.wire.frame_types.trace_frames import TraceMessage
 
 from ..history import Kind
@@ -84,11 +85,13 @@ class Node:
         self.held: list[Callable[[], None]] = []
         """Calls held back in order while it is paused: a stopped process learns nothing, not even of a broken link."""
         self.overlay: Overlay | None = None
+        self.overlay_type = Overlay
+        """The class of the overlay of its next life."""
         self.wants: dict[int, Filter] = {}
         self.durable: set[int] = set()
-        """Numbers of its subscriptions that outlive it."""
-        self.memories: dict[Key, Document] = {}
-        """Documents of other brokers on its disk."""
+        """Those of its wants that outlive it."""
+        self.memories: dict[MemoryKey, Signed] = {}
+        """On its disk, the documents of others."""
         self.installed: set[int] = set()
         self.offers: dict[int, Filter] = {}
         self.offered: set[int] = set()
@@ -102,7 +105,7 @@ class Node:
         self.log = number + 1 if number % 2 else 0
         """Identity of its log, by which others recognise its next incarnation; some brokers have none."""
         self.secret = world.rng.getrandbits(256).to_bytes(32, "big") if world.signed else b""
-        self.decoder = FrameDecoder(version=VERSION_MAX)
+        self.decoder = FrameDecoder(version=VERSION_MAX, keep_unknown=True)
         self.booted_us = number * 3_600_000_000
         """Its clock at the start of the world: hosts boot at different times."""
         self.marked: dict[int, float] = {}
@@ -200,7 +203,7 @@ class Node:
     def interest_changed(self) -> None:
         pass
 
-    def remember(self, key: Key, document: Document | None) -> bool:
+    def remember(self, key: MemoryKey, document: Signed | None) -> bool:
         if document is None:
             self.memories.pop(key, None)
             return False
@@ -209,7 +212,7 @@ class Node:
             self.world.timeline.after(SYNC_S, lambda: self.synced(key, document, life))
         return bool(self.log)
 
-    def synced(self, key: Key, document: Document, life: int) -> None:
+    def synced(self, key: MemoryKey, document: Signed, life: int) -> None:
         if self.overlay is not None and self.lives == life:
             self.memories[key] = document
             self.overlay.stored([key])
@@ -246,13 +249,13 @@ class Node:
         self.publisher = new_id(world.rng)
         self.sequence = 0
         self.arrived, self.latest, self.installed, self.offered = {}, {}, set(), set()
-        self.overlay = Overlay(
+        self.overlay = self.overlay_type(
             me,
             OverlaySettings(name=self.name, gone_s=20.0),
             _Face(self),
             world.rng,
             self.now,
-            log=log_of(identity.log_key) if identity is not None and self.log else self.log,
+            incarnation=incarnation_of(identity.incarnation_key) if identity is not None and self.log else self.log,
             born=self.lives,
             identity=identity,
             index=world.new_index,

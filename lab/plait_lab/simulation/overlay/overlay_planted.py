@@ -17,12 +17,13 @@ from plait_broker.overlay.interest.durable_interest import RemoteDurableInterest
 from plait_broker.overlay.interest.durable_interest_store import DurableInterestStore
 from plait_broker.overlay.interest.interest_sync import InterestSync, PeerInterest
 from plait_broker.overlay.overlay import Overlay
-from plait_broker.overlay.topology.flooding import Document, Flooding
+from plait_broker.overlay.topology.flooding import Flooding, key_of
 from plait_broker.overlay.topology.forwarding_table import ForwardingTable
 from plait_broker.overlay.transport.forwarder import Forwarder
 from plait_broker.overlay.transport.reliable_stream import ReceivedEvent, ReceiveStream, SendStream
 from plait_core.wire import Destination, EventFrame
-from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate, LinkState
+from plait_core.wire.frame_types.envelope_frames import envelop_document
+from plait_core.wire.frame_types.overlay_frames import Advertisement, Document, InterestUpdate, LinkState
 
 from ..one_broker.planted_bugs import Planted
 from .overlays import OverlayWorld
@@ -72,15 +73,13 @@ def _whatever_it_covered(right: Right) -> Right:
 
 def _as_last_time(kind: type[Document]) -> Callable[[Right], Right]:
     def patch(right: Right) -> Right:
-        def say(self: Flooding, document: Document) -> None:
-            known = self._documents.get(
-                (document.origin, document.number if isinstance(document, Advertisement) else 0)
-            )
+        def originate(self: Flooding, document: Document) -> None:
+            known = self.stored(key_of(envelop_document(document)))
             if isinstance(document, kind) and known is not None:
-                document = replace(document, version=known.version)
+                document = replace(document, version=known.signed.version)
             right(self, document)
 
-        return say
+        return originate
 
     return patch
 
@@ -132,7 +131,7 @@ def _once_more(right: Right) -> Right:
 
 
 def _installed_when_told(right: Right) -> Right:
-    return lambda self, desk, number: number not in desk.meets or number in desk.told
+    return lambda self, peer, number: number not in peer.refcount or number in peer.announced
 
 
 def _nothing(right: Right) -> Right:
@@ -169,18 +168,18 @@ def _delays_are_as_they_were(right: Right) -> Right:
 
 
 def _last_first(right: Right) -> Right:
-    def tell(self: InterestSync, now: float, reaches: Callable[[int], bool]) -> list[InterestUpdate]:
-        wants: list[InterestUpdate] = right(self, now, reaches)
-        return wants[::-1]
+    def take_updates(self: InterestSync, now: float, reaches: Callable[[int], bool]) -> list[InterestUpdate]:
+        updates: list[InterestUpdate] = right(self, now, reaches)
+        return updates[::-1]
 
-    return tell
+    return take_updates
 
 
 def _in_its_own_time(right: Right) -> Right:
     return lambda self, now: None
 
 
-def _blank_desk(right: Right) -> Right:
+def _blank_peer(right: Right) -> Right:
     return lambda self, root: PeerInterest()
 
 
@@ -198,9 +197,9 @@ PLANTED: Final[dict[str, Planted]] = {
     "infeasible_neighbour": Planted(ForwardingTable, "feasible", _anyone_will_do, "straight"),
     "ignore_who_passed": Planted(ForwardingTable, "next_hop", _who_cares_who_passed, "flux"),
     "skip_uncovering": Planted(CoveringSet, "remove", _whatever_it_covered),
-    "reuse_a_sheets_version": Planted(Flooding, "say", _as_last_time(LinkState)),
-    "reuse_an_offers_version": Planted(Flooding, "say", _as_last_time(Advertisement)),
-    "lose_a_withdrawal": Planted(Overlay, "_learn_offer", _keep_what_was_offered),
+    "reuse_a_sheets_version": Planted(Flooding, "originate", _as_last_time(LinkState)),
+    "reuse_an_offers_version": Planted(Flooding, "originate", _as_last_time(Advertisement)),
+    "lose_a_withdrawal": Planted(Overlay, "_learn_advertisement", _keep_what_was_offered),
     "acknowledge_before_taken": Planted(ReceiveStream, "hear", _charge_of_all_that_came),
     "ask_for_nothing_missing": Planted(ReceiveStream, "_missing", _nothing_is_missing, "ring"),
     "never_send_again": Planted(SendStream, "due", _never),
@@ -208,13 +207,13 @@ PLANTED: Final[dict[str, Planted]] = {
     "take_repeats": Planted(ReceiveStream, "hear", _once_more),
     "installed_when_told": Planted(InterestSync, "_knows", _installed_when_told),
     "trust_who_was_away": Planted(InterestSync, "back", _nothing, "absences"),
-    "forget_what_was_told": Planted(InterestSync, "_open_desk", _blank_desk, "absences"),
+    "forget_what_was_told": Planted(InterestSync, "_open_peer", _blank_peer, "absences"),
     "remember_nothing": Planted(DurableInterestStore, "recall", _nothing, "outages"),
     "forget_who_is_away": Planted(RemoteDurableInterest, "match", _nobody, "outages"),
     "forget_interest_with_a_link": Planted(Overlay, "link_down", _nobody_once_a_link_is_gone),
     "forget_one_now_and_then": Planted(Overlay, "destinations", _one_in_a_few_misses_one),
-    "ignore_new_delays": Planted(Overlay, "_learn_sheet", _delays_are_as_they_were),
-    "tell_the_last_first": Planted(InterestSync, "tell", _last_first),
+    "ignore_new_delays": Planted(Overlay, "_learn_link_state", _delays_are_as_they_were),
+    "tell_the_last_first": Planted(InterestSync, "take_updates", _last_first),
     "tell_in_its_own_time": Planted(InterestSync, "hurry", _in_its_own_time),
     "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
 }

@@ -7,6 +7,7 @@ import pytest
 from plait_broker.overlay import OverlaySettings
 from plait_broker.overlay.transport.reliable_stream import DOUBT_S
 from plait_core.filters import parse
+from plait_core.wire.frame_types.envelope_frames import envelop_document
 from plait_core.wire.frame_types.overlay_frames import Advertisement
 from plait_lab.benchmarks.measurement.overlay_costs import measure_costs
 from plait_lab.simulation.overlay.overlay_nodes import Node
@@ -125,7 +126,7 @@ def test_an_offer_that_someone_else_withdraws_in_our_name_stands() -> None:
     assert other is not None
     (key,) = other.offers
     for neighbour in (victim, other):
-        neighbour.hear(liar.me, Advertisement(*key, 50, ""), world.now)
+        neighbour.hear(liar.me, envelop_document(Advertisement(*key, 50, "")), world.now)
     world.run(2.0)
     assert list(other.offers) == [key]
     world.nodes[0].withdraw(key[1])

@@ -15,6 +15,7 @@ from plait_broker.pipeline.inferred_advertisements import (
 from plait_core import Attributes
 from plait_core.filters import EVERYTHING
 from plait_core.wire import Confirm
+from plait_core.wire.frame_types.overlay_frames import InterestUpdate
 from plait_core.wire.frame_types.session_frames import Receipt
 from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
 
@@ -131,7 +132,10 @@ def test_a_broker_that_says_nothing_does_not_keep_others_from_publishing(chain: 
     subscriber.subscribe("level >= 0")
     chain.run(0.2)
     mute = chain.brokers[2].broker.joining.overlay
-    mute.errands.say_want = lambda want, tries: None  # type: ignore[method-assign]
+    send = mute.unicast.send
+    mute.unicast.send = lambda message, tries=(0,): (  # type: ignore[method-assign]
+        None if isinstance(message, InterestUpdate) else send(message, tries)
+    )
     publisher.publish({"level": 1})
     chain.run(1.0)
     assert subscriber.delivered == []

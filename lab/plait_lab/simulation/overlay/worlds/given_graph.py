@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 from plait_broker.overlay import ReceivedEvent
 from plait_core.filters import parse
 from plait_core.wire import ControlFrame
+from plait_core.wire.frame_types.envelope_frames import frame_name
 
 from ..overlay_nodes import Node, Pipe
 from ..overlays import OverlayWorld
@@ -42,7 +43,7 @@ class MeasuredNode(Node):
 
     def send(self, link: int, frame: ControlFrame) -> None:
         assert isinstance(self.world, GivenWorld)
-        self.world.frames[link, self.number, type(frame)] += 1
+        self.world.frames[link, self.number, frame_name(frame)] += 1
         super().send(link, frame)
 
     def arrived_(self, arrival: ReceivedEvent) -> None:
@@ -63,8 +64,8 @@ class GivenWorld(OverlayWorld):
             Pipe((self.nodes[near], self.nodes[far]), delay_s, number)
             for number, ((near, far), delay_s) in enumerate(delays_s.items())
         ]
-        self.frames: Counter[tuple[int, int, type[ControlFrame]]] = Counter()
-        """Control frames by link, sending end and type."""
+        self.frames: Counter[tuple[int, int, str]] = Counter()
+        """By link, by the end that sent, and by the name of the frame or of what its envelope carries."""
 
     @property
     def now(self) -> float:

@@ -92,7 +92,7 @@ class NoSourceRoutesNode(DelayedChargeNode):
     def start(self) -> None:
         super().start()
         assert self.overlay is not None
-        self.overlay.errands.by = lambda *_, **__: False  # type: ignore[method-assign]
+        self.overlay.unicast.by = lambda *_, **__: False  # type: ignore[method-assign]
 
 
 class NoSourceRoutesWorld(OverlayWorld):

@@ -15,6 +15,7 @@ from plait_core.filters import parse
 from plait_core.limits import WANTS_MAX
 from plait_core.matching import new_index
 from plait_core.wire import Confirm, FrameDecoder, Publish, encode_block, encode_frame
+from plait_core.wire.frame_types.envelope_frames import EndToEnd, envelop_message, read_message
 from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate
 
 HOME, ROOT, OTHER = 7, 1, 2
@@ -34,15 +35,15 @@ class Pair:
 
     def tell(self, *, reaches: bool = True) -> list[InterestUpdate]:
         self.now += 0.001
-        wants = self.wanting.tell(self.now, lambda _: reaches)
+        wants = self.wanting.take_updates(self.now, lambda _: reaches)
         self.installed += self.wanting.installed
         self.wanting.installed.clear()
         return wants
 
     def hear(self, want: InterestUpdate) -> int:
         at = want.to.index(ROOT)
-        version = self.wanted.hear(want, want.versions[at], want.offers[at])
-        self.wanting.heard(ROOT, version, self.own.fingerprint(ROOT), want.versions[at], self.now)
+        version = self.wanted.apply(want, want.versions[at], want.offers[at])
+        self.wanting.acked(ROOT, version, self.own.fingerprint(ROOT), want.versions[at], self.now)
         return version
 
     def settle(self) -> Iterator[InterestUpdate]:
@@ -269,8 +270,10 @@ def test_long_filters_are_told_in_frames_that_the_wire_allows() -> None:
     for want in pair.settle():
         frames += 1
         decoder = FrameDecoder(version=1)
-        decoder.feed(encode_frame(want))
-        assert list(decoder.take()) == [want]
+        decoder.feed(encode_frame(envelop_message(want)))
+        (envelope,) = decoder.take()
+        assert isinstance(envelope, EndToEnd)
+        assert read_message(envelope, 0) == want
     assert frames >= 2
     assert pair.installed == list(range(150))
 
@@ -322,9 +325,9 @@ def test_one_that_we_forgot_and_that_remembers_us_is_put_right() -> None:
 def test_a_filter_that_is_none_changes_nothing() -> None:
     wanted = RemoteInterest(new_index)
     with pytest.raises(PlaitError):
-        wanted.hear(InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1, 2), ("x > 1", "x >"), ()), 1, 0)
+        wanted.apply(InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1, 2), ("x > 1", "x >"), ()), 1, 0)
     assert len(wanted) == 0
-    assert wanted.hear(InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1,), ("x > 1",), ()), 1, 0) == 1
+    assert wanted.apply(InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1,), ("x > 1",), ()), 1, 0) == 1
 
 
 def test_a_broker_that_is_gone_wants_nothing() -> None:
@@ -343,17 +346,17 @@ def test_a_broker_that_starts_anew_wants_what_it_did_until_it_says_what_it_wants
     """Or what is published meanwhile would be confirmed, and never reach its durable subscriptions."""
     wanted = RemoteInterest(new_index)
     ours = InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1, 2), ("price > 10", "price > 20"), ())
-    wanted.hear(ours, 1, 0)
+    wanted.apply(ours, 1, 0)
     dear = Publish(Confirm.NONE, encode_block(Event({"price": 30})))
     assert wanted.match(dear) == [HOME]
     wanted.succeed(HOME, OTHER)
     wanted.gone(HOME)
     assert wanted.match(dear) == [OTHER]
     anew = InterestUpdate((ROOT,), OTHER, (1,), (0,), True, (1,), ("price > 40",), ())
-    assert wanted.hear(anew, 1, 0) == 1
+    assert wanted.apply(anew, 1, 0) == 1
     assert wanted.match(dear) == []
     assert len(wanted) == 1, "nothing of before is left"
-    wanted.hear(ours, 1, 0)
+    wanted.apply(ours, 1, 0)
     wanted.succeed(HOME, OTHER)
     wanted.gone(HOME)
     assert wanted.match(dear) == [], "what it has said itself stands"

@@ -384,7 +384,7 @@ def test_who_hands_on_what_nobody_has_published_is_cut_off_counted_and_named(way
     proof = proven(near, far) + (way == "its own")
     far.receive(1, copied(near, far, path, proof) * 1000, 1.0)
     wire.collect()
-    assert "broker near from 10.0.0.1:5555: near tells what is forged: an event" in wire.closed[1]
+    assert "broker near from 10.0.0.1:5555: near sent what is forged: an event" in wire.closed[1]
     assert far.counters.faults["forged"] == 1
     assert far.joining.overlay.counts["forged"] == 1, "the first was enough"
     wire.gone()

@@ -7,10 +7,11 @@ from random import Random
 
 import pytest
 
-from plait_broker.overlay.topology.flooding import Document, Flooding
+from plait_broker.overlay.topology.flooding import Flooding
 from plait_core.limits import DIGEST_MAX
 from plait_core.wire import ControlFrame
-from plait_core.wire.frame_types.overlay_frames import Advertisement, DatabaseSummary, LinkState
+from plait_core.wire.frame_types.envelope_frames import ADVERTISEMENT, Signed, envelop_document
+from plait_core.wire.frame_types.overlay_frames import Advertisement, DatabaseSummary, Document, LinkState
 
 
 class Net:
@@ -57,11 +58,11 @@ class Net:
             near, far = self.rng.choice(ways)
             frame = self.queues[near, far].popleft()
             if isinstance(frame, DatabaseSummary):
-                self.brokers[far].hear_digest(frame, near)
+                self.brokers[far].receive_summary(frame, near)
             else:
-                assert isinstance(frame, LinkState | Advertisement)
+                assert isinstance(frame, Signed)
                 self.carried[frozenset((near, far))] += 1
-                self.brokers[far].hear(frame, near)
+                self.brokers[far].receive(frame, near)
 
     def newest(self, broker: int, origin: int) -> list[Document]:
         return [document for document, _ in self.learned[broker] if document.origin == origin]
@@ -80,7 +81,7 @@ def graph(seed: int, brokers: int = 60) -> set[tuple[int, int]]:
 def test_one_document_costs_at_most_two_messages_a_link(seed: int) -> None:
     net = Net(graph(seed), seed)
     offer = Advertisement(7, 1, 1, "x > 1")
-    net.brokers[7].say(offer)
+    net.brokers[7].originate(offer)
     net.quiet()
     assert max(net.carried.values()) <= 2
     assert net.carried.total() <= 2 * 120 - 59, "nobody tells it to whom it has it from"
@@ -92,7 +93,7 @@ def test_one_document_costs_at_most_two_messages_a_link(seed: int) -> None:
 def test_newer_wins_wherever_they_meet(seed: int) -> None:
     net = Net(graph(seed, 12), seed)
     for version in range(1, 6):
-        net.brokers[3].say(LinkState(3, version, f"v{version}", (), ()))
+        net.brokers[3].originate(LinkState(3, version, f"v{version}", (), ()))
         if net.rng.random() < 0.5:
             net.quiet()
     net.quiet()
@@ -106,31 +107,31 @@ def test_who_tells_what_is_old_hears_what_is_new() -> None:
     sent: list[tuple[int, ControlFrame]] = []
     flooding = Flooding(1, lambda to, frame: sent.append((to, frame)), lambda *_: None)
     new, old = Advertisement(5, 1, 4, "x > 4"), Advertisement(5, 1, 3, "x > 3")
-    flooding.hear(new, 2)
+    flooding.receive(envelop_document(new), 2)
     sent.clear()
-    flooding.hear(old, 2)
-    assert sent == [(2, new)]
-    flooding.hear(new, 2)
-    assert sent == [(2, new)], "and who knows it hears nothing"
+    flooding.receive(envelop_document(old), 2)
+    assert sent == [(2, envelop_document(new))]
+    flooding.receive(envelop_document(new), 2)
+    assert sent == [(2, envelop_document(new))], "and who knows it hears nothing"
 
 
 def test_a_document_that_replaces_another_is_learned_with_it() -> None:
     learned: list[tuple[Document, Document | None]] = []
     flooding = Flooding(1, lambda *_: None, lambda *both: learned.append(both))
     first, second = Advertisement(5, 1, 1, "x > 1"), Advertisement(5, 1, 2, "")
-    flooding.hear(first, 2)
-    flooding.hear(second, 2)
+    flooding.receive(envelop_document(first), 2)
+    flooding.receive(envelop_document(second), 2)
     assert learned == [(first, None), (second, first)]
 
 
 def test_after_a_cut_each_side_gets_what_it_does_not_have_and_no_more() -> None:
     net = Net({(0, 1), (1, 2), (2, 3)}, 1)
     for broker in range(4):
-        net.brokers[broker].say(LinkState(broker, 1, "", (), ()))
+        net.brokers[broker].originate(LinkState(broker, 1, "", (), ()))
     net.quiet()
     net.cut(1, 2)
-    net.brokers[0].say(Advertisement(0, 1, 1, "x > 0"))
-    net.brokers[3].say(LinkState(3, 2, "renamed", (), ()))
+    net.brokers[0].originate(Advertisement(0, 1, 1, "x > 0"))
+    net.brokers[3].originate(LinkState(3, 2, "renamed", (), ()))
     net.quiet()
     net.carried.clear()
     net.join(1, 2)
@@ -145,19 +146,19 @@ def test_a_digest_of_many_comes_in_parts() -> None:
     rich = Flooding(1, lambda _, frame: near.append(frame), lambda *_: None)
     poor = Flooding(2, lambda _, frame: far.append(frame), lambda *_: None)
     for number in range(1, DIGEST_MAX + 3):
-        rich.say(Advertisement(1, number, 1, "x > 1"))
+        rich.originate(Advertisement(1, number, 1, "x > 1"))
     rich.link_up(2)
     poor.link_up(1)
     digests = [frame for frame in near if isinstance(frame, DatabaseSummary)]
     assert [(digest.first, digest.last) for digest in digests] == [(True, False), (False, True)]
     (empty,) = far
     near.clear()
-    rich.hear_digest(empty, 2)
+    rich.receive_summary(empty, 2)
     assert len(near) == DIGEST_MAX + 2
     for digest in digests:
-        poor.hear_digest(digest, 1)
+        poor.receive_summary(digest, 1)
     assert len(far) == 1, "it has nothing to give"
-    poor.hear_digest(digests[1], 1)  # a part without its beginning says nothing
+    poor.receive_summary(digests[1], 1)  # a part without its beginning says nothing
     assert len(far) == 1
 
 
@@ -165,18 +166,18 @@ def test_what_others_say_in_our_name_is_contested() -> None:
     sent: list[ControlFrame] = []
     flooding = Flooding(1, lambda _, frame: sent.append(frame), lambda *_: None)
     flooding.link_up(2)
-    flooding.say(LinkState(1, 3, "us", (2,), (10,)))
-    flooding.say(Advertisement(1, 4, 1, "x > 4"))
+    flooding.originate(LinkState(1, 3, "us", (2,), (10,)))
+    flooding.originate(Advertisement(1, 4, 1, "x > 4"))
     sent.clear()
-    flooding.hear(LinkState(1, 8, "them", (), ()), 2)
-    flooding.hear(Advertisement(1, 4, 6, ""), 2)
-    flooding.hear(Advertisement(1, 5, 6, "x > 5"), 2)
+    flooding.receive(envelop_document(LinkState(1, 8, "them", (), ())), 2)
+    flooding.receive(envelop_document(Advertisement(1, 4, 6, "")), 2)
+    flooding.receive(envelop_document(Advertisement(1, 5, 6, "x > 5")), 2)
     assert sent == [
-        LinkState(1, 9, "us", (2,), (10,)),
-        Advertisement(1, 4, 7, "x > 4"),  # what we offer still
-        Advertisement(1, 5, 7, ""),  # what we never did
+        envelop_document(LinkState(1, 9, "us", (2,), (10,))),
+        envelop_document(Advertisement(1, 4, 7, "x > 4")),  # we still have it
+        envelop_document(Advertisement(1, 5, 7, "")),  # we never had it
     ]
-    assert flooding.next_version((1, 4)) == 8
+    assert flooding.next_version((1, ADVERTISEMENT, 4)) == 8
 
 
 @pytest.mark.parametrize("document", [LinkState(1, 2**64 - 1, "", (), ()), Advertisement(1, 4, 2**64 - 1, "")])
@@ -184,23 +185,23 @@ def test_a_version_that_cannot_be_surpassed_is_a_lie(document: Document) -> None
     sent: list[ControlFrame] = []
     flooding = Flooding(1, lambda _, frame: sent.append(frame), lambda *_: None)
     flooding.link_up(2)
-    flooding.say(LinkState(1, 1, "us", (), ()))
-    flooding.say(Advertisement(1, 4, 1, "x > 4"))
+    flooding.originate(LinkState(1, 1, "us", (), ()))
+    flooding.originate(Advertisement(1, 4, 1, "x > 4"))
     sent.clear()
-    flooding.hear(document, 2)
+    flooding.receive(envelop_document(document), 2)
     assert sent == []
-    assert flooding.next_version((1, 4)) == 2
+    assert flooding.next_version((1, ADVERTISEMENT, 4)) == 2
 
 
 def test_who_forgot_a_broker_that_its_neighbours_did_not_gets_all_its_documents() -> None:
     """In the middle of a chain nothing flaps: only the sheet is new, and the offers would not be told again."""
     net = Net({(0, 1), (1, 2), (2, 3)}, 1)
-    net.brokers[0].say(LinkState(0, 1, "", (), ()))
-    net.brokers[0].say(Advertisement(0, 1, 1, "x > 1"))
+    net.brokers[0].originate(LinkState(0, 1, "", (), ()))
+    net.brokers[0].originate(Advertisement(0, 1, 1, "x > 1"))
     net.quiet()
     for broker in (2, 3):
         assert len(net.brokers[broker].forget(0)) == 2
-    net.brokers[0].say(LinkState(0, 2, "", (), ()))
+    net.brokers[0].originate(LinkState(0, 2, "", (), ()))
     net.quiet()
     for one in net.brokers.values():
         one.beat()
@@ -209,7 +210,7 @@ def test_who_forgot_a_broker_that_its_neighbours_did_not_gets_all_its_documents(
         assert len(net.brokers[broker]) == 2
         assert Advertisement(0, 1, 1, "x > 1") in [document for document, _ in net.learned[broker][2:]]
     net.carried.clear()
-    net.brokers[0].say(LinkState(0, 3, "", (), ()))
+    net.brokers[0].originate(LinkState(0, 3, "", (), ()))
     net.quiet()
     assert net.carried.total() == 3, "and it is over"
 
@@ -220,10 +221,10 @@ def test_the_dead_stay_dead() -> None:
     flooding = Flooding(1, lambda *_: None, lambda document, _: learned.append(document))
     sheet, offer = LinkState(5, 1, "", (), ()), Advertisement(5, 1, 1, "x > 1")
     for document in (sheet, offer):
-        flooding.hear(document, 2)
+        flooding.receive(envelop_document(document), 2)
     assert flooding.forget(5, dead=True) == [sheet, offer]
     for document in (sheet, offer, LinkState(5, 2, "", (), ())):
-        flooding.hear(document, 2)
+        flooding.receive(envelop_document(document), 2)
     assert learned == [sheet, offer]
     assert len(flooding) == 0
 
@@ -233,8 +234,8 @@ def test_what_is_forgotten_can_be_learned_again() -> None:
     flooding = Flooding(1, lambda *_: None, lambda document, _: learned.append(document))
     sheet, offer = LinkState(5, 1, "", (), ()), Advertisement(5, 1, 1, "x > 1")
     for document in (sheet, offer):
-        flooding.hear(document, 2)
+        flooding.receive(envelop_document(document), 2)
     assert flooding.forget(5) == [sheet, offer]
     assert len(flooding) == 0
-    flooding.hear(offer, 2)
+    flooding.receive(envelop_document(offer), 2)
     assert learned == [sheet, offer, offer]

@@ -12,8 +12,8 @@ from plait_broker.overlay.topology.forwarding_table import ForwardingTable
 from plait_broker.overlay.topology.source_routes import unwrap, ways_around, wrap
 from plait_broker.overlay.transport.control_unicast import ControlUnicast
 from plait_core.wire import ControlFrame, Ping, Pong
+from plait_core.wire.frame_types.envelope_frames import ROUTE_MAX, EndToEnd, Message, envelop_document, envelop_message
 from plait_core.wire.frame_types.overlay_frames import (
-    ROUTE_MAX,
     Advertisement,
     ClockStamp,
     DatabaseSummary,
@@ -48,9 +48,9 @@ def test_who_is_taken_beside_the_usual_path_is_gone_around_first() -> None:
         Ping(1),
         Pong(1),
         ClockStamp(1),
-        DatabaseSummary(True, True, (), (), ()),
-        LinkState(9, 1, "b9", (), ()),
-        Advertisement(9, 1, 1, ""),
+        DatabaseSummary(True, True, (), (), (), ()),
+        envelop_document(LinkState(9, 1, "b9", (), ())),
+        envelop_document(Advertisement(9, 1, 1, "")),
     ],
 )
 def test_what_only_a_neighbour_says_for_itself_does_not_come_around(frame: ControlFrame) -> None:
@@ -58,16 +58,18 @@ def test_what_only_a_neighbour_says_for_itself_does_not_come_around(frame: Contr
     assert unwrap(wrap((1, 2, 3), frame)) is None
 
 
-@pytest.mark.parametrize("frame", [StreamAck(3, 1, 7), StreamSkip(3, 1, 7), QueryResult(3, 1, 1, "{}")])
-def test_what_shows_by_itself_whose_it_is_does(frame: ControlFrame) -> None:
-    assert unwrap(wrap((1, 2, 3), frame)) == frame
+@pytest.mark.parametrize("message", [StreamAck(3, 1, 7), StreamSkip(3, 1, 7), QueryResult(3, 1, 1, "{}")])
+def test_a_message_with_a_mac_of_its_own_does(message: Message) -> None:
+    envelope = envelop_message(message)
+    assert isinstance(envelope, EndToEnd)
+    assert unwrap(wrap((1, 2, 3), envelope)) == envelope
 
 
 def test_a_way_that_no_frame_can_name_is_not_taken() -> None:
     count = ROUTE_MAX + 6
     ring = linked({(near, near % count + 1): 100 for near in range(1, count + 1)})
     counts: Counter[str] = Counter()
-    errands = ControlUnicast(
+    unicast = ControlUnicast(
         1,
         ring,
         lambda: ForwardingTable(1, ring, {}),
@@ -80,5 +82,5 @@ def test_a_way_that_no_frame_can_name_is_not_taken() -> None:
     )
     long, usual = ways_around(ring, 1, 3, None)
     assert len(long) > ROUTE_MAX
-    assert not errands.by(long, Ping(1))
-    assert errands.by(usual, Ping(1))
+    assert not unicast.by(long, Ping(1))
+    assert unicast.by(usual, Ping(1))

@@ -13,7 +13,8 @@ from plait_broker.overlay.overlay import Overlay
 from plait_broker.overlay.settings import OverlaySettings
 from plait_broker.overlay.topology.neighbours import RELAYS_BURST, RELAYS_PER_S
 from plait_core.wire import ControlFrame, encode_frame
-from plait_core.wire.frame_types.overlay_frames import InterestUpdate, SourceRouted, StreamAck
+from plait_core.wire.frame_types.envelope_frames import EndToEnd, SourceRouted, envelop_document, envelop_message
+from plait_core.wire.frame_types.overlay_frames import InterestUpdate, StreamAck
 
 ME, LIAR, OTHER = 1, 2, 3
 
@@ -41,7 +42,7 @@ def between(others: Iterable[int] = (LIAR,)) -> tuple[Overlay, Sending]:
     for sheet in linked({(ME, other): 1000 for other in (*others, OTHER)}).sheets:
         if sheet.origin != ME:
             broker.link_up(sheet.origin, sheet.origin, sheet.name, 0.0, delay_us=1000)
-            broker.hear(sheet.origin, sheet, 0.0)
+            broker.hear(sheet.origin, envelop_document(sheet), 0.0)
     host.sent.clear()
     return broker, host
 
@@ -52,12 +53,12 @@ def passed_on(host: Sending, kind: type[ControlFrame]) -> int:
 
 def test_one_that_floods_makes_nobody_else_look_like_that() -> None:
     broker, host = between()
-    took = StreamAck(OTHER, LIAR, 7)
-    want = InterestUpdate((OTHER,), LIAR, (1,), (0,), True, (1,), ("x > 1",), ())
+    took = envelop_message(StreamAck(OTHER, LIAR, 7))
+    want = envelop_message(InterestUpdate((OTHER,), LIAR, (1,), (0,), True, (1,), ("x > 1",), ()))
     floods = (took, want, SourceRouted((LIAR, ME, OTHER), 1, 0, encode_frame(took)))
     for number in range(round(2 * CONTROL_BURST)):
         broker.hear(LIAR, floods[number % 3], 1.0)
-    passed = sum(passed_on(host, kind) for kind in (StreamAck, InterestUpdate, SourceRouted))
+    passed = sum(passed_on(host, kind) for kind in (EndToEnd, SourceRouted))
     assert passed == RELAYS_BURST < CONTROL_BURST
     assert broker.counts["relays_refused"] == 2 * CONTROL_BURST - RELAYS_BURST
     assert RELAYS_PER_S < CONTROL_PER_S
@@ -68,16 +69,16 @@ def test_nor_do_several_each_within_what_is_passed_on_for_it() -> None:
     broker, host = between(liars)
     for liar in liars:
         for _ in range(round(RELAYS_BURST)):
-            broker.hear(liar, StreamAck(OTHER, liar, 7), 1.0)
-    assert passed_on(host, StreamAck) == RELAYS_BURST < CONTROL_BURST
+            broker.hear(liar, envelop_message(StreamAck(OTHER, liar, 7)), 1.0)
+    assert passed_on(host, EndToEnd) == RELAYS_BURST < CONTROL_BURST
 
 
 def test_what_others_have_to_say_is_passed_on_meanwhile() -> None:
     broker, host = between()
     for _ in range(round(RELAYS_BURST) + 1000):
-        broker.hear(LIAR, StreamAck(OTHER, LIAR, 7), 1.0)
+        broker.hear(LIAR, envelop_message(StreamAck(OTHER, LIAR, 7)), 1.0)
     host.sent.clear()
-    broker.hear(OTHER, StreamAck(LIAR, OTHER, 7), 1.0)
+    broker.hear(OTHER, envelop_message(StreamAck(LIAR, OTHER, 7)), 1.0)
     assert [link for link, _ in host.sent] == [LIAR]
-    broker.hear(LIAR, StreamAck(OTHER, LIAR, 8), 2.0)
-    assert passed_on(host, StreamAck) == 1, "and of that one, too, after a while"
+    broker.hear(LIAR, envelop_message(StreamAck(OTHER, LIAR, 8)), 2.0)
+    assert passed_on(host, EndToEnd) == 1, "and of that one, too, after a while"

@@ -1,0 +1,217 @@
+"""Envelopes: frames that carry the bytes of a body which other brokers relay as they are.
+
+`Signed` floods a document from its origin to all brokers. `EndToEnd` carries a message from one broker to one other, or
+to a few. `SourceRouted` carries a whole frame along a route that its sender chose. Signatures and MACs cover the
+numbers of an envelope and the bytes of its body. So a relay needs to know neither the fields nor the kind of a body,
+and keeps those that it does not know. An envelope itself never gains fields: nothing would sign them.
+
+The number of the envelope's frame type begins all signed bytes, so no signature serves for another type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Annotated, Any, Final, TypeAlias, cast
+
+from ...errors import FrameError, FrameFault
+from ...limits import (
+    BROKERS_MAX,
+    DOCUMENT_BYTES_MAX,
+    FRAME_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
+    MESSAGE_PART_BYTES_MAX,
+    PROOF_BYTES,
+)
+from .frame_schema import BODY_SCHEMAS, U64, AtMost, Between, ControlFrame, control, decode_body, encode_body, kind_of
+from .overlay_frames import (
+    Advertisement,
+    DeliveryOutcome,
+    Document,
+    DurableInterest,
+    InterestAck,
+    InterestUpdate,
+    LinkState,
+    OverlayMessage,
+    StreamAck,
+    StreamSkip,
+)
+from .trace_frames import Query, QueryResult, TraceMessage, TraceStep
+
+Kind: TypeAlias = Annotated[int, Between(0, 65_535)]
+Proof: TypeAlias = Annotated[bytes, AtMost(PROOF_BYTES)]
+Message: TypeAlias = OverlayMessage | TraceMessage
+
+SIGNED: Final = 0x4D
+END_TO_END: Final = 0x4E
+SOURCE_ROUTED: Final = 0x4A
+
+LINK_STATE: Final = kind_of(LinkState)
+ADVERTISEMENT: Final = kind_of(Advertisement)
+DURABLE_INTEREST: Final = kind_of(DurableInterest)
+DOCUMENT_KINDS: Final = frozenset((LINK_STATE, ADVERTISEMENT, DURABLE_INTEREST))
+MESSAGE_KINDS: Final = frozenset(
+    map(
+        kind_of,
+        (InterestUpdate, InterestAck, StreamAck, StreamSkip, DeliveryOutcome, TraceStep, Query, QueryResult),
+    )
+)
+
+ROUTE_MAX: Final = 64
+"""Brokers on a source route."""
+
+_SIGNED_NUMBERS: Final = Struct(">BHQQQ")
+_END_TO_END_NUMBERS: Final = Struct(">BHQQH")
+_SOURCE_ROUTED_NUMBERS: Final = Struct(">BHQ")
+_INTEREST_PART: Final = Struct(">QQ")
+"""The part of an interest update for one destination: the version and the fingerprint. More may follow."""
+
+
+@control(SIGNED)
+@dataclass(frozen=True, slots=True)
+class Signed(ControlFrame):
+    """A document that floods, as its origin signed it."""
+
+    kind: Kind
+    origin: U64
+    number: U64
+    """Distinguishes the documents of one kind and origin; 0 for the link state."""
+    version: U64
+    body: Annotated[bytes, AtMost(DOCUMENT_BYTES_MAX)]
+    """The fields of the document. Empty: the origin has withdrawn it."""
+    signature: Annotated[bytes, AtMost(64)] = b""
+
+    def problem(self) -> str:
+        return "a broker has one link state, with number 0" if self.kind == LINK_STATE and self.number else ""
+
+    @property
+    def signed_bytes(self) -> bytes:
+        """The bytes that the signature covers."""
+        return _SIGNED_NUMBERS.pack(SIGNED, self.kind, self.origin, self.number, self.version) + self.body
+
+
+@control(END_TO_END)
+@dataclass(frozen=True, slots=True)
+class EndToEnd(ControlFrame):
+    """A message from one broker to one other, or to several that get the same body. Each link carries one copy."""
+
+    kind: Kind
+    source: U64
+    to: Annotated[tuple[U64, ...], AtMost(BROKERS_MAX)]
+    body: Annotated[bytes, AtMost(MESSAGE_BYTES_MAX)]
+    parts: Annotated[tuple[Annotated[bytes, AtMost(MESSAGE_PART_BYTES_MAX)], ...], AtMost(BROKERS_MAX)] = ()
+    """For each of `to`, the bytes that are for it alone; () when there are none."""
+    proofs: Annotated[tuple[Proof, ...], AtMost(BROKERS_MAX)] = ()
+    """For each of `to`, a MAC with the key that its source shares with it."""
+    hops: Annotated[int, Between(0, 255)] = 0
+    """Counted by relays. No MAC covers it."""
+
+    def problem(self) -> str:
+        if len(set(self.to)) != len(self.to):
+            return "each broker once"
+        if any(each and len(each) != len(self.to) for each in (self.parts, self.proofs)):
+            return "a part and a proof for each broker, or none"
+        return ""
+
+    def proved_bytes(self, at: int) -> bytes:
+        """Return the bytes that a destination's proof covers."""
+        part = self.parts[at] if self.parts else b""
+        numbers = _END_TO_END_NUMBERS.pack(END_TO_END, self.kind, self.source, self.to[at], len(part))
+        return numbers + part + self.body
+
+
+@control(SOURCE_ROUTED)
+@dataclass(frozen=True, slots=True)
+class SourceRouted(ControlFrame):
+    """A frame along a route that its source chose in full, around a broker that seems to lose what it gets. The answer
+    takes the reverse route, too."""
+
+    route: Annotated[tuple[U64, ...], AtMost(ROUTE_MAX)]
+    at: Annotated[int, Between(0, ROUTE_MAX)]
+    """The place on the route where it is."""
+    delay_us: Annotated[int, Between(0, 2**32 - 1)]
+    """The time under way so far."""
+    frame: Annotated[bytes, AtMost(FRAME_BYTES_MAX)]
+    number: U64 = 0
+    """Rises with every frame from the same source to the same destination; 0 for an answer, which is not answered."""
+    proof: Proof = b""
+
+    def problem(self) -> str:
+        if len(set(self.route)) != len(self.route) or self.at >= len(self.route):
+            return "a place on a route without a circle"
+        return ""
+
+    @property
+    def proved_bytes(self) -> bytes:
+        """The bytes that the proof covers: all but the place and the delay, which change on the way."""
+        numbers = _SOURCE_ROUTED_NUMBERS.pack(SOURCE_ROUTED, len(self.route), self.number)
+        return numbers + b"".join(broker.to_bytes(8, "big") for broker in self.route) + self.frame
+
+
+# --- documents and messages, to and from their envelopes --------------------------------------------------------------
+
+
+def envelop_document(document: Document) -> Signed:
+    """Return a document in its envelope, not signed yet. A withdrawn one has an empty body."""
+    number = 0 if isinstance(document, LinkState) else document.number
+    withdrawn = not isinstance(document, LinkState) and not document.filter
+    body = b"" if withdrawn else encode_body(document)
+    return Signed(kind_of(type(document)), document.origin, number, document.version, body)
+
+
+def read_document(signed: Signed) -> Document | None:
+    """Return the document of an envelope; None when this version does not know its kind. FrameError when it is
+    malformed."""
+    if signed.kind not in DOCUMENT_KINDS:
+        return None
+    given: dict[str, Any] = {"origin": signed.origin, "version": signed.version}
+    if signed.kind != LINK_STATE:
+        given["number"] = signed.number
+        if not signed.body:
+            return cast(Document, BODY_SCHEMAS[signed.kind].frame(**given))
+    return cast(Document, decode_body(BODY_SCHEMAS[signed.kind], signed.body, given))
+
+
+def envelop_message(message: Message) -> EndToEnd:
+    """Return a message in its envelope, not proved yet."""
+    body = encode_body(message)
+    if not isinstance(message, InterestUpdate):
+        return EndToEnd(kind_of(type(message)), message.source, (message.to,), body)
+    parts = tuple(map(_INTEREST_PART.pack, message.versions, message.offers))
+    return EndToEnd(kind_of(type(message)), message.source, message.to, body, parts)
+
+
+def read_message(envelope: EndToEnd, at: int) -> Message | None:
+    """Return the message for one destination of an envelope; None when this version does not know its kind. FrameError
+    when it is malformed."""
+    if envelope.kind not in MESSAGE_KINDS:
+        return None
+    schema = BODY_SCHEMAS[envelope.kind]
+    given: dict[str, Any] = {"to": envelope.to[at], "source": envelope.source}
+    if schema.frame is InterestUpdate:
+        part = envelope.parts[at] if envelope.parts else b""
+        if len(part) < _INTEREST_PART.size:
+            raise FrameError(FrameFault.FIELD, "an interest update without a version for its destination")
+        version, offers = _INTEREST_PART.unpack_from(part)
+        given |= {"to": (envelope.to[at],), "versions": (version,), "offers": (offers,)}
+    return cast(Message, decode_body(schema, envelope.body, given))
+
+
+def narrowed(envelope: EndToEnd, among: Sequence[int]) -> EndToEnd:
+    """Return the envelope for some of its destinations, one hop further."""
+    if len(among) == len(envelope.to):
+        to, parts, proofs = envelope.to, envelope.parts, envelope.proofs
+    else:
+        to = tuple(envelope.to[at] for at in among)
+        parts = tuple(envelope.parts[at] for at in among) if envelope.parts else ()
+        proofs = tuple(envelope.proofs[at] for at in among) if envelope.proofs else ()
+    return EndToEnd(envelope.kind, envelope.source, to, envelope.body, parts, proofs, envelope.hops + 1)
+
+
+def frame_name(frame: ControlFrame) -> str:
+    """Return what counters call a frame: the type of what an envelope carries, else its own."""
+    if isinstance(frame, Signed | EndToEnd):
+        known = DOCUMENT_KINDS if isinstance(frame, Signed) else MESSAGE_KINDS
+        return BODY_SCHEMAS[frame.kind].frame.__name__ if frame.kind in known else "unknown"
+    return type(frame).__name__
