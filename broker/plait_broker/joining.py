@@ -192,10 +192,10 @@ class Joining:
 
     # --- for the broker -----------------------------------------------------------------------------------------------
 
-    def advertise(self, number: int, filter: Filter) -> None:
-        """A client advertises."""
+    def advertise(self, number: int, filter: Filter, rate: float = 0.0) -> None:
+        """Flood a client's advertisement, with the rate of events that it expects."""
         self._advertising[number] = []
-        self.offering.advertise(number, filter)
+        self.offering.advertise(number, filter, rate)
 
     def withdraw(self, number: int) -> None:
         """It does so no more."""
@@ -209,13 +209,15 @@ class Joining:
             waiting.append(asked)
         return waiting is None
 
-    def want(self, number: int, filter: Filter, deposit: bytes = b"", *, durable: bool = False) -> None:
+    def want(
+        self, number: int, filter: Filter, deposit: bytes = b"", *, durable: bool = False, within_us: int = 0
+    ) -> None:
         """A subscription is there, or has another filter: what is new is asked for before what was is taken back."""
         before = self._numbers.get(number)
         self._count += 1
         self._numbers[number] = self._count
         self._installing[self._count] = self._installing.pop(before, []) if before is not None else []
-        self.overlay.want(self._count, filter, deposit, durable=durable)
+        self.overlay.want(self._count, filter, deposit, durable=durable, within_us=within_us)
         if before is not None:
             self.overlay.unwant(before)
 
@@ -504,4 +506,6 @@ def overlay_settings(settings: BrokerSettings) -> OverlaySettings:
         retransmit=settings.linking.retransmit,
         stream_items_max=settings.overlay_stream_items_max,
         stream_bytes_max=settings.overlay_stream_bytes_max,
+        link_capacity=settings.linking.capacity,
+        segments=settings.linking.segments,
     )

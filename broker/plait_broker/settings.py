@@ -39,6 +39,11 @@ class LinkSettings:
     """Whether strategies are allowed that may loop, and retransmission may be switched off."""
     retransmit: bool = True
     """Whether unacknowledged events are sent again; off only in the laboratory."""
+    capacity: int = 0
+    """Bytes/s that each link of this broker carries; 0 for unknown. Flooded for other programs; no path depends on
+    it."""
+    segments: tuple[str, ...] = ()
+    """The network segments that this broker is attached to, by name. Flooded likewise."""
     forget: tuple[str, ...] = ()
     """Brokers, by name, that will not come back: while they cannot be reached nothing is kept for them."""
 

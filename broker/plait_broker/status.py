@@ -6,11 +6,16 @@ name that they gave, their publisher id and their address.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from plait_core.ids import id_text
 
 if TYPE_CHECKING:
+    from plait_core.filters import Filter
+    from plait_core.wire.frame_types.overlay_frames import LinkState
+
     from .broker import Broker
     from .clients.connection import Connection
     from .clients.durable_subscriptions import DurableSubscription
@@ -18,10 +23,14 @@ if TYPE_CHECKING:
     from .clients.subscriptions import Subscription
     from .counters import Counters
     from .histograms import DelayHistogram
+    from .overlay import Overlay
     from .overlay.topology.neighbours import Neighbour
     from .pipeline.subscription_index import SubscriptionIndex
 
 Json: TypeAlias = dict[str, Any]
+
+SHOWN_MAX: Final = 1024
+"""Advertisements of other brokers, and filters of theirs, in one description: what a person can look through."""
 
 PINGS_COUNTED: Final = 16
 """Of a link to a broker, the last pings that its loss is a share of: those of some eight seconds."""
@@ -145,6 +154,7 @@ def advertisement_facts(advertisement: ClientAdvertisement) -> Json:
         "publisher": id_text(advertisement.session.publisher),
         "filter": advertisement.filter.text,
         "rate": advertisement.rate or None,
+        "values": None,
         "matching": advertisement.matching,
     }
 
@@ -178,7 +188,8 @@ def describe_advertisements(broker: Broker) -> list[Json]:
 
 
 def describe_topology(broker: Broker) -> Json:
-    """The overlay as this broker knows it: the same from every broker, once it has settled. Of itself it tells all."""
+    """Return the overlay as this broker knows it: brokers and links are the same from every broker, once they have
+    settled. Advertisements and interest are those of other brokers, up to `SHOWN_MAX` of each."""
     overlay = broker.joining.overlay
     distances = overlay.map.distances(broker.id)
     sheets = overlay.map.sheets
@@ -191,6 +202,7 @@ def describe_topology(broker: Broker) -> Json:
                 "distance_ms": distances[sheet.origin] / 1000 if sheet.origin in distances else None,
                 "neighbours": len(sheet.neighbours),
                 "address": sheet.address,
+                "segments": list(sheet.segments),
                 "listen": sheet.address or None,
                 "status": "reachable" if sheet.origin in distances else "out of reach",
                 **(broker.describe() if sheet.origin == broker.id else {}),
@@ -199,17 +211,54 @@ def describe_topology(broker: Broker) -> Json:
         ],
         "links": [
             {"from": id_text(sheet.origin), "to": id_text(far), "delay_ms": delay_us / 1000}
+            | {"capacity": capacity_of(sheet, far)}
             for sheet in sheets
             for far, delay_us in zip(sheet.neighbours, sheet.delays_us, strict=True)
+        ],
+        "advertisements": [
+            {
+                "broker": id_text(origin),
+                "number": number,
+                "filter": filter.text,
+                "rate": document.rate or None,
+                "values": document.values.hex() or None,
+            }
+            for (origin, number), filter in islice(overlay.offers.items(), SHOWN_MAX)
+            if (document := overlay.flooding.advertisement(origin, number)) is not None
+        ],
+        "interest": [
+            {
+                "broker": id_text(home),
+                "number": number,
+                "filter": filter.text,
+                "within_ms": us / 1000 if us else None,
+            }
+            for home, number, filter, us in islice(_remote_filters(overlay), SHOWN_MAX)
         ],
     }
 
 
+def capacity_of(link_state: LinkState | None, neighbour: int) -> int | None:
+    """Return the bytes/s that a link carries as one of its ends floods it; None when it is not known."""
+    if link_state is None or not link_state.capacities or neighbour not in link_state.neighbours:
+        return None
+    return link_state.capacities[link_state.neighbours.index(neighbour)] or None
+
+
+def _remote_filters(overlay: Overlay) -> Iterator[tuple[int, int, Filter, int]]:
+    """Return the filters of other home brokers: broker, number, filter and delay bound."""
+    for home, known in overlay.wanted.homes.items():
+        for number, filter in known.filters.items():
+            yield home, number, filter, known.within_us.get(number, 0)
+
+
 def neighbour_facts(link: Connection, broker: Broker, now: float) -> Json:
     """A link to another broker."""
-    neighbour = broker.joining.overlay.neighbours.get(link.neighbour)
+    overlay = broker.joining.overlay
+    neighbour = overlay.neighbours.get(link.neighbour)
     if neighbour is None:
         return {"role": "broker", "state": "opening"}
+    theirs = overlay.map.known.get(neighbour.id)
     return {
         "role": "broker",
         "name": neighbour.name,
@@ -221,6 +270,9 @@ def neighbour_facts(link: Connection, broker: Broker, now: float) -> Json:
         "state": "silent" if neighbour.unanswered(now) > 1 else "disputed" if neighbour.disputed else "up",
         **({"claims_ms": neighbour.claimed_us / 1000} if neighbour.disputed else {}),
         "events": neighbour.sent,
+        "capacity": capacity_of(overlay.map.known.get(broker.id), neighbour.id),
+        "neighbour_capacity": capacity_of(theirs, broker.id),
+        "segments": list(theirs.segments) if theirs is not None else [],
     }
 
 

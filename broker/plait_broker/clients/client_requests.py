@@ -153,14 +153,15 @@ class ClientRequests:
         return False
 
     def _set_terms(self, known: Subscription, terms: Subscribe, filter: Filter, now: float) -> None:
+        bound_changes = known.durable is None and terms.within_us != known.within_us  # publishers' brokers know it
         known.terms = terms
         known.within_us = terms.within_us
         known.outbox.items_max, known.outbox.bytes_max, known.outbox.full = self._bounds(terms)
         party = known.durable if known.durable is not None else known
-        if filter != known.filter or terms.routing != party.routing:
+        if filter != known.filter or terms.routing != party.routing or bound_changes:
+            party.since = party.since if filter == known.filter and terms.routing == party.routing else now
             self._interest.change(party, filter, terms.routing)
             known.filter = filter
-            party.since = now
 
     def _subscribe_durable(self, session: Session, terms: Subscribe, filter: Filter, now: float) -> bool:
         owner = session.principal.name

@@ -437,8 +437,14 @@ class Overlay:
         told = sorted(neighbour.id for neighbour in self.neighbours.values() if neighbour.told_us)
         delays = tuple(self.neighbours[broker].told_us for broker in told)
         version = self._reported = self._reported + 1
+        settings = self.settings
         link_state = LinkState(
-            self.me, version, self.settings.name, tuple(told), delays, self.incarnation, self.born, address=self.address
+            *(self.me, version, settings.name, tuple(told), delays),
+            incarnation=self.incarnation,
+            born=self.born,
+            address=self.address,
+            capacities=(settings.link_capacity,) * len(told) if settings.link_capacity else (),
+            segments=settings.segments,
         )
         self.flooding.originate(link_state)
         self._learn_link_state(link_state)

@@ -1,4 +1,4 @@
-"""What the overlay can be told. Each default says why it is that."""
+"""The settings of the overlay. Each default gives its reason."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ class OverlaySettings:
     """Whether strategies that may loop are allowed, and retransmission may be off."""
     retransmit: bool = True
     """Whether events are sent again; off only in the laboratory, to show what a strategy loses by itself."""
+    link_capacity: int = 0
+    """Bytes/s that each link of this broker carries, as configured; 0 for unknown. It floods, and no path depends on
+    it."""
+    segments: tuple[str, ...] = ()
+    """The network segments that this broker is attached to, as configured. They flood, and no path depends on them."""
     stream_items_max: int = 65_536
     stream_bytes_max: int = 64 << 20
     """What is kept for one destination that does not take it; beyond, the oldest is dropped, counted and told."""

@@ -59,12 +59,12 @@ class AdvertisementGate:
 
     # --- what clients advertise ---------------------------------------------------------------------------------------
 
-    def advertise(self, number: int, filter: Filter) -> None:
+    def advertise(self, number: int, filter: Filter, rate: float = 0.0) -> None:
         """One more, or another filter for it: what was seen of it holds until the new one is seen."""
         self._withdraw_said(number)
         self._filters[number] = filter
         self._said.add(number, filter)
-        self._overlay.offer(number, filter)
+        self._overlay.offer(number, filter, rate)
 
     def withdraw(self, number: int) -> None:
         """One less."""

@@ -79,7 +79,8 @@ class SubscriptionIndex:
             self.telemetry.subscribed(party)
         if self.joining is not None:
             deposit, durable = self.deposits.get(party.number, b""), isinstance(party, DurableSubscription)
-            self.joining.want(party.number, party.filter, deposit, durable=durable)
+            within_us = party.within_us if isinstance(party, Subscription) else 0
+            self.joining.want(party.number, party.filter, deposit, durable=durable, within_us=within_us)
 
     def _file(self, party: Subscription | DurableSubscription) -> None:
         if party.filter.system:
@@ -169,7 +170,7 @@ class SubscriptionIndex:
         self._advertisements[advertisement.number] = advertisement
         self._set_matching(advertisement, self._someone_wants(advertisement.filter))
         if self.joining is not None:
-            self.joining.advertise(advertisement.number, advertisement.filter)
+            self.joining.advertise(advertisement.number, advertisement.filter, advertisement.rate)
 
     def unadvertise(self, advertisement: ClientAdvertisement) -> None:
         self._advertised.remove(advertisement.number)

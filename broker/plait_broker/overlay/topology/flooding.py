@@ -20,8 +20,8 @@ from typing import Final, TypeAlias
 from plait_core.errors import FrameError
 from plait_core.limits import BROKERS_MAX, DIGEST_MAX
 from plait_core.wire import ControlFrame
-from plait_core.wire.frame_types.envelope_frames import LINK_STATE, Signed, read_document
-from plait_core.wire.frame_types.overlay_frames import DatabaseSummary, Document, LinkState
+from plait_core.wire.frame_types.envelope_frames import ADVERTISEMENT, LINK_STATE, Signed, read_document
+from plait_core.wire.frame_types.overlay_frames import Advertisement, DatabaseSummary, Document, LinkState
 
 from ..security.identity import Forged
 from ..security.message_auth import MessageAuth
@@ -116,6 +116,11 @@ class Flooding:
         """Return the newest link state of a broker."""
         stored = self._documents.get(link_state_key(broker))
         return stored.document if stored is not None and isinstance(stored.document, LinkState) else None
+
+    def advertisement(self, broker: int, number: int) -> Advertisement | None:
+        """Return the newest version of an advertisement."""
+        stored = self._documents.get((broker, ADVERTISEMENT, number))
+        return stored.document if stored is not None and isinstance(stored.document, Advertisement) else None
 
     def next_version(self, key: Key) -> int:
         """Return the version for the next change of a document."""

@@ -19,6 +19,8 @@
     dissemination = "shortest-paths"                # the strategy that plans the copies of events
     laboratory = false                              # allow strategies that may loop, and retransmit = false
     retransmit = true                               # send unacknowledged events again
+    capacity = 125_000_000                          # bytes/s of each link; flooded, no path depends on it
+    segments = ["rack-7"]                           # network segments of this broker; flooded likewise
     forget = ["east-2"]                             # brokers that will not come back: nothing is kept for them
     name = "plait"                                  # these three for discovery
     group = "239.255.46.80:4680"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from plait_core.limits import NAME_BYTES_MAX, NEIGHBOURS_MAX
+from plait_core.limits import NAME_BYTES_MAX, NEIGHBOURS_MAX, SEGMENTS_MAX
 
 from ...overlay.dissemination.registry import STRATEGIES
 from ...settings import LinkSettings
@@ -18,6 +18,9 @@ SEEDS_MAX: Final = 64
 """Some that are up whatever happens are enough: the others are heard of there."""
 
 DEGREE_MAX: Final = 64
+
+CAPACITY_MAX: Final = 10**15
+"""Bytes/s of one link: a thousand times the fastest that is sold."""
 
 GROUP: Final = Endpoint("239.255.46.80", 4680)
 """Where brokers announce themselves: of the multicast addresses that stay within a site."""
@@ -67,7 +70,9 @@ def read_overlay(section: ConfigSection | None) -> OverlayConfig:
             dissemination=section.text("dissemination") or base.links.dissemination,
             laboratory=bool(section.flag("laboratory")),
             retransmit=section.flag("retransmit") is not False,
-            forget=_names(section, "forget"),
+            capacity=section.whole("capacity", 1, CAPACITY_MAX) or 0,
+            segments=_names(section, "segments", SEGMENTS_MAX, "segments"),
+            forget=_names(section, "forget", NEIGHBOURS_MAX, "brokers"),
         ),
         section.text("name") or base.name,
         _group(section) or base.group,
@@ -112,10 +117,12 @@ def _addresses(section: ConfigSection, key: str, most: int) -> tuple[str, ...]:
     return tuple(map(str, found))
 
 
-def _names(section: ConfigSection, key: str) -> tuple[str, ...]:
+def _names(section: ConfigSection, key: str, most: int, things: str) -> tuple[str, ...]:
     names = tuple(section.texts(key) or ())
-    if len(names) > NEIGHBOURS_MAX:
-        raise section.error(key, f"names more than {NEIGHBOURS_MAX} brokers")
+    if len(names) > most:
+        raise section.error(key, f"names more than {most} {things}")
+    if any(len(name.encode()) > NAME_BYTES_MAX for name in names):
+        raise section.error(key, f"has a name of more than {NAME_BYTES_MAX} bytes")
     return names
 
 

@@ -1,0 +1,59 @@
+"""Optional fields that later features plan with: they reach other brokers, follow changes, and decide nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from plait_broker.status import describe_topology
+from plait_core.limits import SEGMENTS_MAX, VALUES_SKETCH_BYTES_MAX
+from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate, LinkState
+from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
+
+
+@pytest.fixture
+def world() -> LinkedBrokers:
+    world = LinkedBrokers({(0, 1): 0.001, (1, 2): 0.001})
+    world.run()
+    return world
+
+
+def test_the_delay_bound_of_each_filter_reaches_publishers_brokers(world: LinkedBrokers) -> None:
+    publisher, subscriber = world.client(0), world.client(2)
+    publisher.advertise("x >= 0")
+    subscriber.subscribe("x > 10", 1, within_us=50_000)
+    subscriber.subscribe("x < 5", 2)
+    world.run(1.0)
+
+    def bounds() -> dict[str, float | None]:
+        interest = describe_topology(world.brokers[0].broker)["interest"]
+        return {filter["filter"]: filter["within_ms"] for filter in interest}
+
+    assert bounds() == {"x > 10": 50.0, "x < 5": None}
+    subscriber.subscribe("x > 10", 1, within_us=20_000)
+    world.run(1.0)
+    assert bounds() == {"x > 10": 20.0, "x < 5": None}, "another bound is announced like another filter"
+    publisher.publish({"x": 11})
+    world.run(1.0)
+    assert subscriber.delivered == [{"x": 11}]
+
+
+def test_a_sketch_of_values_reaches_all_brokers(world: LinkedBrokers) -> None:
+    near, far = world.brokers[0].broker, world.brokers[2].broker
+    near.joining.overlay.flooding.originate(Advertisement(near.id, 900, 1, "x > 1", 12.5, b"a histogram"))
+    for one in world.brokers:
+        one.act()
+    world.run(1.0)
+    known = far.joining.overlay.flooding.advertisement(near.id, 900)
+    assert known is not None
+    assert (known.filter, known.rate, known.values) == ("x > 1", 12.5, b"a histogram")
+    (shown,) = describe_topology(far)["advertisements"]
+    assert shown["values"] == b"a histogram".hex()
+
+
+def test_what_reserved_fields_may_be() -> None:
+    assert LinkState(1, 1, "b", (2,), (5,), capacities=(0,)).problem() == ""
+    assert "capacity" in LinkState(1, 1, "b", (2,), (5,), capacities=(0, 1)).problem()
+    update = InterestUpdate((1,), 2, (1,), (0,), True, (1, 2), ("x > 1", "x < 0"), (), within_us=(5,))
+    assert "terms" in update.problem()
+    assert Advertisement(1, 1, 1, "x > 1", values=bytes(VALUES_SKETCH_BYTES_MAX)).problem() == ""
+    assert SEGMENTS_MAX >= 64
