@@ -1,0 +1,228 @@
+"""Envelopes: the same bytes for ever, whatever a class is called, and what they carry there and back.
+
+`envelope_vectors.toml` has the bytes of one document and message of each kind, with their signatures and MACs. A change
+of one of them is a change of the wire.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from plait_broker.overlay.security.identity import Identity
+from plait_broker.overlay.security.message_auth import MessageAuth
+from plait_core.errors import FrameError, FrameFault
+from plait_core.limits import DOCUMENT_BYTES_MAX, MESSAGE_BYTES_MAX
+from plait_core.wire import VERSION_MAX, ControlFrame, FrameDecoder, Ping, encode_frame
+from plait_core.wire.frame_header import PREFIX
+from plait_core.wire.frame_types.envelope_frames import (
+    DOCUMENT_KINDS,
+    LINK_STATE,
+    MESSAGE_KINDS,
+    EndToEnd,
+    Signed,
+    SourceRouted,
+    envelop_document,
+    envelop_message,
+    narrowed,
+    read_document,
+    read_message,
+)
+from plait_core.wire.frame_types.frame_schema import (
+    BODY_SCHEMAS,
+    FRAME_SCHEMAS,
+    Body,
+    UnknownFrame,
+    body,
+    encode_body,
+    kind_of,
+)
+from plait_core.wire.frame_types.overlay_frames import (
+    Advertisement,
+    DeliveryOutcome,
+    DurableInterest,
+    InterestAck,
+    InterestUpdate,
+    LinkState,
+    StreamAck,
+    StreamSkip,
+)
+from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceStep
+from plait_core.wire.msgpack_codec import pack
+
+VECTORS: Final = Path(__file__).with_name("envelope_vectors.toml")
+ALICE, BOB = (Identity(Random(f"vectors/{name}"), bytes(range(32))) for name in ("alice", "bob"))
+
+DOCUMENTS: Final = {
+    "LinkState": LinkState(ALICE.id, 3, "alice", (7, BOB.id), (20, 30), 5, 6, address="a:1", segments=("s",)),
+    "Advertisement": Advertisement(ALICE.id, 4, 2, "x > 1", 12.5, b"sketch"),
+    "withdrawn Advertisement": Advertisement(ALICE.id, 4, 3),
+    "DurableInterest": DurableInterest(ALICE.id, 4, 2, "x > 1"),
+}
+MESSAGES: Final = {
+    "InterestUpdate": InterestUpdate(
+        (BOB.id, 9), ALICE.id, (1, 2), (3, 4), True, (5, 6), ("x > 1", "y < 2"), (7,), True, (b"", b"key"), (0, 50)
+    ),
+    "InterestAck": InterestAck(BOB.id, ALICE.id, 1, 2, 3),
+    "StreamAck": StreamAck(BOB.id, ALICE.id, 7, (9, 11)),
+    "StreamSkip": StreamSkip(BOB.id, ALICE.id, 7),
+    "DeliveryOutcome": DeliveryOutcome(BOB.id, ALICE.id, 7, 3, "late"),
+    "TraceStep": TraceStep(BOB.id, ALICE.id, 1, 2, "delivered", 3, 4, 5, 6, 7, (8,), "why"),
+    "Query": Query(BOB.id, ALICE.id, 1, "why", "{}"),
+    "QueryResult": QueryResult(BOB.id, ALICE.id, 1, '{"x": 1}'),
+}
+
+
+def auth() -> MessageAuth:
+    """Alice's, who knows Bob."""
+    alice, bob = MessageAuth(ALICE.id, ALICE), MessageAuth(BOB.id, BOB)
+    signed = bob.envelop(LinkState(BOB.id, 1, "bob", (), ()))
+    document = read_document(signed)
+    assert isinstance(document, LinkState)
+    assert alice.check(signed, document)
+    return alice
+
+
+def current() -> dict[str, str]:
+    """The frames of today, with Alice's signatures and MACs, as hexadecimal digits."""
+    alice = auth()
+    frames: dict[str, ControlFrame] = {name: alice.envelop(document) for name, document in DOCUMENTS.items()}
+    frames |= {name: alice.envelop_message(message) for name, message in MESSAGES.items()}
+    frames["SourceRouted"] = alice.prove_route(SourceRouted((ALICE.id, 9, BOB.id), 1, 20, encode_frame(Ping(1)), 3))
+    return {name: encode_frame(frame).hex() for name, frame in frames.items()}
+
+
+def test_the_bytes_of_each_kind_never_change() -> None:
+    """Neither does a signature or a MAC: renaming a class changes nothing."""
+    assert current() == tomllib.loads(VECTORS.read_text())
+
+
+def test_there_is_a_vector_of_each_kind() -> None:
+    kinds = {kind_of(type(one)) for one in (*DOCUMENTS.values(), *MESSAGES.values())}
+    assert kinds == DOCUMENT_KINDS | MESSAGE_KINDS == set(BODY_SCHEMAS)
+
+
+def test_the_name_of_a_class_is_in_no_byte() -> None:
+    schema = BODY_SCHEMAS[kind_of(StreamSkip)]
+    written = current()
+    before, schema.frame.__name__ = schema.frame.__name__, "AnythingElse"
+    try:
+        assert current() == written
+    finally:
+        schema.frame.__name__ = before
+
+
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
+def test_documents_there_and_back(document: Any) -> None:
+    decoder = FrameDecoder(version=VERSION_MAX)
+    decoder.feed(encode_frame(envelop_document(document)))
+    (signed,) = decoder.take()
+    assert isinstance(signed, Signed)
+    assert read_document(signed) == document
+    assert bool(signed.body) == (document != DOCUMENTS["withdrawn Advertisement"]), "an empty body withdraws"
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
+def test_messages_there_and_back(message: Any) -> None:
+    decoder = FrameDecoder(version=VERSION_MAX)
+    decoder.feed(encode_frame(envelop_message(message)))
+    (envelope,) = decoder.take()
+    assert isinstance(envelope, EndToEnd)
+    if isinstance(message, InterestUpdate):
+        for at in range(2):
+            own = {"to": (message.to[at],), "versions": (message.versions[at],), "offers": (message.offers[at],)}
+            assert read_message(envelope, at) == replace(message, **own)
+            assert read_message(narrowed(envelope, [at]), 0) == replace(message, **own)
+    else:
+        assert read_message(envelope, 0) == message
+
+
+def test_a_part_may_grow() -> None:
+    envelope = envelop_message(MESSAGES["InterestUpdate"])
+    longer = replace(envelope, parts=tuple(part + b"later" for part in envelope.parts))
+    assert read_message(longer, 0) == read_message(envelope, 0)
+    for parts in ((), (b"short", b"short")):
+        with pytest.raises(FrameError, match="version"):
+            read_message(replace(envelope, parts=parts), 0)
+
+
+def test_fields_and_kinds_of_a_later_version_are_ignored() -> None:
+    signed = envelop_document(DOCUMENTS["Advertisement"])
+    later = replace(signed, body=bytes(pack({"filter": "x > 1", "rate": 12.5, "values": b"sketch", "later": [None]})))
+    assert read_document(later) == DOCUMENTS["Advertisement"]
+    assert read_document(replace(signed, kind=0xFFFF)) is None
+    assert read_message(replace(envelop_message(MESSAGES["Query"]), kind=0xFFFF), 0) is None
+    assert read_document(replace(signed, kind=kind_of(Query))) is None, "a message is no document"
+    assert read_message(replace(envelop_message(MESSAGES["Query"]), kind=kind_of(Advertisement)), 0) is None
+
+
+@pytest.mark.parametrize("name", ["LinkState", "Advertisement", "DurableInterest"])
+@pytest.mark.parametrize("body", [b"\xc1", b"\x80extra", b"\x91\x01", bytes(pack({"filter": 5, "name": 5})), b"\x81"])
+def test_a_malformed_document_is_one_frame_error(name: str, body: bytes) -> None:
+    with pytest.raises(FrameError):
+        read_document(replace(envelop_document(DOCUMENTS[name]), body=body))
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+@pytest.mark.parametrize("body", [b"", b"\xc1", b"\x80", b"\x91\x01"])
+def test_a_malformed_message_is_one_frame_error(name: str, body: bytes) -> None:
+    with pytest.raises(FrameError):
+        read_message(replace(envelop_message(MESSAGES[name]), body=body), 0)
+
+
+@pytest.mark.parametrize(
+    ("frame", "problem"),
+    [
+        (EndToEnd(0x44, 1, (2, 2), b""), "each broker once"),
+        (EndToEnd(0x44, 1, (2, 3), b"", (b"",)), "a part and a proof"),
+        (EndToEnd(0x44, 1, (2, 3), b"", (), (b"",)), "a part and a proof"),
+        (EndToEnd(0x44, 1, (2,), bytes(MESSAGE_BYTES_MAX + 1)), "at most"),
+        (EndToEnd(1 << 16, 1, (2,), b""), "between"),
+        (Signed(LINK_STATE, 1, 1, 1, b"x"), "number 0"),
+        (Signed(0x41, 1, 1, 1, bytes(DOCUMENT_BYTES_MAX + 1)), "at most"),
+        (SourceRouted((1, 2, 1), 1, 0, b""), "circle"),
+    ],
+)
+def test_what_an_envelope_may_not_be(frame: ControlFrame, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        encode_frame(frame)
+    fields = {name: getattr(frame, name) for name in FRAME_SCHEMAS[number_of(frame)].checks}
+    raw = bytes(pack(fields))
+    decoder = FrameDecoder(version=VERSION_MAX)
+    decoder.feed(PREFIX.pack(len(raw), VERSION_MAX, number_of(frame), 0) + raw)
+    with pytest.raises(FrameError) as caught:
+        decoder.take()
+    assert caught.value.fault is FrameFault.FIELD
+
+
+def number_of(frame: ControlFrame) -> int:
+    return next(number for number, schema in FRAME_SCHEMAS.items() if schema.frame is type(frame))
+
+
+def test_the_longest_filter_fits_a_document() -> None:
+    filter = "\U0001f4a9" * (16 * 1024)
+    assert len(encode_body(Advertisement(1, 1, 1, filter, 1.0, bytes(16 * 1024)))) < DOCUMENT_BYTES_MAX
+
+
+def test_a_number_means_one_type() -> None:
+    for number in (kind_of(StreamAck), 0x13):  # a body's, and a frame's
+        with pytest.raises(TypeError):
+            body(number)(type("Other", (Body,), {}))
+
+
+def test_a_frame_of_an_unknown_type_is_skipped_where_that_is_allowed() -> None:
+    data = PREFIX.pack(5, VERSION_MAX, 0x7E, 0) + b"later" + encode_frame(Ping(1))
+    for native in (True, False):
+        decoder = FrameDecoder(version=VERSION_MAX, native=native, keep_unknown=True)
+        for at in range(len(data)):
+            decoder.feed(data[at : at + 1])
+        assert decoder.take() == [UnknownFrame(0x7E), Ping(1)]
+        decoder.feed(PREFIX.pack(1 << 31, VERSION_MAX, 0x7E, 0))
+        with pytest.raises(FrameError) as caught:
+            decoder.take()
+        assert caught.value.fault is FrameFault.OVERSIZE, "the bound of a frame holds for it, too"
