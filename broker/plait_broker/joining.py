@@ -347,12 +347,12 @@ class Joining:
         if self._revision == overlay_map.revision:
             return False
         self._revision = overlay_map.revision
-        before, self._names = self._names, {sheet.origin: sheet.name for sheet in overlay_map.sheets}
+        before, self._names = self._names, {sheet.origin: sheet.name for sheet in overlay_map.link_states}
         return before != self._names
 
     def introduce(self, link: Connection | None) -> None:
         """Tell a client what the brokers are called that its events pass."""
-        sheets = self.overlay.map.sheets
+        sheets = self.overlay.map.link_states
         if link is not None and len(sheets) > 1:
             link.send(Brokers(tuple(sheet.origin for sheet in sheets), tuple(sheet.name for sheet in sheets)))
 

@@ -192,7 +192,7 @@ def describe_topology(broker: Broker) -> Json:
     settled. Advertisements and interest are those of other brokers, up to `SHOWN_MAX` of each."""
     overlay = broker.joining.overlay
     distances = overlay.map.distances(broker.id)
-    sheets = overlay.map.sheets
+    sheets = overlay.map.link_states
     return {
         "brokers": [
             {
@@ -239,7 +239,7 @@ def describe_topology(broker: Broker) -> Json:
 
 
 def capacity_of(link_state: LinkState | None, neighbour: int) -> int | None:
-    """Return the bytes/s that a link carries as one of its ends floods it; None when it is not known."""
+    """Return the bytes/s that a link carries as one of its ends floods it, or None when it is not known."""
     if link_state is None or not link_state.capacities or neighbour not in link_state.neighbours:
         return None
     return link_state.capacities[link_state.neighbours.index(neighbour)] or None

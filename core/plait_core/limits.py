@@ -110,7 +110,7 @@ DOCUMENT_BYTES_MAX = 128 * 1024
 fields."""
 
 MESSAGE_BYTES_MAX = 1024 * 1024
-"""Bytes of the body of one message between brokers; the rest of a frame is room for its destinations and their
+"""Bytes of the body of one message between brokers. The rest of a frame is room for its destinations and their
 proofs."""
 
 MESSAGE_PART_BYTES_MAX = 64

@@ -46,7 +46,7 @@ def test_someone_further_on_may_choose_the_hostile_one(attack: str) -> None:
 def test_without_answers_by_the_way_that_something_came_nobody_would_hear_of_anything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ControlUnicast, "came_around", lambda *_: None)
+    monkeypatch.setattr(ControlUnicast, "_came_around", lambda *_: None)
     assert any(" I1: " in complaint for complaint in HostileSoak(DIAMOND, 1, "drop").play())
 
 

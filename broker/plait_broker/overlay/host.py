@@ -1,4 +1,4 @@
-"""What the overlay asks of the broker around it."""
+"""The interface of the overlay to the broker around it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Host(Protocol):
 
     def send(self, link: int, frame: ControlFrame) -> None: ...
     def relay(self, link: int, frame: ControlFrame) -> bool:
-        """Send what somebody else says; False when the other end does not take it now."""
+        """Send another broker's frame. Return False when the other end does not take it now."""
         ...
 
     def forward(
@@ -36,23 +36,23 @@ class Host(Protocol):
     ) -> None: ...
     def close(self, link: int, reason: str) -> None: ...
     def expel(self, link: int, reason: str) -> None:
-        """Close it, and take whoever is there back only after a while: no honest broker does what it did."""
+        """Close it, and refuse the broker at its other end for a while: no honest broker does what it did."""
         ...
 
     def remark(self, text: str) -> None:
-        """Something that whoever runs this broker should read."""
+        """Log a text for the operator of this broker."""
         ...
 
     def arrived(self, arrival: ReceivedEvent) -> None:
-        """An event is here for subscribers of this broker: `take` it once it is in charge of it."""
+        """Deliver an event to subscribers of this broker, and `take` it once the broker has charge of it."""
         ...
 
     def installed(self, number: int) -> None:
-        """All publishers' brokers that can be reached know of a filter."""
+        """All publishers' brokers that can be reached have acked a filter."""
         ...
 
     def offered(self, number: int) -> None:
-        """All brokers that can be reached know an offer, and what they want of it is known here."""
+        """All brokers that can be reached have acked an advertisement, and their interest in it is known here."""
         ...
 
     def remember(self, key: MemoryKey, document: Signed | None) -> bool:
@@ -61,12 +61,12 @@ class Host(Protocol):
         ...
 
     def interest_changed(self) -> None:
-        """Other brokers want something else of this one's publishers."""
+        """The interest of other brokers in this one's publishers has changed."""
         ...
 
     @property
     def waits(self) -> bool:
-        """Whether it is of interest now what is `taken`."""
+        """Whether the host uses `taken` now."""
         ...
 
     def taken(self, home: int, position: int) -> None:
@@ -74,7 +74,7 @@ class Host(Protocol):
         ...
 
     def outcome(self, home: int, position: int, matched: int, code: str) -> None:
-        """What became there of an event that was to be confirmed."""
+        """A destination reports the result of an event that was to be confirmed."""
         ...
 
     def lost(self, home: int, position: int, frame: EventFrame, delay_us: int, reason: str) -> None:
@@ -86,5 +86,5 @@ class Host(Protocol):
         ...
 
     def told(self, frame: TraceMessage) -> None:
-        """Another broker tells of a marked event, asks, or answers."""
+        """Take another broker's trace step, query or result."""
         ...

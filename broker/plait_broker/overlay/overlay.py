@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from plait_core import PlaitError
@@ -64,7 +63,6 @@ from .topology.forwarding_table import ForwardingTable
 from .topology.link_state import LinkStateDatabase
 from .topology.membership import Membership
 from .topology.neighbours import Neighbour
-from .topology.source_routes import unwrap
 from .transport.control_unicast import ControlUnicast
 from .transport.event_streams import EventStreams
 from .transport.forwarder import Forwarder
@@ -535,25 +533,14 @@ class Overlay:
         else:
             self.counts["relays_refused"] += 1
 
-    def _relays(self, neighbour: Neighbour, now: float) -> bool:
-        """Return whether a neighbour may have another frame relayed; its source retransmits what is not."""
-        relays = neighbour.relays.take(now)
-        self.counts["relays_refused"] += not relays
-        return relays
-
     def _receive_envelope(self, neighbour: Neighbour, envelope: EndToEnd, now: float) -> None:
         """Take the message if it is for this broker, and relay it to its other destinations."""
         if envelope.source == self.me:
             self.counts["loops"] += 1
             return
-        others = []
-        for at, to in enumerate(envelope.to):
-            if to == self.me:
-                self._receive_message(envelope, at, now)
-            else:
-                others.append(at)
-        if others and self._relays(neighbour, now):
-            self.unicast.pass_on(envelope, others)
+        if self.me in envelope.to:
+            self._receive_message(envelope, envelope.to.index(self.me), now)
+        self.unicast.pass_on(envelope, neighbour, now)
 
     def _receive_message(self, envelope: EndToEnd, at: int, now: float) -> None:
         """Take a message for this broker. Forged when its source did not send it. A relay need not understand it, so a
@@ -581,30 +568,11 @@ class Overlay:
                 self.host.told(message)
 
     def _receive_routed(self, neighbour: Neighbour, routed: SourceRouted, now: float) -> None:
-        """Relay a source-routed frame, or take what it carries at the end of its route."""
-        at = routed.at
-        if not at or routed.route[at] != self.me or routed.route[at - 1] != neighbour.id:
-            self.counts["unexpected"] += 1
-            return
-        delay_us = min(routed.delay_us + neighbour.transit.us(now), 2**32 - 1)
-        routed = replace(routed, delay_us=delay_us)
-        if at + 1 < len(routed.route):
-            if self._relays(neighbour, now):
-                self.unicast.pass_routed(routed)
-            return
-        try:
-            frame = unwrap(routed)
-        except FrameError:  # the relays could not know
-            self.counts["unexpected"] += 1
-            return
-        if frame is None:
-            self.counts["unexpected"] += 1
-        else:
-            self.unicast.came_around(routed)
-            if isinstance(frame, Forward):
-                self.dissemination.receive(frame, now, neighbour.id, 0)
-            else:
-                self._receive_envelope(neighbour, frame, now)
+        frame = self.unicast.receive_routed(routed, neighbour, now)
+        if isinstance(frame, Forward):
+            self.dissemination.receive(frame, now, neighbour.id, 0)
+        elif frame is not None:
+            self._receive_envelope(neighbour, frame, now)
 
     def _apply_update(self, update: InterestUpdate) -> None:
         try:

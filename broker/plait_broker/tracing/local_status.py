@@ -170,7 +170,7 @@ def _sent(broker: Broker, known: Remembered, home: str, now: float) -> Json | No
     if known.arrival is not None:
         return None
     overlay = broker.joining.overlay
-    found = next((sheet.origin for sheet in overlay.map.sheets if id_text(sheet.origin) == home), 0)
+    found = next((sheet.origin for sheet in overlay.map.link_states if id_text(sheet.origin) == home), 0)
     if found not in known.homes:
         return {"for_it": False}
     outgoing = overlay.dissemination.outgoing.get(found)

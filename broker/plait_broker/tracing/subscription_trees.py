@@ -58,7 +58,7 @@ def _alternates(known: LinkStateDatabase, roots: list[int], home: int) -> list[t
     passed = {broker for root in roots for broker in known.path(root, home) or ()}
     taken = {(near, known.parent(home, near)) for near in passed}
     found: dict[tuple[int, int], None] = {}
-    for sheet in known.sheets:
+    for sheet in known.link_states:
         if sheet.origin not in passed:
             continue
         for far in sheet.neighbours:

@@ -113,7 +113,7 @@ class ExplainApi:
 
 def find_broker(broker: Broker, called: str) -> int:
     """The id of the broker with this name or id; this one's when nothing is said."""
-    sheets = broker.joining.overlay.map.sheets
+    sheets = broker.joining.overlay.map.link_states
     reached = broker.joining.overlay.map.distances(broker.id)
     if not called or called in (broker.settings.name, id_text(broker.id)):
         return broker.id

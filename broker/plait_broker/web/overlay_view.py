@@ -112,7 +112,7 @@ class OverlayView:
 
     def _meet(self, broker: Broker, now: float) -> None:
         """Brokers that the map has, and those that it has no more."""
-        sheets = {sheet.origin: sheet.name for sheet in broker.joining.overlay.map.sheets}
+        sheets = {sheet.origin: sheet.name for sheet in broker.joining.overlay.map.link_states}
         for id, name in sheets.items():
             known = self._brokers.setdefault(id, SeenBroker(name, now))
             known.name, known.gone_at = name, None
@@ -198,7 +198,7 @@ class OverlayView:
     def _shown_links(self, broker: Broker, brokers: dict[str, Json], now: float) -> dict[str, Json]:
         """Both directions of every link: as its near end measures it now, or as the map has it."""
         found: dict[str, Json] = {}
-        for sheet in broker.joining.overlay.map.sheets:
+        for sheet in broker.joining.overlay.map.link_states:
             near = id_text(sheet.origin)
             if brokers.get(near, {}).get("status") in (None, "gone", "out of reach"):
                 continue

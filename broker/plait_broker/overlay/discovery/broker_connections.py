@@ -33,10 +33,10 @@ SHUNNED_S: Final = 30.0
 """For which a broker is not let in that broke the protocol or flooded: it costs the others nothing meanwhile."""
 
 ITEMS_A_FRAME: Final = 16
-"""As many items of a list cost what a frame does."""
+"""Items of a list that cost as much as a frame."""
 
 LINK_STATE_BYTES_A_FRAME: Final = 256
-"""As many bytes of a link state, the list of some sixteen links, cost what a frame does."""
+"""Bytes of a link state that cost as much as a frame: the list of some sixteen links."""
 
 
 class BrokerConnections:

@@ -1,6 +1,6 @@
 """Which brokers to have links to: seeds until others are known, then a few near ones and a far one. No I/O.
 
-Every broker tells its address with its sheet, which floods, so all know where all are. From that each decides for
+Every broker floods its address in its link state, so all know where all are. From that each decides for
 itself: links that it was configured with always; seeds while it is alone, or cannot reach them; brokers that it cannot
 reach, since there may be a whole overlay behind them; else near ones, until it has its degree of links, and one drawn
 at random, which is what holds a graph together when a part of it dies. What fails is tried again after a pause drawn
@@ -231,7 +231,7 @@ class LinkSelection:
         ]
         if len(loose) <= self._terms.links_max or now < self._shed_at:
             return 0
-        links = {sheet.origin: sheet.neighbours for sheet in self._map.sheets}
+        links = {sheet.origin: sheet.neighbours for sheet in self._map.link_states}
 
         def worth(broker: int) -> tuple[bool, int, float, int]:
             place = self._links.get(broker)
@@ -290,7 +290,7 @@ class LinkSelection:
 
     def _candidates(self, reached: Mapping[int, int], now: float) -> list[Place]:
         """Those that have room, as far as one knows."""
-        crowded = {sheet.origin for sheet in self._map.sheets if len(sheet.neighbours) >= self._terms.links_max}
+        crowded = {sheet.origin for sheet in self._map.link_states if len(sheet.neighbours) >= self._terms.links_max}
         return [
             place
             for place in self._free()
@@ -315,7 +315,7 @@ class LinkSelection:
     def _learn(self, reached: Mapping[int, int], now: float) -> None:
         """Where brokers are, by what they say. Of two at one address, the one that has started last is there now; what
         one said that is out of reach may be old."""
-        there = {sheet.address: sheet for sheet in sorted(self._map.sheets, key=lambda sheet: sheet.born)}
+        there = {sheet.address: sheet for sheet in sorted(self._map.link_states, key=lambda sheet: sheet.born)}
         for sheet in there.values():
             if sheet.origin in reached or sheet.address not in self._places:
                 self.heard(sheet.address, sheet.origin, now)

@@ -1,8 +1,8 @@
-"""What a broker asks of others for its clients: the filters that no other of its filters covers.
+"""The filters that a broker announces to others for its clients: those that no other of its filters covers.
 
-An event that matches a covered filter matches the one that covers it, so the others need not know it. When a covering
-filter goes, what it covered alone is asked for first. One with a deposit of routing keys asks for less than its filter
-says: it covers those with the same deposit alone.
+An event that matches a covered filter also matches the covering one, so other brokers do not need the covered one. When
+a covering filter is removed, the filters that it alone covered are announced first. A filter with routing keys matches
+fewer events than its text: it covers only filters with the same routing keys.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from plait_core.matching import Index
 
 
 class CoveringSet:
-    """All filters of a broker's clients, and which of them are exported."""
+    """All filters of a broker's clients, and those of them that are exported."""
 
     def __init__(self, new_index: Callable[[], Index]) -> None:
         self._filters: dict[int, Filter] = {}
         self._deposits: dict[int, bytes] = {}
         self._under: dict[int, int] = {}
-        """By filter that is not exported, one that covers it; kept, since what covers what is not always decided."""
+        """By filter that is not exported, one that covers it. Kept, since covering is not always decided."""
         self._over: dict[int, dict[int, None]] = {}
         self.exported = new_index()
         self.system: dict[int, None] = {}
-        """Those about what brokers record of themselves: every broker is told of them, and nothing covers them."""
+        """Filters for the records of brokers themselves. They go to every broker, and no filter covers them."""
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -36,17 +36,17 @@ class CoveringSet:
         return self._filters[number]
 
     def deposit(self, number: int) -> bytes:
-        """The routing keys that come with a filter; empty for none."""
+        """Return the routing keys of a filter, empty for none."""
         return self._deposits.get(number, b"")
 
     def coverer(self, number: int) -> int:
-        """The exported filter that brings what this one wants: itself, or one that covers it."""
+        """Return the exported filter whose events include those of this one: itself, or one that covers it."""
         while number in self._under:
             number = self._under[number]
         return number
 
     def add(self, number: int, filter: Filter, deposit: bytes = b"") -> tuple[list[int], list[int]]:
-        """One more filter; which are exported now, and which no more."""
+        """Add a filter. Return the filters that are exported now, and those that are no longer."""
         self._filters[number] = filter
         if filter.system:
             self.system[number] = None
@@ -59,7 +59,7 @@ class CoveringSet:
         return added, removed
 
     def remove(self, number: int) -> tuple[list[int], list[int]]:
-        """One less; which are exported now, and which no more."""
+        """Remove a filter. Return the filters that are exported now, and those that are no longer."""
         del self._filters[number]
         if number in self.system:
             del self.system[number]
@@ -101,7 +101,7 @@ class CoveringSet:
         added.append(number)
 
     def _brings(self, coverer: int, number: int) -> bool:
-        """Whether one filter that covers another asks for all that it does, though tags are tested."""
+        """Return whether a covering filter matches all events of another, though tags are tested."""
         return coverer not in self._deposits or self._deposits[coverer] == self._deposits.get(number)
 
     def _put_under(self, number: int, coverer: int) -> None:

@@ -31,7 +31,7 @@ CHANGES_MAX: Final = 64
 """Changes that one broker has not acked; beyond it, one update of all filters replaces them."""
 
 WANT_TEXTS_BYTES_MAX: Final = FRAME_BYTES_MAX // 2
-"""Filters' texts and routing keys in one update; the rest of a frame is room for numbers."""
+"""Filters' texts and routing keys in one update. The rest of a frame is room for numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +319,7 @@ class InterestSync:
         self._dirty[root] = None
 
     def next_deadline(self) -> float | None:
-        """Return when `take_updates` is to be called; None when nothing is pending."""
+        """Return when `take_updates` is to be called, or None when nothing is pending."""
         if self._dirty:
             return 0.0
         if not self.pending:

@@ -156,7 +156,7 @@ class MessageAuth:
         return prover
 
     def key(self, broker: int) -> bytes | None:
-        """Return the key that we share with a broker; None while its public keys are not known."""
+        """Return the key that we share with a broker, or None while its public keys are not known."""
         key = self._keys.get(broker)
         if key is None and self._identity is not None:
             public_keys = self._public_keys.get(broker)

@@ -239,7 +239,7 @@ class Flooding:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _verified(self, signed: Signed) -> StoredDocument | None:
-        """Return a document whose signature is its origin's; None while the origin's keys are awaited.
+        """Return a document that its origin signed, or None while the origin's keys are awaited.
 
         The neighbour has verified the same signature. So a body that cannot be read is its origin's fault, or of a
         newer version. A link state is the exception: its keys are in its body, so no relay can have verified it.

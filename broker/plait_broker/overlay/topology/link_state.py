@@ -1,9 +1,9 @@
-"""The map of the overlay: which brokers there are, which links, how long each takes. Every broker has the same one.
+"""The link-state database: the brokers of the overlay, their links, and the delay of each. Every broker has the same.
 
-A link counts when both its ends speak of it, and takes as long as the slower of them says: who claims to be near draws
-nothing, and who claims to be far is left alone. Distances are sums of delays, computed towards one destination for all
-brokers at once, so that a broker knows not only its own distance but those of its neighbours: whoever is strictly
-closer than itself may be handed an event, and cannot hand it back.
+A link counts when both its ends flood it, with the greater of the two delays. So a broker that claims to be near draws
+no events, and one that claims to be far gets none. Distances are sums of delays, computed towards one destination for
+all brokers at once. So a broker knows its own distance and those of its neighbours: a neighbour that is strictly closer
+may get an event, and cannot send it back.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Final
 from plait_core.wire.frame_types.overlay_frames import LinkState
 
 HOP_US: Final = 50
-"""Added to each link's delay: what a broker takes to pass an event on. Of two paths as fast, the shorter wins."""
+"""Added to each link's delay: the time that a broker takes to pass an event on. Of two equal paths the shorter wins."""
 
 SHY_US: Final = 1 << 44
-"""More than all that is on any path."""
+"""More than the cost of any path."""
 
 
 class LinkStateDatabase:
-    """All sheets, and the distances that follow from them."""
+    """All link states, and the distances that follow from them."""
 
     def __init__(self) -> None:
         self.known: dict[int, LinkState] = {}
-        """By broker, what it says."""
+        """By broker, its newest link state."""
         self._links: dict[int, dict[int, int]] = {}
         """By broker, its neighbours and the delays that it has measured to them."""
         self._costs: dict[int, dict[int, int]] = {}
-        """By broker, whom it has a link to, and what that adds to a path; the same from both ends."""
+        """By broker, its links and the cost that each adds to a path; the same from both ends."""
         self._distances: dict[int, dict[int, int]] = {}
         self.revision = 0
         """Counts changes."""
@@ -42,16 +42,16 @@ class LinkStateDatabase:
         return broker in self.known
 
     @property
-    def sheets(self) -> list[LinkState]:
-        """All of them, ordered by broker."""
+    def link_states(self) -> list[LinkState]:
+        """All link states, ordered by broker."""
         return [self.known[broker] for broker in sorted(self.known)]
 
-    def put(self, sheet: LinkState) -> bool:
-        """What a broker says now; whether it has lost a link."""
-        lost = not self._links.get(sheet.origin, {}).keys() <= set(sheet.neighbours)
-        self.known[sheet.origin] = sheet
-        self._links[sheet.origin] = dict(zip(sheet.neighbours, sheet.delays_us, strict=True))
-        self._price(sheet.origin)
+    def put(self, link_state: LinkState) -> bool:
+        """Take a newer link state. Return whether its origin has lost a link."""
+        lost = not self._links.get(link_state.origin, {}).keys() <= set(link_state.neighbours)
+        self.known[link_state.origin] = link_state
+        self._links[link_state.origin] = dict(zip(link_state.neighbours, link_state.delays_us, strict=True))
+        self._price(link_state.origin)
         self._changed()
         return lost
 
@@ -64,12 +64,12 @@ class LinkStateDatabase:
             self._changed()
 
     def name(self, broker: int) -> str | None:
-        """What a broker calls itself."""
-        sheet = self.known.get(broker)
-        return None if sheet is None else sheet.name
+        """Return the name of a broker."""
+        link_state = self.known.get(broker)
+        return None if link_state is None else link_state.name
 
     def cost_us(self, near: int, far: int) -> int | None:
-        """What a link adds to a path, in either direction; None when it is no link."""
+        """Return the cost that a link adds to a path, in either direction, or None when there is no such link."""
         return self._costs.get(near, {}).get(far)
 
     def costs_us(self, broker: int) -> Mapping[int, int]:
@@ -77,22 +77,22 @@ class LinkStateDatabase:
         return self._costs.get(broker, {})
 
     def claim_us(self, near: int, far: int) -> int | None:
-        """How long a link takes, as one of its ends says."""
+        """Return the delay of a link as one of its ends floods it."""
         return self._links.get(near, {}).get(far)
 
     def distances(self, to: int) -> dict[int, int]:
-        """For each broker from which `to` can be reached, how far it is, in microseconds."""
+        """Return, for each broker from which `to` can be reached, its distance in microseconds."""
         known = self._distances.get(to)
         if known is None:
             known = self._distances[to] = self._walk(to)
         return known
 
     def reaches(self, near: int, far: int) -> bool:
-        """Whether there is a path."""
+        """Return whether there is a path."""
         return near in self.distances(far)
 
     def parent(self, root: int, broker: int) -> int | None:
-        """In the tree of `root`, the next broker from `broker` towards it."""
+        """Return the next broker from `broker` towards `root` in the tree of `root`."""
         distances = self.distances(root)
         here = distances.get(broker)
         if here is None or broker == root:
@@ -104,8 +104,8 @@ class LinkStateDatabase:
     def path(
         self, near: int, far: int, without: Collection[int] = (), shy: Collection[int] = ()
     ) -> tuple[int, ...] | None:
-        """The brokers on the cheapest path from one to another, both included, that passes none of some others, and as
-        few as can be of those that it is `shy` of."""
+        """Return the brokers on the cheapest path from one to another, both included. It passes none of those in
+        `without`, and as few of those in `shy` as possible."""
         distances = self._walk(far, without, shy) if without or shy else self.distances(far)
         path = [near]
         while path[-1] != far:
@@ -117,7 +117,7 @@ class LinkStateDatabase:
         return tuple(path)
 
     def _price(self, broker: int) -> None:
-        """What the links of a broker cost, now that it or one of its neighbours says something else."""
+        """Compute the costs of a broker's links from its link state and those of its neighbours."""
         for far in self._costs.pop(broker, ()):
             del self._costs[far][broker]
         costs = self._costs[broker] = {}
@@ -127,7 +127,7 @@ class LinkStateDatabase:
                 costs[far] = self._costs[far][broker] = max(there_us, back_us) + HOP_US
 
     def _walk(self, to: int, without: Collection[int] = (), shy: Collection[int] = ()) -> dict[int, int]:
-        """Dijkstra's algorithm, against the direction of the links."""
+        """Compute distances by Dijkstra's algorithm, against the direction of the links."""
         found: dict[int, int] = {}
         heap = [(0, to)] if to in self._links else []
         while heap:

@@ -22,7 +22,7 @@ class Membership:
         """Note which brokers can be reached now, and which of this incarnation have restarted."""
         overlay = self._overlay
         reached = overlay.map.distances(overlay.me)
-        for known in overlay.map.sheets:
+        for known in overlay.map.link_states:
             broker = known.origin
             if broker not in reached:
                 self._since.setdefault(broker, now)
@@ -65,7 +65,7 @@ class Membership:
         """Of brokers with the same incarnation only the last is alive: it has restarted under another id. It gets the
         events that its predecessor had not acked."""
         overlay = self._overlay
-        same = (known for known in overlay.map.sheets if known.incarnation == incarnation)
+        same = (known for known in overlay.map.link_states if known.incarnation == incarnation)
         lives = sorted(same, key=lambda known: known.born)
         for known in lives[:-1]:
             successor = lives[-1].origin

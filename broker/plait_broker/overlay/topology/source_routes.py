@@ -50,8 +50,8 @@ def wrap(route: tuple[int, ...], frame: ControlFrame | Forward, delay_us: int = 
 
 
 def unwrap(routed: SourceRouted) -> EndToEnd | Forward | None:
-    """Return the frame at the end of its route; None when it is of a type that may not come so. FrameError when it is
-    malformed. The last relay is not its author, so only frames that carry a MAC of their own are taken."""
+    """Return the frame at the end of its route, or None when it is of a type that may not come so. FrameError when it
+    is malformed. The last relay is not its author, so only frames that carry a MAC of their own are taken."""
     decoder = FrameDecoder(version=VERSION_MAX, keep_unknown=True)
     decoder.feed(routed.frame)
     frames = decoder.take()

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
+from plait_core.errors import FrameError
 from plait_core.wire import ControlFrame, Forward
 from plait_core.wire.frame_types.envelope_frames import ROUTE_MAX, EndToEnd, Message, SourceRouted, narrowed
 
@@ -20,7 +21,7 @@ from ..security.message_auth import MessageAuth
 from ..topology.forwarding_table import ForwardingTable
 from ..topology.link_state import LinkStateDatabase
 from ..topology.neighbours import Neighbour
-from ..topology.source_routes import ways_around, wrap
+from ..topology.source_routes import unwrap, ways_around, wrap
 
 BACK_S: Final = 30.0
 """For so long a broker whose frame came by a source route is answered by the reverse route, too."""
@@ -75,9 +76,11 @@ class ControlUnicast:
             if count or envelope.to[at] in self._back:
                 self._send_around(envelope.to[at], narrowed(envelope, [at]), count)
 
-    def pass_on(self, envelope: EndToEnd, among: Sequence[int]) -> None:
-        """Relay another broker's envelope towards some of its destinations."""
-        self._spread(envelope, among, self._relay)
+    def pass_on(self, envelope: EndToEnd, neighbour: Neighbour, now: float) -> None:
+        """Relay a neighbour's envelope to its destinations other than this broker."""
+        others = [at for at, to in enumerate(envelope.to) if to != self._me]
+        if others and self._may_relay(neighbour, now):
+            self._spread(envelope, others, self._relay)
 
     def _spread(self, envelope: EndToEnd, among: Sequence[int], send: Callable[[int, ControlFrame], None]) -> None:
         """Send one frame to each next hop."""
@@ -112,7 +115,7 @@ class ControlUnicast:
         self._send_to_next(self._trust.prove_route(routed), self._send)
         return True
 
-    def came_around(self, routed: SourceRouted) -> None:
+    def _came_around(self, routed: SourceRouted) -> None:
         """Note the route by which a frame came: its source can be reached by the reverse route."""
         route, last = routed.route, self._last_number.get(routed.route[0], 0)
         if routed.number > last and self._is_up(route) and self._trust.route_is_proved(routed):
@@ -151,9 +154,34 @@ class ControlUnicast:
         links = pairwise(route)
         return 1 < len(route) <= ROUTE_MAX and all(self._map.cost_us(near, far) is not None for near, far in links)
 
-    def pass_routed(self, routed: SourceRouted) -> None:
-        """Relay another broker's source-routed frame to the next on its route."""
-        self._send_to_next(routed, self._relay)
+    def receive_routed(self, routed: SourceRouted, neighbour: Neighbour, now: float) -> EndToEnd | Forward | None:
+        """Relay a neighbour's source-routed frame to the next on its route. Return what it carries if this broker is
+        the end of the route; None otherwise, and for what may not come so."""
+        at = routed.at
+        if not at or routed.route[at] != self._me or routed.route[at - 1] != neighbour.id:
+            self._counts["unexpected"] += 1
+            return None
+        delay_us = min(routed.delay_us + neighbour.transit.us(now), 2**32 - 1)
+        routed = replace(routed, delay_us=delay_us)
+        if at + 1 < len(routed.route):
+            if self._may_relay(neighbour, now):
+                self._send_to_next(routed, self._relay)
+            return None
+        try:
+            frame = unwrap(routed)
+        except FrameError:  # the relays could not know
+            frame = None
+        if frame is None:
+            self._counts["unexpected"] += 1
+        else:
+            self._came_around(routed)
+        return frame
+
+    def _may_relay(self, neighbour: Neighbour, now: float) -> bool:
+        """Return whether a neighbour may have another frame relayed; its source retransmits what is not."""
+        relays = neighbour.relays.take(now)
+        self._counts["relays_refused"] += not relays
+        return relays
 
     def _send_to_next(self, routed: SourceRouted, send: Callable[[int, ControlFrame], None]) -> None:
         neighbour = self._neighbours.get(routed.route[routed.at + 1])

@@ -56,7 +56,7 @@ def overlay_metrics(broker: Broker, now: float) -> Iterator[Metric]:
     yield counter(
         "plait_events_retransmitted", "Copies of events sent again because nobody reported them.", counts["again"]
     )
-    yield gauge("plait_brokers_known", "Brokers on the map, this one included.", len(overlay.map.sheets))
+    yield gauge("plait_brokers_known", "Brokers on the map, this one included.", len(overlay.map.link_states))
     yield gauge("plait_brokers_reachable", "Brokers that a path leads to, this one included.", len(distances))
     yield counter("plait_route_changes", "Times that events for a broker took to another link.", overlay.routes.changes)
     yield gauge("plait_stream_events", "Events kept until the brokers they are for have taken them.",

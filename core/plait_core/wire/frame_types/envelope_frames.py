@@ -161,7 +161,7 @@ def envelop_document(document: Document) -> Signed:
 
 
 def read_document(signed: Signed) -> Document | None:
-    """Return the document of an envelope; None when this version does not know its kind. FrameError when it is
+    """Return the document of an envelope, or None when this version does not know its kind. FrameError when it is
     malformed."""
     if signed.kind not in DOCUMENT_KINDS:
         return None
@@ -183,8 +183,8 @@ def envelop_message(message: Message) -> EndToEnd:
 
 
 def read_message(envelope: EndToEnd, at: int) -> Message | None:
-    """Return the message for one destination of an envelope; None when this version does not know its kind. FrameError
-    when it is malformed."""
+    """Return the message for one destination of an envelope, or None when this version does not know its kind.
+    FrameError when it is malformed."""
     if envelope.kind not in MESSAGE_KINDS:
         return None
     schema = BODY_SCHEMAS[envelope.kind]

@@ -94,7 +94,7 @@ class FrameSchema:
 FRAME_SCHEMAS: Final[dict[int, FrameSchema]] = {}
 """Control frames, by number."""
 BODY_SCHEMAS: Final[dict[int, FrameSchema]] = {}
-"""What envelopes carry, by number. One number never means two types, be it as a frame or as a body."""
+"""Bodies of envelopes, by number. One number never means two types, be it as a frame or as a body."""
 _FRAME_SCHEMA_OF: Final[dict[type[Body], FrameSchema]] = {}
 _BODY_SCHEMA_OF: Final[dict[type[Body], FrameSchema]] = {}
 _F = TypeVar("_F", bound=ControlFrame)

@@ -1,4 +1,4 @@
-"""What brokers exchange: flooded documents, messages from one broker to others, and the frames of one link.
+"""The exchange between brokers: flooded documents, messages from one broker to others, and the frames of one link.
 
 LinkState, Advertisement and DurableInterest are documents. Each floods to all brokers in a `Signed` frame.
 InterestUpdate, InterestAck, StreamAck, StreamSkip and DeliveryOutcome are messages. Each goes hop by hop, along the

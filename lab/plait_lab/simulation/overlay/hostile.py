@@ -90,7 +90,7 @@ def drop_events(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame
 
 
 def drop_answers(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It loses acks, and nothing else."""
+    """Lose acks, and nothing else."""
     inner = unwrap(frame) if isinstance(frame, SourceRouted) else frame
     acks = isinstance(inner, EndToEnd) and isinstance(read_message(inner, 0), InterestAck | StreamAck)
     if not acks or not _passes_through(node, frame):

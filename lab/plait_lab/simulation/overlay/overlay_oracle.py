@@ -40,13 +40,14 @@ def judge_tables(world: OverlayWorld) -> None:
     for node in world.nodes:
         overlay = node.overlay
         assert overlay is not None
-        known = {sheet.origin for sheet in overlay.map.sheets if overlay.map.reaches(overlay.me, sheet.origin)}
+        origins = [one.origin for one in overlay.map.link_states]
+        known = {origin for origin in origins if overlay.map.reaches(overlay.me, origin)}
         if known != set(alive):
             world.complain(f"I7: {node.name} reaches {len(known)} of {len(alive)} brokers")
             continue
         drawn = {
             frozenset((alive[sheet.origin].number, alive[other].number))
-            for sheet in overlay.map.sheets
+            for sheet in overlay.map.link_states
             if sheet.origin in alive
             for other in sheet.neighbours
             if other in alive
@@ -62,9 +63,11 @@ def _judge_delays(world: OverlayWorld) -> None:
     for node in world.nodes:
         assert node.overlay is not None
         alive = node.overlay.map.distances(node.overlay.me)
-        sheets = {(one.origin, one.version, one.delays_us) for one in node.overlay.map.sheets if one.origin in alive}
-        first = sheets if first is None else first
-        if sheets != first:
+        delays = {
+            (one.origin, one.version, one.delays_us) for one in node.overlay.map.link_states if one.origin in alive
+        }
+        first = delays if first is None else first
+        if delays != first:
             world.complain(f"I7: {node.name}'s map has other delays than {world.nodes[0].name}'s")
 
 

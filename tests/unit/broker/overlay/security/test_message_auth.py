@@ -45,7 +45,7 @@ def link_state(of: Identity, version: int = 1, incarnation: int = 0) -> LinkStat
 
 
 def check(auth: MessageAuth, signed: Signed) -> bool:
-    """What flooding does: the document is read for the keys in it alone."""
+    """Check as flooding does: read the document only for the keys in it."""
     document = read_document(signed)
     return auth.check(signed, document if isinstance(document, LinkState) else None)
 

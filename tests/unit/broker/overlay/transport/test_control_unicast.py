@@ -39,7 +39,7 @@ class Sending:
 def between(others: Iterable[int] = (LIAR,)) -> tuple[Overlay, Sending]:
     host = Sending()
     broker = Overlay(ME, OverlaySettings(), host, Random(1), 0.0)  # type: ignore[arg-type]
-    for sheet in linked({(ME, other): 1000 for other in (*others, OTHER)}).sheets:
+    for sheet in linked({(ME, other): 1000 for other in (*others, OTHER)}).link_states:
         if sheet.origin != ME:
             broker.link_up(sheet.origin, sheet.origin, sheet.name, 0.0, delay_us=1000)
             broker.hear(sheet.origin, envelop_document(sheet), 0.0)
