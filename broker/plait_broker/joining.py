@@ -40,9 +40,8 @@ from .overlay import Overlay, OverlaySettings, ReceivedEvent
 from .overlay.interest.durable_interest_store import MemoryKey
 from .overlay.security.identity import Identity
 from .pipeline.advertisement_gate import AdvertisementGate
+from .pipeline.observer import EventObserver
 from .settings import BrokerSettings
-from .telemetry.event_records import BrokerTelemetry
-from .tracing.explainer import Explainer
 
 _STORED: Final = 0
 _ANSWERED: Final = 1
@@ -81,7 +80,7 @@ class Joining:
         links: dict[ConnectionId, Connection],
         counters: Counters,
         confirmations: Confirmations,
-        explaining: Explainer,
+        observer: EventObserver,
         randomness: Randomness,
         now: float,
         index: Callable[[], Index],
@@ -98,15 +97,15 @@ class Joining:
         expected: int,
         join_s: float,
         remember: Callable[[MemoryKey, bytes], None] | None,
+        told: Callable[[TraceMessage], None],
     ) -> None:
         """`arrive` takes an event for this broker's subscribers, `close` ends a link, `expel` one to a broker that is
         not to be trusted, `done` answers a request; `remember` keeps bytes beyond this broker's life, where there is a
-        log."""
+        log; `told` takes a message about marked events or a query."""
         self._links = links
         self._counters = counters
         self._confirmations = confirmations
-        self._explaining = explaining
-        self._tracing = explaining.tracing
+        self._observer = observer
         self._arrive = arrive
         self._close = close
         self._expel = expel
@@ -114,7 +113,7 @@ class Joining:
         self._interest_changed = interest_changed
         self._now = clock
         self._remember = remember
-        self.telemetry: BrokerTelemetry | None = None
+        self._told = told
         self._held: dict[int, Held] = {}
         """By connection to another broker, copies that it does not take now."""
         self._numbers: dict[int, int] = {}
@@ -251,7 +250,7 @@ class Joining:
         """Send an event to these brokers; the parties that its publisher waits for."""
         subscribers = bool(confirm) and confirm is Confirm.SUBSCRIBERS
         flags = CONFIRM if subscribers else 0
-        if self._tracing.live and frame.id in self._tracing.live:
+        if self._observer.marked and frame.id in self._observer.marked:
             flags |= MARKED
         named = self.overlay.dissemination.publish(frame, homes, delay_us, flags, now)
         if not confirm:
@@ -325,10 +324,8 @@ class Joining:
             held.bytes -= len(frame.block)
             waited_us = round((now - since) * 1_000_000)
             link.forward(frame, tree, delay_us + waited_us, flags, path, destinations)
-            if self.telemetry is not None and frame.publisher != path[0]:  # what brokers say is not recorded
-                self._record(link, frame, delay_us + waited_us, path, destinations)
-            if flags & MARKED:
-                self._sent(link, frame, delay_us + waited_us, path, destinations, waited_us)
+            if self._observer.telemetry is not None or flags & MARKED:
+                self._report(link, frame, delay_us + waited_us, flags, path, destinations, waited_us)
         if not held.copies:
             del self._held[link.id]
         return bool(held.copies)
@@ -382,12 +379,10 @@ class Joining:
             return
         self._counters.forwarded += 1
         if flags & MARKED:
-            self._tracing.came(frame, delay_us, self._now())
+            self._observer.relayed(frame, delay_us, self._now())
         if link not in self._held and known.forward(frame, tree, delay_us, flags, path, destinations):
-            if self.telemetry is not None and frame.publisher != path[0]:  # what brokers say is not recorded
-                self._record(known, frame, delay_us, path, destinations)
-            if flags & MARKED:
-                self._sent(known, frame, delay_us, path, destinations, 0)
+            if self._observer.telemetry is not None or flags & MARKED:
+                self._report(known, frame, delay_us, flags, path, destinations, 0)
             return
         held = self._held.setdefault(link, Held())
         if held.bytes > HELD_BYTES_MAX:  # its publisher's broker still has it, and will send it again
@@ -435,17 +430,17 @@ class Joining:
             self._confirmations.acknowledge(party, matched)
 
     def lost(self, home: int, position: int, frame: EventFrame, delay_us: int, reason: str) -> None:
-        self._explaining.lost(frame, reason, delay_us, [home], self._now())
+        self._observer.lost(frame, reason, delay_us, [home], self._now())
         self._counters.dropped[DropReason(reason)] += 1
         party = (-home, position)
         self._awaited.pop(party, None)
         self._confirmations.fail(party, Code.UNAVAILABLE, f"{self._name(home)} does not get it: {reason}")
 
     def ended(self, frame: Forward, delay_us: int, destinations: Sequence[Destination], reason: str) -> None:
-        self._explaining.lost(frame, reason, delay_us, destinations, self._now())  # its publisher's broker counts it
+        self._observer.lost(frame, reason, delay_us, destinations, self._now())  # its publisher's broker counts it
 
     def told(self, frame: TraceMessage) -> None:
-        self._explaining.hear(frame, self._now())
+        self._told(frame)
 
     def remember(self, key: MemoryKey, document: Signed | None) -> bool:
         if self._remember is None:
@@ -461,33 +456,21 @@ class Joining:
     def interest_changed(self) -> None:
         self._interest_changed()
 
-    def _sent(
+    def _report(
         self,
         link: Connection,
         frame: EventFrame,
         delay_us: int,
+        flags: int,
         path: tuple[int, ...],
         destinations: Sequence[Destination],
         waited_us: int,
     ) -> None:
-        """A copy of a marked event is written."""
+        """Report a written copy to the observer."""
         neighbour = self.overlay.neighbours.get(link.neighbour)
         if neighbour is not None:
-            to = (neighbour.id, round(neighbour.delay_us))
-            self._tracing.sent(frame, to, delay_us, path, destinations, waited_us, self._now())
-
-    def _record(
-        self,
-        link: Connection,
-        frame: EventFrame,
-        delay_us: int,
-        path: tuple[int, ...],
-        destinations: Sequence[Destination],
-    ) -> None:
-        neighbour = self.overlay.neighbours.get(link.neighbour)
-        if neighbour is not None and self.telemetry is not None:
-            at = self._now()
-            self.telemetry.forwarded(frame, neighbour.id, delay_us, len(path), len(destinations), at)
+            to, now = (neighbour.id, round(neighbour.delay_us)), self._now()
+            self._observer.forwarded(frame, to, delay_us, flags, path, destinations, waited_us, now)
 
     def _name(self, broker: int) -> str:
         return self.overlay.map.name(broker) or f"broker {broker:016x}"

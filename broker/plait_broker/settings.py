@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from plait_core.filters import Filter, parse
 from plait_core.limits import DUPLICATE_WINDOW, UNCONFIRMED_MAX
+
+from .clients.access import Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +119,20 @@ class BrokerSettings:
     """What is kept for one other broker that does not take it; beyond, the oldest is dropped, counted and told."""
     slow_fraction: float = 0.5
     """How full a subscription's queue is when its subscriber is told that it is slow."""
+
+
+class LiveSettings:
+    """The settings in force. Every part reads them here, so a reload replaces them in one place."""
+
+    __slots__ = ("current", "gate", "log_filter")
+
+    def __init__(self, settings: BrokerSettings, gate: Gate) -> None:
+        self.replace(settings, gate)
+
+    def replace(self, settings: BrokerSettings, gate: Gate) -> None:
+        """Put other settings in force."""
+        self.current = settings
+        self.gate = gate
+        """Decides which clients may connect."""
+        self.log_filter: Filter | None = parse(settings.log_filter) if settings.log_filter else None
+        """Events to log although no durable subscription matches them."""

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
     from .broker import Broker
     from .clients.connection import Connection
-    from .clients.durable_subscriptions import DurableSubscription
-    from .clients.sessions import ClientAdvertisement, Session
-    from .clients.subscriptions import Subscription
+    from .clients.sessions import ClientAdvertisement, DurableSubscription, Session, Subscription
     from .counters import Counters
     from .histograms import DelayHistogram
     from .overlay import Overlay
@@ -73,16 +71,16 @@ def queue_facts(interest: SubscriptionIndex) -> Json:
     return {"pending": waiting.items, "pending_bytes": waiting.bytes, "slow_consumers": waiting.slow}
 
 
-def link_facts(link: Connection, now: float) -> Json:
+def link_facts(link: Connection, session: Session | None, now: float) -> Json:
     """One connection."""
-    hello, session = link.hello, link.session
+    hello = link.hello
     return {
         "id": link.id,
         "role": hello.role.value if hello is not None else "unknown",
         "name": session.name if session is not None else "",
         "address": link.caller.address,
         "open_s": round(now - link.opened_at, 3),
-        "silent_s": round(now - link.heard_at, 3),
+        "silent_s": round(now - link.received_at, 3),
         "delay_ms": session.link_delay_us / 1000 if session is not None else None,
         "writable": link.writable,
     }
@@ -94,8 +92,8 @@ def client_facts(session: Session) -> Json:
         "name": session.name,
         "publisher": id_text(session.publisher),
         "principal": session.principal.name,
-        "address": session.link.caller.address if session.link is not None else None,
-        "connected": session.link is not None,
+        "address": session.connection.caller.address if session.connection is not None else None,
+        "connected": session.connection is not None,
         "subscriptions": len(session.subscriptions),
         "advertisements": len(session.advertisements),
         "published": session.published,
@@ -117,7 +115,7 @@ def subscription_facts(subscription: Subscription) -> Json:
         "filter": subscription.filter.text,
         "within_ms": subscription.within_us / 1000 if subscription.within_us else None,
         "durable": terms.durable or None,
-        "connected": session.link is not None,
+        "connected": session.connection is not None,
         "delivered": subscription.delivered,
         "pending": len(subscription.outbox),
         "pending_bytes": subscription.outbox.bytes,
@@ -165,7 +163,8 @@ def advertisement_facts(advertisement: ClientAdvertisement) -> Json:
 def describe_links(broker: Broker) -> list[Json]:
     """Its connections: clients, and other brokers."""
     return [
-        link_facts(link, now) | (neighbour_facts(link, broker, now) if link.neighbour else {})
+        link_facts(link, broker.sessions.by_connection.get(link.id), now)
+        | (neighbour_facts(link, broker, now) if link.neighbour else {})
         for link, now in broker.links
     ]
 

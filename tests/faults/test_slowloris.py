@@ -72,10 +72,10 @@ def test_two_thousand_of_them_hold_little_and_go_and_the_honest_one_stays() -> N
         stage.run(1.0)
         honest.publish(n=byte)
         stage.run(0.05)
-    assert all(link.decoder.held_bytes <= HELLO_BYTES_MAX for link in stage.broker._links.values())
+    assert all(link.decoder.held_bytes <= HELLO_BYTES_MAX for link in stage.broker._connections.values())
     stage.run(CLOSED_WITHIN_S)
     assert {slow.closed_for for slow in crowd} == {Code.TIMEOUT}
-    assert len(stage.broker._links) == 1
+    assert len(stage.broker._connections) == 1
     assert honest.sequences(1) == [1, 2, 3]
     assert honest.closed_for is None
 

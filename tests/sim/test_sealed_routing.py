@@ -207,7 +207,7 @@ def test_tests_of_one_publisher_leave_room_for_others(sealing: Sealing) -> None:
     world.run(0.2)
     assert len(payloads(list(readers.values())[1])) == 1, "it has overtaken the crowd"
     world.run(10.0)
-    assert not world.brokers[0].broker._publishing.tags.waits
+    assert not world.brokers[0].broker._tags.waits
 
 
 def test_a_deposit_beyond_its_bound_is_refused(sealing: Sealing) -> None:

@@ -1,8 +1,8 @@
-"""What clients ask for beside publishing: subscriptions, advertisements, acknowledgements; answered Done or Failed."""
+"""Requests of clients other than Publish: subscriptions, advertisements, acknowledgements; answered Done or Failed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -17,8 +17,6 @@ from plait_core.wire.frame_types.session_frames import (
     Done,
     Failed,
     Full,
-    Notice,
-    NoticeKind,
     Start,
     Subscribe,
     Unadvertise,
@@ -26,19 +24,18 @@ from plait_core.wire.frame_types.session_frames import (
 )
 from plait_core.wire.frame_types.trace_frames import Trace
 
-from ..counters import Counters
+from ..context import BrokerContext
 from ..drop_reasons import DropReason
-from ..pipeline.pipeline import EventPipeline, PublishRefused
+from ..joining import Asked, Joining
+from ..pipeline.admission import PublishRefused
+from ..pipeline.pipeline import EventPipeline
 from ..pipeline.subscription_index import SubscriptionIndex
-from ..settings import BrokerSettings
-from ..tracing.tracing import Tracing
 from .access import Principal, Rules
-from .confirmations import Confirmations
-from .delivery import Deliveries
 from .delivery_queue import DeliveryQueue
-from .durable_subscriptions import DurableSubscription, DurableSubscriptions, WaitingRequest
-from .sessions import ClientAdvertisement, Session
-from .subscriptions import Subscription
+from .durable_delivery import DurableDelivery
+from .durable_subscriptions import DurableSubscriptions, WaitingRequest
+from .sessions import ClientAdvertisement, DurableSubscription, Session, Sessions, Subscription
+from .subscriptions import Subscriptions
 
 _F = TypeVar("_F", bound=ControlFrame)
 
@@ -59,26 +56,29 @@ class ClientRequests:
 
     def __init__(
         self,
-        settings: BrokerSettings,
-        counters: Counters,
-        interest: SubscriptionIndex,
-        deliveries: Deliveries,
+        context: BrokerContext,
+        sessions: Sessions,
+        index: SubscriptionIndex,
+        subscriptions: Subscriptions,
         durables: DurableSubscriptions,
-        confirmations: Confirmations,
-        publishing: EventPipeline,
-        tracing: Tracing,
+        durable_delivery: DurableDelivery,
+        joining: Joining,
+        pipeline: EventPipeline,
     ) -> None:
-        self.settings = settings
-        self._counters = counters
-        self._interest = interest
-        self._deliveries = deliveries
+        self._settings = context.settings
+        self._counters = context.counters
+        self._confirmations = context.confirmations
+        self._observer = context.observer
+        self._sessions = sessions
+        self._index = index
+        self._subscriptions = subscriptions
         self._durables = durables
-        self._confirmations = confirmations
-        self._publishing = publishing
-        self._tracing = tracing
+        self._durable_delivery = durable_delivery
+        self._joining = joining
+        self._pipeline = pipeline
 
     def handle(self, session: Session, frame: ControlFrame, now: float) -> bool:
-        """Carries out a request; False when the frame is none."""
+        """Carry out a request. Return False if the frame is none."""
         match frame:
             case Subscribe(request=request):
                 self._answered(session, request, self._subscribe, frame, now)
@@ -99,14 +99,36 @@ class ClientRequests:
     def _answered(
         self, session: Session, request: int, carry_out: Callable[[Session, _F, float], bool], frame: _F, now: float
     ) -> None:
-        """Done at once when `carry_out` says so, later when it does not; Failed when it raises."""
-        assert session.link is not None, "a request comes over a connection"
+        """Carry out a request. Answer Done at once if `carry_out` returns True, else later; Failed if it raises."""
+        assert session.connection is not None, "a request comes over a connection"
         try:
             if carry_out(session, frame, now) and request:
-                session.link.send(Done(request), behind=isinstance(frame, Unsubscribe))
+                session.connection.send(Done(request), behind=isinstance(frame, Unsubscribe))
         except RequestFailed as failed:
             self._counters.rejected[failed.code] += 1
-            session.link.send(Failed(request, failed.code, failed.message, failed.hint, failed.retryable))
+            session.connection.send(Failed(request, failed.code, failed.message, failed.hint, failed.retryable))
+
+    # --- answers that have waited -------------------------------------------------------------------------------------
+
+    def stored(self, waiting: Sequence[WaitingRequest], error: str | None, now: float) -> None:
+        """Answer the requests of a Persist, or undo and refuse them after an error."""
+        for session_id, request, undo in waiting:
+            if error is not None and undo is not None:
+                undo(now)
+            session = self._sessions.get(session_id)
+            if session is None or session.connection is None or not request:
+                continue
+            if error is not None:
+                failed = Failed(request, Code.DURABILITY, error[:CLOSE_TEXT_MAX], retryable=True)
+                session.connection.send(failed)
+            elif self._joining.may_answer((session_id, request)):
+                session.connection.send(Done(request))
+
+    def done(self, request: Asked) -> None:
+        """Answer a request that other brokers have carried out."""
+        session = self._sessions.get(request[0])
+        if session is not None and session.connection is not None:
+            session.connection.send(Done(request[1]))
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
@@ -115,25 +137,24 @@ class ClientRequests:
         known = session.subscriptions.get(terms.subscription)
         if known is not None:
             return self._change(session, known, terms, filter, now)
-        if len(session.subscriptions) >= self.settings.session_subscriptions_max:
+        if len(session.subscriptions) >= self._settings.current.session_subscriptions_max:
             raise RequestFailed(Code.LIMIT, f"{len(session.subscriptions)} subscriptions are open in this session")
-        if len(self._interest) >= self.settings.subscriptions_max:
+        if len(self._index) >= self._settings.current.subscriptions_max:
             raise RequestFailed(Code.LIMIT, "the broker has as many subscriptions as it may", retryable=True)
         if terms.durable:
             return self._subscribe_durable(session, terms, filter, now)
-        subscription = Subscription(self._interest.new_number(), session, terms, filter, self._outbox(terms))
+        subscription = Subscription(self._index.new_number(), session, terms, filter, self._outbox(terms))
         subscription.since = now
         session.subscriptions[subscription.id] = subscription
-        self._interest.add(subscription)
+        self._index.add(subscription)
         return self._installed(subscription.number, session, terms)
 
     def _installed(self, number: int, session: Session, terms: Subscribe, *, stored: bool = True) -> bool:
-        """Whether every publisher's broker knows of a subscription; else it is answered when they do."""
-        joining, asked = self._interest.joining, (session.id, terms.request)
-        return joining is None or joining.answer_when_installed(number, asked, stored=stored)
+        """Return whether every publisher's broker knows a subscription; else the request is answered once they do."""
+        return self._joining.answer_when_installed(number, (session.id, terms.request), stored=stored)
 
     def _change(self, session: Session, known: Subscription, terms: Subscribe, filter: Filter, now: float) -> bool:
-        """Another filter or other terms: in one step, so that no event falls between the old and the new."""
+        """Replace the filter or the terms in one step, so that no event is lost between the old and the new."""
         durable = known.durable
         if known.ending is not None:
             raise RequestFailed(Code.TAKEN, f"subscription {known.id} is still being drained", retryable=True)
@@ -160,7 +181,7 @@ class ClientRequests:
         party = known.durable if known.durable is not None else known
         if filter != known.filter or terms.routing != party.routing or bound_changes:
             party.since = party.since if filter == known.filter and terms.routing == party.routing else now
-            self._interest.change(party, filter, terms.routing)
+            self._index.change(party, filter, terms.routing)
             known.filter = filter
 
     def _subscribe_durable(self, session: Session, terms: Subscribe, filter: Filter, now: float) -> bool:
@@ -174,7 +195,7 @@ class ClientRequests:
         filter_before = durable.filter
         if durable.filter != filter or durable.routing != terms.routing:
             durable.since = now if durable.filter != filter else durable.since
-            self._interest.change(durable, filter, terms.routing)
+            self._index.change(durable, filter, terms.routing)
         subscription = Subscription(durable.number, session, terms, filter, self._outbox(terms))
         subscription.durable = durable
         session.subscriptions[subscription.id] = subscription
@@ -183,36 +204,36 @@ class ClientRequests:
         self._installed(durable.number, session, terms, stored=False)
         undo = partial(self._undo_durable, subscription, durable, filter_before)
         self._durables.touch(durable, now, WaitingRequest(session.id, terms.request, undo))
-        self._publishing.pump(durable, now)
+        self._durable_delivery.pump(durable, now)
         return False
 
     def _undo_durable(
         self, subscription: Subscription, durable: DurableSubscription, filter_before: Filter, now: float
     ) -> None:
-        """It could not be stored: what the request opened ends, and if it is nowhere in the log it never was."""
+        """Undo a request that could not be stored: end its subscription, and remove what the log has never stored."""
         if _is_open(subscription):
-            self._end_durable(subscription, durable, now)
+            self._subscriptions.detach(subscription, durable, now)
         known = self._durables.find(durable.owner, durable.name) is durable
         if not known or durable.subscription is not None:
-            return  # forgotten, or taken up by another since, whose own request decides
+            return  # forgotten, or attached by another request, which decides
         if not durable.kept:
-            self._interest.remove(durable)
+            self._index.remove(durable)
             self._durables.withdraw(durable, now)
         elif durable.filter != filter_before:
-            self._interest.change(durable, filter_before, durable.routing)
+            self._index.change(durable, filter_before, durable.routing)
 
     def _new_durable(self, owner: str, terms: Subscribe, filter: Filter) -> DurableSubscription:
-        if len(self._durables) >= self.settings.durables_max:
+        if len(self._durables) >= self._settings.current.durables_max:
             raise RequestFailed(Code.LIMIT, "the broker has as many durable subscriptions as it may")
         acknowledged = {
             Start.NEW: self._durables.next_position - 1,
             Start.POSITION: max(0, min(terms.start_at, self._durables.next_position) - 1),
         }.get(terms.start, 0)
-        durable = DurableSubscription(self._interest.new_number(), owner, terms.durable, filter, acknowledged)
+        durable = DurableSubscription(self._index.new_number(), owner, terms.durable, filter, acknowledged)
         durable.since_us = terms.start_at if terms.start is Start.TIME else 0
         durable.routing = terms.routing
         self._durables.add(durable)
-        self._interest.add(durable)
+        self._index.add(durable)
         return durable
 
     def _unsubscribe(self, session: Session, frame: Unsubscribe, now: float) -> bool:
@@ -221,70 +242,39 @@ class ClientRequests:
             raise RequestFailed(Code.UNKNOWN, f"there is no subscription {frame.subscription}")
         durable = subscription.durable
         if durable is not None:
-            self._end_durable(subscription, durable, now)
+            self._subscriptions.detach(subscription, durable, now)
             waiting = WaitingRequest(session.id, frame.request)
             if frame.forget:
-                self._interest.remove(durable)
+                self._index.remove(durable)
                 self._durables.forget(durable, waiting)
             else:
                 self._durables.touch(durable, now, waiting)
             return False
-        self._interest.remove(subscription)
+        self._index.remove(subscription)
         if frame.drain and subscription.outbox:
             subscription.ending = frame.request
             return False
-        self.end(subscription, DropReason.GONE, now, indexed=False)
+        self._subscriptions.end(subscription, DropReason.GONE, now, indexed=False)
         return True
 
-    def end(self, subscription: Subscription, reason: DropReason, now: float, *, indexed: bool = True) -> None:
-        """A subscription is over; what was queued for it is dropped for that reason."""
-        durable = subscription.durable
-        if durable is not None:
-            self._end_durable(subscription, durable, now)
-            return
-        if indexed and subscription.ending is None:
-            self._interest.remove(subscription)
-        self._deliveries.drop_queued(subscription, reason, now)
-        for token in sorted(subscription.awaited):
-            self._confirmations.fail((subscription.number, token), reason)
-        del subscription.session.subscriptions[subscription.id]
-
-    def close_full(self, subscription: Subscription, reason: DropReason, now: float) -> None:
-        """A subscription whose policy ends it when its queue is full."""
-        subscription.session.tell(Notice(subscription.id, NoticeKind.CLOSED, reason), behind=True)
-        self.end(subscription, reason, now)
-
-    def drained(self, subscription: Subscription, now: float) -> None:
-        """A subscription that was ended has delivered its last."""
-        request, link = subscription.ending, subscription.session.link
-        self.end(subscription, DropReason.GONE, now)
-        if link is not None and request:
-            link.send(Done(request), behind=True)
-
-    def _end_durable(self, subscription: Subscription, durable: DurableSubscription, now: float) -> None:
-        self._deliveries.drop_queued(subscription, DropReason.GONE, now)
-        self._durables.detach(durable, now)
-        subscription.session.durables.remove(durable)
-        del subscription.session.subscriptions[subscription.id]
-
     def _outbox(self, terms: Subscribe) -> DeliveryQueue:
-        return DeliveryQueue(*self._bounds(terms), self._interest.waiting)
+        return DeliveryQueue(*self._bounds(terms), self._index.waiting)
 
     def _bounds(self, terms: Subscribe) -> tuple[int, int, Full]:
-        items_max = min(terms.items_max, self.settings.outbox_items_max)
-        return items_max, min(terms.bytes_max, self.settings.outbox_bytes_max), terms.full
+        items_max = min(terms.items_max, self._settings.current.outbox_items_max)
+        return items_max, min(terms.bytes_max, self._settings.current.outbox_bytes_max), terms.full
 
     # --- marked events ------------------------------------------------------------------------------------------------
 
     def _trace(self, session: Session, frame: Trace, now: float) -> bool:
-        """Publish an event like any other, with its steps told."""
-        event, tracing = Publish(Confirm.NONE, frame.block), self._tracing
-        if not tracing.mark(session.id, event.id, now):
+        """Publish an event like any other, and report its steps to the client."""
+        event = Publish(Confirm.NONE, frame.block)
+        if not self._observer.mark(session, event, now):
             raise RequestFailed(Code.LIMIT, "too many events are traced here", "try again in a second", retryable=True)
         try:
-            self._publishing.publish(session, event, now)
+            self._pipeline.publish(session, event, now)
         except PublishRefused as refused:
-            tracing.unmark(event.id)
+            self._observer.unmark(event)
             self._counters.refused += 1
             self._counters.dropped[refused.reason] += 1
             code = Code(refused.code)
@@ -310,7 +300,7 @@ class ClientRequests:
         for position in durable.settle(frame.positions, frame.up_to, self._durables.sent_up_to(durable)):
             self._confirmations.acknowledge((durable.number, position))
         self._durables.touch(durable, now, WaitingRequest(session.id, frame.request) if frame.request else None)
-        self._publishing.pump(durable, now)
+        self._durable_delivery.pump(durable, now)
         return False
 
     # --- advertisements -----------------------------------------------------------------------------------------------
@@ -318,26 +308,26 @@ class ClientRequests:
     def _advertise(self, session: Session, frame: Advertise, now: float) -> bool:
         filter = _usable(frame.filter)
         if filter.system:
-            raise RequestFailed(Code.NOT_ALLOWED, "what begins with $ is said by brokers alone", "choose other names")
+            message = "names that begin with $ are reserved for events of brokers"
+            raise RequestFailed(Code.NOT_ALLOWED, message, "choose other names")
         _permitted(filter, session.principal.publish)
         known = session.advertisements.get(frame.advertisement)
-        if known is None and len(session.advertisements) >= self.settings.session_advertisements_max:
+        if known is None and len(session.advertisements) >= self._settings.current.session_advertisements_max:
             raise RequestFailed(Code.LIMIT, f"{len(session.advertisements)} advertisements are open in this session")
-        number = self._interest.new_number()
+        number = self._index.new_number()
         advertisement = ClientAdvertisement(number, frame.advertisement, session, filter, frame.rate)
         advertisement.matching = known.matching if known is not None else False
         session.advertisements[advertisement.id] = advertisement
-        self._interest.advertise(advertisement)
-        if known is not None:  # after what takes its place: no event falls between them
-            self._interest.unadvertise(known)
-        joining = self._interest.joining
-        return joining is None or joining.answer_when_offered(number, (session.id, frame.request))
+        self._index.advertise(advertisement)
+        if known is not None:  # after its replacement: no event is lost between them
+            self._index.unadvertise(known)
+        return self._joining.answer_when_offered(number, (session.id, frame.request))
 
     def _unadvertise(self, session: Session, frame: Unadvertise, now: float) -> bool:
         advertisement = session.advertisements.pop(frame.advertisement, None)
         if advertisement is None:
             raise RequestFailed(Code.UNKNOWN, f"there is no advertisement {frame.advertisement}")
-        self._interest.unadvertise(advertisement)
+        self._index.unadvertise(advertisement)
         return True
 
 
@@ -346,26 +336,26 @@ def _is_open(subscription: Subscription) -> bool:
 
 
 def _subscribable(terms: Subscribe, principal: Principal) -> Filter:
-    """The filter of a subscription; one to what brokers record needs a rule that allows that."""
+    """Return the filter of a subscription. One that matches events of brokers needs a rule that allows it."""
     filter = _usable(terms.filter)
     if not filter.system:
         _permitted(filter, principal.subscribe)
         return filter
-    hint = 'it names $ attributes, which are what brokers record: a rule has to allow that, like "has($kind)"'
+    hint = 'it names $ attributes, which only events of brokers have: a rule has to allow that, like "has($kind)"'
     _permitted(filter, principal.system, hint)
     if terms.durable:
-        raise RequestFailed(Code.NOT_ALLOWED, "what brokers record is in no log: it cannot be durable")
+        raise RequestFailed(Code.NOT_ALLOWED, "events of brokers are in no log: it cannot be durable")
     return filter
 
 
 def _permitted(filter: Filter, rules: Rules, hint: str = "") -> None:
-    """RequestFailed when the rules leave nothing of a filter."""
+    """Raise RequestFailed if the rules permit no event that a filter matches."""
     if not rules.may_permit(filter):
         raise RequestFailed(Code.NOT_ALLOWED, "none of that is permitted to this client", hint)
 
 
 def _usable(text: str) -> Filter:
-    """The filter, when it can be used."""
+    """Parse a filter. Raise RequestFailed if it cannot be indexed."""
     try:
         filter = parse(text)
         filter.normal  # noqa: B018 - raises what indexing would

@@ -1,42 +1,43 @@
-"""Confirmations: which parties an event still waits for before its publisher hears that it arrived.
+"""Confirmations: the parties whose acknowledgement an event still awaits before its publisher gets a receipt.
 
-The log is one party, each matching subscription another. The publisher hears once: a receipt when all have it, a
-refusal when all have answered and some could not, or when time is up.
+The log is one party, each matching subscription another. The publisher gets one answer: a receipt when all parties have
+the event, or a refusal when all have answered and some failed, or when the timeout has passed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 from plait_core.wire.frame_types.session_frames import Code
 
 Party: TypeAlias = tuple[int, int]
-"""A subscription's number (LOG for the log, of another broker its id, negative) and the position or token that it
-answers by."""
+"""A number and the position or token that it acknowledges. The number is a subscription's, LOG for the log, or the
+negative id of another broker."""
 
 LOG = -1
 
 
 class Outcome(NamedTuple):
-    """What a publisher is to hear of one event."""
+    """The result of one confirmed event."""
 
     publisher: int
     sequence: int
     matched: int
     code: str
-    """Why it is not confirmed; empty when it is."""
+    """Reason why it is not confirmed; empty when it is."""
     message: str = ""
     silent: tuple[Party, ...] = ()
-    """Who had not answered when time was up, ascending."""
+    """Parties that had not answered at the timeout, ascending."""
 
 
 class SilentBroker(NamedTuple):
-    """Another broker that an event is for, and that has not answered for it."""
+    """Another broker that has not acknowledged an event in time."""
 
     name: str
     in_charge: bool
-    """Whether it has the event, and what is missing are its subscribers' answers."""
+    """Whether it has the event, and only its subscribers' acknowledgements are missing."""
     reachable: bool
     """As far as this broker knows."""
 
@@ -58,7 +59,7 @@ class _Awaited:
 
 
 class Confirmations:
-    """Events that wait, and outcomes that are ready."""
+    """Events that await acknowledgements, and outcomes that are ready."""
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -67,40 +68,44 @@ class Confirmations:
         self._pending: Counter[int] = Counter()
         self.settled: list[Outcome] = []
         """Outcomes to take."""
+        self.due_at = inf
+        """Timeout of the first event that waits."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def begin(self, publisher: int, sequence: int, matched: int, parties: set[Party], now: float) -> None:
-        """An event wants confirmation by all of these parties; by none, it is confirmed."""
+        """Await the acknowledgements of these parties. Without parties the event is confirmed at once."""
         if not parties:
             self.settled.append(Outcome(publisher, sequence, matched, ""))
             return
         assert (publisher, sequence) not in self._waiting, "an event is admitted once"
         awaited = _Awaited(publisher, sequence, matched, parties, now + self.timeout_s)
+        if not self._waiting:
+            self.due_at = awaited.deadline
         self._waiting[publisher, sequence] = awaited
         self._pending[publisher] += 1
         for party in parties:
             self._by_party[party] = awaited
 
     def pending(self, publisher: int) -> int:
-        """How many events of a publisher wait."""
+        """Return how many events of a publisher wait."""
         return self._pending[publisher]
 
     def waits(self, publisher: int, sequence: int) -> bool:
-        """Whether an event's outcome is still open."""
+        """Return whether an event still waits."""
         return (publisher, sequence) in self._waiting
 
     def acknowledge(self, party: Party, matched: int = 0) -> None:
-        """A party has the event, and so have as many subscriptions that were not counted before. Parties that nobody
-        waits for are ignored."""
+        """Note that a party has the event; `matched` adds subscriptions that were not counted before. Parties that are
+        not awaited are ignored."""
         awaited = self._by_party.pop(party, None)
         if awaited is not None:
             awaited.matched += matched
             self._settle(awaited, party)
 
     def fail(self, party: Party, code: str, why: str = "") -> None:
-        """A party will not have the event; `why` is a sentence for its publisher, who hears the first."""
+        """Note that a party will not get the event. The publisher's refusal has the first `why`."""
         awaited = self._by_party.pop(party, None)
         if awaited is not None:
             awaited.failed += 1
@@ -108,14 +113,10 @@ class Confirmations:
             awaited.why = awaited.why or why
             self._settle(awaited, party)
 
-    def next_deadline(self) -> float | None:
-        """When the first waiting event's time is up."""
-        return next(iter(self._waiting.values())).deadline if self._waiting else None
-
     def expire(self, now: float) -> list[Party]:
-        """Give up on events that waited too long; the parties that did not answer."""
+        """Time out events that have waited too long, and return the parties that did not answer."""
         silent: list[Party] = []
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
+        while self.due_at <= now:
             awaited = next(iter(self._waiting.values()))
             unanswered = tuple(sorted(awaited.parties))
             for party in unanswered:
@@ -127,7 +128,7 @@ class Confirmations:
         return silent
 
     def take(self) -> list[Outcome]:
-        """Outcomes since the last call."""
+        """Return the outcomes since the last call."""
         settled, self.settled = self.settled, []
         return settled
 
@@ -138,6 +139,7 @@ class Confirmations:
 
     def _finish(self, awaited: _Awaited, silent: tuple[Party, ...] = ()) -> None:
         del self._waiting[awaited.publisher, awaited.sequence]
+        self.due_at = next(iter(self._waiting.values())).deadline if self._waiting else inf
         self._pending[awaited.publisher] -= 1
         if not self._pending[awaited.publisher]:
             del self._pending[awaited.publisher]

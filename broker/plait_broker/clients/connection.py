@@ -1,15 +1,14 @@
 """One connection as the protocol sees it: bytes in through decoder and handshake, bytes out in two lanes.
 
-Control frames go out ahead of deliveries and whether or not the other end keeps up; deliveries wait for it. What one
-connection may have us hold is bounded in both lanes.
+Control frames go out before deliveries, whether or not the other end reads; deliveries wait until it does. The queued
+bytes of both lanes are bounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plait_core.limits import WIRE_LIMITS, WireLimits
 from plait_core.rate_limit import TokenBucket
@@ -34,21 +33,18 @@ from ..overlay.security.mutual_auth import MutualAuth
 from ..overlay.topology.transit_delay import MARK_S
 from .access import Caller
 
-if TYPE_CHECKING:
-    from .sessions import Session
-
 BURST_BYTES_MAX: Final = 1 << 20
-"""Deliveries written between two takings of output; the rest waits in outboxes, where policies apply."""
+"""Deliveries written between two calls of `take`; the rest waits in delivery queues, where policies apply."""
 
 CONTROL_BYTES_MAX: Final = 1 << 20
-"""Control bytes for an end that takes nothing: enough for thousands of notices. Beyond it the connection is closed."""
+"""Control bytes queued for an end that reads nothing: thousands of notices. Beyond it the connection is closed."""
 
 CONTROL_PER_S: Final = 50_000.0
-"""Control frames of one other broker. What it has to say follows from the events between the two and from the brokers
-behind it: some thousands a second at the highest rates measured. More than this cannot even be handled."""
+"""Control frames a second from one other broker. At the highest rates measured there are some thousands; more than this
+limit cannot be processed."""
 
 CONTROL_BURST: Final = 100_000.0
-"""After a silence, or when a link comes up in a large overlay and everything is told at once."""
+"""Control frames at once, as when a link comes up in a large overlay and the whole database is sent."""
 
 
 class Connection:
@@ -60,7 +56,7 @@ class Connection:
         "_data",
         "_marked_at",
         "_outgoing",
-        "_spoken",
+        "_version",
         "caller",
         "closing",
         "data_bytes",
@@ -68,7 +64,6 @@ class Connection:
         "farewell",
         "frame_since",
         "handshake",
-        "heard_at",
         "hello",
         "id",
         "meeting",
@@ -76,7 +71,7 @@ class Connection:
         "opened_at",
         "pace",
         "pinged_at",
-        "session",
+        "received_at",
         "writable",
     )
 
@@ -89,47 +84,47 @@ class Connection:
         now: float,
         limits: WireLimits = WIRE_LIMITS,
     ) -> None:
-        """`outgoing` is where it enters itself when it has something to send."""
+        """`outgoing`: the connection enters itself there when it has something to send."""
         self.id = id
         self.caller = caller
         self.decoder = FrameDecoder(limits)
         self.handshake = Handshake.acceptor(capabilities)
-        self.session: Session | None = None
         self.meeting: MutualAuth | None = None
-        """How far this broker and another have come in trusting each other, if the other end is one."""
+        """State of the mutual authentication with a broker at the other end."""
         self.neighbour = 0
-        """The broker at the other end, if it is one and has been let in."""
+        """Id of the broker at the other end, once it is authenticated."""
         self.farewell = ""
-        """The code by which the other end has closed it."""
+        """Code of the Close frame of the other end."""
         self.pace = TokenBucket(CONTROL_PER_S, CONTROL_BURST, now)
-        """Of control frames, for a broker at the other end."""
+        """Rate limit of control frames of a broker at the other end."""
         self.hello: Hello | None = None
         self.opened_at = now
-        self.heard_at = now
+        self.received_at = now
         self.frame_since: float | None = None
-        """Since when a frame has been coming in that is not complete."""
+        """Time of the first bytes of a frame that is not complete yet."""
         self.pinged_at: float | None = None
-        """When a ping went out that was not answered yet."""
+        """Time of the ping that was not answered yet."""
         self.writable = True
         self.closing = ""
-        """Why it is being closed; nothing more is read or written then."""
+        """Reason for which it is being closed; nothing more is read or written then."""
         self.data_bytes = 0
         self._outgoing = outgoing
         self._control: list[bytes] = []
         self._data = DeliveryWriter()
         self._control_waiting = 0
         self._marked_at: float | None = None
-        """When a neighbour was last told what our clock says."""
-        self._spoken = 0
+        """Time of the last ClockStamp sent to a neighbour."""
+        self._version = 0
+        """Wire version of events, 0 until the first event: all events come after the handshake that agrees on it."""
 
     @property
     def version(self) -> int:
-        """What frames are written in."""
+        """Wire version of control frames."""
         return self.handshake.version
 
     @property
     def who(self) -> str:
-        """The other end, for the log, if it is a broker; it may not be the one that it says."""
+        """Text for the log that names a broker at the other end. Its name may be false before it is authenticated."""
         peer = self.handshake.peer
         if isinstance(peer, Welcome):
             return f"broker {peer.broker_name} at {self.caller.dialled or self.caller.address}"
@@ -143,27 +138,16 @@ class Connection:
         return self.writable and self.data_bytes < BURST_BYTES_MAX and not self.closing
 
     @property
-    def has_news(self) -> bool:
-        """Whether its client has been told something that may not have arrived."""
-        return self.session is not None and bool(self.session.news)
-
-    @property
     def overdue(self) -> bool:
-        """Whether the other end has left too much control unread."""
+        """Whether the other end has left too many control bytes unread."""
         return self._control_waiting > CONTROL_BYTES_MAX
 
-    def cut_at(self, hello_timeout_s: float, frame_timeout_s: float) -> float:
-        """When the other end is out of time for the hello or the frame that it owes; infinite when it owes neither."""
-        if self.session is None:
-            return self.opened_at + hello_timeout_s
-        return self.frame_since + frame_timeout_s if self.frame_since is not None else inf
-
     def relay(self, frame: ControlFrame) -> bool:
-        """Queue a control frame of somebody else's, if there is room: the other end must not be closed for what others
-        have to say to it. One that has grown on its way may be no frame any more."""
+        """Queue a control frame of another broker if there is room, and return whether there was. The other end must
+        not be closed because of frames of others."""
         try:
             data = encode_frame(frame, self.version)
-        except ValueError:
+        except ValueError:  # it has grown on its way, above the limit of a frame
             return False
         if self.closing or (not self.writable and self._control_waiting + len(data) > CONTROL_BYTES_MAX * 3 // 4):
             return False
@@ -171,12 +155,12 @@ class Connection:
         return True
 
     def send(self, frame: ControlFrame, *, behind: bool = False) -> None:
-        """Queue a control frame; a Close is the last. `behind` lets it overtake no delivery: the end of a subscription
-        must not arrive before what was sent to it."""
+        """Queue a control frame; a Close is the last. `behind`: after the queued deliveries, since the end of a
+        subscription must not arrive before them."""
         if self.closing:
             return
-        met = self.meeting is None or self.neighbour  # until then either end speaks as everyone can
-        self._queue(encode_frame(frame, self.version if met else HANDSHAKE_VERSION), behind=behind)
+        agreed = self.meeting is None or self.neighbour  # before, both ends write the version that everyone reads
+        self._queue(encode_frame(frame, self.version if agreed else HANDSHAKE_VERSION), behind=behind)
 
     def _queue(self, data: bytes, *, behind: bool = False) -> None:
         self._outgoing[self.id] = self
@@ -187,13 +171,11 @@ class Connection:
         if not self.writable:
             self._control_waiting += len(data)
 
-    def deliver(
-        self, frame: EventFrame, delay_us: int, path: tuple[int, ...], deliveries: Sequence[DeliveryFields]
-    ) -> None:
-        """Queue an event for these subscriptions of the other end, which takes data."""
+    def deliver(self, frame: EventFrame, delay_us: int, path: tuple[int, ...], deliveries: Sequence[DeliveryFields]) -> None:
+        """Queue an event for these subscriptions of a client. Call it only while `takes_data`."""
         if not self.data_bytes:
             self._outgoing[self.id] = self
-        self.data_bytes = self._data.deliver(frame, delay_us, path, deliveries, self._spoken or self._speak())
+        self.data_bytes = self._data.deliver(frame, delay_us, path, deliveries, self._version or self._fix_version())
 
     def forward(
         self,
@@ -204,29 +186,29 @@ class Connection:
         path: tuple[int, ...],
         destinations: Sequence[Destination],
     ) -> bool:
-        """Queue an event for the broker at the other end, which is to bring it to these; whether it takes it now."""
+        """Queue an event for the broker at the other end, to be brought to these destinations. Return False, and queue
+        nothing, while the connection is full."""
         waiting = self.data_bytes
         if not self.writable or waiting >= BURST_BYTES_MAX or self.closing:
             return False
         if not waiting:
             self._outgoing[self.id] = self
-        version = self._spoken or self._speak()
+        version = self._version or self._fix_version()
         self.data_bytes = self._data.forward(frame, tree, delay_us, flags, path, destinations, version)
         return True
 
-    def _speak(self) -> int:
-        """What events are written in. They come after the handshake, so it changes no more."""
-        self._spoken = self.handshake.version
-        return self._spoken
+    def _fix_version(self) -> int:
+        self._version = self.handshake.version
+        return self._version
 
     def set_writable(self, writable: bool) -> None:
-        """The other end takes bytes again, or no more for now."""
+        """Note whether the socket takes bytes."""
         self.writable = writable
         if writable:
             self._control_waiting = 0
 
     def take(self, now: float) -> Send | None:
-        """Everything queued."""
+        """Return everything queued, as one Send."""
         chunks = self._control
         if chunks:
             self._control = []
@@ -238,12 +220,12 @@ class Connection:
             return None
         self.data_bytes = 0
         if self.neighbour:
-            self._mark(chunks, now)
+            self._stamp(chunks, now)
         return _send((self.id, chunks))
 
-    def _mark(self, chunks: list[bytes], now: float) -> None:
-        """Say before it when this is written, unless that was said just now. What is written first introduces us: only
-        then may anything be said."""
+    def _stamp(self, chunks: list[bytes], now: float) -> None:
+        """Prefix the chunks with a ClockStamp unless one was sent within MARK_S. Never the first chunks: they carry the
+        Introduction, which must come first."""
         marked_at = self._marked_at
         if marked_at is None:
             self._marked_at = now
@@ -253,4 +235,4 @@ class Connection:
 
 
 _send: Final = partial(tuple.__new__, Send)
-"""One from its fields, in half the time of the class's own call: one is made for every event that comes alone."""
+"""Makes a Send from its fields in half the time of the class's own call: every event that comes alone needs one."""

@@ -1,62 +1,67 @@
-"""The last step of the pipeline: deliveries onto connections, or into outboxes while connections take nothing.
+"""The last step of the pipeline: deliveries go onto connections, or into queues while connections take nothing.
 
-Here delay bounds and lifetimes are checked, policies drop, and every drop is counted, named to its subscriber and
-reported to whoever waits for confirmation.
+Here delay bounds, lifetimes and the subscribers' rights are checked, and queue policies are applied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Final
 
-from plait_core.wire import ControlFrame, EventFrame, Forward
+from plait_core.wire import EventFrame, Forward
 from plait_core.wire.delivery_writer import DeliveryFields
 from plait_core.wire.frame_types.session_frames import CONFIRM, LATE, Full, Late, Notice, NoticeKind
 
-from ..counters import Counters
+from ..context import BrokerContext
 from ..drop_reasons import DropReason
-from ..settings import BrokerSettings
-from ..telemetry.event_records import BrokerTelemetry
-from ..tracing.explainer import Explainer
-from .confirmations import Confirmations
+from .confirmations import Party
 from .connection import BURST_BYTES_MAX, Connection
 from .delivery_queue import Queued
-from .sessions import Session
-from .subscriptions import Subscription
-
-NOTICE_DELAY_S: Final = 0.05
-"""Drops are told of together: at most this long after the first."""
+from .sessions import Session, Subscription
+from .subscriptions import Subscriptions
 
 
 class Deliveries:
     """Writes and queues deliveries for all sessions."""
 
-    def __init__(
-        self,
-        broker: int,
-        settings: BrokerSettings,
-        counters: Counters,
-        confirmations: Confirmations,
-        explaining: Explainer,
-        close: Callable[[Subscription, DropReason], None],
-        ended: Callable[[Subscription], None],
-    ) -> None:
-        """`close` ends a subscription whose policy says so; `ended` hears of one that has delivered its last."""
-        self.settings = settings
-        self.telemetry: BrokerTelemetry | None = None
-        self._path = (broker,)
+    def __init__(self, context: BrokerContext, subscriptions: Subscriptions) -> None:
+        self._settings = context.settings
+        self._counters = context.counters
+        self._observer = context.observer
+        self._subscriptions = subscriptions
+        self._tokens = 0
+        self._path = (context.id,)
         self._passed: tuple[int, ...] = ()
         self._passed_here: tuple[int, ...] = self._path
-        """The path of an event that came, and the same with this broker at its end."""
-        self._counters = counters
+        """The path of the last received event, and the same path with this broker at its end."""
         self._run = self._run_us = 0
-        self._confirmations = confirmations
-        self._explaining = explaining
-        self._close = close
-        self._ended = ended
-        self._to_tell: dict[int, Subscription] = {}
-        self._tell_at: float | None = None
+
+    # --- before a delivery --------------------------------------------------------------------------------------------
+
+    def permitted(self, subscriptions: list[Subscription], frame: EventFrame, now: float) -> list[Subscription]:
+        """Return the subscriptions whose clients may receive an event; count the others as forbidden."""
+        attributes = frame.attributes()
+        allowed: list[Subscription] = []
+        for subscription in subscriptions:
+            session = subscription.session
+            if session.subscribe_open or session.principal.subscribe.permit(attributes):
+                allowed.append(subscription)
+            else:
+                self._observer.forbidden(frame, subscription, now)
+        self._counters.dropped[DropReason.FORBIDDEN] += len(subscriptions) - len(allowed)
+        return allowed
+
+    def new_tokens(self, subscriptions: list[Subscription], parties: set[Party]) -> list[int]:
+        """Return a token for each subscription to acknowledge its delivery by, and add them to the parties."""
+        tokens = list(range(self._tokens + 1, self._tokens + len(subscriptions) + 1))
+        self._tokens += len(tokens)
+        for subscription, token in zip(subscriptions, tokens, strict=True):
+            subscription.awaited.add(token)
+            parties.add((subscription.number, token))
+        return tokens
+
+    # --- deliveries ---------------------------------------------------------------------------------------------------
 
     def deliver(
         self,
@@ -67,48 +72,69 @@ class Deliveries:
         now: float,
         alone: bool = False,
     ) -> None:
-        """Hand an event to the subscriptions that it matched: one frame for each session that takes it now. `tokens`
-        are what each is to acknowledge it by. `alone`: it was published here, and has nowhere else to go; that it was
-        published is recorded with its delivery."""
+        """Deliver an event to the subscriptions that it matched: one frame for each session that takes it now.
+        `tokens`: by which each acknowledges it. `alone`: a client here has published it for this subscription only; the
+        observer gets both steps in one call."""
         if len(subscriptions) == 1:
             subscription = subscriptions[0]
             session = subscription.session
-            link = session.link
-            # whether the link takes data: a call less, for what is mostly the only event of a turn
+            connection = session.connection
+            # `connection.takes_data` in place: most turns have one event, and this saves a call
             if (
-                link is not None
+                connection is not None
                 and not session.backlog
-                and link.writable
-                and link.data_bytes < BURST_BYTES_MAX
-                and not link.closing
+                and connection.writable
+                and connection.data_bytes < BURST_BYTES_MAX
+                and not connection.closing
             ):
                 late = self._timed(subscription, delay_us) if subscription.within_us else 0
                 if late is not None:
                     token = tokens[0] if tokens else 0
-                    flags = late | _asks(token) if token else late
-                    self._write(link, session, frame, delay_us, ((subscription.id, flags, token),))
+                    flags = late | CONFIRM if token else late
+                    self._write(connection, session, frame, delay_us, ((subscription.id, flags, token),))
                     subscription.delivered += 1
-                    telemetry = self.telemetry
-                    if telemetry is not None and alone:
-                        record = telemetry.passed  # by itself: Python finds it faster than where it is called at once
-                        record(frame, subscription.number, subscription.within_us, delay_us, late, now)
-                    elif telemetry is not None:
-                        telemetry.delivered(subscription.number, subscription.within_us, frame, delay_us, late, now)
+                    if alone:
+                        passed = self._observer.passed
+                        passed(frame, subscription.number, subscription.within_us, delay_us, late, now)
+                    else:
+                        delivered = self._observer.delivered
+                        if delivered is not None:
+                            delivered(subscription.number, subscription.within_us, frame, delay_us, late, now)
                     return
-        if alone and self.telemetry is not None:
-            self.telemetry.published(frame, subscriptions, (), (), delay_us, now)
+        if alone:
+            self._observer.published(frame, subscriptions, [], [], delay_us, now)
         self._deliver_many(subscriptions, tokens or repeat(0), frame, delay_us, now)
 
-    def _deliver_many(
-        self, subscriptions: list[Subscription], tokens: Iterable[int], frame: EventFrame, delay_us: int, now: float
+    def deliver_traced(
+        self, subscriptions: list[Subscription], tokens: list[int] | None, frame: EventFrame, delay_us: int, now: float
     ) -> None:
+        """Deliver an event that may be traced, and report which subscriptions took it and which queued it."""
+        before = [(subscription, subscription.delivered) for subscription in subscriptions]
+        self.deliver(subscriptions, tokens, frame, delay_us, now)
+        self._observer.tracing.handed(frame, before, delay_us)
+
+    def deliver_system(self, subscriptions: list[Subscription], frame: EventFrame, delay_us: int, now: float) -> None:
+        """Deliver an event of a broker. It is not recorded: else each record would cause others."""
+        self._deliver_many(subscriptions, repeat(0), frame, delay_us, now, recorded=False)
+
+    def _deliver_many(
+        self,
+        subscriptions: list[Subscription],
+        tokens: Iterable[int],
+        frame: EventFrame,
+        delay_us: int,
+        now: float,
+        *,
+        recorded: bool = True,
+    ) -> None:
+        delivered = self._observer.delivered if recorded else None
         direct: dict[Session, list[DeliveryFields]] = {}
         for subscription, token in zip(subscriptions, tokens, strict=False):
             session = subscription.session
             named = direct.get(session)
-            if named is None:  # whoever takes one delivery of an event takes them all
-                link = session.link
-                if link is None or session.backlog or not link.takes_data:
+            if named is None:  # a session that takes one delivery of an event takes them all
+                connection = session.connection
+                if connection is None or session.backlog or not connection.takes_data:
                     self._queue(subscription, Queued(frame, now, delay_us, 0, token), now)
                     continue
                 named = direct[session] = []
@@ -116,111 +142,39 @@ class Deliveries:
             if late is None:
                 self._queue(subscription, Queued(frame, now, delay_us, 0, token), now)
                 continue
-            named.append((subscription.id, late | _asks(token), token))
+            named.append((subscription.id, late | CONFIRM if token else late, token))
             subscription.delivered += 1
-            telemetry = self.telemetry
-            if telemetry is not None:
-                telemetry.delivered(subscription.number, subscription.within_us, frame, delay_us, late, now)
+            if delivered is not None:
+                delivered(subscription.number, subscription.within_us, frame, delay_us, late, now)
         for session, deliveries in direct.items():
             if not deliveries:  # it was too late for all of them
                 continue
-            assert session.link is not None, "it took data a moment ago"
+            assert session.connection is not None, "it took data a moment ago"
             if len(deliveries) <= _NAMED_MAX:
-                self._write(session.link, session, frame, delay_us, deliveries)
+                self._write(session.connection, session, frame, delay_us, deliveries)
                 continue
             for start in range(0, len(deliveries), _NAMED_MAX):
-                self._write(session.link, session, frame, delay_us, deliveries[start : start + _NAMED_MAX])
-
-    def deliver_quietly(self, subscriptions: list[Subscription], frame: EventFrame, delay_us: int, now: float) -> None:
-        """The same of what the broker says itself, which is not recorded: else each record would make others."""
-        telemetry, self.telemetry = self.telemetry, None
-        try:
-            self.deliver(subscriptions, None, frame, delay_us, now)
-        finally:
-            self.telemetry = telemetry
-
-    def pump(self, session: Session, now: float) -> None:
-        """Write what is queued, while the connection takes it: subscriptions in turn, each in its own order."""
-        link = session.link
-        while session.backlog and link is not None and link.takes_data:
-            number, subscription = next(iter(session.backlog.items()))
-            del session.backlog[number]
-            entry = subscription.outbox.pop()
-            if entry is None:
-                subscription.slow = False
-                if subscription.ending is not None:
-                    self._ended(subscription)
-                continue
-            session.backlog[number] = subscription  # to the end: others come first
-            session.queued_bytes -= entry.size
-            self._write_queued(link, subscription, entry, now)
-
-    def drop_queued(self, subscription: Subscription, reason: DropReason, now: float) -> None:
-        """Drop everything that waits for a subscription which ends."""
-        session = subscription.session
-        session.backlog.pop(subscription.number, None)
-        for entry in subscription.outbox.clear():
-            session.queued_bytes -= entry.size
-            self.drop(subscription, entry, reason, now)
-        self._to_tell.pop(subscription.number, None)
-
-    def drop(self, subscription: Subscription, entry: Queued, reason: DropReason, now: float) -> None:
-        """One delivery will not be: count it, and tell those concerned."""
-        self._counters.dropped[reason] += 1
-        self._explaining.dropped(subscription, entry, reason, now)
-        if reason is not DropReason.FORBIDDEN:  # to be told of what one may not hear is to hear of it
-            subscription.drop(entry, reason)
-            self._to_tell[subscription.number] = subscription
-            if self._tell_at is None:
-                self._tell_at = now + NOTICE_DELAY_S
-        if entry.token:
-            subscription.awaited.discard(entry.token)
-            self._confirmations.fail((subscription.number, entry.token), reason)
-
-    def next_deadline(self) -> float | None:
-        """When subscribers are to be told of drops."""
-        return self._tell_at
-
-    def tick(self, now: float) -> None:
-        """Tell subscribers of drops, when it is time."""
-        if self._tell_at is None or now < self._tell_at:
-            return
-        self._tell_at = None
-        told, self._to_tell = self._to_tell, {}
-        for subscription in told.values():
-            self._tell_drops(subscription)
-
-    def resumed(self, session: Session) -> None:
-        """A client is back: tell it of what was dropped while it was away."""
-        session.tell_again()
-        for subscription in session.subscriptions.values():
-            self._tell_drops(subscription)
-
-    def _tell_drops(self, subscription: Subscription) -> None:
-        """Of one that has no client now, drops add up until it is back."""
-        if subscription.session.attached:
-            for notice in subscription.take_notices():
-                subscription.session.tell(notice)
+                self._write(session.connection, session, frame, delay_us, deliveries[start : start + _NAMED_MAX])
 
     def write(self, subscription: Subscription, frame: EventFrame, delay_us: int, flags: int, position: int) -> None:
-        """Write one delivery of a durable subscription, whose session is known to take it."""
+        """Write one delivery of a durable subscription. Its connection must take data."""
         session = subscription.session
-        assert session.link is not None, "durable deliveries are written to who takes them"
+        assert session.connection is not None, "only connections that take data get durable deliveries"
         subscription.delivered += 1
         if subscription.within_us:
-            self._time(subscription, delay_us, flags & LATE)
-        self._write(session.link, session, frame, delay_us, ((subscription.id, flags, position),))
+            self._count_delay(subscription, delay_us, flags & LATE)
+        self._write(session.connection, session, frame, delay_us, ((subscription.id, flags, position),))
 
     def _write(
-        self, link: Connection, session: Session, frame: EventFrame, delay_us: int, deliveries: Sequence[DeliveryFields]
+        self, connection: Connection, session: Session, frame: EventFrame, delay_us: int, deliveries: Sequence[DeliveryFields]
     ) -> None:
         if type(frame) is not Forward:
-            link.deliver(frame, delay_us, self._path, deliveries)
+            connection.deliver(frame, delay_us, self._path, deliveries)
         else:
             passed = frame.path
-            if passed is not self._passed:  # mostly it is that of the event before
+            if passed is not self._passed:  # events in a row mostly share one path
                 self._passed, self._passed_here = passed, passed + self._path
-            link.deliver(frame, delay_us, self._passed_here, deliveries)
+            connection.deliver(frame, delay_us, self._passed_here, deliveries)
         session.delivered += 1
         if delay_us != self._run_us:
             self.count()
@@ -228,95 +182,99 @@ class Deliveries:
         self._run += len(deliveries)
 
     def count(self) -> None:
-        """Account for what was written. Deliveries in a row are mostly of one publisher and have one delay, so they are
-        counted together: when another delay comes, and before someone looks."""
+        """Add the deliveries since the last call to the counters. Deliveries in a row mostly have one delay, so they
+        are counted together: when the delay changes, and before the counters are read."""
         run, self._run = self._run, 0
         if run:
             self._counters.delivered += run
             self._counters.delivery_delays.observe(self._run_us, run)
 
-    def _write_queued(self, link: Connection, subscription: Subscription, entry: Queued, now: float) -> None:
+    # --- queued deliveries --------------------------------------------------------------------------------------------
+
+    def _queue(self, subscription: Subscription, entry: Queued, now: float) -> None:
+        session, outbox = subscription.session, subscription.outbox
+        settings = self._settings.current
+        if self._late(subscription, entry.delay_us) is None:
+            self._subscriptions.drop(subscription, entry, DropReason.LATE, now)
+            return
+        before = outbox.bytes
+        dropped = outbox.put(entry, settings.session_outbox_bytes_max - session.queued_bytes)
+        session.queued_bytes += outbox.bytes - before
+        for victim, reason in dropped:
+            self._subscriptions.drop(subscription, victim, reason, now)
+        if dropped and outbox.full is Full.CLOSE:
+            self._subscriptions.close_full(subscription, dropped[0][1], now)
+            return
+        if outbox.items:
+            session.backlog.setdefault(subscription.number, subscription)
+        if not subscription.slow and outbox.items >= settings.slow_fraction * outbox.items_max:
+            subscription.slow = True
+            if session.connection is not None:  # a client that is away sees its gap when it resumes
+                session.connection.send(Notice(subscription.id, NoticeKind.SLOW, count=outbox.items))
+
+    def pump(self, session: Session, now: float) -> None:
+        """Write queued deliveries while the connection takes them: subscriptions in turn, each in its own order."""
+        connection = session.connection
+        while session.backlog and connection is not None and connection.takes_data:
+            number, subscription = next(iter(session.backlog.items()))
+            del session.backlog[number]
+            entry = subscription.outbox.pop()
+            if entry is None:
+                subscription.slow = False
+                if subscription.ending is not None:
+                    self._subscriptions.drained(subscription, now)
+                continue
+            session.backlog[number] = subscription  # to the end: others come first
+            session.queued_bytes -= entry.size
+            self._write_queued(connection, subscription, entry, now)
+
+    def _write_queued(self, connection: Connection, subscription: Subscription, entry: Queued, now: float) -> None:
         delay_us = entry.delay_us + round((now - entry.arrived) * 1_000_000)
         frame = entry.frame
         if frame.lifetime_us and delay_us > frame.lifetime_us:
-            self.drop(subscription, entry, DropReason.EXPIRED, now)
+            self._subscriptions.drop(subscription, entry, DropReason.EXPIRED, now)
             return
-        if not _may_hear(subscription, frame):
-            self.drop(subscription, entry, DropReason.FORBIDDEN, now)
+        if not _may_receive(subscription, frame):
+            self._subscriptions.drop(subscription, entry, DropReason.FORBIDDEN, now)
             return
         late = self._timed(subscription, delay_us)
         if late is None:
-            self.drop(subscription, entry, DropReason.LATE, now)
+            self._subscriptions.drop(subscription, entry, DropReason.LATE, now)
             return
         self._counters.waiting_times.observe(max(0, delay_us - entry.delay_us))
         subscription.delivered += 1
-        delivery = (subscription.id, late | _asks(entry.token), entry.token)
-        self._write(link, subscription.session, frame, delay_us, (delivery,))
-        if subscription.filter.system:
-            return
-        telemetry = self.telemetry
-        if telemetry is not None:
-            telemetry.delivered(subscription.number, subscription.within_us, frame, delay_us, late, now)
-        self._explaining.waited(subscription, entry, delay_us, now)
+        delivery = (subscription.id, late | CONFIRM if entry.token else late, entry.token)
+        self._write(connection, subscription.session, frame, delay_us, (delivery,))
+        if not subscription.filter.system:
+            self._observer.waited(subscription, entry, delay_us, late, now)
+
+    # --- delay bounds -------------------------------------------------------------------------------------------------
 
     def _late(self, subscription: Subscription, delay_us: int) -> int | None:
-        """The flags that lateness adds, or None when the subscription does not want late events."""
+        """Return the flag of a late delivery, or 0; None if the subscription drops late events."""
         if not subscription.within_us or delay_us + subscription.session.link_delay_us <= subscription.within_us:
             return 0
         return LATE if subscription.terms.late is Late.FLAG else None
 
     def _timed(self, subscription: Subscription, delay_us: int) -> int | None:
-        """The same of a delivery that is written unless it is None: it counts towards how the bound is kept."""
+        """Return what `_late` does for a delivery that is written now, and count its delay."""
         late = self._late(subscription, delay_us)
         if late is not None and subscription.within_us:
-            self._time(subscription, delay_us, late)
+            self._count_delay(subscription, delay_us, late)
         return late
 
-    def _time(self, subscription: Subscription, delay_us: int, late: int) -> None:
-        subscription.timed(delay_us, late and 1)
+    def _count_delay(self, subscription: Subscription, delay_us: int, late: int) -> None:
+        subscription.record_delay(delay_us, late and 1)
         self._counters.late += late and 1
-
-    def _queue(self, subscription: Subscription, entry: Queued, now: float) -> None:
-        session = subscription.session
-        if self._late(subscription, entry.delay_us) is None:
-            self.drop(subscription, entry, DropReason.LATE, now)
-            return
-        before = subscription.outbox.bytes
-        dropped = subscription.outbox.put(entry, self.settings.session_outbox_bytes_max - session.queued_bytes)
-        session.queued_bytes += subscription.outbox.bytes - before
-        for victim, reason in dropped:
-            self.drop(subscription, victim, reason, now)
-        if dropped and subscription.outbox.full is Full.CLOSE:
-            self._close(subscription, dropped[0][1])
-            return
-        if subscription.outbox.items:
-            session.backlog.setdefault(subscription.number, subscription)
-        self._warn(subscription)
-
-    def _warn(self, subscription: Subscription) -> None:
-        outbox = subscription.outbox
-        if not subscription.slow and outbox.items >= self.settings.slow_fraction * outbox.items_max:
-            subscription.slow = True
-            _tell(subscription.session, Notice(subscription.id, NoticeKind.SLOW, count=outbox.items))
 
 
 _NAMED_MAX: Final = 1024
-"""Subscriptions that one deliver frame names: half of what a route holds."""
+"""Subscriptions that one Deliver frame names: half of what a route holds."""
 
 
-def _may_hear(subscription: Subscription, frame: EventFrame) -> bool:
-    """Asked again of what was queued: the client may have come back with other permissions."""
+def _may_receive(subscription: Subscription, frame: EventFrame) -> bool:
+    """Check rights again for a queued event: the client may have resumed with other permissions."""
     session = subscription.session
     if subscription.filter.system:
         return session.principal.system.permit(frame.attributes())
     return session.subscribe_open or session.principal.subscribe.permit(frame.attributes())
-
-
-def _asks(token: int) -> int:
-    return CONFIRM if token else 0
-
-
-def _tell(session: Session, frame: ControlFrame) -> None:
-    """To a client that is there; one that is not sees its gap when it resumes."""
-    if session.link is not None:
-        session.link.send(frame)

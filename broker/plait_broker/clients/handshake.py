@@ -1,175 +1,155 @@
-"""Hello and welcome: who may come in, as whom, and with which session. The first frames of every connection.
+"""Hello and Welcome: which clients may connect, as which principal, and with which session.
 
-Clients that come before the broker knows what its neighbours want wait here for their welcome; other brokers are
-handed on to `broker_connections.py`.
+A client that connects before the broker knows the interest of the other brokers waits for its Welcome. Handshakes of
+other brokers go on in `broker_connections.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from plait_core.wire import Frame, Hello, Role
-from plait_core.wire.frame_types.session_frames import Code, Matching
+from plait_core.wire.frame_types.session_frames import Code
 
-from ..counters import Counters
+from ..context import BrokerContext
 from ..joining import Joining
 from ..overlay.discovery.broker_connections import BrokerConnections
-from ..pipeline.pipeline import EventPipeline
-from ..settings import BrokerSettings
-from .access import Caller, Gate, Principal
+from ..pipeline.admission import Admission
+from .access import Caller, Principal
 from .connection import Connection
-from .delivery import Deliveries
-from .durable_subscriptions import DurableSubscriptions
 from .keepalive import Keepalive
 from .sessions import Session, Sessions
+from .subscriptions import Subscriptions
 from .teardown import Teardown
 
 
 class HandshakeHandler:
-    """Everyone who comes to one broker."""
+    """Handles the first frames of all connections of a broker."""
 
     def __init__(
         self,
-        me: int,
-        log: int,
-        settings: BrokerSettings,
-        gate: Gate,
-        counters: Counters,
+        context: BrokerContext,
         sessions: Sessions,
-        departures: Teardown,
-        publishing: EventPipeline,
-        deliveries: Deliveries,
-        durables: DurableSubscriptions,
+        subscriptions: Subscriptions,
+        teardown: Teardown,
+        keepalive: Keepalive,
+        admission: Admission,
         joining: Joining,
-        neighbourhood: BrokerConnections,
-        watch: Keepalive,
-        go_on: Callable[[Connection, float], None],
+        broker_connections: BrokerConnections,
     ) -> None:
-        """`me` and `log` are told to clients; `go_on` writes what waits for one that has come back."""
-        self.settings = settings
-        self.gate = gate
         self.http = ""
-        """Where clients find the broker's HTTP side, once that is known."""
-        self._me = me
-        self._log = log
-        self._counters = counters
+        """Address of the broker's HTTP side for clients, once it is known."""
+        self._context = context
+        self._settings = context.settings
+        self._counters = context.counters
         self._sessions = sessions
-        self._departures = departures
-        self._publishing = publishing
-        self._deliveries = deliveries
-        self._durables = durables
+        self._subscriptions = subscriptions
+        self._teardown = teardown
+        self._keepalive = keepalive
+        self._duplicates = admission.duplicates
         self._joining = joining
-        self._neighbourhood = neighbourhood
-        self._watch = watch
-        self._go_on = go_on
+        self._broker_connections = broker_connections
 
-    def hear(self, link: Connection, frame: Frame, now: float) -> None:
-        """A frame of someone who was not let in yet."""
-        if link.meeting is not None:
-            self._neighbourhood.meet(link, frame, now)
+    def receive(self, connection: Connection, frame: Frame, now: float) -> None:
+        """Take a frame of a connection that has no session yet."""
+        if connection.meeting is not None:
+            self._broker_connections.meet(connection, frame, now)
             return
-        refusal = link.handshake.receive(frame)
+        refusal = connection.handshake.receive(frame)
         if refusal is not None or not isinstance(frame, Hello):
             if refusal is not None:
                 self._counters.rejected[refusal.code] += 1
-                link.send(refusal)
-            known = link.handshake.refusal
-            self._departures.closed(link, known.message if known is not None else "closed")
+                connection.send(refusal)
+            received = connection.handshake.refusal
+            self._teardown.closed(connection, received.message if received is not None else "closed")
         elif frame.role is Role.BROKER:
-            self._neighbourhood.admit(link, frame, now)
-        elif link.caller.vouched:
-            self._departures.refuse(link, Code.NOT_ALLOWED, "other brokers connect here, and clients elsewhere")
+            self._broker_connections.admit(connection, frame, now)
+        elif connection.caller.vouched:
+            self._teardown.refuse(connection, Code.NOT_ALLOWED, "other brokers connect here, and clients elsewhere")
         elif self._joining.look_joined(now):
-            self._admit(link, frame, now)
+            self._admit(connection, frame, now)
         else:
-            self._joining.early[link] = frame
+            self._joining.early[connection] = frame
 
-    def admit_early(self, now: float) -> None:
-        """Let in who came too early, once it is time."""
-        for link, hello in self._joining.take_early(now):
-            if not link.closing:
-                self._admit(link, hello, now)
+    def admit_early(self, now: float) -> list[Connection]:
+        """Admit the clients that were too early, once it is time, and return their connections."""
+        early = [each for each in self._joining.take_early(now) if not each[0].closing]
+        for connection, hello in early:
+            self._admit(connection, hello, now)
+        return [connection for connection, _ in early]
 
-    def gone(self, link: Connection) -> None:
-        """A connection is gone; it may have waited."""
-        self._joining.early.pop(link, None)
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a connection that may have been too early."""
+        self._joining.early.pop(connection, None)
 
-    def _admit(self, link: Connection, hello: Hello, now: float) -> None:
-        principal = self._principal(hello, link.caller)
+    def _admit(self, connection: Connection, hello: Hello, now: float) -> None:
+        principal = self._principal(hello, connection.caller)
         if principal is None:
-            self._departures.refuse(link, Code.AUTH, "who you are is not known here", retryable=False)
-        elif self._departures.draining:
-            self._departures.refuse(link, Code.DRAINING, "the broker is stopping")
+            self._teardown.refuse(connection, Code.AUTH, "who you are is not known here", retryable=False)
+        elif self._teardown.draining:
+            self._teardown.refuse(connection, Code.DRAINING, "the broker is stopping")
         else:
-            self._welcome(link, hello, principal, now)
+            self._welcome(connection, hello, principal, now)
 
     def _principal(self, hello: Hello, caller: Caller) -> Principal | None:
         try:
-            return self.gate.admit(hello, caller)
-        except Exception:  # a gate that fails lets nobody in, whatever the failure
+            return self._settings.gate.admit(hello, caller)
+        except Exception:  # a gate that fails admits nobody, whatever the failure
             self._counters.rejected["gate"] += 1
             return None
 
-    def _welcome(self, link: Connection, hello: Hello, principal: Principal, now: float) -> None:
+    def _welcome(self, connection: Connection, hello: Hello, principal: Principal, now: float) -> None:
         session = self._sessions.resumable(hello, principal)
         resumed = session is not None
         if session is None:
-            if not self._make_room(link, hello, principal, now):
+            if not self._make_room(connection, hello, principal, now):
                 return
-            session = self._sessions.open(hello, principal, link)
+            session = self._sessions.open(hello, principal)
         else:
-            if session.link is not None:
-                self._departures.close(session.link, Code.TAKEN, "its session was taken up by another connection")
+            if session.connection is not None:
+                self._teardown.close(session.connection, Code.TAKEN, "its session was taken up by another connection")
             session.permit(principal)
-        self._departures.attach(session, link)
-        self._publishing.duplicates.touch(session.publisher)
-        link.send(
-            link.handshake.welcome(
-                broker_name=self.settings.name,
-                broker=self._me,
+        self._teardown.attach(session, connection)
+        self._duplicates.touch(session.publisher)
+        published = None  # for a resumed session: the highest number received, so that the client finds what was lost
+        if resumed:
+            published = self._duplicates.highest(session.publisher) if session.published else 0
+        settings = self._settings.current
+        connection.send(
+            connection.handshake.welcome(
+                broker_name=settings.name,
+                broker=self._context.id,
                 session=session.id,
-                heartbeat_s=self.settings.heartbeat_s,
+                heartbeat_s=settings.heartbeat_s,
                 resumed=resumed,
                 delivered=session.delivered,
-                log=self._log,
-                published=self._published(session) if resumed else None,
+                log=self._context.log,
+                published=published,
                 http=self.http,
             )
         )
-        link.session = session
-        link.hello = hello
-        link.decoder.establish(link.version)
-        self._watch.ping(link, now)
-        self._joining.introduce(link)
+        connection.hello = hello
+        connection.decoder.establish(connection.version)
+        self._keepalive.ping(connection, session, now)
+        self._joining.introduce(connection)
         if resumed:
-            self._resume(session, link)
-        self._go_on(link, now)
+            self._subscriptions.resume(session)
 
-    def _published(self, session: Session) -> int | None:
-        """Up to where its client's events have come, so that it can tell what was lost on the way."""
-        return self._publishing.duplicates.highest(session.publisher) if session.published else 0
-
-    def _resume(self, session: Session, link: Connection) -> None:
-        """What was on its way when the connection broke is lost: durable deliveries come again, news is told again."""
-        for durable in session.durables:
-            self._durables.rewind(durable)
-        for advertisement in session.advertisements.values():
-            link.send(Matching(advertisement.id, advertisement.matching))
-        self._deliveries.resumed(session)
-
-    def _make_room(self, link: Connection, hello: Hello, principal: Principal, now: float) -> bool:
-        """Whether a new session may open; an old one of the same client that lost its connection gives way."""
-        departures, others = self._departures, self._sessions
-        other = others.of_publisher(hello.publisher)
-        if hello.publisher == self._me:  # which is how others know what a broker says itself
-            departures.refuse(link, Code.TAKEN, "that publisher id is the broker's own")
+    def _make_room(self, connection: Connection, hello: Hello, principal: Principal, now: float) -> bool:
+        """Return whether a new session may open. It replaces an old one of the same client without a connection."""
+        teardown, sessions = self._teardown, self._sessions
+        other = sessions.of_publisher(hello.publisher)
+        if hello.publisher == self._context.id:  # the publisher of the broker's own events
+            teardown.refuse(connection, Code.TAKEN, "that publisher id is the broker's own")
             return False
-        if other is not None and other.link is None and other.principal.name == principal.name:
-            departures.end(other, now)
+        if other is not None and _is_left_by(other, principal):
+            teardown.end(other, now)
         elif other is not None:
-            departures.refuse(link, Code.TAKEN, "another client is connected under this publisher id")
+            teardown.refuse(connection, Code.TAKEN, "another client is connected under this publisher id")
             return False
-        if len(others) >= self.settings.sessions_max:
-            departures.refuse(link, Code.LIMIT, f"{len(others)} clients are connected")
+        if len(sessions) >= self._settings.current.sessions_max:
+            teardown.refuse(connection, Code.LIMIT, f"{len(sessions)} clients are connected")
             return False
         return True
+
+
+def _is_left_by(session: Session, principal: Principal) -> bool:
+    return session.connection is None and session.principal.name == principal.name

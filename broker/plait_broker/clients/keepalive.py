@@ -1,116 +1,116 @@
-"""The watch over connections: heartbeats, silence, hellos and frames that never end, sessions that nobody wants back.
+"""Keepalive and timeouts of connections: heartbeats, silence, incomplete handshakes and frames, sessions to end.
 
-It looks at all of them now and then, often enough that whatever begins in between is found in time.
+All connections are checked in sweeps, so often that every deadline is found in time.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from plait_core.ids import Randomness, new_id
 from plait_core.wire import Ping
 from plait_core.wire.frame_types.session_frames import Code
 
+from ..context import BrokerContext
 from ..joining import Joining
 from ..outputs import ConnectionId
 from ..pipeline.subscription_index import SubscriptionIndex
-from ..settings import BrokerSettings
 from .connection import Connection
 from .sessions import Session, Sessions
 from .teardown import Teardown
 
 SWEEPS_PER_HEARTBEAT: Final = 4
-"""How often silence is looked for: a dead connection is found at most a quarter of a heartbeat late."""
+"""Sweeps in a heartbeat: a dead connection is found at most a quarter of a heartbeat late."""
 
 SWEEP_GAP_S: Final = 0.05
-"""Between two looks at all connections, and so how late a deadline of one may be found: in a crowd of slow ones each
-has a deadline of its own."""
+"""Least time between two sweeps, and so the delay with which a deadline may be found: of many slow connections each has
+a deadline of its own."""
 
 DEAD_AFTER_HEARTBEATS: Final = 3
 
 
 class Keepalive:
-    """Looks after all connections of one broker."""
+    """Checks all connections of one broker."""
 
     def __init__(
         self,
-        settings: BrokerSettings,
+        context: BrokerContext,
         randomness: Randomness,
-        links: dict[ConnectionId, Connection],
+        connections: dict[ConnectionId, Connection],
         sessions: Sessions,
-        departures: Teardown,
-        interest: SubscriptionIndex,
+        teardown: Teardown,
+        index: SubscriptionIndex,
         joining: Joining,
         now: float,
     ) -> None:
-        self.settings = settings
+        self._settings = context.settings
         self._randomness = randomness
-        self._links = links
+        self._connections = connections
         self._sessions = sessions
-        self._departures = departures
-        self._interest = interest
+        self._teardown = teardown
+        self._index = index
         self._joining = joining
         self.due_at = now
-        """When to look next."""
+        """Time of the next sweep."""
 
-    def ping(self, link: Connection, now: float) -> None:
-        """Ask for a sign of life, which also measures the way and proves what was told before."""
-        link.pinged_at = now
-        proves = link.has_news  # then it overtakes nothing
-        if link.session is not None:
-            link.session.begin_proof()
-        link.send(Ping(new_id(self._randomness)), behind=proves)
+    def ping(self, connection: Connection, session: Session, now: float) -> None:
+        """Send a ping. Its pong measures the round-trip time, and proves that the notices before it have arrived."""
+        connection.pinged_at = now
+        proves = bool(session.news)  # then it must not overtake deliveries
+        session.begin_proof()
+        connection.send(Ping(new_id(self._randomness)), behind=proves)
 
-    def pong(self, link: Connection, session: Session, now: float) -> None:
-        """The answer."""
-        if link.pinged_at is not None:
-            half_us = round((now - link.pinged_at) * 500_000)
-            link.pinged_at = None
+    def pong(self, connection: Connection, session: Session, now: float) -> None:
+        """Take the answer to a ping."""
+        if connection.pinged_at is not None:
+            half_us = round((now - connection.pinged_at) * 500_000)
+            connection.pinged_at = None
             session.proving.clear()
             known = session.link_delay_us
             # Queueing at either end only ever adds: follow falls at once, rises slowly.
             session.link_delay_us = half_us if not known or half_us < known else known + (half_us - known) // 8
 
     def sweep(self, now: float) -> None:
-        """Look at everyone."""
-        again_at = self._look_at_links(now)
-        self._departures.end_detached(now, self.settings.resume_s)
-        if self._interest.doubtful:
-            self._interest.review()
+        """Check all connections, end detached sessions, and report changes that can wait."""
+        again_at = self._sweep_connections(now)
+        self._teardown.end_detached(now, self._settings.current.resume_s)
+        if self._index.doubtful:
+            self._index.review()
         if self._joining.names_changed():
             for session in self._sessions.all():
-                self._joining.introduce(session.link)
+                self._joining.introduce(session.connection)
         self.due_at = max(again_at, now + SWEEP_GAP_S)
 
-    def _look_at_links(self, now: float) -> float:
-        """When to look again."""
-        settings = self.settings
+    def _sweep_connections(self, now: float) -> float:
+        """Return the time of the next sweep."""
+        settings = self._settings.current
         hello_s, frame_s = settings.hello_timeout_s, settings.frame_timeout_s
         again_at = now + min(settings.heartbeat_s / SWEEPS_PER_HEARTBEAT, hello_s, frame_s)
-        for link in list(self._links.values()):
-            if link.closing or link.neighbour:
+        for connection in list(self._connections.values()):
+            if connection.closing or connection.neighbour:
                 continue
-            cut_at = link.cut_at(hello_s, frame_s)
-            if cut_at <= now:
-                self._cut_short(link)
+            session = self._sessions.by_connection.get(connection.id)
+            if session is None:
+                timeout_at = connection.opened_at + hello_s
+            else:
+                timeout_at = inf if connection.frame_since is None else connection.frame_since + frame_s
+            if timeout_at <= now:
+                retryable = session is not None
+                reason = f"a frame was not complete within {frame_s:g} s" if retryable else "no hello"
+                self._teardown.close(connection, Code.TIMEOUT, reason, retryable=retryable)
                 continue
-            again_at = min(again_at, cut_at)
-            if link.session is not None:
-                self._check_alive(link, now)
-                if self._departures.draining:
-                    self._departures.close_when_drained(link)
+            again_at = min(again_at, timeout_at)
+            if session is not None:
+                self._check_alive(connection, session, now)
+                if self._teardown.draining:
+                    self._teardown.close_when_drained(connection)
         return again_at
 
-    def _cut_short(self, link: Connection) -> None:
-        if link.session is None:
-            self._departures.close(link, Code.TIMEOUT, "no hello")
-        else:
-            unfinished = f"a frame was not complete within {self.settings.frame_timeout_s:g} s"
-            self._departures.close(link, Code.TIMEOUT, unfinished, retryable=True)
-
-    def _check_alive(self, link: Connection, now: float) -> None:
-        silent_s = now - link.heard_at
-        if silent_s >= DEAD_AFTER_HEARTBEATS * self.settings.heartbeat_s:
-            self._departures.close(link, Code.TIMEOUT, f"silent for {silent_s:.1f} s", retryable=True)
-        elif link.pinged_at is None and (silent_s >= self.settings.heartbeat_s or link.has_news):
-            self.ping(link, now)
+    def _check_alive(self, connection: Connection, session: Session, now: float) -> None:
+        heartbeat_s = self._settings.current.heartbeat_s
+        silent_s = now - connection.received_at
+        if silent_s >= DEAD_AFTER_HEARTBEATS * heartbeat_s:
+            self._teardown.close(connection, Code.TIMEOUT, f"silent for {silent_s:.1f} s", retryable=True)
+        elif connection.pinged_at is None and (silent_s >= heartbeat_s or session.news):
+            self.ping(connection, session, now)

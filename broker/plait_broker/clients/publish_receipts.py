@@ -1,94 +1,100 @@
-"""What publishers hear of events that they want confirmed: receipts many at a time, refusals in words."""
+"""Answers to publishers: receipts of confirmed events, many at a time, and refusals with the reason in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from plait_core.events import EventId
 from plait_core.limits import ACKNOWLEDGED_MAX
+from plait_core.wire import Publish
 from plait_core.wire.frame_types.session_frames import Code, Receipt, Refusal
 
-from ..counters import Counters
+from ..context import BrokerContext
 from ..drop_reasons import DropReason
-from ..pipeline.pipeline import EventPipeline, PublishRefused
+from ..joining import Joining
+from ..pipeline.admission import Admission, PublishRefused
 from ..pipeline.subscription_index import SubscriptionIndex
-from .confirmations import LOG, Confirmations, Outcome, Party, SilentBroker
-from .durable_subscriptions import DurableSubscription
-from .sessions import Session, Sessions
+from .confirmations import LOG, Outcome, SilentBroker
+from .connection import Connection
+from .sessions import DurableSubscription, Session, Sessions
 
 NAMED_MAX: Final = 3
 """Subscriptions, and brokers, that one refusal names: enough to know where to look."""
 
 
 class PublishReceipts:
-    """Takes the outcomes of confirmations to the publishers who wait for them."""
+    """Sends the outcomes of confirmations to the publishers."""
 
     def __init__(
         self,
-        counters: Counters,
-        interest: SubscriptionIndex,
+        context: BrokerContext,
         sessions: Sessions,
-        confirmations: Confirmations,
-        publishing: EventPipeline,
-        elsewhere: Callable[[Outcome], None],
-        silent_broker: Callable[[Party], SilentBroker],
+        index: SubscriptionIndex,
+        admission: Admission,
+        joining: Joining,
     ) -> None:
-        """`elsewhere` takes what is for other brokers' publishers; `silent_broker` says of which of them a party is."""
-        self._counters = counters
-        self._interest = interest
+        self._counters = context.counters
+        self._confirmations = context.confirmations
+        self._observer = context.observer
         self._sessions = sessions
-        self._confirmations = confirmations
-        self._publishing = publishing
-        self._elsewhere = elsewhere
-        self._silent_broker = silent_broker
+        self._index = index
+        self._admission = admission
+        self._joining = joining
 
-    def send(self) -> None:
-        """Tell every publisher who is connected what has become of its events; who is not will ask again."""
+    def refuse(self, connection: Connection | None, frame: Publish, refused: PublishRefused, now: float) -> None:
+        """Count an event that was not admitted, and send its publisher the refusal."""
+        self._counters.refused += 1
+        self._counters.dropped[refused.reason] += 1
+        self._observer.ended(frame, refused.reason, 0, now)
+        if connection is not None and (frame.confirm or not refused.retryable):
+            connection.send(refusal_of(frame.sequence, refused))
+
+    def send(self, now: float) -> None:
+        """Send the outcomes to the publishers that are connected; any other repeats its event when it is back."""
         receipts: dict[Session, list[tuple[int, int]]] = {}
         for outcome in self._confirmations.take():
-            if outcome.publisher < 0:
-                self._elsewhere(outcome)
+            if outcome.publisher < 0:  # an event of another broker's publisher
+                self._joining.settled(outcome, now)
                 continue
             session = self._sessions.of_publisher(outcome.publisher)
             refused = self._refused(outcome) if outcome.code else None
             if refused is not None:
-                self._publishing.remember(EventId(outcome.publisher, outcome.sequence), refused)
-            if session is None or session.link is None:
+                self._admission.remember(EventId(outcome.publisher, outcome.sequence), refused)
+            if session is None or session.connection is None:
                 continue
             if refused is not None:
-                session.link.send(refusal_of(outcome.sequence, refused))
+                session.connection.send(refusal_of(outcome.sequence, refused))
             else:
                 self._counters.confirmed += 1
                 receipts.setdefault(session, []).append((outcome.sequence, outcome.matched))
         for session, confirmed in receipts.items():
-            assert session.link is not None
+            assert session.connection is not None
             for start in range(0, len(confirmed), ACKNOWLEDGED_MAX):
                 sequences, matched = zip(*confirmed[start : start + ACKNOWLEDGED_MAX], strict=True)
-                session.link.send(Receipt(sequences, matched))
+                session.connection.send(Receipt(sequences, matched))
 
     def _refused(self, outcome: Outcome) -> PublishRefused:
-        """What a publisher hears, again should it repeat an event that could not be confirmed."""
+        """Return the refusal of an event that could not be confirmed."""
         message, hint = outcome.message, ""
-        if outcome.code == Code.TIMEOUT and outcome.silent:  # else it is another broker that has waited in vain
-            said, hint = self._silence(outcome)
-            message = f"not confirmed within {self._confirmations.timeout_s:g} s: {said}"
+        if outcome.code == Code.TIMEOUT and outcome.silent:  # else another broker has timed out
+            silent, hint = self._describe_silent(outcome)
+            message = f"not confirmed within {self._confirmations.timeout_s:g} s: {silent}"
         retryable = outcome.code == Code.DURABILITY
         return PublishRefused(DropReason.DUPLICATE, outcome.code, message, hint, retryable=retryable)
 
-    def _silence(self, outcome: Outcome) -> tuple[str, str]:
-        """Who has not acknowledged an event, and what can be done about it."""
+    def _describe_silent(self, outcome: Outcome) -> tuple[str, str]:
+        """Return which parties have not acknowledged an event, and a hint."""
         if any(number == LOG for number, _ in outcome.silent):  # durable subscriptions get it only after the log
-            return "the log has not stored it yet", "the broker's disk may be slow; /readyz says how its log does"
+            return "the log has not stored it yet", "the broker's disk may be slow; /readyz shows the state of its log"
         numbers = [number for number, _ in outcome.silent if number > 0]
-        brokers = [self._silent_broker(party) for party in outcome.silent if party[0] < 0]
-        here = [self._silence_here(numbers, outcome.matched)] if numbers else []
-        said = "; ".join([*here, *_silence_elsewhere(brokers)])
-        return said, _advice(brokers) if brokers else self._hint(numbers)
-
-    def _silence_here(self, numbers: list[int], matched: int) -> str:
-        names = [self._named(number) for number in numbers]
-        return f"{len(numbers)} of {matched} {_has(names)} not acknowledged it: {_listed(names)}"
+        brokers = [self._joining.silent_broker(party) for party in outcome.silent if party[0] < 0]
+        clauses: list[str] = []
+        if numbers:
+            names = [self._describe(number) for number in numbers]
+            clauses = [f"{len(numbers)} of {outcome.matched} {_has(names)} not acknowledged it: {_listed(names)}"]
+        clauses += _describe_silent_brokers(brokers)
+        return "; ".join(clauses), _hint_about_brokers(brokers) if brokers else self._hint(numbers)
 
     def _hint(self, numbers: list[int]) -> str:
         absent = [party.name for number in numbers if (party := self._absent(number)) is not None]
@@ -100,8 +106,8 @@ class PublishReceipts:
             "or `plait ls subs` to see who is away"
         )
 
-    def _named(self, number: int) -> str:
-        party = self._interest.party(number)
+    def _describe(self, number: int) -> str:
+        party = self._index.party(number)
         if party is None:
             return "a subscription that has ended"
         if isinstance(party, DurableSubscription):
@@ -111,27 +117,26 @@ class PublishReceipts:
         return f"a subscription of client {party.session.name!r}{away}"
 
     def _absent(self, number: int) -> DurableSubscription | None:
-        party = self._interest.party(number)
+        party = self._index.party(number)
         if not isinstance(party, DurableSubscription):
             return None
         taken_up = party.subscription is not None and party.subscription.session.attached
         return None if taken_up else party
 
 
-def _silence_elsewhere(brokers: list[SilentBroker]) -> list[str]:
-    """What is to be said of other brokers: first of those that do not have the event."""
-    said = []
+def _describe_silent_brokers(brokers: list[SilentBroker]) -> list[str]:
+    """Return clauses about other brokers, first those that do not have the event."""
+    clauses = []
     without = [str(broker) for broker in brokers if not broker.in_charge]
     if without:
-        said.append(f"{_listed(without)} {_has(without)} not taken charge of it")
+        clauses.append(f"{_listed(without)} {_has(without)} not taken charge of it")
     waiting = [str(broker) for broker in brokers if broker.in_charge]
     if waiting:
-        said.append(f"{_listed(waiting)} {_has(waiting)} it, and not all subscribers there have acknowledged it")
-    return said
+        clauses.append(f"{_listed(waiting)} {_has(waiting)} it, and not all subscribers there have acknowledged it")
+    return clauses
 
 
-def _advice(brokers: list[SilentBroker]) -> str:
-    """What to do when other brokers do not answer."""
+def _hint_about_brokers(brokers: list[SilentBroker]) -> str:
     without = [broker for broker in brokers if not broker.in_charge]
     if not without:
         return "`plait ls subs` there shows who is away; confirm='broker' waits only until brokers have charge of it"
@@ -152,5 +157,5 @@ def _has(names: Sequence[str]) -> str:
 
 
 def refusal_of(sequence: int, refused: PublishRefused) -> Refusal:
-    """The frame that says it."""
+    """Return the frame of a refusal."""
     return Refusal(sequence, refused.code, refused.message, refused.retryable, refused.hint)

@@ -1,5 +1,4 @@
-"""What a broker takes up where its log left it: durable subscriptions, the memory of events seen, and what durable
-subscriptions of other brokers want."""
+"""Recovery from the log at the start: durable subscriptions, the duplicate window, and documents of other brokers."""
 
 from __future__ import annotations
 
@@ -7,23 +6,24 @@ from plait_core.filters import parse
 
 from ..joining import Joining
 from ..outputs import Recovered
-from ..pipeline.pipeline import EventPipeline
+from ..pipeline.admission import Admission
 from ..pipeline.subscription_index import SubscriptionIndex
-from .durable_subscriptions import DurableSubscription, DurableSubscriptions, entry_of
+from .durable_subscriptions import DurableSubscriptions, entry_of
+from .sessions import DurableSubscription
 
 
 def recover(
     recovered: Recovered,
-    interest: SubscriptionIndex,
+    index: SubscriptionIndex,
     durables: DurableSubscriptions,
-    publishing: EventPipeline,
+    admission: Admission,
     joining: Joining,
     now: float,
 ) -> None:
-    """Before anyone is connected."""
+    """Restore the state of an earlier run. Call it before the first connection."""
     for cursor in recovered.cursors:
         durable = DurableSubscription(
-            interest.new_number(),
+            index.new_number(),
             cursor.owner,
             cursor.name,
             parse(cursor.filter),
@@ -32,7 +32,7 @@ def recover(
             kept=True,
         )
         durables.add(durable)
-        interest.add(durable)
+        index.add(durable)
     for record in recovered.recent:
-        publishing.recover(entry_of(record).frame.id)
+        admission.recover(entry_of(record).frame.id)
     joining.recall([memory.frame for memory in recovered.memories], now)

@@ -1,34 +1,38 @@
-"""Sessions: who is attached, from welcome to the end, across connections that break in between.
+"""Sessions and what belongs to them: subscriptions, durable subscriptions and advertisements.
 
-A session outlives its connection by a while, with its subscriptions and queues, so that a blip loses nothing that fits.
-Its id is drawn at random and known to its client alone, which is what lets the client take it up again.
+A session outlives its connection for a while, with its subscriptions and queues, so that a short disconnection loses
+nothing that fits. Its id is random and known to its client alone; with it the client resumes the session.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from plait_core.filters import Filter
 from plait_core.ids import Randomness, new_id
 from plait_core.wire import Hello
-from plait_core.wire.frame_types.session_frames import Notice, NoticeKind
+from plait_core.wire.frame_types.session_frames import Notice, NoticeKind, Subscribe
 
+from ..drop_reasons import DropReason
+from ..histograms import DelayHistogram
+from ..outputs import ConnectionId, Cursor
 from .access import Principal
 from .connection import Connection
-from .durable_subscriptions import DurableSubscription
-from .subscriptions import Subscription
+from .delivery_queue import DeliveryQueue, Queued
 
 NEWS_MAX: Final = 10_000
-"""Notices of one session that may not have arrived: as many as it may have subscriptions."""
+"""Unacknowledged notices of one session: as many as it may have subscriptions."""
 
 NewsKey: TypeAlias = tuple[int, NoticeKind, str]
-"""What a notice is about: its subscription, kind and reason."""
+"""Subscription, kind and reason of a notice."""
 
 
 @dataclass(slots=True)
 class ClientAdvertisement:
-    """What a publisher says it will publish."""
+    """An advertisement of one client: the events that it will publish match `filter`."""
 
     number: int
     id: int
@@ -36,102 +40,261 @@ class ClientAdvertisement:
     filter: Filter
     rate: float
     matching: bool = False
+    """Whether some subscription may match, as last reported to the client."""
+
+
+@dataclass(slots=True)
+class Gap:
+    """Drops for one reason that were not reported to the subscriber yet."""
+
+    count: int
+    publisher: int
+    """0, as `first` and `last`, for events of several publishers."""
+    first: int
+    last: int
+
+
+class Subscription:
+    """One open subscription. `number` identifies it in the broker, `id` in its session."""
+
+    __slots__ = (
+        "awaited",
+        "delays",
+        "delivered",
+        "dropped",
+        "durable",
+        "ending",
+        "filter",
+        "gaps",
+        "id",
+        "late",
+        "number",
+        "outbox",
+        "routing",
+        "session",
+        "since",
+        "terms",
+        "within_us",
+    )
+
+    def __init__(self, number: int, session: Session, terms: Subscribe, filter: Filter, outbox: DeliveryQueue) -> None:
+        self.number = number
+        self.id = terms.subscription
+        self.session = session
+        self.terms = terms
+        self.within_us = terms.within_us
+        self.filter = filter
+        self.routing = terms.routing
+        self.outbox = outbox
+        self.durable: DurableSubscription | None = None
+        self.since = 0.0
+        """Time of the last change of its filter, by the broker's own clock."""
+        self.delivered = 0
+        self.late = 0
+        """Deliveries written after its delay bound."""
+        self.delays: DelayHistogram | None = None
+        """Delays of its deliveries, including the way to its client; only while it has a delay bound."""
+        self.dropped: Counter[DropReason] = Counter()
+        self.gaps: dict[DropReason, Gap] = {}
+        self.awaited: set[int] = set()
+        """Tokens of deliveries whose acknowledgement a publisher awaits."""
+        self.ending: int | None = None
+        """The Unsubscribe request to answer when the queue has been delivered."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether the subscriber was notified that it is slow, and its queue has not been empty since."""
+        return self.outbox.slow
+
+    @slow.setter
+    def slow(self, slow: bool) -> None:
+        self.outbox.slow = slow
+
+    def record_delay(self, delay_us: int, late: int) -> None:
+        """Count a delivery that is written. `late` is 1 beyond the delay bound, else 0."""
+        self.late += late
+        if self.delays is None:
+            self.delays = DelayHistogram()
+        self.delays.observe(max(0, delay_us + self.session.link_delay_us))
+
+    def drop(self, entry: Queued, reason: DropReason) -> None:
+        """Count a dropped delivery, and note it for the subscriber's next notice."""
+        self.dropped[reason] += 1
+        frame, gap = entry.frame, self.gaps.get(reason)
+        if gap is None:
+            self.gaps[reason] = Gap(1, frame.publisher, frame.sequence, frame.sequence)
+            return
+        gap.count += 1
+        if gap.publisher == frame.publisher:
+            gap.first, gap.last = min(gap.first, frame.sequence), max(gap.last, frame.sequence)
+        else:
+            gap.publisher = gap.first = gap.last = 0
+
+    def take_notices(self) -> list[Notice]:
+        """Return one notice for each reason of the drops since the last call."""
+        gaps, self.gaps = self.gaps, {}
+        return [
+            Notice(self.id, NoticeKind.GAP, reason, gap.count, gap.publisher, gap.first, gap.last)
+            for reason, gap in gaps.items()
+        ]
+
+
+@dataclass(slots=True, eq=False)
+class DurableSubscription:
+    """One durable subscription, attached to a session or not."""
+
+    number: int
+    owner: str
+    name: str
+    filter: Filter
+    acknowledged: int
+    """Cursor: every position up to this one is settled."""
+    beyond: set[int] = field(default_factory=set)
+    """Settled positions above the cursor."""
+    routing: bytes = b""
+    """Routing keys that its client has deposited to test tags. The log does not store them: after a restart it gets
+    more sealed events than it can read, until its client is back."""
+    next_position: int = 0
+    """Next position to read from the log; meaningless while it keeps up."""
+    since_us: int = 0
+    """Calendar time from which it reads the log; 0 without one."""
+    since: float = 0.0
+    """Time of the last change of its filter, by the broker's own clock; 0 if that was before this broker started."""
+    in_flight: set[int] = field(default_factory=set)
+    """Positions that were sent and not acknowledged."""
+    subscription: Subscription | None = None
+    """The open subscription of the client that uses it."""
+    keeps_up: bool = False
+    """Whether every stored entry was sent or did not match, so that it gets new entries directly."""
+    fetching: bool = False
+    kept: bool = False
+    """Whether the log has stored it. One that was never stored is undone when storing it fails."""
+
+    def may_read(self, window: int) -> bool:
+        """Return whether more of the log could be sent to it now."""
+        return not self.keeps_up and not self.fetching and self.pending < window
+
+    @property
+    def pending(self) -> int:
+        """Number of positions above the cursor that were sent; the window bounds it."""
+        return len(self.in_flight) + len(self.beyond)
+
+    def cursor(self) -> Cursor:
+        """Return the cursor as the log stores it."""
+        return Cursor(self.name, self.owner, self.filter.text, self.acknowledged, tuple(sorted(self.beyond)))
+
+    def settle(self, positions: Iterable[int], up_to: int, sent_up_to: int) -> list[int]:
+        """Settle acknowledged positions, and return those that were in flight. `sent_up_to`: last position passed."""
+        done = {p for p in positions if p in self.in_flight} | {p for p in self.in_flight if p <= up_to}
+        self.in_flight -= done
+        self.beyond |= done
+        self.advance(sent_up_to)
+        return sorted(done)
+
+    def advance(self, sent_up_to: int) -> None:
+        """Move the cursor to the position before the first that is in flight."""
+        place = min(self.in_flight) - 1 if self.in_flight else sent_up_to
+        if place > self.acknowledged:
+            self.acknowledged = place
+            self.beyond = {p for p in self.beyond if p > place}
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One client, while it is with us."""
+    """One client's session."""
 
     id: int
     principal: Principal
     name: str
     publisher: int
-    link: Connection | None
+    connection: Connection | None = None
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
     advertisements: dict[int, ClientAdvertisement] = field(default_factory=dict)
     durables: list[DurableSubscription] = field(default_factory=list)
-    """Those that it has taken up."""
+    """Durable subscriptions that it has attached."""
     backlog: dict[int, Subscription] = field(default_factory=dict)
-    """Its subscriptions that have something queued, by number, in the order in which they fell behind."""
+    """Subscriptions with queued deliveries, by number, in the order in which they fell behind."""
     queued_bytes: int = 0
     delivered: int = 0
-    """Deliver frames written: on resuming, the client sees how many of them it never got."""
+    """Deliver frames written. A client that resumes compares it with its own count to find what was lost."""
     published: int = 0
     link_delay_us: int = 0
-    """Half the measured round trip."""
+    """Half the measured round-trip time."""
     detached_at: float | None = None
     news: dict[NewsKey, Notice] = field(default_factory=dict)
-    """Notices that may not have arrived: told again when the session is resumed."""
+    """Notices that may not have arrived; they are sent again when the session is resumed."""
     proving: dict[NewsKey, Notice] = field(default_factory=dict)
-    """Of these, what went out before the ping whose pong will prove it."""
+    """Notices sent before the last ping; its pong proves that they have arrived."""
     publish_open: bool = True
     subscribe_open: bool = True
 
     @property
     def attached(self) -> bool:
-        """Whether its client is connected and hears us."""
-        return self.link is not None and not self.link.closing
+        """Whether its client is connected."""
+        return self.connection is not None and not self.connection.closing
 
-    def tell(self, notice: Notice, *, behind: bool = False) -> None:
-        """Send a notice, now or when the client is back."""
+    def notify(self, notice: Notice, *, behind: bool = False) -> None:
+        """Send a notice, now or when the session is resumed. `behind`: after the deliveries written so far."""
         self.news[notice.subscription, notice.kind, notice.reason] = notice
         if len(self.news) > NEWS_MAX:
             del self.news[next(iter(self.news))]
-        if self.link is not None:
-            self.link.send(notice, behind=behind)
+        if self.connection is not None:
+            self.connection.send(notice, behind=behind)
 
-    def tell_again(self) -> None:
-        """The client is back, and may have missed what it was told. How many events a notice spoke of is left out:
-        it may be told of them twice."""
+    def notify_again(self) -> None:
+        """Send the unacknowledged notices again, without their counts: the client may have got them."""
         again = [*self.proving.values(), *self.news.values()]
         self.proving, self.news = {}, {}
         for notice in again:
             closed = notice.kind is NoticeKind.CLOSED
-            self.tell(notice if closed else Notice(notice.subscription, notice.kind, notice.reason))
+            self.notify(notice if closed else Notice(notice.subscription, notice.kind, notice.reason))
 
     def begin_proof(self) -> None:
-        """A ping goes out: when it is answered, what was told before it has arrived."""
+        """Note that a ping is sent: its pong proves that the notices before it have arrived."""
         self.proving |= self.news
         self.news = {}
 
     def permit(self, principal: Principal) -> None:
-        """It is allowed what `principal` is, from now on."""
+        """Apply a principal's permissions from now on."""
         self.principal = principal
         self.publish_open = principal.publish.open
         self.subscribe_open = principal.subscribe.open
 
 
 class Sessions:
-    """All sessions."""
+    """All sessions of a broker."""
 
     def __init__(self, randomness: Randomness) -> None:
         self._randomness = randomness
         self._by_id: dict[int, Session] = {}
         self._by_publisher: dict[int, Session] = {}
+        self.by_connection: dict[ConnectionId, Session] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def all(self) -> list[Session]:
+        """Return all sessions, connected or not."""
         return list(self._by_id.values())
 
     def get(self, id: int) -> Session | None:
+        """Return a session by its id."""
         return self._by_id.get(id)
 
     def of_publisher(self, publisher: int) -> Session | None:
-        """The session whose client publishes under this id."""
+        """Return the session whose client publishes under this id."""
         return self._by_publisher.get(publisher)
 
     def resumable(self, hello: Hello, principal: Principal) -> Session | None:
-        """The session that a hello may take up: it knows the id, and is who it was."""
+        """Return the session that a Hello may resume: it has the id, and the same principal and publisher."""
         session = self._by_id.get(hello.resume) if hello.resume is not None else None
         if session is None or session.principal.name != principal.name or session.publisher != hello.publisher:
             return None
         return session
 
-    def open(self, hello: Hello, principal: Principal, link: Connection) -> Session:
-        """A new session."""
-        session = Session(new_id(self._randomness), principal, hello.name, hello.publisher, link)
+    def open(self, hello: Hello, principal: Principal) -> Session:
+        """Open a session without a connection."""
+        session = Session(new_id(self._randomness), principal, hello.name, hello.publisher)
         session.permit(principal)
         assert hello.publisher not in self._by_publisher, "one session a publisher"
         self._by_id[session.id] = session
@@ -139,8 +302,22 @@ class Sessions:
             self._by_publisher[hello.publisher] = session
         return session
 
+    def attach(self, session: Session, connection: Connection) -> None:
+        """Give a session this connection, in place of any before."""
+        self.detach(session)
+        session.connection = connection
+        session.detached_at = None
+        self.by_connection[connection.id] = session
+
+    def detach(self, session: Session) -> None:
+        """Leave a session without a connection."""
+        if session.connection is not None:
+            self.by_connection.pop(session.connection.id, None)
+            session.connection = None
+
     def close(self, session: Session) -> None:
-        """The session is over."""
+        """Remove a session for good."""
+        self.detach(session)
         del self._by_id[session.id]
         if session.publisher:
             del self._by_publisher[session.publisher]

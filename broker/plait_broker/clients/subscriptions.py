@@ -1,114 +1,117 @@
-"""A subscription at its home broker: a filter with an owner and terms, its queue, and what became of its events."""
+"""Drops and endings of subscriptions: each drop is counted, reported to its subscriber, and fails its confirmation."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import inf
+from typing import Final
 
-from plait_core.filters import Filter
-from plait_core.wire.frame_types.session_frames import Notice, NoticeKind, Subscribe
+from plait_core.wire.frame_types.session_frames import Done, Matching, Notice, NoticeKind
 
+from ..context import BrokerContext
 from ..drop_reasons import DropReason
-from ..histograms import DelayHistogram
-from .delivery_queue import DeliveryQueue, Queued
+from ..pipeline.subscription_index import SubscriptionIndex
+from .delivery_queue import Queued
+from .durable_subscriptions import DurableSubscriptions
+from .sessions import DurableSubscription, Session, Subscription
 
-if TYPE_CHECKING:
-    from .durable_subscriptions import DurableSubscription
-    from .sessions import Session
-
-
-@dataclass(slots=True)
-class Gap:
-    """Drops for one reason that the subscriber has not been told of yet."""
-
-    count: int
-    publisher: int
-    """0, as `first` and `last`, when they are of several."""
-    first: int
-    last: int
+NOTICE_DELAY_S: Final = 0.05
+"""Drops are reported together, at most this long after the first."""
 
 
-class Subscription:
-    """One open subscription. `number` names it in the broker, `id` in its session."""
+class Subscriptions:
+    """Drops deliveries and ends subscriptions, for all sessions."""
 
-    __slots__ = (
-        "awaited",
-        "delays",
-        "delivered",
-        "dropped",
-        "durable",
-        "ending",
-        "filter",
-        "gaps",
-        "id",
-        "late",
-        "number",
-        "outbox",
-        "routing",
-        "session",
-        "since",
-        "terms",
-        "within_us",
-    )
+    def __init__(self, context: BrokerContext, index: SubscriptionIndex, durables: DurableSubscriptions) -> None:
+        self._counters = context.counters
+        self._confirmations = context.confirmations
+        self._observer = context.observer
+        self._index = index
+        self._durables = durables
+        self._unreported: dict[int, Subscription] = {}
+        """By number, subscriptions with drops to report."""
+        self.due_at = inf
+        """When `tick` is to be called."""
 
-    def __init__(self, number: int, session: Session, terms: Subscribe, filter: Filter, outbox: DeliveryQueue) -> None:
-        self.number = number
-        self.id = terms.subscription
-        self.session = session
-        self.terms = terms
-        self.within_us = terms.within_us
-        self.filter = filter
-        self.routing = terms.routing
-        self.outbox = outbox
-        self.durable: DurableSubscription | None = None
-        self.since = 0.0
-        """When it was opened, or its filter changed last, by the broker's own clock."""
-        self.delivered = 0
-        self.late = 0
-        """Deliveries that came beyond its bound."""
-        self.delays: DelayHistogram | None = None
-        """Of its deliveries while it has a bound, with the way to its client: how the bound is kept."""
-        self.dropped: Counter[DropReason] = Counter()
-        self.gaps: dict[DropReason, Gap] = {}
-        self.awaited: set[int] = set()
-        """Tokens of deliveries that a publisher waits for."""
-        self.ending: int | None = None
-        """The request that ended it, to be answered when its queue has been delivered."""
+    # --- drops --------------------------------------------------------------------------------------------------------
 
-    @property
-    def slow(self) -> bool:
-        """Whether it fell behind so far that its subscriber was told."""
-        return self.outbox.slow
+    def drop(self, subscription: Subscription, entry: Queued, reason: DropReason, now: float) -> None:
+        """Drop one delivery."""
+        self._counters.dropped[reason] += 1
+        self._observer.dropped(subscription, entry, reason, now)
+        if reason is not DropReason.FORBIDDEN:  # a notice would reveal that the event exists
+            subscription.drop(entry, reason)
+            self._unreported[subscription.number] = subscription
+            self.due_at = min(self.due_at, now + NOTICE_DELAY_S)
+        if entry.token:
+            subscription.awaited.discard(entry.token)
+            self._confirmations.fail((subscription.number, entry.token), reason)
 
-    @slow.setter
-    def slow(self, slow: bool) -> None:
-        self.outbox.slow = slow
+    def drop_queued(self, subscription: Subscription, reason: DropReason, now: float) -> None:
+        """Drop every queued delivery of a subscription that ends."""
+        session = subscription.session
+        session.backlog.pop(subscription.number, None)
+        for entry in subscription.outbox.clear():
+            session.queued_bytes -= entry.size
+            self.drop(subscription, entry, reason, now)
+        self._unreported.pop(subscription.number, None)
 
-    def timed(self, delay_us: int, late: int) -> None:
-        """A delivery is written: how long it will have been under way, and whether that is too long."""
-        self.late += late
-        if self.delays is None:
-            self.delays = DelayHistogram()
-        self.delays.observe(max(0, delay_us + self.session.link_delay_us))
-
-    def drop(self, entry: Queued, reason: DropReason) -> None:
-        """Account for one delivery that will not be."""
-        self.dropped[reason] += 1
-        frame, gap = entry.frame, self.gaps.get(reason)
-        if gap is None:
-            self.gaps[reason] = Gap(1, frame.publisher, frame.sequence, frame.sequence)
+    def tick(self, now: float) -> None:
+        """Report drops to their subscribers when it is time."""
+        if now < self.due_at:
             return
-        gap.count += 1
-        if gap.publisher == frame.publisher:
-            gap.first, gap.last = min(gap.first, frame.sequence), max(gap.last, frame.sequence)
-        else:
-            gap.publisher = gap.first = gap.last = 0
+        self.due_at = inf
+        unreported, self._unreported = self._unreported, {}
+        for subscription in unreported.values():
+            self._report_drops(subscription)
 
-    def take_notices(self) -> list[Notice]:
-        """The notices of drops not told of yet, one for each reason."""
-        gaps, self.gaps = self.gaps, {}
-        return [
-            Notice(self.id, NoticeKind.GAP, reason, gap.count, gap.publisher, gap.first, gap.last)
-            for reason, gap in gaps.items()
-        ]
+    def _report_drops(self, subscription: Subscription) -> None:
+        """Send the notices of a subscription's drops; without a client they add up until it is back."""
+        if subscription.session.attached:
+            for notice in subscription.take_notices():
+                subscription.session.notify(notice)
+
+    # --- a client that is back ----------------------------------------------------------------------------------------
+
+    def resume(self, session: Session) -> None:
+        """Send again what a broken connection may have lost: durable deliveries, notices and matching states."""
+        assert session.connection is not None, "its client is back"
+        for durable in session.durables:
+            self._durables.rewind(durable)
+        for advertisement in session.advertisements.values():
+            session.connection.send(Matching(advertisement.id, advertisement.matching))
+        session.notify_again()
+        for subscription in session.subscriptions.values():
+            self._report_drops(subscription)
+
+    # --- endings ------------------------------------------------------------------------------------------------------
+
+    def end(self, subscription: Subscription, reason: DropReason, now: float, *, indexed: bool = True) -> None:
+        """End a subscription, and drop its queue for that reason. A durable one is only detached."""
+        if subscription.durable is not None:
+            self.detach(subscription, subscription.durable, now)
+            return
+        if indexed and subscription.ending is None:
+            self._index.remove(subscription)
+        self.drop_queued(subscription, reason, now)
+        for token in sorted(subscription.awaited):
+            self._confirmations.fail((subscription.number, token), reason)
+        del subscription.session.subscriptions[subscription.id]
+
+    def detach(self, subscription: Subscription, durable: DurableSubscription, now: float) -> None:
+        """Detach a durable subscription from its client."""
+        self.drop_queued(subscription, DropReason.GONE, now)
+        self._durables.detach(durable, now)
+        subscription.session.durables.remove(durable)
+        del subscription.session.subscriptions[subscription.id]
+
+    def close_full(self, subscription: Subscription, reason: DropReason, now: float) -> None:
+        """Close a subscription whose policy ends it when its queue is full."""
+        subscription.session.notify(Notice(subscription.id, NoticeKind.CLOSED, reason), behind=True)
+        self.end(subscription, reason, now)
+
+    def drained(self, subscription: Subscription, now: float) -> None:
+        """End a subscription that was to end once its queue has been delivered, and answer the request."""
+        request, connection = subscription.ending, subscription.session.connection
+        self.end(subscription, DropReason.GONE, now)
+        if connection is not None and request:
+            connection.send(Done(request), behind=True)

@@ -1,6 +1,6 @@
-"""How connections and sessions end: refused, closed with a reason, detached for a while, over.
+"""Teardown of connections and sessions: refused, closed with a reason, detached for a while, ended.
 
-A connection ends once, with one reason; a session outlives its connection until nobody has come back for it in time.
+A connection ends once, with one reason. A session outlives its connection until the client has not resumed it in time.
 """
 
 from __future__ import annotations
@@ -11,86 +11,87 @@ from plait_core.wire.frame_types.session_frames import Code
 
 from ..counters import Counters
 from ..drop_reasons import DropReason
-from ..outputs import Close as CloseLink
+from ..outputs import Close as CloseConnection
 from ..pipeline.subscription_index import SubscriptionIndex
-from .client_requests import ClientRequests
 from .connection import Connection
 from .sessions import Session, Sessions
+from .subscriptions import Subscriptions
 
 
 class Teardown:
-    """Everyone who leaves one broker."""
+    """Ends the connections and sessions of one broker."""
 
     def __init__(
-        self, counters: Counters, interest: SubscriptionIndex, sessions: Sessions, requests: ClientRequests
+        self, counters: Counters, sessions: Sessions, index: SubscriptionIndex, subscriptions: Subscriptions
     ) -> None:
         self._counters = counters
-        self._interest = interest
         self._sessions = sessions
-        self._requests = requests
+        self._index = index
+        self._subscriptions = subscriptions
         self._detached: dict[Session, None] = {}
-        self.closes: list[CloseLink] = []
+        self.closes: list[CloseConnection] = []
         self.draining = False
-        """Whether the broker is stopping: nobody is let in any more, and no session is kept for a client."""
+        """Whether the broker stops: it accepts no client and keeps no session without one."""
 
-    def refuse(self, link: Connection, code: Code, message: str, *, retryable: bool = True) -> None:
-        """Let someone who said hello not in."""
+    def refuse(self, connection: Connection, code: Code, message: str, *, retryable: bool = True) -> None:
+        """Answer a Hello with a refusal, and close."""
         self._counters.rejected[code] += 1
-        link.send(link.handshake.refuse(code, message, retryable=retryable))
-        self.closed(link, message)
+        connection.send(connection.handshake.refuse(code, message, retryable=retryable))
+        self.closed(connection, message)
 
-    def close(self, link: Connection, code: str, message: str, *, retryable: bool = False) -> None:
-        """Tell the other end why, and close."""
-        if not link.closing:
-            link.send(Close(code, message[:CLOSE_TEXT_MAX], retryable))
-            self.closed(link, message)
+    def close(self, connection: Connection, code: str, message: str, *, retryable: bool = False) -> None:
+        """Close with a reason for the other end."""
+        if not connection.closing:
+            connection.send(Close(code, message[:CLOSE_TEXT_MAX], retryable))
+            self.closed(connection, message)
 
-    def closed(self, link: Connection, reason: str) -> None:
-        """Close without a word more: the other end knows."""
-        if not link.closing:
-            link.closing = reason or "closed"
-            self.closes.append(CloseLink(link.id, f"{link.who}: {link.closing}" if link.who else link.closing))
+    def closed(self, connection: Connection, reason: str) -> None:
+        """Close without another frame: the other end has got the reason, or given it."""
+        if not connection.closing:
+            connection.closing = reason or "closed"
+            reason = f"{connection.who}: {connection.closing}" if connection.who else connection.closing
+            self.closes.append(CloseConnection(connection.id, reason))
 
-    def take(self) -> list[CloseLink]:
-        """The connections to be closed since the last call."""
+    def take(self) -> list[CloseConnection]:
+        """Return the connections to close since the last call."""
         closes, self.closes = self.closes, []
         return closes
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def detach(self, session: Session, now: float) -> None:
-        """A session's connection is gone: it is kept for a while, unless the broker is stopping."""
-        session.link = None
+        """Keep a session without its connection for a while, unless the broker stops."""
+        self._sessions.detach(session)
         if self.draining:
             self.end(session, now)
         else:
             session.detached_at = now
             self._detached[session] = None
 
-    def attach(self, session: Session, link: Connection) -> None:
-        """A session has this connection from now on."""
-        session.link = link
-        session.detached_at = None
+    def attach(self, session: Session, connection: Connection) -> None:
+        """Give a new or resumed session its connection."""
+        self._sessions.attach(session, connection)
         self._detached.pop(session, None)
 
     def end(self, session: Session, now: float) -> None:
-        """A session is over, with all that it had."""
-        session.link = None
+        """End a session with its subscriptions and advertisements."""
+        self._sessions.detach(session)
         self._detached.pop(session, None)
         for subscription in list(session.subscriptions.values()):
-            self._requests.end(subscription, DropReason.GONE, now)
+            self._subscriptions.end(subscription, DropReason.GONE, now)
         for advertisement in session.advertisements.values():
-            self._interest.unadvertise(advertisement)
+            self._index.unadvertise(advertisement)
         self._sessions.close(session)
 
     def end_detached(self, now: float, after_s: float = 0.0) -> None:
-        """End the sessions that nobody has come back to for so long."""
+        """End the sessions that were without a connection for this time."""
         for session in list(self._detached):
-            assert session.detached_at is not None, "it was noted when its connection was gone"
+            assert session.detached_at is not None, "noted when it was detached"
             if now - session.detached_at >= after_s:
                 self.end(session, now)
 
-    def close_when_drained(self, link: Connection) -> None:
-        """The broker is stopping: close what has nothing queued any more."""
-        if link.session is None or not link.session.backlog:
-            self.close(link, Code.DRAINING, "the broker is stopping", retryable=True)
+    def close_when_drained(self, connection: Connection) -> None:
+        """Close a connection because the broker stops, unless deliveries are queued for it."""
+        session = self._sessions.by_connection.get(connection.id)
+        if session is None or not session.backlog:
+            self.close(connection, Code.DRAINING, "the broker is stopping", retryable=True)

@@ -1,8 +1,9 @@
-"""What this broker offers to the others: what its clients advertise, and what follows from what they publish.
+"""The advertisements of this broker, and the events that wait until other brokers know them.
 
-Other brokers say what they want only of what is offered. So an event that is beyond what all of them have seen waits
-here, with all that its publisher sends after it, until the advertisement that has it has been seen by all: for a client
-that advertises that is once, before its first event; for one that does not, whenever it publishes another kind.
+Brokers announce interest only in what others advertise. An event that no known advertisement covers waits here, and
+with it the later events of its publisher, until every broker has acknowledged an advertisement that covers it. For a
+client that advertises, that is once, before its first event. For one that does not, the broker infers advertisements
+from its events, and it waits whenever it publishes another kind.
 """
 
 from __future__ import annotations
@@ -21,128 +22,124 @@ from .inferred_advertisements import ANYTHING, InferredAdvertisements
 
 HELD_EVENTS_MAX: Final = 65_536
 HELD_BYTES_MAX: Final = 32 << 20
-"""What waits at one broker: what its clients can publish within a round trip through the overlay, and some more."""
+"""Events that wait at one broker: more than its clients publish within a round trip through the overlay."""
 
 UNUSED_S: Final = 300.0
-"""A derived advertisement that no event needed for so long is withdrawn."""
+"""An inferred advertisement that no event needed for this time is withdrawn."""
 
 Held: TypeAlias = tuple[Session, Publish, float]
-"""An event, whose it is, and since when it waits."""
+"""Session, event, and the time since which it waits."""
 
 
 class AdvertisementGate:
-    """All that one broker offers."""
+    """One broker's."""
 
     def __init__(self, overlay: Overlay, new_index: Callable[[], Index], now: float) -> None:
         self._overlay = overlay
         self._brokers = overlay.map.known
         self._filters: dict[int, Filter] = {}
-        self._said = new_index()
-        """All that is offered."""
-        self._seen = new_index()
-        """What of it all other brokers have seen."""
-        self._seen_filters: dict[int, Filter] = {}
+        self._advertised = new_index()
+        """All advertisements."""
+        self._known = new_index()
+        """The advertisements that all other brokers have acknowledged."""
+        self._known_filters: dict[int, Filter] = {}
         self._anything = False
-        """Whether they have seen that everything is offered, and something lately needed that."""
-        self._derived = InferredAdvertisements()
+        """Whether they have acknowledged an advertisement of everything, and some event has needed it lately."""
+        self._inferred = InferredAdvertisements()
         self._needed: set[int] = set()
         self._review_at = now + UNUSED_S
         self._held: dict[int, deque[Held]] = {}
-        """By session, what waits, in order."""
-        self._held_events = 0
+        """By session, events that wait, in order."""
+        self.waits = 0
+        """Number of events that wait."""
         self._held_bytes = 0
 
-    @property
-    def waits(self) -> bool:
-        """Whether some event does."""
-        return bool(self._held)
-
-    # --- what clients advertise ---------------------------------------------------------------------------------------
+    # --- advertisements -----------------------------------------------------------------------------------------------
 
     def advertise(self, number: int, filter: Filter, rate: float = 0.0) -> None:
-        """One more, or another filter for it: what was seen of it holds until the new one is seen."""
-        self._withdraw_said(number)
+        """Announce an advertisement or another filter for it. The old filter holds until the new one is known."""
+        self._withdraw_announced(number)
         self._filters[number] = filter
-        self._said.add(number, filter)
+        self._advertised.add(number, filter)
         self._overlay.offer(number, filter, rate)
 
     def withdraw(self, number: int) -> None:
-        """One less."""
-        self._withdraw_said(number)
-        if self._seen_filters.pop(number, None) is not None:
-            self._seen.remove(number)
+        """Withdraw an advertisement."""
+        self._withdraw_announced(number)
+        if self._known_filters.pop(number, None) is not None:
+            self._known.remove(number)
         self._overlay.withdraw(number)
 
     def seen(self, number: int) -> None:
-        """All other brokers know it now, and what they want of it is known here."""
+        """Note that all other brokers know an advertisement, and that their interest in it is known here."""
         filter = self._filters[number]
-        if self._seen_filters.get(number) != filter:
-            if number in self._seen_filters:
-                self._seen.remove(number)
-            self._seen.add(number, filter)
-            self._seen_filters[number] = filter
+        if self._known_filters.get(number) != filter:
+            if number in self._known_filters:
+                self._known.remove(number)
+            self._known.add(number, filter)
+            self._known_filters[number] = filter
         if number == ANYTHING:
             self._anything = True
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def has(self, session: Session, frame: Publish) -> bool:
-        """Whether an event may go out now: all know that it may come, and none of its publisher's waits before it."""
-        if self._held and session.id in self._held:
+    def passes(self, session: Session, frame: Publish) -> bool:
+        """Return whether an event need not wait: a known advertisement covers it, and no earlier event waits."""
+        if self.waits and session.id in self._held:
             return False
-        return self._anything or len(self._brokers) < 2 or self._is_seen(frame)
+        return self._anything or len(self._brokers) < 2 or self._is_known(frame)
 
     def hold(self, session: Session, frame: Publish, now: float) -> bool:
-        """Keep an event until all know that such may come; False when too many wait already."""
-        if self._held_events >= HELD_EVENTS_MAX or self._held_bytes >= HELD_BYTES_MAX:
+        """Hold an event until an advertisement that covers it is known. Return False when too many events wait."""
+        if self.waits >= HELD_EVENTS_MAX or self._held_bytes >= HELD_BYTES_MAX:
             return False
+        if not self._advertised.match_frame(frame):  # first: FrameError for an event that cannot be read
+            self.advertise(*self._inferred.widen(frame.attributes()))
         self._held.setdefault(session.id, deque()).append((session, frame, now))
-        self._held_events += 1
+        self.waits += 1
         self._held_bytes += len(frame.block)
-        if not self._said.match_frame(frame):
-            self.advertise(*self._derived.widen(frame.attributes()))
         return True
 
     def take(self) -> list[Held]:
-        """Events that need not wait any more."""
+        """Return the events that need not wait any more."""
         if not self._held:
             return []
         free: list[Held] = []
         for id, queue in list(self._held.items()):
-            while queue and (self._anything or len(self._brokers) < 2 or self._is_seen(queue[0][1])):
+            while queue and (self._anything or len(self._brokers) < 2 or self._is_known(queue[0][1])):
                 free.append(queue.popleft())
             if not queue:
                 del self._held[id]
-        self._held_events -= len(free)
+        self.waits -= len(free)
         self._held_bytes -= sum(len(frame.block) for _, frame, _ in free)
-        for queue in self._held.values():  # what it waited for may have been withdrawn meanwhile
-            if not self._said.match_frame(queue[0][1]):
-                self.advertise(*self._derived.widen(queue[0][1].attributes()))
+        for queue in self._held.values():  # the advertisement that it waits for may have been withdrawn
+            if not self._advertised.match_frame(queue[0][1]):
+                self.advertise(*self._inferred.widen(queue[0][1].attributes()))
         return free
 
     def review(self, now: float) -> None:
-        """Withdraw derived advertisements that nothing needed since the last review."""
+        """Withdraw the inferred advertisements that no event needed since the last review."""
         if now < self._review_at:
             return
         self._review_at = now + UNUSED_S
-        for number in [number for number in self._seen_filters if number >= ANYTHING and number not in self._needed]:
-            self._derived.forget(number)
+        for number in [number for number in self._known_filters if number >= ANYTHING and number not in self._needed]:
+            self._inferred.forget(number)
             self.withdraw(number)
         self._needed.clear()
         self._anything = False  # until something needs it again
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _is_seen(self, frame: Publish) -> bool:
-        found = self._seen.match_frame(frame)
+    def _is_known(self, frame: Publish) -> bool:
+        found = self._known.match_frame(frame)
         if not found:
             return False
-        number = min(found)  # clients' own come first: what they advertised needs nothing derived
+        number = min(found)  # clients' own have the lowest numbers: their events need no inferred ones
         if number >= ANYTHING:
             self._needed.add(max(found))
             self._anything = ANYTHING in found and len(found) == 1
         return True
 
-    def _withdraw_said(self, number: int) -> None:
+    def _withdraw_announced(self, number: int) -> None:
         if self._filters.pop(number, None) is not None:
-            self._said.remove(number)
+            self._advertised.remove(number)

@@ -1,535 +1,280 @@
 """The pipeline: publish -> admit -> match -> destinations -> disseminate -> deliver. Follow one event here.
 
-Of a single broker, the destinations are its own subscriptions, and dissemination is the log for those that are durable.
+`publish` takes events of clients, `receive_remote` events of other brokers. An event may wait in three places: a
+client's event until other brokers know its advertisement, then until its tags are tested; another broker's event until
+its tags are tested. `resume` continues it at the step after its wait.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, NamedTuple
 
-from plait_core.duplicates import BEHIND, NEW, DuplicateWindow, Sighting
 from plait_core.errors import FrameError
-from plait_core.events import EventId
-from plait_core.filters import Filter
-from plait_core.limits import CLOSE_TEXT_MAX
-from plait_core.values import is_reserved
+from plait_core.values import Attributes
 from plait_core.wire import Confirm, EventFrame, Publish
-from plait_core.wire.event_block import BLOCK_BYTES
 from plait_core.wire.frame_types.overlay_frames import CONFIRM, LOGGED
-from plait_core.wire.frame_types.session_frames import DURABLE, LATE, REPLAYED, Code, Late
+from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frame_types.trace_frames import MARKED
 
-from ..clients.confirmations import LOG, Confirmations, Party
+from ..clients.confirmations import Party
 from ..clients.delivery import Deliveries
-from ..clients.delivery_queue import Queued
-from ..clients.durable_subscriptions import DurableSubscription, DurableSubscriptions, Entry
-from ..clients.sessions import Session
-from ..clients.subscriptions import Subscription
-from ..counters import Counters
+from ..clients.durable_delivery import DurableDelivery
+from ..clients.publish_receipts import PublishReceipts
+from ..clients.sessions import DurableSubscription, Session, Subscription
+from ..context import BrokerContext
 from ..drop_reasons import DropReason
 from ..joining import Joining
 from ..overlay import ReceivedEvent
-from ..settings import BrokerSettings
-from ..telemetry.event_records import BrokerTelemetry
-from ..tracing.explainer import Explainer
-from .sealed_matching import TagMatcher, TagVerdict
+from .admission import Admission, PublishRefused
+from .sealed_matching import TagMatcher, TagVerdict, WaitingEvent, WaitingPublish
 from .subscription_index import SubscriptionIndex
-
-REFUSALS_MAX: Final = 65_536
-"""Refused events that are remembered, of all publishers: what sixteen of them may have unconfirmed at once."""
-
-
-_DOLLAR: Final = ord("$")
-"""As a number it is found in bytes in a sixth of the time that it takes as bytes."""
-
-
-class PublishRefused(Exception):
-    """An event that is not admitted: what its publisher hears, and what it is counted as."""
-
-    def __init__(self, reason: DropReason, code: str, message: str, hint: str = "", *, retryable: bool = False) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.code = code
-        self.message = message[:CLOSE_TEXT_MAX]
-        self.hint = hint[:CLOSE_TEXT_MAX]
-        self.retryable = retryable
-
-    def anew(self) -> PublishRefused:
-        """The same without a traceback, which would keep the refused event alive."""
-        return PublishRefused(self.reason, self.code, self.message, self.hint, retryable=self.retryable)
-
-
-class HeldPublish(NamedTuple):
-    """An event of a client here that waits for its tags to be tested, and since when."""
-
-    session: Session
-    frame: Publish
-    waited_us: int
-    since: float
 
 
 class EventPipeline:
-    """Takes events from publishers to subscribers and log."""
+    """Takes events from publishers to subscribers, to the log and to other brokers."""
 
     def __init__(
         self,
-        settings: BrokerSettings,
-        counters: Counters,
-        interest: SubscriptionIndex,
+        context: BrokerContext,
+        admission: Admission,
+        tags: TagMatcher[WaitingEvent],
+        index: SubscriptionIndex,
+        joining: Joining,
         deliveries: Deliveries,
-        durables: DurableSubscriptions,
-        confirmations: Confirmations,
-        explaining: Explainer,
-        wall_offset_us: int,
+        durable_delivery: DurableDelivery,
+        receipts: PublishReceipts,
     ) -> None:
-        self.settings = settings
-        self.log_filter: Filter | None = None
-        self.telemetry: BrokerTelemetry | None = None
-        self.duplicates = DuplicateWindow(settings.duplicate_window, settings.publishers_max)
-        self._counters = counters
-        self._interest = interest
+        self._settings = context.settings
+        self._counters = context.counters
+        self._confirmations = context.confirmations
+        self._observer = context.observer
+        self._admission = admission
+        self._gate = joining.offering
+        self._tags = tags
+        self._index = index
+        self._keys_here = index.deposits
+        self._keys_elsewhere = joining.overlay.wanted.deposits
+        self._joining = joining
         self._deliveries = deliveries
-        self._durables = durables
-        self._confirmations = confirmations
-        self._explaining = explaining
-        self._tracing = explaining.tracing
-        self._remembered = explaining.memory.events
-        self._wall_offset_us = wall_offset_us
-        self.tags: TagMatcher[HeldPublish | ReceivedEvent] = TagMatcher(counters.tags)
-        self._deposits_here = interest.deposits
-        self._deposits_elsewhere: dict[int, bytes] = {}
-        self._tokens = 0
-        self._refusals: OrderedDict[EventId, PublishRefused] = OrderedDict()
-        self._joining: Joining | None = None
-        self._system_arrived: Callable[[ReceivedEvent, float], None]
-        self.draining = False
-        """Whether events are refused because the broker is stopping."""
-        self._recovered: dict[int, int] = {}
-        """By publisher, the highest sequence number logged before this broker started."""
+        self._durable_delivery = durable_delivery
+        self._receipts = receipts
 
-    def join(self, joining: Joining, system_arrived: Callable[[ReceivedEvent, float], None]) -> None:
-        """There are other brokers; `system_arrived` takes what they say themselves."""
-        self._joining, self._system_arrived = joining, system_arrived
-        self._deposits_elsewhere = joining.overlay.wanted.deposits
+    # --- events of clients --------------------------------------------------------------------------------------------
 
     def publish(self, session: Session, frame: Publish, now: float) -> None:
-        """One event from its publisher; Refused when it goes nowhere."""
-        if self.draining:
+        """Take an event of a client. Raise PublishRefused if it goes nowhere."""
+        if self._admission.draining:
             raise PublishRefused(DropReason.DRAINING, Code.DRAINING, "the broker is stopping", retryable=True)
-        if self._joining is not None and not self._joining.offering.has(session, frame):
-            if not self._joining.offering.hold(session, frame, now):
+        if not self._gate.passes(session, frame):
+            if not self._gate.hold(session, frame, now):
                 message = "too many events wait for other brokers to learn what is published here"
                 raise PublishRefused(DropReason.OUTBOX_ITEMS, Code.LIMIT, message, "advertise first", retryable=True)
-            return
-        if self._deposits_here or self._deposits_elsewhere or self.tags.waits:
-            self.publish_offered(session, frame, 0, now)
+        elif self._keys_here or self._keys_elsewhere or self._tags.waits:
+            self._test_tags(session, frame, 0, now)
         else:
-            self.publish_tested(session, frame, 0, now)
+            self._admit(session, frame, 0, now)
 
-    def publish_offered(self, session: Session, frame: Publish, waited_us: int, now: float) -> None:
-        """The same, of which the other brokers know that it may come."""
-        tags = self.tags
-        if self._deposits_here or self._deposits_elsewhere or tags.waits:
-            if tags.full:
-                message = "too many sealed events wait for their tags to be tested"
-                raise PublishRefused(DropReason.OUTBOX_ITEMS, Code.LIMIT, message, retryable=True)
-            if tags.hold(("client", session.id), frame, HeldPublish(session, frame, waited_us, now), self._asking, now):
-                return
-        self.publish_tested(session, frame, waited_us, now)
+    def _test_tags(self, session: Session, frame: Publish, waited_us: int, now: float) -> None:
+        """Hold a sealed event whose tags are not tested yet; admit any other."""
+        if self._tags.full:
+            message = "too many sealed events wait for their tags to be tested"
+            raise PublishRefused(DropReason.OUTBOX_ITEMS, Code.LIMIT, message, retryable=True)
+        waiting = WaitingPublish(session, frame, waited_us, now)
+        if not self._tags.hold(("client", session.id), frame, waiting, self._keys_of_interest, now):
+            self._admit(session, frame, waited_us, now)
 
-    def publish_tested(self, session: Session, frame: Publish, waited_us: int, now: float) -> None:
-        """The same, of whose tags all is known that will be."""
-        self._counters.published += 1
-        session.published += 1
-        if not self._admit(session, frame, waited_us, now):
+    def _admit(self, session: Session, frame: Publish, waited_us: int, now: float) -> None:
+        """Take an event of a client from admission to delivery."""
+        delay_us = session.link_delay_us + waited_us
+        if not self._admission.admit(session, frame):
+            self._send_again(frame, delay_us, now)
             return
-        marked = self._tracing.live
-        subscriptions, durables = self._tracing.match(frame) if marked else self._interest.match(frame)
-        verdict = self._judge(frame) if self._deposits_here or self._deposits_elsewhere else None
+        observer = self._observer
+        marked = observer.marked
+        subscriptions, durables = observer.timed_match(self._index.match, frame) if marked else self._index.match(frame)
+        verdict = self._verdict(frame) if self._keys_here or self._keys_elsewhere else None
         if verdict is not None:
-            subscriptions = self._interest.fitting(subscriptions, verdict)
-            durables = self._interest.fitting(durables, verdict)
-        homes = self._joining.overlay.destinations(frame, verdict) if self._joining is not None else []
+            subscriptions = self._index.fitting(subscriptions, verdict)
+            durables = self._index.fitting(durables, verdict)
+        destinations = self._joining.overlay.destinations(frame, verdict)
         for subscription in subscriptions:
             if not subscription.session.subscribe_open:
-                subscriptions = self._permitted(subscriptions, frame, now)
+                subscriptions = self._deliveries.permitted(subscriptions, frame, now)
                 break
-        self._remembered.append((now, frame, homes))
-        delay_us = session.link_delay_us + waited_us
-        plain = not (durables or marked or frame.confirm or self.log_filter is not None)
-        if plain and not homes and len(subscriptions) == 1:  # what most events are
+        log_filter = self._settings.log_filter
+        plain = not (durables or destinations or marked or frame.confirm or log_filter is not None)
+        if plain and len(subscriptions) == 1:  # most events
             self._deliveries.deliver(subscriptions, None, frame, delay_us, now, True)
             return
-        if self.telemetry is not None:
-            self.telemetry.published(frame, subscriptions, durables, homes, delay_us, now)
-        if marked:
-            self._tracing.published(frame, len(subscriptions) + len(durables), homes, delay_us)
+        observer.published(frame, subscriptions, durables, destinations, delay_us, now)
+        tokens: list[int] | None = None
         if not plain:
-            self._disseminate(frame, subscriptions, durables, homes, delay_us, now)
-        else:  # nothing to log, nobody to hear what becomes of it
-            if homes and self._joining is not None:
-                self._joining.overlay.dissemination.publish(frame, homes, delay_us, 0, now)
-            if subscriptions:
-                self._deliveries.deliver(subscriptions, None, frame, delay_us, now)
-        if not subscriptions and not durables and not homes:
+            tokens = self._disseminate(frame, subscriptions, durables, destinations, delay_us, now)
+        if subscriptions:
+            deliver = self._deliveries.deliver_traced if marked else self._deliveries.deliver
+            deliver(subscriptions, tokens, frame, delay_us, now)
+        elif not durables and not destinations:
             self._counters.dropped[DropReason.UNMATCHED] += 1
-
-    # --- admit --------------------------------------------------------------------------------------------------------
-
-    def _admit(self, session: Session, frame: Publish, waited_us: int, now: float) -> bool:
-        """Whether the event is to go on; False for one that was here before, which is no error."""
-        publisher = frame.publisher
-        if publisher != session.publisher or not publisher:
-            raise PublishRefused(
-                DropReason.NOT_ALLOWED, Code.NOT_ALLOWED, "published under an id that is not this client's"
-            )
-        sighting = self.duplicates.see(publisher, frame.sequence)
-        if sighting is not NEW and sighting is not BEHIND:
-            return self._seen_before(frame, sighting, session.link_delay_us + waited_us, now)
-        if frame.confirm or frame.lifetime_us or self._recovered or not session.publish_open or _DOLLAR in frame.block:
-            try:
-                self._check(session, frame)
-            except PublishRefused as refused:
-                if frame.confirm:
-                    self.remember(frame.id, refused)
-                raise
-        self._counters.admitted += 1
-        return True
-
-    def recover(self, id: EventId) -> None:
-        """An event that was logged before this broker started."""
-        self.duplicates.see(id.publisher, id.sequence)
-        self._recovered[id.publisher] = max(id.sequence, self._recovered.get(id.publisher, 0))
-
-    def remember(self, id: EventId, refused: PublishRefused) -> None:
-        """An event is refused for good: should its publisher repeat it, not having heard, it hears the same again."""
-        self._refusals[id] = refused.anew()
-        if len(self._refusals) > REFUSALS_MAX:
-            forgotten, _ = self._refusals.popitem(last=False)
-            self.duplicates.forget(*forgotten)
-
-    def _check(self, session: Session, frame: Publish) -> None:
-        """Of an event that is not plain, or of a publisher who may not publish everything: whether it may go on."""
-        if self._recovered and frame.sequence < self._recovered.get(frame.publisher, 0):
-            message = "a later event of yours was logged before the broker restarted, and order is kept"
-            raise PublishRefused(DropReason.STALE, Code.STALE, message, retryable=True)
-        if frame.block.find(b"$", BLOCK_BYTES) >= 0 and any(map(is_reserved, frame.attributes())):
-            message = "names that begin with $ are for what brokers say"
-            raise PublishRefused(DropReason.NOT_ALLOWED, Code.NOT_ALLOWED, message, "choose another name")
-        if not session.publish_open and not session.principal.publish.permit(frame.attributes()):
-            raise PublishRefused(DropReason.NOT_ALLOWED, Code.NOT_ALLOWED, "this client may not publish that")
-        if frame.lifetime_us and session.link_delay_us > frame.lifetime_us:
-            raise PublishRefused(DropReason.EXPIRED, Code.EXPIRED, "its lifetime was over on arrival")
-        pending = self._confirmations.pending(frame.publisher) if frame.confirm else 0
-        if pending >= self.settings.unconfirmed_max:
-            raise PublishRefused(
-                DropReason.OUTBOX_ITEMS, Code.LIMIT, f"{pending} events await confirmation", retryable=True
-            )
-
-    def _seen_before(self, frame: Publish, sighting: Sighting, delay_us: int, now: float) -> bool:
-        """A publisher that did not hear of an event repeats it: it hears again, and no subscriber here does."""
-        if sighting is Sighting.STALE:
-            raise PublishRefused(DropReason.STALE, Code.STALE, "below the window in which duplicates are told apart")
-        refused = self._refusals.get(frame.id) if self._refusals else None
-        if refused is not None:
-            raise refused.anew()
-        waits = self._confirmations.waits(frame.publisher, frame.sequence)
-        recovered = bool(self._recovered) and frame.sequence <= self._recovered.get(frame.publisher, 0)
-        if frame.confirm is Confirm.SUBSCRIBERS and recovered and not waits:
-            message = "it was logged before the broker restarted; whether all subscribers have it is not known"
-            raise PublishRefused(DropReason.DUPLICATE, Code.UNKNOWN, message)
-        self._counters.dropped[DropReason.DUPLICATE] += 1
-        if frame.confirm and not waits:
-            parties = self._send_again(frame, delay_us, now)
-            self._confirmations.begin(frame.publisher, frame.sequence, 0, parties, now)
-        return False
-
-    def _send_again(self, frame: Publish, delay_us: int, now: float) -> set[Party]:
-        """That an event was seen here says nothing of other brokers: it may have come from one that died before it had
-        sent it to all, or this one has started anew since. So they get it once more, and those that have it drop it."""
-        if self._joining is None:
-            return set()
-        verdict = self._judge(frame) if self._deposits_elsewhere else None
-        homes = self._joining.overlay.destinations(frame, verdict)
-        return set(self._joining.publish(frame, homes, delay_us, now, frame.confirm)) if homes else set()
-
-    # --- disseminate and deliver --------------------------------------------------------------------------------------
 
     def _disseminate(
         self,
         frame: Publish,
         subscriptions: list[Subscription],
         durables: list[DurableSubscription],
-        homes: list[int],
+        destinations: list[int],
         delay_us: int,
         now: float,
-    ) -> None:
-        confirm, tokens = frame.confirm, None
-        asked = bool(confirm)
+    ) -> list[int] | None:
+        """Stage an event for the log, send it to other brokers, and await what its publisher asked for. Return the
+        tokens that the subscriptions acknowledge it by."""
+        tokens: list[int] | None = None
         parties: set[Party] = set()
-        if asked or durables or self.log_filter is not None:
-            subscribers = confirm is Confirm.SUBSCRIBERS
-            if subscribers:
-                tokens = self._new_tokens(subscriptions, parties)
-            self._log(frame, durables, parties, delay_us, now, subscribers=subscribers)
-        if homes:
-            assert self._joining is not None, "other brokers are known through it"
-            elsewhere = self._joining.publish(frame, homes, delay_us, now, confirm)
-            if asked:
-                parties.update(elsewhere)
-        if asked:
-            count = len(subscriptions) + len(durables)
-            self._confirmations.begin(frame.publisher, frame.sequence, count, parties, now)
-        if subscriptions and not self._tracing.live:
-            self._deliveries.deliver(subscriptions, tokens, frame, delay_us, now)
-        elif subscriptions:
-            self._deliver_marked(subscriptions, tokens, frame, delay_us, now)
+        subscribers = frame.confirm is Confirm.SUBSCRIBERS
+        if subscribers:
+            tokens = self._deliveries.new_tokens(subscriptions, parties)
+        if durables or self._settings.log_filter is not None:
+            self._durable_delivery.stage(frame, durables, parties, delay_us, now, subscribers=subscribers)
+        if destinations:
+            parties.update(self._joining.publish(frame, destinations, delay_us, now, frame.confirm))
+        if frame.confirm:
+            matched = len(subscriptions) + len(durables)
+            self._confirmations.begin(frame.publisher, frame.sequence, matched, parties, now)
+        return tokens
 
-    def arrive(self, arrival: ReceivedEvent, now: float) -> None:
-        """One event from another broker's publisher, for whoever it matches here."""
+    def _send_again(self, frame: Publish, delay_us: int, now: float) -> None:
+        """Send an event that was admitted before to other brokers again, if its publisher asks for confirmation anew.
+        The broker that sent it first may have died, or this one restarted; brokers that have the event drop it."""
+        if frame.confirm and not self._confirmations.waits(frame.publisher, frame.sequence):
+            verdict = self._verdict(frame) if self._keys_elsewhere else None
+            destinations = self._joining.overlay.destinations(frame, verdict)
+            parties: set[Party] = set()
+            if destinations:
+                parties.update(self._joining.publish(frame, destinations, delay_us, now, frame.confirm))
+            self._confirmations.begin(frame.publisher, frame.sequence, 0, parties, now)
+
+    # --- events of other brokers --------------------------------------------------------------------------------------
+
+    def receive_remote(self, event: ReceivedEvent, now: float) -> None:
+        """Take an event of another broker's publisher."""
         try:
-            if arrival.frame.publisher == arrival.root:
-                self._system_arrived(arrival, now)
+            if event.frame.publisher == event.root:  # the broker itself has published it
+                self._joining.in_charge(event, now)
+                self.deliver_system(event.frame, event.frame.attributes(), event.delay_us, now)
                 return
-            tags = self.tags
-            if self._deposits_here or tags.waits:
-                line = ("broker", arrival.root)
-                if tags.full:
-                    tags.hurry(line)
-                if tags.hold(line, arrival.frame, arrival, self._interest.asking, now):
+            if self._keys_here or self._tags.waits:
+                line = ("broker", event.root)
+                if self._tags.full:
+                    self._tags.hurry(line)
+                if self._tags.hold(line, event.frame, event, self._index.asking, now):
                     return
+            self._admit_remote(event, now)
         except FrameError:
-            self._unreadable(arrival, now)
-            return
-        self.arrive_tested(arrival, now)
+            self._end_remote(event, DropReason.INVALID, DropReason.INVALID, now)
 
-    def arrive_tested(self, arrival: ReceivedEvent, now: float) -> None:
-        """The same, of whose tags all is known that will be."""
-        try:
-            self._take_in(arrival, now)
-        except FrameError:
-            self._unreadable(arrival, now)
-
-    def _take_in(self, arrival: ReceivedEvent, now: float) -> None:
-        _, _, frame, flags, delay_us, _, at = arrival
-        joining = self._joining
-        assert joining is not None, "events come through it"
-        sighting = self.duplicates.see(frame.publisher, frame.sequence)
-        if sighting is not NEW and sighting is not BEHIND:
-            self._repeated(arrival, now)
+    def _admit_remote(self, event: ReceivedEvent, now: float) -> None:
+        """Take an event of another broker from the duplicate check to delivery. Raise FrameError if it cannot be
+        read."""
+        _, _, frame, flags, delay_us, _, at = event
+        if not self._admission.is_new(frame):
+            self._observer.ended(frame, DropReason.DUPLICATE, event.delay_us, now)
+            self._end_remote(event, DropReason.DUPLICATE, "", now)
             return
         self._counters.arrived += 1
-        if now > at:  # others had to come first
+        if now > at:  # it has waited for earlier events or for tests
             delay_us += round((now - at) * 1_000_000)
         if frame.lifetime_us and delay_us > frame.lifetime_us:
-            self._expire(arrival, delay_us, now)
+            self._observer.lost(frame, DropReason.EXPIRED, delay_us, [self._joining.overlay.me], now)
+            self._end_remote(event, DropReason.EXPIRED, Code.EXPIRED, now)
             return
-        marked = flags & MARKED
-        if marked:
-            self._tracing.follow(frame, arrival.root, now)
-        match = self._match_here if marked or self._deposits_here else self._interest.match
+        if flags & MARKED:
+            self._observer.follow(event, now)
+        marked = self._observer.marked
+        match = self._match_here if marked or self._keys_here else self._index.match
         subscriptions, durables = match(frame)
-        self._remembered.append((now, frame, arrival))
         if flags & LOGGED:
             subscriptions = []
         for subscription in subscriptions:
             if not subscription.session.subscribe_open:
-                subscriptions = self._permitted(subscriptions, frame, now)
+                subscriptions = self._deliveries.permitted(subscriptions, frame, now)
                 break
-        if marked:
-            self._tracing.arrived(arrival, len(subscriptions) + len(durables), delay_us)
-        if self.telemetry is not None:
-            self.telemetry.arrived(frame, arrival.root, subscriptions, durables, delay_us, now)
+        self._observer.arrived(event, subscriptions, durables, delay_us, now)
         tokens: list[int] | None = None
-        if flags & CONFIRM or durables or self.log_filter is not None:
-            asked, parties = bool(flags & CONFIRM), set[Party]()
-            tokens = self._new_tokens(subscriptions, parties) if asked else None
-            self._log(frame, durables, parties, delay_us, now, subscribers=asked)
-            joining.wait_for(arrival, parties, len(subscriptions) + len(durables), now)
+        if flags & CONFIRM or durables or self._settings.log_filter is not None:
+            subscribers, parties = bool(flags & CONFIRM), set[Party]()
+            tokens = self._deliveries.new_tokens(subscriptions, parties) if subscribers else None
+            self._durable_delivery.stage(frame, durables, parties, delay_us, now, subscribers=subscribers)
+            self._joining.wait_for(event, parties, len(subscriptions) + len(durables), now)
         else:
-            joining.overlay.dissemination.take(arrival.root, arrival.position, now)
+            self._joining.in_charge(event, now)
         if subscriptions:
-            deliver = self._deliver_marked if self._tracing.live else self._deliveries.deliver
+            deliver = self._deliveries.deliver_traced if marked else self._deliveries.deliver
             deliver(subscriptions, tokens, frame, delay_us, now)
 
-    def _asking(self, frame: EventFrame) -> list[bytes]:
-        """Deposits that an event of ours may be for."""
-        asking = self._interest.asking(frame)
-        return asking + self._joining.overlay.wanted.asking(frame) if self._joining is not None else asking
+    def _end_remote(self, event: ReceivedEvent, reason: DropReason, code: str, now: float) -> None:
+        """Drop an event of another broker and acknowledge it, so that it is not sent again. `code`: why its publisher
+        gets no confirmation; empty if the event was delivered before."""
+        self._counters.dropped[reason] += 1
+        self._joining.in_charge(event, now)
+        if event.flags & CONFIRM:
+            self._joining.answered(event, 0, code)
 
-    def _match_here(self, frame: EventFrame) -> tuple[list[Subscription], list[DurableSubscription]]:
-        """Whom an event is for that is marked, or may be sealed."""
-        subscriptions, durables = self._tracing.match(frame) if self._tracing.live else self._interest.match(frame)
-        verdict = self._judge(frame) if self._deposits_here else None
-        if verdict is None:
-            return subscriptions, durables
-        return self._interest.fitting(subscriptions, verdict), self._interest.fitting(durables, verdict)
+    def deliver_system(self, frame: EventFrame, attributes: Attributes, delay_us: int, now: float) -> None:
+        """Deliver an event that a broker has published itself."""
+        found = self._index.match_system(attributes)
+        allowed = [each for each in found if each.session.principal.system.permit(attributes)]
+        self._counters.dropped[DropReason.FORBIDDEN] += len(found) - len(allowed)
+        if allowed:
+            self._deliveries.deliver_system(allowed, frame, delay_us, now)
 
-    def _judge(self, frame: EventFrame) -> TagVerdict | None:
-        verdict = self.tags.judge(frame)
+    # --- events that have waited --------------------------------------------------------------------------------------
+
+    def resume(self, now: float) -> None:
+        """Continue the events that need not wait any more, each at the step after its wait."""
+        if self._gate.waits:
+            for session, frame, since in self._gate.take():
+                self._continue(self._test_tags, session, frame, round((now - since) * 1_000_000), now)
+            self._joining.overlay.settle(now)
+        if self._tags.waits:
+            for waiting in self._tags.take(now):
+                if isinstance(waiting, WaitingPublish):
+                    waited_us = waiting.waited_us + round((now - waiting.since) * 1_000_000)
+                    self._continue(self._admit, waiting.session, waiting.frame, waited_us, now)
+                    continue
+                try:
+                    self._admit_remote(waiting, now)
+                except FrameError:
+                    self._end_remote(waiting, DropReason.INVALID, DropReason.INVALID, now)
+            self._joining.overlay.settle(now)
+
+    def _continue(
+        self,
+        step: Callable[[Session, Publish, int, float], None],
+        session: Session,
+        frame: Publish,
+        waited_us: int,
+        now: float,
+    ) -> None:
+        try:
+            step(session, frame, waited_us, now)
+        except PublishRefused as refused:
+            self._receipts.refuse(session.connection, frame, refused, now)
+
+    # --- tags of sealed events ----------------------------------------------------------------------------------------
+
+    def _keys_of_interest(self, frame: EventFrame) -> list[bytes]:
+        """Return the routing keys, here and at other brokers, of subscriptions that match what is not encrypted."""
+        return self._index.asking(frame) + self._joining.overlay.wanted.asking(frame)
+
+    def _verdict(self, frame: EventFrame) -> TagVerdict | None:
+        verdict = self._tags.judge(frame)
         if verdict is not None and verdict.malformed:
             self._counters.dropped[DropReason.BAD_TAGS] += 1
         return verdict
 
-    def _repeated(self, arrival: ReceivedEvent, now: float) -> None:
-        """An event that was here before: it has had its place in its stream, and is handed on no more."""
-        joining = self._joining
-        assert joining is not None, "it came through it"
-        self._counters.dropped[DropReason.DUPLICATE] += 1
-        self._explaining.ended(arrival.frame, DropReason.DUPLICATE, arrival.delay_us, now)
-        joining.in_charge(arrival, now)
-        if arrival.flags & CONFIRM:
-            joining.answered(arrival, 0, "")
-
-    def _expire(self, arrival: ReceivedEvent, delay_us: int, now: float) -> None:
-        """An event that came too late for anyone: it has had its place in its stream, and dies here."""
-        joining = self._joining
-        assert joining is not None, "it came through it"
-        self._counters.dropped[DropReason.EXPIRED] += 1
-        self._explaining.lost(arrival.frame, DropReason.EXPIRED, delay_us, [joining.overlay.me], now)
-        self._decline(arrival, Code.EXPIRED, now)
-
-    def _unreadable(self, arrival: ReceivedEvent, now: float) -> None:
-        """Whoever handed an event on could not know; its publisher's broker would do no better the next time."""
-        self._counters.dropped[DropReason.INVALID] += 1
-        self._decline(arrival, DropReason.INVALID, now)
-
-    def _decline(self, arrival: ReceivedEvent, code: str, now: float) -> None:
-        """Nobody here gets an event; its publisher's broker need not send it again."""
-        joining = self._joining
-        assert joining is not None, "it came through it"
-        joining.in_charge(arrival, now)
-        if arrival.flags & CONFIRM:
-            joining.answered(arrival, 0, code)
-
-    def _log(
-        self,
-        frame: EventFrame,
-        durables: list[DurableSubscription],
-        parties: set[Party],
-        delay_us: int,
-        now: float,
-        *,
-        subscribers: bool,
-    ) -> None:
-        """Log the event if someone wants it logged."""
-        if durables or (self.log_filter is not None and self.log_filter.matches(frame.attributes())):
-            position = self._durables.log(frame, delay_us, self.wall_us(now), durables)
-            self._counters.logged += 1
-            if self._tracing.live:
-                self._tracing.stored(frame, durables, delay_us)
-            parties.add((LOG, position))
-            if subscribers:
-                parties.update((durable.number, position) for durable in durables)
-
-    def _new_tokens(self, subscriptions: list[Subscription], parties: set[Party]) -> list[int]:
-        tokens = list(range(self._tokens + 1, self._tokens + len(subscriptions) + 1))
-        self._tokens += len(tokens)
-        for subscription, token in zip(subscriptions, tokens, strict=True):
-            subscription.awaited.add(token)
-            parties.add((subscription.number, token))
-        return tokens
-
-    def _deliver_marked(
-        self, subscriptions: list[Subscription], tokens: list[int] | None, frame: EventFrame, delay_us: int, now: float
-    ) -> None:
-        """While some event is marked: this one may be it."""
-        before = [(subscription, subscription.delivered) for subscription in subscriptions]
-        self._deliveries.deliver(subscriptions, tokens, frame, delay_us, now)
-        self._tracing.handed(frame, before, delay_us)
-
-    def _permitted(self, subscriptions: list[Subscription], frame: EventFrame, now: float) -> list[Subscription]:
-        attributes = frame.attributes()
-        allowed: list[Subscription] = []
-        for subscription in subscriptions:
-            session = subscription.session
-            if session.subscribe_open or session.principal.subscribe.permit(attributes):
-                allowed.append(subscription)
-            else:
-                self._explaining.forbidden(frame, subscription, now)
-        self._counters.dropped[DropReason.FORBIDDEN] += len(subscriptions) - len(allowed)
-        return allowed
-
-    # --- durable subscriptions ----------------------------------------------------------------------------------------
-
-    def wall_us(self, now: float) -> int:
-        """The broker's calendar: set once at its start, so that it never goes back while it runs."""
-        return self._wall_offset_us + round(now * 1_000_000)
-
-    def stored(self, entries: list[Entry], matched: list[list[DurableSubscription]], now: float) -> None:
-        """Entries are safe: confirm them, and hand them to whoever keeps up."""
-        for entry, durables in zip(entries, matched, strict=True):
-            self._confirmations.acknowledge((LOG, entry.position))
-            for durable in durables:
-                if durable.keeps_up and durable.subscription is not None:
-                    if self._takes(durable):
-                        self._offer(durable, entry, now, replayed=False)
-                    else:
-                        durable.keeps_up = False
-                        durable.next_position = entry.position
-
-    def lost(self, entries: list[Entry], matched: list[list[DurableSubscription]], error: str) -> None:
-        """Entries could not be stored: no durable subscription gets them, and their publishers hear so."""
-        self._counters.dropped[DropReason.DURABILITY] += len(entries)
-        why = f"it could not be stored: {error}"
-        for entry, durables in zip(entries, matched, strict=True):
-            for durable in durables:
-                self._confirmations.fail((durable.number, entry.position), Code.DURABILITY, why)
-            self._confirmations.fail((LOG, entry.position), Code.DURABILITY, why)
-
-    def pump(self, durable: DurableSubscription, now: float) -> None:
-        """Go on reading the log for a durable subscription, as far as its window and its connection allow."""
-        while not durable.keeps_up and self._takes(durable):
-            found = self._durables.readable(durable)
-            if found is None:
-                return
-            self.read(durable, *found, now)
-
-    def read(self, durable: DurableSubscription, entries: list[Entry], up_to: int, now: float) -> None:
-        """Entries from its place on, which are all there are up to a position."""
-        for entry in entries:
-            if not self._takes(durable):
-                return
-            durable.next_position = entry.position + 1
-            self._offer(durable, entry, now, replayed=True)
-        durable.next_position = max(durable.next_position, up_to + 1)
-        durable.keeps_up = durable.subscription is not None and durable.next_position > self._durables.stored
-
-    def _takes(self, durable: DurableSubscription) -> bool:
-        """Whether another delivery may be sent: its window is open and its connection takes it."""
-        subscription = durable.subscription
-        if subscription is None or durable.pending >= self.settings.durable_window:
-            return False
-        link = subscription.session.link
-        return link is not None and link.takes_data
-
-    def _offer(self, durable: DurableSubscription, entry: Entry, now: float, *, replayed: bool) -> None:
-        subscription, frame, position = durable.subscription, entry.frame, entry.position
-        assert subscription is not None
-        party = (durable.number, position)
-        verdict = self.tags.judge(frame) if durable.routing else None
-        fits = verdict is None or verdict(durable.routing)
-        if position in durable.beyond or not fits or not durable.filter.matches(frame.attributes()):
-            self._confirmations.acknowledge(party)
-            return
-        session = subscription.session
-        if not session.subscribe_open and not session.principal.subscribe.permit(frame.attributes()):
-            self._counters.dropped[DropReason.FORBIDDEN] += 1
-            self._confirmations.fail(party, Code.NOT_ALLOWED)
-            return
-        delay_us = entry.delay_us + max(0, self.wall_us(now) - entry.logged_us)
-        late = bool(subscription.within_us) and delay_us + session.link_delay_us > subscription.within_us
-        expired = bool(frame.lifetime_us) and delay_us > frame.lifetime_us
-        if expired or (late and subscription.terms.late is Late.DROP):
-            reason = DropReason.EXPIRED if expired else DropReason.LATE
-            self._deliveries.drop(subscription, Queued(frame, now, 0, 0, position), reason, now)
-            return
-        durable.in_flight.add(position)
-        flags = DURABLE | (LATE if late else 0) | (REPLAYED if replayed else 0)
-        self._deliveries.write(subscription, frame, delay_us, flags, position)
-        if self.telemetry is not None:
-            self.telemetry.delivered_durably(subscription, frame, delay_us, late=late, replayed=replayed, now=now)
-        if self._tracing.live:
-            self._tracing.delivered(frame, [durable], delay_us)
+    def _match_here(self, frame: EventFrame) -> tuple[list[Subscription], list[DurableSubscription]]:
+        """Match an event that may be marked or sealed."""
+        subscriptions, durables = self._observer.timed_match(self._index.match, frame)
+        verdict = self._verdict(frame) if self._keys_here else None
+        if verdict is None:
+            return subscriptions, durables
+        return self._index.fitting(subscriptions, verdict), self._index.fitting(durables, verdict)

@@ -1,11 +1,11 @@
-"""Sealed events are routed by their tags: of the filters that match what is in the clear, those that came with routing
-keys get an event only if the keys fit its tags. A step of *match*, for those events alone.
+"""Sealed events are routed by their tags: a subscription with routing keys gets an event only if its keys fit the tags.
 
-Testing takes a pairing for each credential, so it is asked for as an output, outside the loop. Meanwhile the event
-waits, and with it what comes after it from the same publisher (or the same broker), in its order; nobody else does. All
-events of a session of sealing have one opening, and what came of that is kept: steady traffic waits for nothing.
+This is a part of the step *match*, after the filters have matched the attributes that are not encrypted. A test takes a
+pairing for each credential, so it runs outside the loop, as an output. Meanwhile the event waits, and with it the later
+events of the same publisher (or broker), in order. All events of one sealing session share an opening, and its results
+are cached, so that steady traffic does not wait.
 
-What is not known in time passes: that costs traffic, never an event, since readers decide by themselves.
+An event that is not tested in time passes. That costs traffic and loses nothing: readers check tags by themselves.
 """
 
 from __future__ import annotations
@@ -14,50 +14,66 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from plait_core.errors import FrameError
 from plait_core.sealed_opening import SEALED, Fit, opening_of
-from plait_core.wire import EventFrame
+from plait_core.wire import EventFrame, Publish
 
+from ..clients.sessions import Session
 from ..outputs import Probe
+from ..overlay import ReceivedEvent
 
 TESTS_PENDING_MAX: Final = 64
-"""Openings under test at once: some that wait for each thread that tests, and no more, so that nobody's wait long."""
+"""Openings under test at once: enough for every thread, and few enough that none waits long for its turn."""
 
 TESTS_AHEAD: Final = 4
-"""Of one publisher's: sessions that begin together are tested together, and whoever begins one with each event does not
-keep the threads from others."""
+"""Openings of one publisher under test at once: sessions that begin together are tested together, and a publisher that
+begins one with each event leaves threads for others."""
 
 TEST_S: Final = 2.0
-"""What is not tested by then goes on untested: a thousand credentials, or a machine that is overloaded."""
+"""An event goes on untested after this time: it has a thousand credentials, or the machine is overloaded."""
 
 SESSIONS_KEPT: Final = 4096
-"""Openings of which the outcome is kept: one for each publisher and vector of credentials in use."""
+"""Openings whose results are cached: one for each publisher and vector of credentials in use."""
 
 OUTCOMES_KEPT: Final = 1024
-"""Of one opening: deposits with an outcome; those of further subscriptions are tested again."""
+"""Cached results of one opening; further subscriptions are tested again."""
 
 HELD_EVENTS_MAX: Final = 65_536
 HELD_BYTES_MAX: Final = 32 << 20
-"""What waits at one broker, as for advertisements (`advertisement_gate.py`)."""
+"""Events that wait at one broker, as for advertisements (`advertisement_gate.py`)."""
 
 Line: TypeAlias = tuple[str, int]
-"""Whose events keep their order: a client's session, or another broker's."""
+"""Source whose events keep their order: a client's session, or another broker."""
+
+
+class WaitingPublish(NamedTuple):
+    """An event of a client that waits for the tests of its tags."""
+
+    session: Session
+    frame: Publish
+    waited_us: int
+    """Time for which it had waited before."""
+    since: float
+
+
+WaitingEvent: TypeAlias = WaitingPublish | ReceivedEvent
+"""An event of a client or of another broker that waits."""
 
 T = TypeVar("T")
 
 OUTCOMES: Final = ("tests", "fits", "other", "untold", "untested")
-"""What is counted: tests that ran, deposits that fitted, did not, or said nothing of an event, and events that waited
-too long for it."""
+"""Keys of the counter: tests that ran; deposits that fitted, did not fit or had no result; events that were not tested
+in time."""
 
 _NOTHING: Final[Mapping[bytes, Fit]] = {}
 _MALFORMED: Final = b""
-"""In place of an opening, for an event that says that it is sealed and has none."""
+"""Stands for the opening of an event that is marked as sealed and has none."""
 
 
 class TagVerdict:
-    """What is known of one sealed event's tags: whether they fit a deposit, or may."""
+    """The known results of one sealed event's tags: calling it tells whether a deposit fits, or may fit."""
 
     __slots__ = ("_counts", "_known", "malformed")
 
@@ -82,7 +98,7 @@ class _Waiting(Generic[T]):
     name: bytes
     asked: tuple[bytes, ...]
     by: float
-    gone: bool = False
+    released: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -93,33 +109,33 @@ class _Queue(Generic[T]):
 
 
 class TagMatcher(Generic[T]):
-    """Outcomes that are known, tests that run, and events that wait for them."""
+    """Cached results, running tests, and the events that wait for them."""
 
     def __init__(self, counts: Counter[str]) -> None:
         self._counts = counts
         self._outcomes: OrderedDict[bytes, dict[bytes, Fit] | None] = OrderedDict()
-        """By name of an opening, what came of each deposit; None if it is no opening."""
+        """By name of an opening, the result of each deposit; None if it is malformed."""
         self._queues: dict[Line, _Queue[T]] = {}
         self._turns: OrderedDict[Line, None] = OrderedDict()
-        """Those that have something to test and may."""
+        """Lines with a test to start, in turn."""
         self._tests: dict[int, tuple[Line, bytes, tuple[bytes, ...]]] = {}
         self._under_test: Counter[tuple[bytes, bytes]] = Counter()
         self.to_ask: list[Probe] = []
         self._tickets = 0
         self.waits = 0
-        """How many events do."""
+        """Number of events that wait."""
         self._bytes = 0
         self._last = (b"", b"")
 
     @property
     def full(self) -> bool:
-        """Whether no more may wait."""
+        """Whether no more events may wait."""
         return self.waits >= HELD_EVENTS_MAX or self._bytes >= HELD_BYTES_MAX
 
     # --- events -------------------------------------------------------------------------------------------------------
 
     def judge(self, frame: EventFrame) -> TagVerdict | None:
-        """What is known of an event's tags; None if it is not sealed."""
+        """Return the known results of an event's tags; None if it is not sealed."""
         opening = _opening(frame)
         if opening is None:
             return None
@@ -131,7 +147,8 @@ class TagMatcher(Generic[T]):
     def hold(
         self, line: Line, frame: EventFrame, item: T, asking: Callable[[EventFrame], Sequence[bytes]], now: float
     ) -> bool:
-        """Keep an event that is to wait; False for one that may go on now. `asking`: deposits that it may be for."""
+        """Hold an event whose tags are not tested, or that follows one in its line. Return False if it need not wait.
+        `asking`: returns the deposits that it may be for."""
         opening = _opening(frame)
         queue = self._queues.get(line)
         unknown: tuple[bytes, ...] = ()
@@ -156,18 +173,18 @@ class TagMatcher(Generic[T]):
         return True
 
     def hurry(self, line: Line) -> None:
-        """Let all that waits in one line go on as it is: there is no room for more."""
+        """Release every event of one line untested, since there is no room for more."""
         for waiting in self._queues[line].waiting if line in self._queues else ():
             waiting.by = 0.0
 
     def take(self, now: float) -> list[T]:
-        """Events that need not wait any more, each line in its order."""
+        """Return the events that need not wait any more, each line in its order."""
         free: list[T] = []
         for line, queue in list(self._queues.items()):
             waiting = queue.waiting
             while waiting and self._settled(waiting[0], now):
                 done = waiting.popleft()
-                done.gone = True
+                done.released = True
                 free.append(done.item)
                 self.waits -= 1
                 self._bytes -= done.size
@@ -177,18 +194,18 @@ class TagMatcher(Generic[T]):
         return free
 
     def next_deadline(self) -> float | None:
-        """When the first has waited long enough."""
+        """Return when the first event has waited long enough."""
         return min((queue.waiting[0].by for queue in self._queues.values() if queue.waiting), default=None)
 
     # --- tests --------------------------------------------------------------------------------------------------------
 
     def take_probes(self) -> list[Probe]:
-        """What is to be tested."""
+        """Return the tests to run."""
         asked, self.to_ask = self.to_ask, []
         return asked
 
     def probed(self, ticket: int, fits: Sequence[Fit] | None) -> None:
-        """What came of a test, a Fit for each of its deposits; None: what it was given is no opening."""
+        """Take the result of a test, a Fit for each of its deposits; None: the opening is malformed."""
         line, name, deposits = self._tests.pop(ticket)
         for each in deposits:
             self._under_test[name, each] -= 1
@@ -213,19 +230,19 @@ class TagMatcher(Generic[T]):
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Ask for tests, of each line in turn."""
+        """Start tests, of each line in turn."""
         while self._turns and len(self._tests) < TESTS_PENDING_MAX:
             line, _ = self._turns.popitem(last=False)
             queue = self._queues[line]
             if queue.unstarted and queue.running < TESTS_AHEAD:
-                self._ask(line, queue, queue.unstarted.popleft())
+                self._start_test(line, queue, queue.unstarted.popleft())
                 if queue.unstarted:
                     self._turns[line] = None
 
-    def _ask(self, line: Line, queue: _Queue[T], waiting: _Waiting[T]) -> None:
+    def _start_test(self, line: Line, queue: _Queue[T], waiting: _Waiting[T]) -> None:
         name = waiting.name
         known = self._outcomes.get(name, _NOTHING)
-        if known is None or waiting.gone:
+        if known is None or waiting.released:
             return
         deposits = tuple(each for each in waiting.asked if each not in known and not self._under_test[name, each])
         if not deposits:
@@ -248,14 +265,14 @@ class TagMatcher(Generic[T]):
         return True
 
     def _name(self, opening: bytes) -> bytes:
-        """Its digest; of events in a row it is mostly the same."""
+        """Return the digest of an opening; events in a row mostly share one."""
         if self._last[0] != opening:
             self._last = (opening, sha256(opening).digest())
         return self._last[1]
 
 
 def _opening(frame: EventFrame) -> bytes | None:
-    """None if an event is not sealed, _MALFORMED if it says so and is not."""
+    """Return a sealed event's opening, _MALFORMED if it has none; None for an event that is not sealed."""
     try:
         sealed = SEALED in frame.attributes()
     except FrameError:

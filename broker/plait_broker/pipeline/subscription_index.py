@@ -1,7 +1,4 @@
-"""Who is interested in what: every filter of the broker in one index, and what advertisers are told of it.
-
-This is the *match* and *destinations* step of the pipeline for a single broker.
-"""
+"""The step *match*: the filters of all subscriptions in one index, and the advertisements that they may match."""
 
 from __future__ import annotations
 
@@ -16,11 +13,9 @@ from plait_core.wire import EventFrame
 from plait_core.wire.frame_types.session_frames import Matching
 
 from ..clients.delivery_queue import Waiting
-from ..clients.durable_subscriptions import DurableSubscription
-from ..clients.sessions import ClientAdvertisement
-from ..clients.subscriptions import Subscription
+from ..clients.sessions import ClientAdvertisement, DurableSubscription, Subscription
 from ..joining import Joining
-from ..telemetry.event_records import BrokerTelemetry
+from .observer import EventObserver
 from .sealed_matching import TagVerdict
 
 P = TypeVar("P", Subscription, DurableSubscription)
@@ -29,60 +24,59 @@ P = TypeVar("P", Subscription, DurableSubscription)
 class SubscriptionIndex:
     """Subscriptions, durable subscriptions (attached or not) and advertisements, by number."""
 
-    def __init__(self, new_index: Callable[[], Index]) -> None:
+    def __init__(self, new_index: Callable[[], Index], joining: Joining, observer: EventObserver) -> None:
+        """`joining` announces subscriptions and advertisements to other brokers."""
+        self._joining = joining
+        self._observer = observer
         self._index = new_index()
         self.system = new_index()
-        """Of the parties, those that want what brokers record, and nothing that clients publish."""
+        """The subscriptions to events of brokers."""
         self.system_revision = 0
-        """How often these have changed."""
+        """Number of changes of `system`."""
         self._parties: dict[int, Subscription | DurableSubscription] = {}
         self.deposits: dict[int, bytes] = {}
-        """By number, the routing keys that a subscription has deposited."""
+        """By number, the routing keys that a subscription's client has deposited."""
         self._deposits_bytes = 0
         self._advertised = new_index()
         self._advertisements: dict[int, ClientAdvertisement] = {}
         self._doubtful: dict[int, ClientAdvertisement] = {}
         self._numbers = 0
-        self.telemetry: BrokerTelemetry | None = None
-        self.joining: Joining | None = None
-        """The way to other brokers' publishers, which are told of what is wanted here."""
         self.waiting = Waiting()
-        """What waits for all subscriptions together."""
+        """Totals of all delivery queues."""
 
     def __len__(self) -> int:
         return len(self._parties)
 
     @property
     def subscriptions(self) -> list[Subscription]:
-        """All that are open, of durable ones those that are attached."""
+        """All open subscriptions; durable ones only while a client is attached."""
         found = [party if isinstance(party, Subscription) else party.subscription for party in self._parties.values()]
         return [subscription for subscription in found if subscription is not None]
 
     @property
     def parties(self) -> list[Subscription | DurableSubscription]:
-        """All who may get events, durable ones attached or not."""
+        """All subscriptions and durable subscriptions, attached or not."""
         return list(self._parties.values())
 
     @property
     def advertisements(self) -> list[ClientAdvertisement]:
+        """The advertisements of all clients."""
         return list(self._advertisements.values())
 
     def new_number(self) -> int:
-        """A number for a subscription or an advertisement, never used again."""
+        """Return a number for a subscription or an advertisement, never used again."""
         self._numbers += 1
         return self._numbers
 
     def add(self, party: Subscription | DurableSubscription) -> None:
-        """Events that match its filter go to it from now on."""
-        self._file(party)
-        if self.telemetry is not None:
-            self.telemetry.subscribed(party)
-        if self.joining is not None:
-            deposit, durable = self.deposits.get(party.number, b""), isinstance(party, DurableSubscription)
-            within_us = party.within_us if isinstance(party, Subscription) else 0
-            self.joining.want(party.number, party.filter, deposit, durable=durable, within_us=within_us)
+        """Match events against its filter from now on, here and at other publishers' brokers."""
+        self._insert(party)
+        self._observer.subscribed(party)
+        deposit, durable = self.deposits.get(party.number, b""), isinstance(party, DurableSubscription)
+        within_us = party.within_us if isinstance(party, Subscription) else 0
+        self._joining.want(party.number, party.filter, deposit, durable=durable, within_us=within_us)
 
-    def _file(self, party: Subscription | DurableSubscription) -> None:
+    def _insert(self, party: Subscription | DurableSubscription) -> None:
         if party.filter.system:
             self.system_revision += 1
             self.system.add(party.number, party.filter)
@@ -97,18 +91,17 @@ class SubscriptionIndex:
             self._set_matching(self._advertisements[number], True)
 
     def change(self, party: Subscription | DurableSubscription, filter: Filter, routing: bytes) -> None:
-        """Another filter or other routing keys for the same party, between two events."""
-        self._unfile(party)
+        """Replace the filter and the routing keys of a subscription, between two events."""
+        self._delete(party)
         party.filter, party.routing = filter, routing
         self.add(party)
 
     def remove(self, party: Subscription | DurableSubscription) -> None:
-        """No more events for it."""
-        self._unfile(party)
-        if self.joining is not None:
-            self.joining.unwant(party.number)
+        """Match no more events against its filter."""
+        self._delete(party)
+        self._joining.unwant(party.number)
 
-    def _unfile(self, party: Subscription | DurableSubscription) -> None:
+    def _delete(self, party: Subscription | DurableSubscription) -> None:
         if party.filter.system:
             self.system_revision += 1
             self.system.remove(party.number)
@@ -121,26 +114,26 @@ class SubscriptionIndex:
             self._doubtful[number] = self._advertisements[number]
 
     def party(self, number: int) -> Subscription | DurableSubscription | None:
-        """Who has this number; None when it has ended."""
+        """Return the subscription with this number; None if it has ended."""
         return self._parties.get(number)
 
     def forget_token(self, number: int, token: int) -> None:
-        """Nobody waits any more for this acknowledgement of a subscription."""
+        """Forget a token whose acknowledgement came too late."""
         party = self._parties.get(number)
         if isinstance(party, Subscription):
             party.awaited.discard(token)
 
     def asking(self, frame: EventFrame) -> list[bytes]:
-        """What those have deposited whose filters match a sealed event."""
+        """Return the routing keys of the subscriptions whose filters match a sealed event."""
         return [self.deposits[number] for number in self._index.match_frame(frame) if number in self.deposits]
 
     def fitting(self, parties: list[P], verdict: TagVerdict) -> list[P]:
-        """Those whom a sealed event is for, by its tags."""
+        """Return the subscriptions whose routing keys fit a sealed event's tags, and those without keys."""
         deposits = self.deposits
         return [each for each in parties if each.number not in deposits or verdict(deposits[each.number])]
 
     def match(self, frame: EventFrame) -> tuple[list[Subscription], list[DurableSubscription]]:
-        """Whom an event is for."""
+        """Return the subscriptions whose filters match an event."""
         subscriptions: list[Subscription] = []
         durables: list[DurableSubscription] = []
         parties = self._parties
@@ -156,50 +149,48 @@ class SubscriptionIndex:
         return subscriptions, durables
 
     def match_system(self, attributes: Attributes) -> list[Subscription]:
-        """Whom an event of the system's is for; none of them is durable."""
+        """Return the subscriptions that match an event of a broker; none of them is durable."""
         found = [self._parties[number] for number in self.system.match(attributes)]
         return [party for party in found if isinstance(party, Subscription)]
 
     def meeting(self, filter: Filter) -> list[Filter]:
-        """The filters of all subscriptions that some event of a filter may be for."""
+        """Return the filters of all subscriptions that intersect a filter."""
         return [self._parties[number].filter for number in sorted(self._index.intersecting(filter))]
 
     def advertise(self, advertisement: ClientAdvertisement) -> None:
-        """Its publisher is told whether anyone is interested, now and whenever that changes."""
+        """Add an advertisement. Its publisher is notified when some subscription begins or ceases to match."""
         self._advertised.add(advertisement.number, advertisement.filter)
         self._advertisements[advertisement.number] = advertisement
-        self._set_matching(advertisement, self._someone_wants(advertisement.filter))
-        if self.joining is not None:
-            self.joining.advertise(advertisement.number, advertisement.filter, advertisement.rate)
+        self._set_matching(advertisement, self._is_needed(advertisement.filter))
+        self._joining.advertise(advertisement.number, advertisement.filter, advertisement.rate)
 
     def unadvertise(self, advertisement: ClientAdvertisement) -> None:
+        """Remove an advertisement."""
         self._advertised.remove(advertisement.number)
-        if self.joining is not None:
-            self.joining.withdraw(advertisement.number)
+        self._joining.withdraw(advertisement.number)
         del self._advertisements[advertisement.number]
         self._doubtful.pop(advertisement.number, None)
 
     @property
     def doubtful(self) -> bool:
-        """Whether some advertisement may have lost its last subscriber."""
+        """Whether some advertisement may have lost its last subscription."""
         return bool(self._doubtful)
 
     def review(self) -> None:
-        """Look at doubtful advertisements again: once in a while, however many subscriptions came and went."""
+        """Check doubtful advertisements, all at once after any number of changes."""
         doubtful, self._doubtful = self._doubtful, {}
         for advertisement in doubtful.values():
-            self._set_matching(advertisement, self._someone_wants(advertisement.filter))
+            self._set_matching(advertisement, self._is_needed(advertisement.filter))
 
     def doubt_all(self) -> None:
-        """What other brokers want has changed."""
+        """Check all advertisements again, since the interest of other brokers has changed."""
         self._doubtful.update(self._advertisements)
 
-    def _someone_wants(self, filter: Filter) -> bool:
-        elsewhere = self.joining is not None and self.joining.overlay.meets(filter)
-        return elsewhere or bool(self._index.intersecting(filter))
+    def _is_needed(self, filter: Filter) -> bool:
+        return self._joining.overlay.meets(filter) or bool(self._index.intersecting(filter))
 
     def _set_matching(self, advertisement: ClientAdvertisement, matching: bool) -> None:
         if advertisement.matching is not matching:
             advertisement.matching = matching
-            if advertisement.session.link is not None:
-                advertisement.session.link.send(Matching(advertisement.id, matching))
+            if advertisement.session.connection is not None:
+                advertisement.session.connection.send(Matching(advertisement.id, matching))

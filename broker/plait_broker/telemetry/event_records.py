@@ -14,8 +14,7 @@ from plait_telemetry.telemetry import Telemetry, TelemetrySettings
 
 if TYPE_CHECKING:
     from ..clients.delivery_queue import Queued
-    from ..clients.durable_subscriptions import DurableSubscription
-    from ..clients.subscriptions import Subscription
+    from ..clients.sessions import DurableSubscription, Subscription
 
 
 class BrokerTelemetry(Telemetry):

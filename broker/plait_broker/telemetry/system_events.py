@@ -16,17 +16,15 @@ from plait_core.events import Event
 from plait_core.filters import F, Filter
 from plait_core.telemetry import KIND, RECORD, RECORD_BYTES, RecordKind, record_attributes
 from plait_core.values import Attributes
-from plait_core.wire import Confirm, EventFrame, Publish, encode_block
+from plait_core.wire import Confirm, Publish, encode_block
 from plait_telemetry.recorder import sampled_out
 from plait_telemetry.telemetry import SAMPLE_S, SAMPLING_BITS_MAX, Telemetry, TelemetrySettings
 
-from ..drop_reasons import DropReason
 from .periodic_samples import Sampler
 
 if TYPE_CHECKING:
     from ..broker import Broker
-    from ..clients.delivery import Deliveries
-    from ..overlay import ReceivedEvent
+    from ..pipeline.pipeline import EventPipeline
 
 LOOK_S: Final = 0.05
 """Between two looks at the ring: how late such an event is at most, and the writer's own pace."""
@@ -50,7 +48,7 @@ _KINDS: Final[dict[RecordKind, Filter]] = {kind: (F[KIND] == kind.name.lower()) 
 class SystemStream:
     """One broker's."""
 
-    def __init__(self, broker: Broker, deliveries: Deliveries) -> None:
+    def __init__(self, broker: Broker, pipeline: EventPipeline) -> None:
         self.live = False
         """Whether somebody listens."""
         self.events = 0
@@ -58,7 +56,7 @@ class SystemStream:
         self.missed = 0
         """Records of a wanted kind, or that could not be looked at, for which there was no time."""
         self._broker = broker
-        self._deliveries = deliveries
+        self._pipeline = pipeline
         self._here = broker.interest.system
         self._elsewhere = broker.joining.overlay.wanted.system
         self._own: Sampler | None = None
@@ -106,12 +104,6 @@ class SystemStream:
             self._own.sample(now, elapsed_s, telemetry.ring.lost)
         for fields, weight in self._look(telemetry):
             self._say(record_attributes((*fields[:10], weight, *fields[11:]), self._broker.settings.name), fields, now)
-
-    def arrived(self, arrival: ReceivedEvent, now: float) -> None:
-        """What another broker says."""
-        frame = arrival.frame
-        self._broker.joining.in_charge(arrival, now)
-        self._deliver(frame, frame.attributes(), arrival.delay_us, now)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -170,11 +162,4 @@ class SystemStream:
         delay_us = max(0, broker.wall_us(now) - fields[0])
         if homes:
             broker.joining.publish(frame, homes, delay_us, now, Confirm.NONE)
-        self._deliver(frame, attributes, delay_us, now)
-
-    def _deliver(self, frame: EventFrame, attributes: Attributes, delay_us: int, now: float) -> None:
-        found = self._broker.interest.match_system(attributes)
-        allowed = [each for each in found if each.session.principal.system.permit(attributes)]
-        self._broker.counters.dropped[DropReason.FORBIDDEN] += len(found) - len(allowed)
-        if allowed:
-            self._deliveries.deliver_quietly(allowed, frame, delay_us, now)
+        self._pipeline.deliver_system(frame, attributes, delay_us, now)

@@ -18,7 +18,7 @@ from ..status import neighbour_facts, queue_facts
 
 if TYPE_CHECKING:
     from ..broker import Broker
-    from ..clients.subscriptions import Subscription
+    from ..clients.sessions import Subscription
 
 Json: TypeAlias = dict[str, Any]
 DigestResources: TypeAlias = Callable[[], Json]
@@ -69,7 +69,7 @@ def describe_digest(broker: Broker, question: Json, now: float) -> Json:
             "matching": _sparse(counters.matching_times),
             "waiting": _sparse(counters.waiting_times),
         },
-        "clients": sum(session.link is not None for session in sessions),
+        "clients": sum(session.connection is not None for session in sessions),
         "sessions": len(sessions),
         "subscriptions": len(broker.interest),
         "durables": len(broker.durables),
@@ -117,7 +117,7 @@ def _shown(subscription: Subscription) -> Json:
         "client": session.name,
         "filter": subscription.filter.text[:FILTER_CHARACTERS],
         "within_ms": subscription.within_us / 1000 if subscription.within_us else None,
-        "connected": session.link is not None,
+        "connected": session.connection is not None,
         "durable": bool(subscription.terms.durable),
         "delivered": subscription.delivered,
         "late": subscription.late,

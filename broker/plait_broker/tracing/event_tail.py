@@ -22,8 +22,7 @@ from .local_status import DROPS_SHOWN, fate_of
 
 if TYPE_CHECKING:
     from ..broker import Broker
-    from ..clients.durable_subscriptions import DurableSubscription
-    from ..clients.subscriptions import Subscription
+    from ..clients.sessions import DurableSubscription, Subscription
 
 Json: TypeAlias = dict[str, Any]
 

@@ -15,8 +15,7 @@ from plait_core.filters import Filter, parse
 from plait_core.ids import id_text
 from plait_core.wire import EventFrame
 
-from ..clients.durable_subscriptions import DurableSubscription
-from ..clients.subscriptions import Subscription
+from ..clients.sessions import DurableSubscription, Subscription
 from .event_history import Remembered
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def _subscription(party: Subscription | DurableSubscription, now: float) -> Json
     return {
         "filter": party.filter.text,
         "client": subscription.session.name if subscription is not None else None,
-        "connected": subscription is not None and subscription.session.link is not None,
+        "connected": subscription is not None and subscription.session.connection is not None,
         "durable": party.name if isinstance(party, DurableSubscription) else None,
         "since_s": round(now - party.since, 6) if party.since else None,
         "within_ms": subscription.within_us / 1000 if subscription is not None and subscription.within_us else None,
@@ -135,7 +134,7 @@ def fate_of(broker: Broker, party: Subscription | DurableSubscription, known: Re
     waiting = party.outbox.find(id)
     if waiting is not None:
         before, entry = waiting
-        state = "behind" if party.session.link is not None else "away"
+        state = "behind" if party.session.connection is not None else "away"
         return {"state": "waiting", "reason": state, "before": before, "since_s": round(now - entry.arrived, 6)}
     written = memory.written_at(id, party.number)
     at = known.at if written is None else written

@@ -59,7 +59,8 @@ class RemoteQueries:
         self._tell = tell
         self._answer = answer
         self._pace = TokenBucket(ANSWERS_PER_S, ANSWERS_BURST, now)
-        self._asked: dict[int, PendingQuery] = {}
+        self.pending: dict[int, PendingQuery] = {}
+        """By number, the queries that await answers."""
         self._numbers = 0
 
     def ask(
@@ -73,11 +74,11 @@ class RemoteQueries:
             answers[self._me] = self._answer(topic, question, now)
         text = json.dumps(question)
         assert len(text) <= FACTS_CHARACTERS_MAX, "the HTTP side takes no such paths"
-        if not waiting or len(self._asked) >= ASKED_MAX:
+        if not waiting or len(self.pending) >= ASKED_MAX:
             done(answers)
             return
         self._numbers += 1
-        self._asked[self._numbers] = PendingQuery(topic, text, waiting, answers, done, now + AGAIN_S, now + WAIT_S)
+        self.pending[self._numbers] = PendingQuery(topic, text, waiting, answers, done, now + AGAIN_S, now + WAIT_S)
         self._send(self._numbers)
 
     def hear(self, frame: Query | QueryResult, now: float) -> None:
@@ -85,7 +86,7 @@ class RemoteQueries:
         if isinstance(frame, Query):
             self._hear_inquiry(frame, now)
             return
-        asked = self._asked.get(frame.number)
+        asked = self.pending.get(frame.number)
         if asked is None or frame.source not in asked.waiting:
             return
         del asked.waiting[frame.source]
@@ -97,7 +98,7 @@ class RemoteQueries:
 
     def tick(self, now: float) -> None:
         """Ask again, or wait no more."""
-        for number, asked in list(self._asked.items()):
+        for number, asked in list(self.pending.items()):
             if now >= asked.until:
                 self._finish(number)
             elif asked.again_at is not None and now >= asked.again_at:
@@ -106,18 +107,18 @@ class RemoteQueries:
 
     def next_deadline(self) -> float | None:
         """When `tick` is to be called."""
-        if not self._asked:
+        if not self.pending:
             return None
-        times = [asked.until if asked.again_at is None else asked.again_at for asked in self._asked.values()]
+        times = [asked.until if asked.again_at is None else asked.again_at for asked in self.pending.values()]
         return min(times, default=None)
 
     def _send(self, number: int) -> None:
-        asked = self._asked[number]
+        asked = self.pending[number]
         for broker in list(asked.waiting):
             self._tell(Query(broker, self._me, number, asked.topic, asked.text))
 
     def _finish(self, number: int) -> None:
-        asked = self._asked.pop(number)
+        asked = self.pending.pop(number)
         asked.done(asked.answers)
 
     def _hear_inquiry(self, inquiry: Query, now: float) -> None:

@@ -16,10 +16,8 @@ from plait_core.wire import Destination, EventFrame, Forward
 from plait_core.wire.frame_types.trace_frames import PARTIES_MAX, StepKind, TraceStep
 
 if TYPE_CHECKING:
-    from ..clients.durable_subscriptions import DurableSubscription
-    from ..clients.subscriptions import Subscription
+    from ..clients.sessions import DurableSubscription, Sessions, Subscription
     from ..overlay import ReceivedEvent
-    from ..pipeline.subscription_index import SubscriptionIndex
 
 LIVE_S: Final = 30.0
 """How long a marked event is followed: whoever waits longer for a slow client asks `plait why`."""
@@ -38,7 +36,6 @@ FOLLOWED_PER_S: Final = 100.0
 FOLLOWED_BURST: Final = 200.0
 """Marked events of other brokers that are told of, so that a broker that marks all its events is only not served."""
 
-Matched: TypeAlias = "tuple[list[Subscription], list[DurableSubscription]]"
 Stopwatch: TypeAlias = Callable[[], float]
 """Seconds, as fine as can be; asked for marked events alone. Protocols have no clock: a simulator gives a constant."""
 
@@ -62,21 +59,13 @@ class Trail:
 class Tracing:
     """All marked events at one broker."""
 
-    def __init__(
-        self,
-        me: int,
-        interest: SubscriptionIndex,
-        tell: Callable[[TraceStep], None],
-        tell_client: Callable[[int, TraceStep], None],
-        now: float,
-    ) -> None:
-        """`tell` sends a step to another broker, `tell_client` to the client of a session."""
+    def __init__(self, me: int, sessions: Sessions, now: float) -> None:
         self.live: dict[EventId, Trail] = {}
         self.stopwatch: Stopwatch = lambda: 0.0
         self._me = me
-        self._interest = interest
-        self._tell = tell
-        self._tell_client = tell_client
+        self._sessions = sessions
+        self.outgoing: list[TraceStep] = []
+        """Steps to send to the brokers that the events were published at."""
         self._marks = TokenBucket(MARKS_PER_S, MARKS_BURST, now)
         self._followed = TokenBucket(FOLLOWED_PER_S, FOLLOWED_BURST, now)
 
@@ -106,16 +95,6 @@ class Tracing:
         return next(iter(self.live.values())).until if self.live else None
 
     # --- what happens, in the order of the pipeline -------------------------------------------------------------------
-
-    def match(self, frame: EventFrame) -> Matched:
-        """Whom an event is for here, on the watch if it is marked."""
-        trail = self.live.get(frame.id)
-        if trail is None:
-            return self._interest.match(frame)
-        began = self.stopwatch()
-        matched = self._interest.match(frame)
-        trail.match_us = round((self.stopwatch() - began) * 1_000_000)
-        return matched
 
     def published(self, frame: EventFrame, local: int, homes: Sequence[int], delay_us: int) -> None:
         """Admitted and matched: for so many here, and for other brokers."""
@@ -195,7 +174,7 @@ class Tracing:
         self._say_of(trail, StepKind.DELIVERED, delay_us, taken)
         for subscription, count in before:
             if subscription.delivered == count and subscription.outbox.find(frame.id) is not None:
-                away = subscription.session.link is None
+                away = subscription.session.connection is None
                 self._say_of(trail, StepKind.QUEUED, delay_us, [subscription], "away" if away else "behind")
 
     def dropped(self, frame: EventFrame, reason: str, delay_us: int, *parties: int) -> None:
@@ -258,4 +237,14 @@ class Tracing:
         if trail.root == self._me:
             self._tell_client(trail.session, step)
         else:
-            self._tell(step)
+            self.outgoing.append(step)
+
+    def _tell_client(self, session: int, step: TraceStep) -> None:
+        known = self._sessions.get(session)
+        if known is not None and known.connection is not None:
+            known.connection.send(step)
+
+    def take(self) -> list[TraceStep]:
+        """Return the steps to send to other brokers since the last call."""
+        outgoing, self.outgoing = self.outgoing, []
+        return outgoing

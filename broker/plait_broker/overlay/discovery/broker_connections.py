@@ -23,7 +23,7 @@ from ...clients.connection import Connection
 from ...counters import Counters
 from ...joining import Joining
 from ...outputs import Dial
-from ...settings import BrokerSettings
+from ...settings import BrokerSettings, LiveSettings
 from ..security.mutual_auth import MutualAuth, Untrusted
 from .link_selection import LinkSelection
 
@@ -45,7 +45,7 @@ class BrokerConnections:
     def __init__(
         self,
         me: int,
-        settings: BrokerSettings,
+        settings: LiveSettings,
         joining: Joining,
         counters: Counters,
         randomness: Randomness,
@@ -55,7 +55,7 @@ class BrokerConnections:
     ) -> None:
         """`close` ends a connection that stands, `refuse` one that does not yet: with a code and a sentence."""
         self._me = me
-        self.settings = settings
+        self._settings = settings
         self._joining = joining
         self._counters = counters
         self._randomness = randomness
@@ -67,12 +67,17 @@ class BrokerConnections:
         """Brokers that are not let in, until when."""
         self.dials: list[Dial] = []
         overlay = joining.overlay
-        self.gathering = LinkSelection(me, settings.linking, overlay.map, overlay.neighbours, randomness, now)
-        if settings.linking.address:
-            overlay.locate(settings.linking.address, now)
+        self.gathering = LinkSelection(me, self.settings.linking, overlay.map, overlay.neighbours, randomness, now)
+        if self.settings.linking.address:
+            overlay.locate(self.settings.linking.address, now)
 
     def __len__(self) -> int:
         return len(self._links)
+
+    @property
+    def settings(self) -> BrokerSettings:
+        """The settings in force."""
+        return self._settings.current
 
     # --- meeting ------------------------------------------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ def _counted(broker: Broker) -> Iterator[Metric]:
 def _held(broker: Broker) -> Iterator[Metric]:
     sessions = broker.sessions.all()
     waiting = broker.interest.waiting
-    yield gauge("plait_connections", "Clients connected.", sum(session.link is not None for session in sessions))
+    yield gauge("plait_connections", "Clients connected.", sum(session.connection is not None for session in sessions))
     yield gauge("plait_sessions", "Sessions of clients, connected or expected back.", len(sessions))
     yield gauge("plait_subscriptions", "Open subscriptions.", sum(len(session.subscriptions) for session in sessions))
     yield gauge("plait_advertisements", "Open advertisements.", sum(len(s.advertisements) for s in sessions))

@@ -43,8 +43,8 @@ def _check_session(broker: Broker, session: Session) -> None:
             _hold(len(subscription.awaited) <= len(broker.confirmations), "acknowledgements that nobody waits for")
     _hold(queued == session.queued_bytes, f"{session.queued_bytes} bytes counted, {queued} queued")
     _hold(queued <= settings.session_outbox_bytes_max, f"{queued} bytes queued for one client")
-    if session.link is not None:
-        _hold(session.link.data_bytes <= BURST_BYTES_MAX + FRAME_BYTES_MAX, "more than a burst of deliveries")
+    if session.connection is not None:
+        _hold(session.connection.data_bytes <= BURST_BYTES_MAX + FRAME_BYTES_MAX, "more than a burst of deliveries")
 
 
 def _hold(condition: bool, otherwise: str) -> None:

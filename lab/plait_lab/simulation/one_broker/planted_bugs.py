@@ -21,10 +21,11 @@ from plait_broker.clients.confirmations import Confirmations
 from plait_broker.clients.connection import Connection
 from plait_broker.clients.delivery import Deliveries
 from plait_broker.clients.delivery_queue import DeliveryQueue, Queued
-from plait_broker.clients.durable_subscriptions import DurableSubscription, DurableSubscriptions
-from plait_broker.clients.sessions import Session
-from plait_broker.clients.subscriptions import Subscription
-from plait_broker.pipeline.pipeline import EventPipeline
+from plait_broker.clients.durable_delivery import DurableDelivery
+from plait_broker.clients.durable_subscriptions import DurableSubscriptions
+from plait_broker.clients.sessions import DurableSubscription, Session, Subscription
+from plait_broker.clients.subscriptions import Subscriptions
+from plait_broker.pipeline.admission import Admission
 from plait_broker.pipeline.subscription_index import SubscriptionIndex
 from plait_core.duplicates import DuplicateWindow, Sighting
 from plait_core.wire import EventFrame
@@ -72,9 +73,11 @@ def _see_all_as_new(right: Callable[..., Any]) -> Callable[..., Any]:
 
 def _drop_one_in(count: int) -> Patch:
     def patch(right: Callable[..., Any]) -> Callable[..., Any]:
-        def write(self: Deliveries, link: Connection, session: Session, frame: EventFrame, *arguments: Any) -> None:
+        def write(
+            self: Deliveries, connection: Connection, session: Session, frame: EventFrame, *arguments: Any
+        ) -> None:
             if crc32(frame.block, session.id & 0xFFFFFFFF) % count:
-                right(self, link, session, frame, *arguments)
+                right(self, connection, session, frame, *arguments)
 
         return write
 
@@ -135,7 +138,7 @@ def _say_done_and_go_on(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _all_may_hear(right: Callable[..., Any]) -> Callable[..., Any]:
-    def offer(self: EventPipeline, durable: DurableSubscription, *arguments: Any, **named: Any) -> None:
+    def offer(self: DurableDelivery, durable: DurableSubscription, *arguments: Any, **named: Any) -> None:
         assert durable.subscription is not None
         session = durable.subscription.session
         before, session.subscribe_open = session.subscribe_open, True
@@ -164,8 +167,8 @@ def _one_too_far(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _uncounted(right: Callable[..., Any]) -> Callable[..., Any]:
-    def write(self: Deliveries, link: Connection, session: Session, *arguments: Any) -> None:
-        right(self, link, session, *arguments)
+    def write(self: Deliveries, connection: Connection, session: Session, *arguments: Any) -> None:
+        right(self, connection, session, *arguments)
         session.delivered -= 1
 
     return write
@@ -188,20 +191,22 @@ def _no_notices(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _never_late(right: Callable[..., Any]) -> Callable[..., Any]:
-    def write_queued(self: Deliveries, link: Connection, subscription: Subscription, entry: Queued, now: float) -> None:
+    def write_queued(
+        self: Deliveries, connection: Connection, subscription: Subscription, entry: Queued, now: float
+    ) -> None:
         delay_us = entry.delay_us + round((now - entry.arrived) * 1_000_000)
         if not 0 < entry.frame.lifetime_us < delay_us:
-            right(self, link, subscription, entry, now)
+            right(self, connection, subscription, entry, now)
             return
         subscription.delivered += 1
         delivery = (subscription.id, CONFIRM if entry.token else 0, entry.token)
-        self._write(link, subscription.session, entry.frame, delay_us, (delivery,))
+        self._write(connection, subscription.session, entry.frame, delay_us, (delivery,))
 
     return write_queued
 
 
 def _deliver_before_stored(right: Callable[..., Any]) -> Callable[..., Any]:
-    def lost(self: EventPipeline, entries: Any, matched: Any, error: str) -> None:
+    def lost(self: DurableDelivery, entries: Any, matched: Any, error: str) -> None:
         self._counters.dropped.clear()
         for entry in entries:
             self._confirmations.acknowledge((-1, entry.position))
@@ -229,9 +234,9 @@ def _keep_what_it_had(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _window_open(right: Callable[..., Any]) -> Callable[..., Any]:
-    def takes(self: EventPipeline, durable: DurableSubscription) -> bool:
+    def takes(self: DurableDelivery, durable: DurableSubscription) -> bool:
         subscription = durable.subscription
-        return subscription is not None and subscription.session.link is not None
+        return subscription is not None and subscription.session.connection is not None
 
     return takes
 
@@ -244,20 +249,20 @@ PLANTED: Final[dict[str, Planted]] = {
     "confirm_before_stored": Planted(Confirmations, "begin", _confirm_before_stored),
     "ignore_outbox_limit": Planted(DeliveryQueue, "_no_room", _no_limit),
     "deliver_after_unsubscribe": Planted(ClientRequests, "_unsubscribe", _say_done_and_go_on),
-    "skip_permissions_on_replay": Planted(EventPipeline, "_offer", _all_may_hear),
+    "skip_permissions_on_replay": Planted(DurableDelivery, "_deliver", _all_may_hear),
     "forget_places_on_restart": Planted(broker, "recover", _forget_places),
     "settle_one_too_far": Planted(DurableSubscription, "advance", _one_too_far),
     "no_rewind_on_resume": Planted(DurableSubscriptions, "rewind", _nothing),
     "hide_what_a_resume_lost": Planted(Deliveries, "_write", _uncounted),
     "drop_without_notice": Planted(Subscription, "take_notices", _no_notices),
     "deliver_expired": Planted(Deliveries, "_write_queued", _never_late),
-    "confirm_what_was_not_stored": Planted(EventPipeline, "lost", _deliver_before_stored),
+    "confirm_what_was_not_stored": Planted(DurableDelivery, "lost", _deliver_before_stored),
     "done_overtakes_deliveries": Planted(Connection, "send", _done_overtakes),
     "confirm_what_was_dropped": Planted(Confirmations, "fail", _fail_silently),
     "keep_the_old_filter": Planted(SubscriptionIndex, "change", _keep_what_it_had),
-    "ignore_durable_window": Planted(EventPipeline, "_takes", _window_open),
-    "forget_refusals": Planted(EventPipeline, "remember", _nothing),
-    "close_without_notice": Planted(ClientRequests, "close_full", _close_quietly),
+    "ignore_durable_window": Planted(DurableDelivery, "_takes_delivery", _window_open),
+    "forget_refusals": Planted(Admission, "remember", _nothing),
+    "close_without_notice": Planted(Subscriptions, "close_full", _close_quietly),
     "keep_positions_of_a_lost_log": Planted(Handle, "new_session", _keep_positions, "lost log"),
 }
 """Every bug, by name."""

@@ -52,12 +52,12 @@ def test_silence_is_a_failure_and_its_parties_are_named() -> None:
     confirmations.begin(1, 7, 2, {(5, 1), (6, 1)}, 0.0)
     confirmations.begin(1, 8, 1, {(5, 2)}, 10.0)
     confirmations.acknowledge((6, 1))
-    assert confirmations.next_deadline() == 30.0
+    assert confirmations.due_at == 30.0
     assert confirmations.expire(29.9) == []
     assert confirmations.expire(30.0) == [(5, 1)]
     (outcome,) = confirmations.take()
     assert (outcome.sequence, outcome.matched, outcome.code, outcome.silent) == (7, 2, Code.TIMEOUT, ((5, 1),))
-    assert confirmations.next_deadline() == 40.0
+    assert confirmations.due_at == 40.0
     confirmations.acknowledge((5, 1))  # too late: nothing happens
     assert outcomes(confirmations) == []
 

@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait_broker import BrokerSettings
-from plait_broker.clients.durable_subscriptions import RETRY_S, DurableSubscription, DurableSubscriptions
+from plait_broker.clients.access import OpenGate
+from plait_broker.clients.durable_subscriptions import RETRY_S, DurableSubscriptions
+from plait_broker.clients.sessions import DurableSubscription
 from plait_broker.outputs import NOTHING_RECOVERED, Cursor, Fetch, LogRecord, Persist, Recovered
+from plait_broker.settings import LiveSettings
 from plait_core.events import Event
 from plait_core.filters import EVERYTHING
 from plait_core.wire import Confirm, Publish, encode_block
@@ -71,7 +74,7 @@ def test_a_place_against_sets(steps: list[tuple[bool, int]]) -> None:
 
 
 def test_what_is_staged_together_is_stored_together() -> None:
-    durables = DurableSubscriptions(BrokerSettings(), NOTHING_RECOVERED)
+    durables = DurableSubscriptions(LiveSettings(BrokerSettings(), OpenGate()), NOTHING_RECOVERED)
     assert [durables.log(frame(n), 0, 0, []) for n in (1, 2)] == [1, 2]
     (asked,) = persists(durables)
     assert [record.position for record in asked.records] == [1, 2]
@@ -81,7 +84,7 @@ def test_what_is_staged_together_is_stored_together() -> None:
 
 
 def test_what_cannot_be_stored_leaves_a_hole_that_nobody_reads() -> None:
-    durables = DurableSubscriptions(BrokerSettings(), NOTHING_RECOVERED)
+    durables = DurableSubscriptions(LiveSettings(BrokerSettings(), OpenGate()), NOTHING_RECOVERED)
     place = durable()
     for number, stored in [(1, True), (2, False), (3, True)]:
         durables.log(frame(number), 0, 0, [])
@@ -94,19 +97,19 @@ def test_what_cannot_be_stored_leaves_a_hole_that_nobody_reads() -> None:
 
 
 def test_a_place_that_could_not_be_stored_is_stored_later_and_not_at_once() -> None:
-    durables = DurableSubscriptions(BrokerSettings(), NOTHING_RECOVERED)
+    durables = DurableSubscriptions(LiveSettings(BrokerSettings(), OpenGate()), NOTHING_RECOVERED)
     place = durable()
     durables.add(place)
     durables.touch(place, 0.0, (9, 1))
     (asked,) = persists(durables)
     durables.persisted(asked.ticket, False, 10.0)
     assert persists(durables, 10.0) == []
-    assert durables.next_deadline() == pytest.approx(10.0 + RETRY_S)
+    assert durables.due_at == pytest.approx(10.0 + RETRY_S)
     assert [cursor.name for cursor in persists(durables, 10.0 + RETRY_S)[0].cursors] == ["d"]
 
 
 def test_what_could_not_be_given_up_is_given_up_later() -> None:
-    durables = DurableSubscriptions(BrokerSettings(), NOTHING_RECOVERED)
+    durables = DurableSubscriptions(LiveSettings(BrokerSettings(), OpenGate()), NOTHING_RECOVERED)
     place = durable()
     durables.add(place)
     durables.forget(place, (9, 1))
@@ -117,7 +120,7 @@ def test_what_could_not_be_given_up_is_given_up_later() -> None:
 
 
 def test_one_that_is_new_under_an_old_name_is_not_given_up() -> None:
-    durables = DurableSubscriptions(BrokerSettings(), NOTHING_RECOVERED)
+    durables = DurableSubscriptions(LiveSettings(BrokerSettings(), OpenGate()), NOTHING_RECOVERED)
     place = durable()
     durables.add(place)
     durables.forget(place, (9, 1))
@@ -131,7 +134,7 @@ def test_one_that_is_new_under_an_old_name_is_not_given_up() -> None:
 
 
 def fetching(settings: BrokerSettings, stored: int, place: DurableSubscription) -> tuple[DurableSubscriptions, Fetch]:
-    durables = DurableSubscriptions(settings, Recovered(next_position=stored + 1))
+    durables = DurableSubscriptions(LiveSettings(settings, OpenGate()), Recovered(next_position=stored + 1))
     place.next_position = 1
     assert durables.readable(place) is None
     (asked,) = durables.take(0.0)
@@ -178,10 +181,10 @@ def test_a_failed_read_is_tried_again_in_a_while() -> None:
     place = durable()
     durables, asked = fetching(BrokerSettings(), 9, place)
     durables.not_fetched(asked.ticket, 5.0)
-    assert durables.next_deadline() == 5.0 + RETRY_S
-    assert durables.due_again(5.0) == []
+    assert durables.due_at == 5.0 + RETRY_S
+    assert durables.retry(5.0) == []
     assert durables.readable(place) is None
-    assert durables.due_again(5.0 + RETRY_S) == [place]
+    assert durables.retry(5.0 + RETRY_S) == [place]
     assert not place.fetching
 
 

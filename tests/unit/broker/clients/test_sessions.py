@@ -382,7 +382,6 @@ def link() -> Connection:
     made = Connection(1, Caller(), (), {}, 0.0)
     made.handshake.receive(hello())
     made.handshake.welcome(broker_name="b", broker=1, session=1, heartbeat_s=1.0)
-    made.session = object()  # type: ignore[assignment]
     return made
 
 
