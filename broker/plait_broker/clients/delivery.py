@@ -15,6 +15,7 @@ from plait_core.wire.frame_types.session_frames import CONFIRM, LATE, Full, Late
 
 from ..context import BrokerContext
 from ..drop_reasons import DropReason
+from ..pipeline.observer import NO_DESTINATIONS
 from .confirmations import Party
 from .connection import BURST_BYTES_MAX, Connection
 from .delivery_queue import Queued
@@ -95,7 +96,10 @@ class Deliveries:
                     subscription.delivered += 1
                     if alone:
                         passed = self._observer.passed
-                        passed(frame, subscription.number, subscription.within_us, delay_us, late, now)
+                        if passed is None:
+                            self._observer.remember((now, frame, NO_DESTINATIONS))
+                        else:
+                            passed(frame, subscription.number, subscription.within_us, delay_us, late, now)
                     else:
                         delivered = self._observer.delivered
                         if delivered is not None:

@@ -36,7 +36,8 @@ class AdvertisementGate:
 
     def __init__(self, overlay: Overlay, new_index: Callable[[], Index], now: float) -> None:
         self._overlay = overlay
-        self._brokers = overlay.map.known
+        self.brokers = overlay.map.known
+        """The brokers of the overlay; alone, no event waits."""
         self._filters: dict[int, Filter] = {}
         self._advertised = new_index()
         """All advertisements."""
@@ -87,14 +88,16 @@ class AdvertisementGate:
         """Return whether an event need not wait: a known advertisement covers it, and no earlier event waits."""
         if self.waits and session.id in self._held:
             return False
-        return self._anything or len(self._brokers) < 2 or self._is_known(frame)
+        return self._anything or len(self.brokers) < 2 or self._is_known(frame)
 
     def hold(self, session: Session, frame: Publish, now: float) -> bool:
-        """Hold an event until an advertisement that covers it is known. Return False when too many events wait."""
+        """Hold an event until an advertisement that covers it is known. Return False when too many events wait.
+        Raise FrameError for an event that cannot be read."""
         if self.waits >= HELD_EVENTS_MAX or self._held_bytes >= HELD_BYTES_MAX:
             return False
-        if not self._advertised.match_frame(frame):  # first: FrameError for an event that cannot be read
-            self.advertise(*self._inferred.widen(frame.attributes()))
+        attributes = frame.attributes()  # first: an event that cannot be read must not wait
+        if not self._advertised.match_frame(frame):
+            self.advertise(*self._inferred.widen(attributes))
         self._held.setdefault(session.id, deque()).append((session, frame, now))
         self.waits += 1
         self._held_bytes += len(frame.block)
@@ -106,7 +109,7 @@ class AdvertisementGate:
             return []
         free: list[Held] = []
         for id, queue in list(self._held.items()):
-            while queue and (self._anything or len(self._brokers) < 2 or self._is_known(queue[0][1])):
+            while queue and (self._anything or len(self.brokers) < 2 or self._is_known(queue[0][1])):
                 free.append(queue.popleft())
             if not queue:
                 del self._held[id]

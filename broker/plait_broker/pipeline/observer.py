@@ -78,7 +78,8 @@ class EventObserver:
         self.tracing: Final = tracing
         self.marked: Final = tracing.live
         """The marked events; empty nearly always."""
-        self._remember: Final = history.events.append
+        self.remember: Final = history.events.append
+        """Appends time, frame and whereabouts of an event to the history."""
         self._composed_marked = False
         self.observe(None)
 
@@ -93,7 +94,8 @@ class EventObserver:
         plain = self.telemetry is None and not self.marked
         self.published: Published = self._history_of_published if plain else self._published
         self.arrived: Arrived = self._history_of_arrived if plain else self._arrived
-        self.passed: Passed = self._history_of_passed if self.telemetry is None else self._passed
+        self.passed: Passed | None = None if self.telemetry is None else self._passed
+        """None: call `remember` instead. Most events take this step, and a Python call would double its cost."""
         self.delivered: Delivered | None = None if self.telemetry is None else self.telemetry.delivered
 
     # --- match --------------------------------------------------------------------------------------------------------
@@ -107,7 +109,7 @@ class EventObserver:
         delay_us: int,
         now: float,
     ) -> None:
-        self._remember((now, frame, destinations))
+        self.remember((now, frame, destinations))
 
     def _published(
         self,
@@ -118,20 +120,15 @@ class EventObserver:
         delay_us: int,
         now: float,
     ) -> None:
-        self._remember((now, frame, destinations))
+        self.remember((now, frame, destinations))
         if self.telemetry is not None:
             self.telemetry.published(frame, subscriptions, durables, destinations, delay_us, now)
         if self.marked:
             self.tracing.published(frame, len(subscriptions) + len(durables), destinations, delay_us)
 
-    def _history_of_passed(
-        self, frame: EventFrame, number: int, within_us: int, delay_us: int, flags: int, now: float
-    ) -> None:
-        self._remember((now, frame, NO_DESTINATIONS))
-
     def _passed(self, frame: EventFrame, number: int, within_us: int, delay_us: int, flags: int, now: float) -> None:
-        self._remember((now, frame, NO_DESTINATIONS))
-        assert self.telemetry is not None, "else `passed` is bound to the history alone"
+        self.remember((now, frame, NO_DESTINATIONS))
+        assert self.telemetry is not None, "else `passed` is None"
         self.telemetry.passed(frame, number, within_us, delay_us, flags, now)
 
     def _history_of_arrived(
@@ -142,7 +139,7 @@ class EventObserver:
         delay_us: int,
         now: float,
     ) -> None:
-        self._remember((now, event.frame, event))
+        self.remember((now, event.frame, event))
 
     def _arrived(
         self,
@@ -152,7 +149,7 @@ class EventObserver:
         delay_us: int,
         now: float,
     ) -> None:
-        self._remember((now, event.frame, event))
+        self.remember((now, event.frame, event))
         if event.flags & MARKED:
             self.tracing.arrived(event, len(subscriptions) + len(durables), delay_us)
         if self.telemetry is not None:

@@ -48,6 +48,7 @@ class EventPipeline:
         self._counters = context.counters
         self._confirmations = context.confirmations
         self._observer = context.observer
+        self._marked = context.observer.marked
         self._admission = admission
         self._gate = joining.offering
         self._tags = tags
@@ -65,8 +66,9 @@ class EventPipeline:
         """Take an event of a client. Raise PublishRefused if it goes nowhere."""
         if self._admission.draining:
             raise PublishRefused(DropReason.DRAINING, Code.DRAINING, "the broker is stopping", retryable=True)
-        if not self._gate.passes(session, frame):
-            if not self._gate.hold(session, frame, now):
+        gate = self._gate
+        if (gate.waits or len(gate.brokers) > 1) and not gate.passes(session, frame):
+            if not gate.hold(session, frame, now):
                 message = "too many events wait for other brokers to learn what is published here"
                 raise PublishRefused(DropReason.OUTBOX_ITEMS, Code.LIMIT, message, "advertise first", retryable=True)
         elif self._keys_here or self._keys_elsewhere or self._tags.waits:
@@ -79,6 +81,7 @@ class EventPipeline:
         if self._tags.full:
             message = "too many sealed events wait for their tags to be tested"
             raise PublishRefused(DropReason.OUTBOX_ITEMS, Code.LIMIT, message, retryable=True)
+        frame.attributes()  # FrameError: an event that cannot be read must not wait
         waiting = WaitingPublish(session, frame, waited_us, now)
         if not self._tags.hold(("client", session.id), frame, waiting, self._keys_of_interest, now):
             self._admit(session, frame, waited_us, now)
@@ -89,20 +92,19 @@ class EventPipeline:
         if not self._admission.admit(session, frame):
             self._send_again(frame, delay_us, now)
             return
-        observer = self._observer
-        marked = observer.marked
-        subscriptions, durables = observer.timed_match(self._index.match, frame) if marked else self._index.match(frame)
+        index, observer, marked = self._index, self._observer, self._marked
+        subscriptions, durables = observer.timed_match(index.match, frame) if marked else index.match(frame)
         verdict = self._verdict(frame) if self._keys_here or self._keys_elsewhere else None
         if verdict is not None:
-            subscriptions = self._index.fitting(subscriptions, verdict)
-            durables = self._index.fitting(durables, verdict)
+            subscriptions = index.fitting(subscriptions, verdict)
+            durables = index.fitting(durables, verdict)
         destinations = self._joining.overlay.destinations(frame, verdict)
         for subscription in subscriptions:
             if not subscription.session.subscribe_open:
                 subscriptions = self._deliveries.permitted(subscriptions, frame, now)
                 break
-        log_filter = self._settings.log_filter
-        plain = not (durables or destinations or marked or frame.confirm or log_filter is not None)
+        stages = durables or self._settings.log_filter is not None
+        plain = not (stages or destinations or marked or frame.confirm)
         if plain and len(subscriptions) == 1:  # most events
             self._deliveries.deliver(subscriptions, None, frame, delay_us, now, True)
             return
@@ -188,7 +190,7 @@ class EventPipeline:
             return
         if flags & MARKED:
             self._observer.follow(event, now)
-        marked = self._observer.marked
+        marked = self._marked
         match = self._match_here if marked or self._keys_here else self._index.match
         subscriptions, durables = match(frame)
         if flags & LOGGED:

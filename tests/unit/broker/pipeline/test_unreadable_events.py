@@ -1,0 +1,33 @@
+"""An event whose attributes cannot be read, published while the events before it wait: it harms its publisher alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from plait_core import Event
+from plait_core.wire import Confirm, encode_publish
+from plait_lab.simulation.overlay.linked_brokers import FrameClient, LinkedBrokers
+
+
+def publish_unreadable(client: FrameClient, name: str) -> None:
+    client.sequence += 1
+    event = Event.checked({name: "x"}, b"", publisher=client.publisher, sequence=client.sequence)
+    data = bytearray(encode_publish(event, Confirm.NONE))
+    data[data.index(name.encode()) - 1] = 0xC1  # no MessagePack value begins with it
+    client.world.carry(client.wire, client, bytes(data))
+
+
+@pytest.mark.parametrize("first", [{"symbol": "x"}, {"n": 1}])
+def test_it_does_not_wait_for_an_advertisement(first: dict[str, object]) -> None:
+    world = LinkedBrokers({(0, 1): 0.01})
+    world.run()
+    publisher, other, subscriber = world.client(0), world.client(0, "other"), world.client(1)
+    subscriber.subscribe("has(symbol) or has(n)")
+    world.run(0.1)
+    publisher.publish(first)
+    publish_unreadable(publisher, "kind")
+    other.publish({"symbol": "y"})
+    world.run(1.0)
+    assert world.brokers[0].broker.counters.faults["body"] == 1
+    assert not world.brokers[0].broker.joining.offering.waits
+    assert subscriber.delivered == [first, {"symbol": "y"}]
