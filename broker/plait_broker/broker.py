@@ -360,7 +360,7 @@ class Broker:
         self._durable_delivery.fetched(ticket, records, lost, error, now)
 
     def probed(self, ticket: int, fits: Sequence[Fit] | None, now: float) -> None:
-        """Take the answer to a Probe: a Fit for each of its deposits; None: the opening is malformed."""
+        """Take the answer to a Probe: a Fit for each of its deposits, or None for a malformed opening."""
         self._now = now
         self._tags.probed(ticket, fits)
 

@@ -1,4 +1,4 @@
-"""Why an event, or one delivery of it, ended where it did. Every drop in the system has one of these reasons."""
+"""The reasons for which an event, or one delivery of it, is dropped."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from enum import StrEnum
 
 
 class DropReason(StrEnum):
-    """The enumeration that counters, notices and metrics are labelled by."""
+    """The label of counters, notices and metrics of drops."""
 
     # of a whole event, at admission
     DUPLICATE = "duplicate"  # this publisher's sequence number was seen before
     STALE = "stale"  # its sequence number lies below the window in which duplicates are told apart
     EXPIRED = "expired"  # its lifetime was over
-    NOT_ALLOWED = "not_allowed"  # its publisher may not say this
+    NOT_ALLOWED = "not_allowed"  # its publisher has no right to publish it
     INVALID = "invalid"  # its attributes cannot be read
-    DURABILITY = "durability"  # it had to be stored, and could not be
+    DURABILITY = "durability"  # it had to be stored and could not be
     DRAINING = "draining"  # the broker is stopping
-    BAD_TAGS = "bad_tags"  # it says that it is sealed, and has no tags to be routed by
-    UNMATCHED = "unmatched"  # no subscription matched: nothing was lost, but this is where it ended
+    BAD_TAGS = "bad_tags"  # it is marked as sealed and has no tags
+    UNMATCHED = "unmatched"  # no subscription matched: nothing was lost
     # of one delivery
     LATE = "late"  # the subscription's delay bound had passed
     OUTBOX_ITEMS = "outbox_items"  # the subscription's queue was full by count
     OUTBOX_BYTES = "outbox_bytes"  # the subscription's queue was full by size
-    FORBIDDEN = "forbidden"  # the subscriber may not hear this
+    FORBIDDEN = "forbidden"  # the subscriber has no right to receive it
     GONE = "gone"  # the subscriber's session ended with events queued
-    UNREACHABLE = "unreachable"  # the broker that it was for could not be reached for too long
-    OVERLAY_FULL = "overlay_full"  # too much waited for the broker that it was for
-    RETENTION = "retention"  # a durable subscription came back after the log had let it go, or it was damaged
+    UNREACHABLE = "unreachable"  # its destination was unreachable for too long
+    OVERLAY_FULL = "overlay_full"  # too many events waited for its destination
+    RETENTION = "retention"  # the log had deleted it, or it was damaged, before a durable subscription read it

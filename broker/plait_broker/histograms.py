@@ -1,7 +1,7 @@
-"""How long things take, counted in buckets that double: cheap enough for every event, exact enough for percentiles.
+"""Histograms of times in buckets that double: cheap enough for every event, exact enough for percentiles.
 
 A bucket is the number of bits of the time in whole microseconds, so that counting costs one `bit_length`, one
-increment and one addition, and no search. No I/O; whoever measures gives the time.
+increment and one addition, and no search. The caller measures the time.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from typing import Final
 
 FIRST_BITS: Final = 5
-"""Of the smallest bucket that is shown, 32 µs: below lies only what the clock and the loop themselves take."""
+"""Bits of the smallest bucket that is shown, 32 µs: the clock and the loop themselves take less."""
 
 LAST_BITS: Final = 27
-"""Of the largest with a bound, 134 s: whatever takes longer is no delay but an outage."""
+"""Bits of the largest bucket with a bound, 134 s: a longer time is an outage."""
 
 _BITS_MAX: Final = 64
-"""As many as a count of microseconds has; 292,000 years."""
+"""Bits of the largest count of microseconds: 292,000 years."""
 
 
 class DelayHistogram:
@@ -26,12 +26,12 @@ class DelayHistogram:
 
     def __init__(self) -> None:
         self.counts = [0] * (_BITS_MAX + 1)
-        """By bits of the microseconds. Hot paths may count here by themselves: `counts[us.bit_length()] += 1`, and
+        """Counts by bits of the microseconds. Hot paths may update them in place: `counts[us.bit_length()] += 1`, and
         `sum_us += us`."""
         self.sum_us = 0
 
     def observe(self, delay_us: int, times: int = 1) -> None:
-        """Count a time, that many times."""
+        """Count a time, `times` times."""
         assert delay_us >= 0
         self.counts[delay_us.bit_length()] += times
         self.sum_us += delay_us * times
@@ -40,21 +40,20 @@ class DelayHistogram:
         return sum(self.counts)
 
     def percentile_us(self, fraction: float) -> float | None:
-        """What that fraction of the times is not above, read off within its bucket as if times were even there; None
-        while there are none."""
+        """Return the percentile, interpolated within its bucket. None: nothing was counted."""
         assert 0 < fraction <= 1
-        wanted, below = fraction * len(self), 0
+        rank, below = fraction * len(self), 0
         for bits, count in enumerate(self.counts):
-            if count and below + count >= wanted:
+            if count and below + count >= rank:
                 least = (1 << bits) >> 1
-                return least + (wanted - below) / count * ((1 << bits) - least)
+                return least + (rank - below) / count * ((1 << bits) - least)
             below += count
         return None
 
     def cumulative(self) -> Iterator[tuple[float, int]]:
-        """Bounds in seconds, and how many times were below each; the last bound is infinite.
+        """Yield bounds in seconds with the number of times below each. The last bound is infinite.
 
-        Microseconds are cut off, never rounded, so that a time is below 2**n µs just if it has at most n bits.
+        Microseconds are truncated, so that a time is below 2**n µs exactly if it has at most n bits.
         """
         below = sum(self.counts[:FIRST_BITS])
         for bits in range(FIRST_BITS, LAST_BITS + 1):

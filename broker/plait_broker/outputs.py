@@ -1,7 +1,7 @@
-"""What the protocol asks its face to do. Values only; the asyncio face and the simulator carry out the same ones.
+"""Outputs of the protocol: values that the server and the simulator carry out.
 
-Persist completes before what waits for it goes out: the face answers each with `Broker.persisted`, each Fetch with
-`Broker.fetched`, each Probe with `Broker.probed`.
+The server answers each Persist with `Broker.persisted`, each Fetch with `Broker.fetched` and each Probe with
+`Broker.probed`. Deliveries and answers that depend on a Persist follow only after its answer.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 ConnectionId: TypeAlias = int
-"""One connection, numbered by the face; never used again."""
+"""Number of a connection, given by the server and never used again."""
 
 
 class Send(NamedTuple):
-    """Write these bytes to a link, in order. Never more than one per link in one taking of output."""
+    """Write these chunks to a connection in order. One call of `take_output` has at most one for each connection."""
 
     link: ConnectionId
     chunks: list[bytes]
@@ -22,7 +22,7 @@ class Send(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close a link once what was sent before has been written."""
+    """Close a connection once the Sends before have been written."""
 
     link: ConnectionId
     reason: str
@@ -30,25 +30,25 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Connect to another broker: report the link as `connected`, dialled, or that it is `unreachable`."""
+    """Connect to another broker. Report the connection as `connected`, dialled, or the address as `unreachable`."""
 
     address: str
-    """HOST:PORT, as someone has written it."""
+    """HOST:PORT, as it was configured."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One event of the log. Positions rise by one; `block` is the event block as it came."""
+    """One event of the log. Positions rise by one; `block` is the event block as received."""
 
     position: int
     logged_us: int
-    """When, by the broker's calendar, which never goes back while it runs."""
+    """Calendar time of the broker; it never goes back while the broker runs."""
     block: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A durable subscription's place: everything up to `acknowledged` is dealt with, and `beyond` as well."""
+    """The cursor of a durable subscription: positions up to `acknowledged` are settled, and those in `beyond`."""
 
     name: str
     owner: str
@@ -60,7 +60,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """What another broker has told, to be kept beyond this broker's life; with an empty frame, no more."""
+    """A document of another broker to keep beyond this broker's life; an empty frame deletes it."""
 
     origin: int
     number: int
@@ -84,7 +84,7 @@ class Fetch:
     """Read up to `count` records from `position` on that were logged at or after `since_us`.
 
     Answer with `fetched(ticket, records, lost)`: records ascending, fewer than `count` only when the log ends there;
-    `lost` tells that records from `position` on are no longer kept or were found damaged.
+    `lost`: records from `position` on were deleted or damaged.
     """
 
     ticket: int
@@ -95,9 +95,9 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Find out whose routing keys fit the events of a session of sealing. Takes a pairing for each: not in the loop.
+    """Test which deposited routing keys fit the events of a sealing session, outside the loop: each test is a pairing.
 
-    Answer with `probed(ticket, fits)`: a Fit for each deposit, or None if that is no opening.
+    Answer with `probed(ticket, fits)`: a Fit for each deposit, or None for a malformed opening.
     """
 
     ticket: int
@@ -107,7 +107,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something that whoever runs this broker should read."""
+    """A line for the broker's operator."""
 
     text: str
 
@@ -117,17 +117,17 @@ Output: TypeAlias = Send | Close | Persist | Fetch | Dial | Probe | Remark
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a broker finds in its log when it starts."""
+    """The content of the log when a broker starts."""
 
     next_position: int = 1
     cursors: tuple[Cursor, ...] = ()
     recent: tuple[LogRecord, ...] = ()
-    """The newest records, ascending: they refill the memory of duplicates."""
+    """The newest records, ascending: they refill the duplicate window."""
     log: int = 0
     """The log's identity, drawn when it was made: a wiped one comes back as another. 0: there is no log."""
     memories: tuple[StoredDocument, ...] = ()
     log_secret: bytes = b""
-    """What the log's identity follows from: with it a broker shows others that it is this log's."""
+    """Secret of the log's identity; with it a broker proves to others that it owns the log."""
 
 
 NOTHING_RECOVERED = Recovered()

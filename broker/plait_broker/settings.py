@@ -1,4 +1,4 @@
-"""What the protocol of a broker can be told: times, windows and quotas. Each default says why it is that."""
+"""Settings of a broker's protocol: times, windows and quotas, each default with its reason."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from .clients.access import Gate
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Which other brokers to find, how, and what they must know."""
+    """How a broker finds and authenticates other brokers."""
 
     links: tuple[str, ...] = ()
-    """Addresses, HOST:PORT, that it is always to be linked to."""
+    """Addresses, HOST:PORT, of the brokers that it always links to."""
     seeds: tuple[str, ...] = ()
-    """Addresses where it finds others to choose from."""
+    """Addresses of brokers from which it learns others to choose from."""
     discover: bool = False
-    """Whether it looks for others on its network segment."""
+    """Whether it discovers brokers on its network segment."""
     secret: str = field(default="", repr=False)
-    """What other brokers must know to be linked; without one, and without TLS, only those on this machine may be."""
+    """Shared secret of the overlay. Without it and without TLS, only brokers on this machine may link."""
     tls: bool = False
-    """Whether other brokers must come with a certificate of the overlay's authority."""
+    """Whether other brokers need a certificate of the overlay's authority."""
     address: str = ""
-    """Where others can connect to it; empty: it learns from its neighbours how they see it."""
+    """Address for connections of other brokers; empty: as its neighbours see it."""
     port: int = 0
-    """Its own, to go with what they say."""
+    """Its own port, for an address that neighbours have seen."""
     degree: int = 3
-    """Links to keep where it chooses: a graph of random links holds together from three on."""
+    """Links to keep of those that it chooses: a graph of random links stays connected from three on."""
     links_max: int = 12
-    """Beyond it links that nobody was configured with are given up: each costs its two ends pings and what floods."""
+    """Beyond it, links that no broker has configured are closed: each costs pings and flooding."""
     join_s: float = 3.0
-    """How long a broker that starts waits for those it is to be linked to before it serves clients all the same: who is
-    not there by then is not known to want anything. Longer where brokers and names take their time to come up."""
+    """Time for which a starting broker waits for its links before it serves clients: it does not know the interest of
+    brokers that are missing. Longer where brokers or names come up slowly."""
 
     dissemination: str = "shortest-paths"
     """The strategy that plans the copies of events."""
@@ -48,77 +48,77 @@ class LinkSettings:
     segments: tuple[str, ...] = ()
     """The network segments that this broker is attached to, by name. Flooded likewise."""
     forget: tuple[str, ...] = ()
-    """Brokers, by name, that will not come back: while they cannot be reached nothing is kept for them."""
+    """Names of brokers that will not return: no events are kept for them while they are unreachable."""
 
     @property
     def expected(self) -> int:
-        """How many links it is to have, at least, when it has started: one that is its own seed waits for nobody."""
+        """Least number of links that it waits for at its start. A broker that is its own seed waits for none."""
         links = sum(place != self.address for place in self.links)
         return links or int(any(place != self.address for place in self.seeds))
 
     @property
     def gathers(self) -> bool:
-        """Whether it chooses links by itself."""
+        """Whether it chooses links itself."""
         return bool(self.seeds) or self.discover
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """Immutable; a reload makes a new one."""
+    """Settings of one broker. Immutable; a reload makes new ones."""
 
     name: str = "broker"
     capabilities: tuple[str, ...] = ("resume", "durable")
     hello_timeout_s: float = 5.0
-    """A connection that has not said hello by then is closed: slowloris costs five seconds."""
+    """Timeout of the Hello of a new connection: slowloris costs five seconds."""
     frame_timeout_s: float = 10.0
-    """A frame that has begun is to be complete by then, or its connection is closed: whoever dribbles bytes for ever
-    holds one of few connections. The largest frame, 1.2 MB, asks for 120 KB/s; raise it for slower lines."""
+    """Timeout of an incomplete frame: a slow sender must not hold one of few connections for ever. The largest frame,
+    1.2 MB, needs 120 KB/s; raise it for slower lines."""
     heartbeat_s: float = 5.0
-    """Silence after which a side pings; after three of them the other is taken for dead. 5,000 idle: 1,000 pings/s."""
+    """Silence before a ping; a connection is dead after three. 5,000 idle clients: 1,000 pings/s."""
     resume_s: float = 10.0
-    """How long a session outlives its connection, with its subscriptions and what is queued."""
+    """Time for which a session outlives its connection, with its subscriptions and queues."""
     sessions_max: int = 10_000
     subscriptions_max: int = 1_000_000
-    """Of the whole broker."""
+    """Subscriptions of the whole broker."""
     session_subscriptions_max: int = 10_000
     session_advertisements_max: int = 1_000
     outbox_items_max: int = 65_536
-    """A subscription may ask for less than these two, not for more."""
+    """Bounds of one subscription's queue; a client may request less, not more."""
     outbox_bytes_max: int = 64 << 20
     session_outbox_bytes_max: int = 128 << 20
-    """All queues of one client together."""
+    """Bound of all queues of one client together."""
     duplicate_window: int = DUPLICATE_WINDOW
     publishers_max: int = 100_000
-    """Publishers remembered for duplicate suppression; the longest silent is forgotten first."""
+    """Publishers in the duplicate window. The longest silent one is forgotten first."""
     unconfirmed_max: int = UNCONFIRMED_MAX
-    """Events of one session whose confirmation is pending; more are refused as `limit`."""
+    """Unconfirmed events of one session. More are refused as `limit`."""
     confirm_timeout_s: float = 30.0
-    """After which an event that some subscriber has not acknowledged is reported as not confirmed."""
+    """Timeout after which an event that is not acknowledged is reported as not confirmed."""
     durables_max: int = 10_000
     durable_window: int = 1024
     """Deliveries of one durable subscription that may await acknowledgement."""
     durable_fetch: int = 256
-    """Log records read at once while a durable subscription catches up."""
+    """Log records of one Fetch while a durable subscription catches up."""
     durable_tail: int = 4096
-    """Log records kept in memory, so that who keeps up is never served from disk."""
+    """Log records kept in memory, so that subscriptions that keep up are never served from disk."""
     log_filter: str = ""
-    """Events that are logged though no durable subscription wants them yet, for `start=all`; empty for none."""
+    """Filter of events to log although no durable subscription matches them, for `start=all`; empty: none."""
     linking: LinkSettings = field(default_factory=LinkSettings)
-    """To other brokers. One that is to have some waits for them before it serves clients."""
+    """Links to other brokers."""
     overlay_heartbeat_s: float = 0.5
-    """Between two pings of a link to a broker: a tenfold delay is told within two of them."""
+    """Interval of pings on a link: a tenfold delay is flooded within two."""
     overlay_detect_s: float = 3.0
-    """A link to a broker of which nothing is heard, or nothing is answered, for so long is dead."""
+    """A link is dead after this time without a frame or without an answered ping."""
     overlay_gone_s: float = 60.0
-    """A broker that cannot be reached for so long is forgotten, with what was kept for it."""
+    """An unreachable broker is forgotten after this time, with the events kept for it."""
     overlay_durable_gone_s: float = 86_400.0
-    """The same where one of the two has durable subscriptions: time to bring a broken machine back. What they want is
-    kept for it meanwhile, and whoever asked for confirmation waits."""
+    """Time before an unreachable broker is forgotten if either has durable subscriptions: enough to repair a machine.
+    Events are kept for it, and publishers wait for confirmation."""
     overlay_stream_items_max: int = 65_536
     overlay_stream_bytes_max: int = 64 << 20
-    """What is kept for one other broker that does not take it; beyond, the oldest is dropped, counted and told."""
+    """Unacknowledged events kept for one other broker. Beyond, the oldest is dropped and reported."""
     slow_fraction: float = 0.5
-    """How full a subscription's queue is when its subscriber is told that it is slow."""
+    """Fill level of a queue at which its subscriber is notified that it is slow."""
 
 
 class LiveSettings:

@@ -15,7 +15,7 @@ from .settings import BrokerSettings
 
 
 class InMemoryBroker:
-    """A broker without a face: everyone may come in, and what it stores is stored at once."""
+    """A broker without a server: every client may connect, and events are stored at once."""
 
     def __init__(self, *, name: str, randomness: Randomness, now: float, wall_us: int) -> None:
         self.protocol = Broker(
@@ -45,7 +45,8 @@ class InMemoryBroker:
         return self.protocol.next_deadline()
 
     def take_output(self, now: float) -> list[tuple[int, bytes | None]]:
-        """Bytes for links, in order; None closes one. What concerns the log and tags is answered at once."""
+        """Return bytes for connections in order, None to close one. Outputs for the log and tag tests are answered at
+        once."""
         written: list[tuple[int, bytes | None]] = []
         while outputs := self.protocol.take_output():
             for output in outputs:

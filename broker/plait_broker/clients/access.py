@@ -1,7 +1,7 @@
-"""Who may connect, and what they may say and hear: rules written as filters. Deny wins, and nothing fits nobody.
+"""Access control: which clients may connect, publish and subscribe. Rules are filters; deny wins over allow.
 
-A publication must match some allow filter and no deny filter of its publisher; so must a delivery of its subscriber.
-The check is on the event itself, so it holds on every path by which an event can reach someone.
+An event must match some allow filter and no deny filter of its publisher, and a delivery those of its subscriber. The
+check is on the event itself, so it holds on every path by which an event reaches a client.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from plait_core.wire import Hello
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Filters of what is allowed, and of what is denied all the same."""
+    """Filters of the allowed events, and of the denied ones among them."""
 
     allow: tuple[Filter, ...] = ()
     deny: tuple[Filter, ...] = ()
 
     def permit(self, attributes: Attributes) -> bool:
-        """Whether an event with these attributes may pass."""
+        """Return whether an event with these attributes is permitted."""
         return any(f.matches(attributes) for f in self.allow) and not any(f.matches(attributes) for f in self.deny)
 
     def may_permit(self, filter: Filter) -> bool:
-        """Whether some event that `filter` matches might pass: no is certain, yes is not."""
+        """Return False if no event that `filter` matches is permitted. True is not certain."""
         return any(f.intersects(filter) for f in self.allow) and not any(f.covers(filter) for f in self.deny)
 
     def split(self) -> tuple[Rules, Rules]:
-        """What these rules say of clients' events, and of the system's own (`$kind`): those are allowed to nobody whom
-        no rule that names them allows them to. What is denied is denied of both."""
+        """Return the rules for clients' events and those for events of brokers (`$kind`). Only a rule that names `$`
+        attributes allows events of brokers. A deny filter belongs to both."""
         own = tuple(f for f in self.allow if f.system)
         return Rules(tuple(f for f in self.allow if not f.system), self.deny), Rules(own, self.deny)
 
     @property
     def open(self) -> bool:
-        """Whether everything passes, so that nobody needs to ask."""
+        """Whether every event is permitted, so that no check is needed."""
         return EVERYTHING in self.allow and not self.deny
 
 
@@ -50,36 +50,36 @@ NONE = Rules()
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Someone known, with what they may do."""
+    """A known client with its rights."""
 
     name: str
     publish: Rules = ALL
     subscribe: Rules = ALL
     system: Rules = NONE
-    """What it may hear of the system's own events: what the brokers record."""
+    """Rights to events of brokers: telemetry records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What the face knows of the other end of a connection."""
+    """The server's knowledge about the other end of a connection."""
 
     address: str = ""
     certificate: str = ""
     """The common name of its verified certificate; empty without one."""
     dialled: str = ""
-    """Where this broker has connected to, when it did."""
+    """Address that this broker has dialled; empty for accepted connections."""
     vouched: bool = False
-    """Whether the overlay's authority vouches for it: it is a broker."""
+    """Whether its certificate is of the overlay's authority: it is a broker."""
 
 
 class Gate(Protocol):
-    """Decides who someone is. None refuses; an exception does too, so a broken gate lets nobody in."""
+    """Authenticates clients. None refuses; so does an exception, so that a broken gate admits nobody."""
 
     def admit(self, hello: Hello, caller: Caller) -> Principal | None: ...
 
 
 class OpenGate:
-    """Everyone may do everything, each under one shared principal: for loopback and for tests."""
+    """Admits every client with all rights, under one shared principal: for loopback and for tests."""
 
     def admit(self, hello: Hello, caller: Caller) -> Principal | None:
         return Principal("anyone", system=ALL)
@@ -94,7 +94,7 @@ class Keyring:
 
     @classmethod
     def of_tokens(cls, principals: Sequence[tuple[str, Principal]], certificates: Sequence[Principal] = ()) -> Keyring:
-        """From tokens in the clear, which are not kept."""
+        """Make a keyring of tokens; it keeps only their digests."""
         return cls({digest(token): who for token, who in principals if token}, {who.name: who for who in certificates})
 
     def admit(self, hello: Hello, caller: Caller) -> Principal | None:
@@ -102,15 +102,15 @@ class Keyring:
             return self._by_token(digest(hello.token))
         return self.by_certificate.get(caller.certificate) if caller.certificate else None
 
-    def _by_token(self, offered: bytes) -> Principal | None:
-        """Compares with every digest in the same time, so that a guess learns nothing from how long it took."""
+    def _by_token(self, presented: bytes) -> Principal | None:
+        """Compare with every digest in constant time, so that the time reveals nothing."""
         found: Principal | None = None
         for known, principal in self.by_token.items():
-            if hmac.compare_digest(known, offered):
+            if hmac.compare_digest(known, presented):
                 found = principal
         return found
 
 
 def digest(token: str) -> bytes:
-    """What is kept of a token."""
+    """Return the digest that is kept of a token."""
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()

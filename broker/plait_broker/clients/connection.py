@@ -34,7 +34,7 @@ from ..overlay.topology.transit_delay import MARK_S
 from .access import Caller
 
 BURST_BYTES_MAX: Final = 1 << 20
-"""Deliveries written between two calls of `take`; the rest waits in delivery queues, where policies apply."""
+"""Bytes of deliveries between two calls of `take`. Later deliveries wait in queues, where policies apply."""
 
 CONTROL_BYTES_MAX: Final = 1 << 20
 """Control bytes queued for an end that reads nothing: thousands of notices. Beyond it the connection is closed."""

@@ -255,7 +255,7 @@ class Deliveries:
     # --- delay bounds -------------------------------------------------------------------------------------------------
 
     def _late(self, subscription: Subscription, delay_us: int) -> int | None:
-        """Return the flag of a late delivery, or 0; None if the subscription drops late events."""
+        """Return the flag of a late delivery, or 0. None: it is late and the subscription drops late events."""
         if not subscription.within_us or delay_us + subscription.session.link_delay_us <= subscription.within_us:
             return 0
         return LATE if subscription.terms.late is Late.FLAG else None

@@ -1,7 +1,7 @@
-"""A subscription's queue at its home broker: bounded in items and bytes, first by priority, then by arrival.
+"""A subscription's queue at its home broker: bounded in items and bytes, ordered by priority, then by arrival.
 
-It is used only while the subscriber's connection takes nothing; what does not fit is dropped by the policy that the
-subscription declared, and named.
+It is used only while the subscriber's connection takes nothing. The subscription's policy decides what is dropped when
+it is full.
 """
 
 from __future__ import annotations
@@ -24,35 +24,36 @@ class Queued(NamedTuple):
 
     frame: EventFrame
     arrived: float
-    """When the broker received the event, by its own clock."""
+    """Time at which the broker received the event, by its own clock."""
     delay_us: int
-    """The delay that it had accumulated by then."""
+    """Delay that the event had accumulated by then."""
     flags: int
     token: int
-    """What the subscriber acknowledges it by; 0 when nobody waits for that."""
+    """Token of the subscriber's acknowledgement; 0 if none is awaited."""
 
     @property
     def size(self) -> int:
+        """Bytes that it counts against the bounds."""
         return len(self.frame.block)
 
 
 @dataclass(slots=True)
 class Waiting:
-    """What waits in all outboxes of a broker together. Running totals: whoever looks walks over no subscriptions."""
+    """Running totals of all queues of a broker, so that reading them visits no subscription."""
 
     items: int = 0
     bytes: int = 0
     slow: int = 0
-    """Subscriptions whose subscriber was told that it is slow."""
+    """Subscriptions whose subscriber was notified that it is slow."""
 
 
 class DeliveryQueue:
-    """Deliveries of one subscription, waiting."""
+    """Waiting deliveries of one subscription."""
 
     __slots__ = ("_lanes", "_slow", "_waiting", "bytes", "bytes_max", "full", "items", "items_max")
 
     def __init__(self, items_max: int, bytes_max: int, full: Full, waiting: Waiting | None = None) -> None:
-        """`waiting`: the totals that it counts into."""
+        """`waiting`: the totals to update."""
         assert min(items_max, bytes_max) > 0
         self._waiting = waiting if waiting is not None else Waiting()
         self._slow = False
@@ -68,7 +69,7 @@ class DeliveryQueue:
 
     @property
     def slow(self) -> bool:
-        """Whether the subscriber was told so, and its queue has not been empty since."""
+        """Whether the subscriber was notified that it is slow, and the queue has not been empty since."""
         return self._slow
 
     @slow.setter
@@ -77,7 +78,8 @@ class DeliveryQueue:
         self._slow = slow
 
     def put(self, entry: Queued, room: int) -> list[tuple[Queued, DropReason]]:
-        """Queue a delivery where the client has `room` bytes left; what was dropped for it, or instead of it."""
+        """Queue a delivery, and return what was dropped for it or instead of it. `room`: bytes that the client has
+        left."""
         dropped: list[tuple[Queued, DropReason]] = []
         while reason := self._no_room(entry, room):
             victim = self._oldest(entry.frame.priority) if self._makes_room(entry, room) else None
@@ -93,7 +95,7 @@ class DeliveryQueue:
         return dropped
 
     def pop(self) -> Queued | None:
-        """The next to be sent: highest priority, longest there."""
+        """Remove and return the next delivery: the oldest of the highest priority."""
         for priority in range(PRIORITY_MAX, -1, -1):
             lane = self._lanes.get(priority)
             if lane:
@@ -101,7 +103,7 @@ class DeliveryQueue:
         return None
 
     def find(self, id: EventId) -> tuple[int, Queued] | None:
-        """Where an event waits: how many go before it, and its delivery."""
+        """Return how many deliveries precede an event's, and its delivery. None: it is not queued."""
         before = 0
         for priority in range(PRIORITY_MAX, -1, -1):
             for entry in self._lanes.get(priority, ()):
@@ -111,7 +113,7 @@ class DeliveryQueue:
         return None
 
     def clear(self) -> Iterator[Queued]:
-        """Empties it, in the order of sending, for good: who is gone is not slow."""
+        """Empty the queue in the order of sending, and reset `slow`."""
         while (entry := self.pop()) is not None:
             yield entry
         self.slow = False
@@ -123,11 +125,11 @@ class DeliveryQueue:
         return DropReason.OUTBOX_BYTES if too_large else None
 
     def _makes_room(self, entry: Queued, room: int) -> bool:
-        """Whether dropping others is allowed, and could help."""
+        """Return whether the policy allows to drop others, and that could help."""
         return self.full is Full.DROP_OLDEST and entry.size <= min(self.bytes_max, room + self.bytes)
 
     def _oldest(self, priority_max: int) -> Queued | None:
-        """Takes out the oldest of the lowest priority, unless that is above the newcomer's."""
+        """Remove and return the oldest delivery of the lowest priority, up to this priority."""
         for priority in range(priority_max + 1):
             lane = self._lanes.get(priority)
             if lane:

@@ -122,7 +122,7 @@ class DurableSubscriptions:
                     stage.matched[at] = [*stage.matched[at], durable]
 
     def forget(self, durable: DurableSubscription, waiting: WaitingRequest) -> None:
-        """Remove a durable subscription; the request is answered when that is stored."""
+        """Remove a durable subscription, and answer the request when that is stored."""
         self._drop(durable)
         self._stage.forgotten.append((durable.owner, durable.name))
         self._stage.waiting.append(waiting)

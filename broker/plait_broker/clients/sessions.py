@@ -176,7 +176,7 @@ class DurableSubscription:
 
     @property
     def pending(self) -> int:
-        """Number of positions above the cursor that were sent; the window bounds it."""
+        """Number of positions above the cursor that were sent. The window bounds it."""
         return len(self.in_flight) + len(self.beyond)
 
     def cursor(self) -> Cursor:

@@ -60,7 +60,7 @@ class Admission:
         """By publisher, the highest sequence number logged before this broker started."""
 
     def admit(self, session: Session, frame: Publish) -> bool:
-        """Return whether the event is new; False for one that was admitted before. Raise PublishRefused."""
+        """Return whether the event is new. False: it was admitted before. Raise PublishRefused if it is refused."""
         self._counters.published += 1
         session.published += 1
         publisher = frame.publisher

@@ -1,8 +1,8 @@
-"""Advertisements that nobody made: what clients that publish without one seem to publish, told by their events.
+"""Inferred advertisements: filters that cover the events of clients that do not advertise.
 
-Events with the same attribute names are of one shape. Of a shape, the texts and truth values that were seen narrow the
-advertisement (`symbol in ['IBM', 'MSFT']`) as long as they are few; an event beyond it widens it. Numbers never narrow:
-they would widen with nearly every event. A shape without anything that narrows it is an advertisement of everything.
+Events with the same attribute names have one shape. The texts and flags seen in a shape narrow its advertisement
+(`symbol in ['IBM', 'MSFT']`) while they are few. An event that it does not cover widens it. Numbers never narrow, since
+nearly every event would widen them. A shape with nothing that narrows it is an advertisement of everything.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from plait_core import Attributes, FilterError
 from plait_core.filters import EVERYTHING, F, Filter
 
 SHAPES_MAX: Final = 16
-"""Beyond so many kinds of events a broker advertises everything: its clients publish whatever they like."""
+"""Beyond this number of shapes a broker advertises everything."""
 
 VALUES_MAX: Final = 8
 """An attribute with more values than this narrows nothing that is worth a round trip for each new value."""
 
 NARROWING_MAX: Final = 4
-"""Of a shape's attributes, so many narrow it at most: their values are to fit into a short filter."""
+"""Attributes of a shape that narrow it, at most: their values have to fit into a short filter."""
 
 TEXT_MAX: Final = 64
 """Longer texts are prose, not categories."""
 
 FIRST: Final = 2**62
-"""The number of the first; those of clients' own advertisements count from 1."""
+"""Number of the first inferred advertisement; those of clients count from 1."""
 
 ANYTHING: Final = FIRST - 1
-"""The number of an advertisement of everything."""
+"""Number of the advertisement of everything."""
 
 Category: TypeAlias = str | bool
 
@@ -42,9 +42,10 @@ class Shape:
 
     number: int
     values: dict[str, list[Category]]
-    """By attribute that narrows it, the values that were seen."""
+    """Seen values, by attribute that narrows the shape."""
 
     def widen(self, attributes: Attributes) -> None:
+        """Cover an event as well."""
         for name, seen in list(self.values.items()):
             value = attributes[name]
             known = [other for other in seen if type(other) is type(value)]  # True is not 1, nor a text a flag
@@ -55,20 +56,21 @@ class Shape:
 
     @property
     def filter(self) -> Filter:
+        """The advertisement."""
         if not self.values:
             return EVERYTHING
         return reduce(and_, (F[name].is_in(seen) for name, seen in self.values.items()))
 
 
 class InferredAdvertisements:
-    """All of one broker's clients."""
+    """One broker's, for all its clients."""
 
     def __init__(self) -> None:
         self._shapes: dict[tuple[str, ...], Shape] = {}
         self._count = 0
 
     def widen(self, attributes: Attributes) -> tuple[int, Filter]:
-        """An event is beyond all that is advertised: which advertisement has it from now on, and what that says."""
+        """Return the number and filter of an advertisement that covers an event from now on."""
         names = tuple(sorted(attributes))
         shape = self._shapes.get(names)
         if shape is None:
@@ -81,7 +83,7 @@ class InferredAdvertisements:
         return (shape.number, shape.filter) if shape.values else (ANYTHING, EVERYTHING)
 
     def forget(self, number: int) -> None:
-        """Nothing of it was published for long."""
+        """Forget the shape of an advertisement that was withdrawn."""
         for names, shape in list(self._shapes.items()):
             if shape.number == number or number == ANYTHING:
                 del self._shapes[names]
@@ -92,6 +94,6 @@ def _is_category(value: object, name: str) -> TypeGuard[Category]:
         return False
     try:
         F[name].is_in([value])
-    except FilterError:  # no filter can speak of it
+    except FilterError:  # no filter can contain it
         return False
     return True

@@ -1,7 +1,7 @@
 """The observers of the pipeline: each step reports to history, telemetry and trace with one call.
 
-The steps that every event takes are attributes. They are bound anew when telemetry starts or stops and when the first
-event is marked or the last one forgotten, so that without both a step costs one append to the history, or nothing.
+The steps that every event takes are attributes. They are bound anew when telemetry starts or stops, when the first
+event is marked and when the last one is forgotten. Without both, a step costs one append to the history, or nothing.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class EventObserver:
         self.observe(None)
 
     def observe(self, telemetry: BrokerTelemetry | None) -> None:
-        """Record the steps from now on; None: no more."""
+        """Start telemetry, or stop it with None."""
         self.telemetry = telemetry
         self._compose()
 

@@ -135,7 +135,7 @@ class TagMatcher(Generic[T]):
     # --- events -------------------------------------------------------------------------------------------------------
 
     def judge(self, frame: EventFrame) -> TagVerdict | None:
-        """Return the known results of an event's tags; None if it is not sealed."""
+        """Return the known results of an event's tags. None: it is not sealed."""
         opening = _opening(frame)
         if opening is None:
             return None
@@ -205,7 +205,7 @@ class TagMatcher(Generic[T]):
         return asked
 
     def probed(self, ticket: int, fits: Sequence[Fit] | None) -> None:
-        """Take the result of a test, a Fit for each of its deposits; None: the opening is malformed."""
+        """Take the result of a test: a Fit for each of its deposits, or None for a malformed opening."""
         line, name, deposits = self._tests.pop(ticket)
         for each in deposits:
             self._under_test[name, each] -= 1
@@ -272,7 +272,7 @@ class TagMatcher(Generic[T]):
 
 
 def _opening(frame: EventFrame) -> bytes | None:
-    """Return a sealed event's opening, _MALFORMED if it has none; None for an event that is not sealed."""
+    """Return a sealed event's opening, or _MALFORMED if it has none. None: the event is not sealed."""
     try:
         sealed = SEALED in frame.attributes()
     except FrameError:

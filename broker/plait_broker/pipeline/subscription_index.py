@@ -114,7 +114,7 @@ class SubscriptionIndex:
             self._doubtful[number] = self._advertisements[number]
 
     def party(self, number: int) -> Subscription | DurableSubscription | None:
-        """Return the subscription with this number; None if it has ended."""
+        """Return the subscription with this number. None: it has ended."""
         return self._parties.get(number)
 
     def forget_token(self, number: int, token: int) -> None:

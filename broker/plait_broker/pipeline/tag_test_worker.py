@@ -1,7 +1,7 @@
-"""Testing the tags of sealed events, for whoever carries out a broker's Probe: its face, the simulator, a user's tests.
+"""Tests of the tags of sealed events, for the server, the simulator and users' tests: they carry out a broker's Probes.
 
-The arithmetic comes with plait-crypto. Without it nothing is tested: sealed events then go wherever their attributes in
-the clear do, and readers decide.
+The arithmetic comes with plait-crypto. Without it nothing is tested: sealed events go to every subscription whose
+filter matches their unencrypted attributes, and readers check the tags.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class TagTestWorker:
-    """Tests tags. Not for several threads at once: each that tests has its own."""
+    """Tests tags. Not thread-safe: each thread has its own."""
 
     def __init__(self) -> None:
         self._router: Router | None = _new_router()
 
     def fits(self, probe: Probe) -> Sequence[Fit] | None:
-        """What `Broker.probed` is to be told."""
+        """Return the answer for `Broker.probed`."""
         if self._router is None:
             return [Fit.UNDECIDED] * len(probe.deposits)
         from plait_crypto import Unopenable
@@ -38,7 +38,7 @@ class TagTestWorker:
 
 @cache
 def available() -> bool:
-    """Whether tags can be tested here."""
+    """Return whether tags can be tested here."""
     return _new_router() is not None
 
 
