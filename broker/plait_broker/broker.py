@@ -44,6 +44,7 @@ from .overlay.security.identity import Identity
 from .pipeline.admission import Admission, PublishRefused
 from .pipeline.observer import EventObserver
 from .pipeline.pipeline import EventPipeline
+from .pipeline.sealed_events import SealedEvents
 from .pipeline.sealed_matching import TagMatcher, WaitingEvent
 from .pipeline.subscription_index import SubscriptionIndex
 from .settings import BrokerSettings, LiveSettings
@@ -96,8 +97,9 @@ class Broker:
             context, self.durables, self._subscriptions, self._deliveries, self._tags
         )
         self._receipts = PublishReceipts(context, self.sessions, self.interest, self._admission, joining)
+        sealed = SealedEvents(self._counters, self._tags, self.interest, joining.overlay.wanted)
         self._pipeline = EventPipeline(
-            context, self._admission, self._tags, self.interest, joining,
+            context, self._admission, sealed, self.interest, joining,
             self._deliveries, self._durable_delivery, self._receipts,
         )  # fmt: skip
         self._requests = ClientRequests(
@@ -246,19 +248,19 @@ class Broker:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def connected(self, link: ConnectionId, caller: Caller, now: float) -> None:
+    def connected(self, id: ConnectionId, caller: Caller, now: float) -> None:
         """Note a new connection, opened by the other end or dialled by this broker."""
         self._now = now
         self._counters.connections += 1
-        opened = Connection(link, caller, self.settings.capabilities, self._outgoing, now)
-        self._connections[link] = opened
+        opened = Connection(id, caller, self.settings.capabilities, self._outgoing, now)
+        self._connections[id] = opened
         if caller.dialled:
             self.neighbourhood.greet(opened)
 
-    def receive(self, link: ConnectionId, data: bytes, now: float) -> None:
+    def receive(self, id: ConnectionId, data: bytes, now: float) -> None:
         """Take bytes of a connection."""
         self._now = now
-        connection = self._connections.get(link)
+        connection = self._connections.get(id)
         if connection is None or connection.closing:
             return
         self._counters.bytes_in += len(data)
@@ -278,7 +280,7 @@ class Broker:
                 connection.frame_since = now
         except FrameError as error:
             self._counters.faults[error.fault] += 1
-            if error.fault is FrameFault.BODY and link in self.sessions.by_connection:
+            if error.fault is FrameFault.BODY and id in self.sessions.by_connection:
                 self._counters.dropped[DropReason.INVALID] += 1
             if connection.neighbour:
                 self.neighbourhood.misbehaved(connection, now)
@@ -318,26 +320,26 @@ class Broker:
         elif not isinstance(frame, ControlFrame) or not self._requests.handle(session, frame, now):
             raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} is not for a broker to receive")
 
-    def set_writable(self, link: ConnectionId, writable: bool, now: float) -> None:
+    def set_writable(self, id: ConnectionId, writable: bool, now: float) -> None:
         """Note whether a connection takes bytes."""
         self._now = now
-        connection = self._connections.get(link)
+        connection = self._connections.get(id)
         if connection is not None:
             connection.set_writable(writable)
             if writable:
                 self._backlog.write(connection, now)
 
-    def disconnected(self, link: ConnectionId, now: float) -> None:
+    def disconnected(self, id: ConnectionId, now: float) -> None:
         """Note the end of a connection."""
         self._now = now
-        connection = self._connections.pop(link, None)
-        self._outgoing.pop(link, None)
-        self._backlog.removed(link)
+        connection = self._connections.pop(id, None)
+        self._outgoing.pop(id, None)
+        self._backlog.removed(id)
         if connection is not None:
             self._handshake.disconnected(connection)
             if connection.meeting is not None:
                 self.neighbourhood.down(connection, now)
-            session = self.sessions.by_connection.get(link)
+            session = self.sessions.by_connection.get(id)
             if session is not None:
                 self._teardown.detach(session, now)
 

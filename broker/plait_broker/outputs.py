@@ -16,7 +16,7 @@ ConnectionId: TypeAlias = int
 class Send(NamedTuple):
     """Write these chunks to a connection in order. One call of `take_output` has at most one for each connection."""
 
-    link: ConnectionId
+    connection: ConnectionId
     chunks: list[bytes]
 
 
@@ -24,7 +24,7 @@ class Send(NamedTuple):
 class Close:
     """Close a connection once the Sends before have been written."""
 
-    link: ConnectionId
+    connection: ConnectionId
     reason: str
 
 

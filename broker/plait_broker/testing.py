@@ -29,14 +29,14 @@ class InMemoryBroker:
         self._log: list[LogRecord] = []
         self._prober: TagTestWorker | None = None
 
-    def connected(self, link: int, now: float) -> None:
-        self.protocol.connected(link, Caller("memory"), now)
+    def connected(self, connection: int, now: float) -> None:
+        self.protocol.connected(connection, Caller("memory"), now)
 
-    def receive(self, link: int, data: bytes, now: float) -> None:
-        self.protocol.receive(link, data, now)
+    def receive(self, connection: int, data: bytes, now: float) -> None:
+        self.protocol.receive(connection, data, now)
 
-    def disconnected(self, link: int, now: float) -> None:
-        self.protocol.disconnected(link, now)
+    def disconnected(self, connection: int, now: float) -> None:
+        self.protocol.disconnected(connection, now)
 
     def tick(self, now: float) -> None:
         self.protocol.tick(now)
@@ -51,10 +51,10 @@ class InMemoryBroker:
         while outputs := self.protocol.take_output():
             for output in outputs:
                 match output:
-                    case Send(link, chunks):
-                        written.append((link, b"".join(chunks)))
-                    case Close(link):
-                        written.append((link, None))
+                    case Send(connection, chunks):
+                        written.append((connection, b"".join(chunks)))
+                    case Close(connection):
+                        written.append((connection, None))
                     case Persist(ticket, records):
                         self._log.extend(records)
                         self.protocol.persisted(ticket, None, now)

@@ -26,7 +26,8 @@ from ..drop_reasons import DropReason
 from ..joining import Joining
 from ..overlay import ReceivedEvent
 from .admission import Admission, PublishRefused
-from .sealed_matching import TagMatcher, TagVerdict, WaitingEvent, WaitingPublish
+from .sealed_events import SealedEvents
+from .sealed_matching import WaitingPublish
 from .subscription_index import SubscriptionIndex
 
 
@@ -37,7 +38,7 @@ class EventPipeline:
         self,
         context: BrokerContext,
         admission: Admission,
-        tags: TagMatcher[WaitingEvent],
+        sealed: SealedEvents,
         index: SubscriptionIndex,
         joining: Joining,
         deliveries: Deliveries,
@@ -51,10 +52,11 @@ class EventPipeline:
         self._marked = context.observer.marked
         self._admission = admission
         self._gate = joining.offering
-        self._tags = tags
+        self._sealed = sealed
+        self._tags = sealed.tags
+        self._keys_here = sealed.keys_here
+        self._keys_elsewhere = sealed.keys_elsewhere
         self._index = index
-        self._keys_here = index.deposits
-        self._keys_elsewhere = joining.overlay.wanted.deposits
         self._joining = joining
         self._deliveries = deliveries
         self._durable_delivery = durable_delivery
@@ -78,12 +80,7 @@ class EventPipeline:
 
     def _test_tags(self, session: Session, frame: Publish, waited_us: int, now: float) -> None:
         """Hold a sealed event whose tags are not tested yet; admit any other."""
-        if self._tags.full:
-            message = "too many sealed events wait for their tags to be tested"
-            raise PublishRefused(DropReason.OUTBOX_ITEMS, Code.LIMIT, message, retryable=True)
-        frame.attributes()  # FrameError: an event that cannot be read must not wait
-        waiting = WaitingPublish(session, frame, waited_us, now)
-        if not self._tags.hold(("client", session.id), frame, waiting, self._keys_of_interest, now):
+        if not self._sealed.hold(session, frame, waited_us, now):
             self._admit(session, frame, waited_us, now)
 
     def _admit(self, session: Session, frame: Publish, waited_us: int, now: float) -> None:
@@ -94,10 +91,9 @@ class EventPipeline:
             return
         index, observer, marked = self._index, self._observer, self._marked
         subscriptions, durables = observer.timed_match(index.match, frame) if marked else index.match(frame)
-        verdict = self._verdict(frame) if self._keys_here or self._keys_elsewhere else None
+        verdict = self._sealed.verdict(frame) if self._keys_here or self._keys_elsewhere else None
         if verdict is not None:
-            subscriptions = index.fitting(subscriptions, verdict)
-            durables = index.fitting(durables, verdict)
+            subscriptions, durables = self._sealed.fitting(subscriptions, durables, verdict)
         destinations = self._joining.overlay.destinations(frame, verdict)
         for subscription in subscriptions:
             if not subscription.session.subscribe_open:
@@ -147,7 +143,7 @@ class EventPipeline:
         """Send an event that was admitted before to other brokers again, if its publisher asks for confirmation anew.
         The broker that sent it first may have died, or this one restarted; brokers that have the event drop it."""
         if frame.confirm and not self._confirmations.waits(frame.publisher, frame.sequence):
-            verdict = self._verdict(frame) if self._keys_elsewhere else None
+            verdict = self._sealed.verdict(frame) if self._keys_elsewhere else None
             destinations = self._joining.overlay.destinations(frame, verdict)
             parties: set[Party] = set()
             if destinations:
@@ -163,13 +159,8 @@ class EventPipeline:
                 self._joining.in_charge(event, now)
                 self.deliver_system(event.frame, event.frame.attributes(), event.delay_us, now)
                 return
-            if self._keys_here or self._tags.waits:
-                line = ("broker", event.root)
-                if self._tags.full:
-                    self._tags.hurry(line)
-                if self._tags.hold(line, event.frame, event, self._index.asking, now):
-                    return
-            self._admit_remote(event, now)
+            if not (self._keys_here or self._tags.waits) or not self._sealed.hold_remote(event, now):
+                self._admit_remote(event, now)
         except FrameError:
             self._end_remote(event, DropReason.INVALID, DropReason.INVALID, now)
 
@@ -190,16 +181,18 @@ class EventPipeline:
             return
         if flags & MARKED:
             self._observer.follow(event, now)
-        marked = self._marked
-        match = self._match_here if marked or self._keys_here else self._index.match
-        subscriptions, durables = match(frame)
+        index, observer, marked = self._index, self._observer, self._marked
+        subscriptions, durables = observer.timed_match(index.match, frame) if marked else index.match(frame)
+        verdict = self._sealed.verdict(frame) if self._keys_here else None
+        if verdict is not None:
+            subscriptions, durables = self._sealed.fitting(subscriptions, durables, verdict)
         if flags & LOGGED:
             subscriptions = []
         for subscription in subscriptions:
             if not subscription.session.subscribe_open:
                 subscriptions = self._deliveries.permitted(subscriptions, frame, now)
                 break
-        self._observer.arrived(event, subscriptions, durables, delay_us, now)
+        observer.arrived(event, subscriptions, durables, delay_us, now)
         tokens: list[int] | None = None
         if flags & CONFIRM or durables or self._settings.log_filter is not None:
             subscribers, parties = bool(flags & CONFIRM), set[Party]()
@@ -260,23 +253,3 @@ class EventPipeline:
             step(session, frame, waited_us, now)
         except PublishRefused as refused:
             self._receipts.refuse(session.connection, frame, refused, now)
-
-    # --- tags of sealed events ----------------------------------------------------------------------------------------
-
-    def _keys_of_interest(self, frame: EventFrame) -> list[bytes]:
-        """Return the routing keys, here and at other brokers, of subscriptions that match what is not encrypted."""
-        return self._index.asking(frame) + self._joining.overlay.wanted.asking(frame)
-
-    def _verdict(self, frame: EventFrame) -> TagVerdict | None:
-        verdict = self._tags.judge(frame)
-        if verdict is not None and verdict.malformed:
-            self._counters.dropped[DropReason.BAD_TAGS] += 1
-        return verdict
-
-    def _match_here(self, frame: EventFrame) -> tuple[list[Subscription], list[DurableSubscription]]:
-        """Match an event that may be marked or sealed."""
-        subscriptions, durables = self._observer.timed_match(self._index.match, frame)
-        verdict = self._verdict(frame) if self._keys_here else None
-        if verdict is None:
-            return subscriptions, durables
-        return self._index.fitting(subscriptions, verdict), self._index.fitting(durables, verdict)

@@ -185,7 +185,7 @@ class BrokerDriver:
         self._turn_bytes, self._output_due = 0, False
         for output in self.broker.take_output():
             if type(output) is Send:
-                connection = self._connections.get(output.link)
+                connection = self._connections.get(output.connection)
                 if connection is not None:
                     connection.write(output.chunks)
             else:

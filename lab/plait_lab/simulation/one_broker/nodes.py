@@ -273,12 +273,12 @@ class BrokerNode(Process):
             return
         life = self._life
         for output in self.broker.take_output():
-            connection = self.network.connections.get(output.link) if isinstance(output, Send | Close) else None
+            connection = self.network.connections.get(output.connection) if isinstance(output, Send | Close) else None
             if isinstance(output, Send):
                 if connection is not None:
                     connection.write(self, b"".join(output.chunks))
             elif isinstance(output, Close):
-                self.recorder.note("close", self.name, output.link, output.reason)
+                self.recorder.note("close", self.name, output.connection, output.reason)
                 if connection is not None:
                     connection.close(self)
             elif isinstance(output, Persist):

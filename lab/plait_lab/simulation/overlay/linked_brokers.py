@@ -174,9 +174,9 @@ class BrokerFace(Face):
         """Carry out the broker's outputs."""
         for output in self.broker.take_output():
             if isinstance(output, Send):
-                self.world.carry(self.world.wires[output.link], self, b"".join(output.chunks))
+                self.world.carry(self.world.wires[output.connection], self, b"".join(output.chunks))
             elif isinstance(output, Close):
-                self.world.hang_up(self.world.wires[output.link], by=self)
+                self.world.hang_up(self.world.wires[output.connection], by=self)
             elif isinstance(output, Persist):
                 self.broker.persisted(output.ticket, None, self.world.now)
             elif isinstance(output, Probe):
