@@ -171,7 +171,9 @@ class Connection:
         if not self.writable:
             self._control_waiting += len(data)
 
-    def deliver(self, frame: EventFrame, delay_us: int, path: tuple[int, ...], deliveries: Sequence[DeliveryFields]) -> None:
+    def deliver(
+        self, frame: EventFrame, delay_us: int, path: tuple[int, ...], deliveries: Sequence[DeliveryFields]
+    ) -> None:
         """Queue an event for these subscriptions of a client. Call it only while `takes_data`."""
         if not self.data_bytes:
             self._outgoing[self.id] = self

@@ -170,7 +170,12 @@ class Deliveries:
         self._write(session.connection, session, frame, delay_us, ((subscription.id, flags, position),))
 
     def _write(
-        self, connection: Connection, session: Session, frame: EventFrame, delay_us: int, deliveries: Sequence[DeliveryFields]
+        self,
+        connection: Connection,
+        session: Session,
+        frame: EventFrame,
+        delay_us: int,
+        deliveries: Sequence[DeliveryFields],
     ) -> None:
         if type(frame) is not Forward:
             connection.deliver(frame, delay_us, self._path, deliveries)
