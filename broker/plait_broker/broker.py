@@ -217,7 +217,7 @@ class Broker:
         return self._counters
 
     @property
-    def links(self) -> list[tuple[Connection, float]]:
+    def connections(self) -> list[tuple[Connection, float]]:
         """All connections, and the time."""
         return [(connection, self._now) for connection in self._connections.values()]
 

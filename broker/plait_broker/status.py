@@ -71,18 +71,18 @@ def queue_facts(interest: SubscriptionIndex) -> Json:
     return {"pending": waiting.items, "pending_bytes": waiting.bytes, "slow_consumers": waiting.slow}
 
 
-def link_facts(link: Connection, session: Session | None, now: float) -> Json:
+def connection_facts(connection: Connection, session: Session | None, now: float) -> Json:
     """One connection."""
-    hello = link.hello
+    hello = connection.hello
     return {
-        "id": link.id,
+        "id": connection.id,
         "role": hello.role.value if hello is not None else "unknown",
         "name": session.name if session is not None else "",
-        "address": link.caller.address,
-        "open_s": round(now - link.opened_at, 3),
-        "silent_s": round(now - link.received_at, 3),
+        "address": connection.caller.address,
+        "open_s": round(now - connection.opened_at, 3),
+        "silent_s": round(now - connection.received_at, 3),
         "delay_ms": session.link_delay_us / 1000 if session is not None else None,
-        "writable": link.writable,
+        "writable": connection.writable,
     }
 
 
@@ -163,9 +163,9 @@ def advertisement_facts(advertisement: ClientAdvertisement) -> Json:
 def describe_links(broker: Broker) -> list[Json]:
     """Its connections: clients, and other brokers."""
     return [
-        link_facts(link, broker.sessions.by_connection.get(link.id), now)
-        | (neighbour_facts(link, broker, now) if link.neighbour else {})
-        for link, now in broker.links
+        connection_facts(connection, broker.sessions.by_connection.get(connection.id), now)
+        | (neighbour_facts(connection, broker, now) if connection.neighbour else {})
+        for connection, now in broker.connections
     ]
 
 

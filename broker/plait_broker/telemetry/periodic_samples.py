@@ -50,7 +50,7 @@ class Sampler:
         self._telemetry.adapt(elapsed_s)
 
     def _links(self, now: float) -> None:
-        links = {link.id: link for link, _ in self._broker.links if link.neighbour}
+        links = {link.id: link for link, _ in self._broker.connections if link.neighbour}
         for neighbour in self._broker.joining.overlay.neighbours.values():
             link = links.get(neighbour.link)
             sent = neighbour.sent - self._sent.get(neighbour.id, 0)

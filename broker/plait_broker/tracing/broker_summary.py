@@ -91,7 +91,7 @@ def _sparse(times: DelayHistogram) -> Json:
 
 def _links(broker: Broker, now: float) -> list[Json]:
     """Its links to other brokers."""
-    links = ((link, at) for link, at in broker.links if link.neighbour)
+    links = ((link, at) for link, at in broker.connections if link.neighbour)
     return [
         neighbour_facts(link, broker, now) | {"pending_bytes": link.data_bytes}
         for link, _ in islice(links, LINKS_SHOWN)

@@ -71,7 +71,7 @@ def overlay_metrics(broker: Broker, now: float) -> Iterator[Metric]:
 def _links(broker: Broker, now: float) -> Iterator[Metric]:
     neighbours = sorted(broker.joining.overlay.neighbours.values(), key=lambda neighbour: neighbour.sent)
     named = {neighbour.name: neighbour for neighbour in neighbours}
-    waiting = {link.id: link.data_bytes for link, _ in broker.links if link.neighbour}
+    waiting = {link.id: link.data_bytes for link, _ in broker.connections if link.neighbour}
     yield gauge("plait_links", "Links to other brokers.", len(neighbours))
     yield gauges("plait_link_up", "1 while the neighbour answers, 0 while pings stay unanswered.", "neighbour",
                  {name: int(near.unanswered(now) <= 1) for name, near in named.items()})  # fmt: skip
