@@ -99,14 +99,15 @@ class EventPipeline:
             if not subscription.session.subscribe_open:
                 subscriptions = self._deliveries.permitted(subscriptions, frame, now)
                 break
-        stages = durables or self._settings.log_filter is not None
-        plain = not (stages or destinations or marked or frame.confirm)
-        if plain and len(subscriptions) == 1:  # most events
+        awaited = durables or frame.confirm or self._settings.log_filter is not None
+        if len(subscriptions) == 1 and not (destinations or awaited or marked):  # most events
             self._deliveries.deliver(subscriptions, None, frame, delay_us, now, True)
             return
         observer.published(frame, subscriptions, durables, destinations, delay_us, now)
         tokens: list[int] | None = None
-        if not plain:
+        if destinations and not awaited:
+            self._joining.publish(frame, destinations, delay_us, now, Confirm.NONE)
+        elif awaited:
             tokens = self._disseminate(frame, subscriptions, durables, destinations, delay_us, now)
         if subscriptions:
             deliver = self._deliveries.deliver_traced if marked else self._deliveries.deliver
