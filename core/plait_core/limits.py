@@ -126,7 +126,7 @@ MISSING_MAX = 1024
 """Events that one report names as missing. The receiver requests the others when these have arrived."""
 
 DESTINATIONS_MAX = 1024
-"""Destinations that one copy of an event names. With more, brokers match hop by hop."""
+"""Destinations that one copy of an event names: as many as an overlay has brokers."""
 
 PATH_MAX = 64
 """Brokers that an event's path names, and so the most hops that it can take."""

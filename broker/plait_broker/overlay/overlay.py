@@ -45,10 +45,10 @@ from plait_core.wire.frame_types.overlay_frames import (
 from plait_core.wire.frame_types.strategy_frames import StrategyMessage
 from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMessage, TraceStep
 
-from .dissemination.registry import STRATEGIES
+from .dissemination.registry import strategy_named
 from .dissemination.shortest_paths import ShortestPaths
 from .dissemination.strategy import SendControl
-from .dissemination.views import InterestOfOthers, OverlayTopology
+from .dissemination.views import OverlayInterest, OverlayTopology
 from .host import Host
 from .interest.advertisement_table import AdvertisementTable
 from .interest.durable_interest import LocalDurableInterest, RemoteDurableInterest
@@ -126,8 +126,8 @@ class Overlay:
             lambda: self.now,
         )
         topology = OverlayTopology(me, self.map, self.routes)
-        interest = InterestOfOthers(self.wanted)
-        self.strategy = STRATEGIES[settings.dissemination](topology, interest)
+        interest = OverlayInterest(me, self.wanted, self.wanting, self.offered)
+        self.strategy = strategy_named(settings.dissemination, laboratory=settings.laboratory)(topology, interest)
         forwarder = Forwarder(
             host, topology, self.neighbours, self.strategy, ShortestPaths(topology, interest), self.counts
         )
@@ -272,11 +272,13 @@ class Overlay:
         """Flood a client's advertisement. The host's `offered` follows once the interest in it is known here."""
         self._advertise(number, filter.text, rate, values)
         self._unsettled[number] = (self.offered.revision, self.now + OFFER_TIMES * self.settings.detect_s)
+        self.strategy.interest_changed(self.me, self.now)
 
     def withdraw(self, number: int) -> None:
         """Withdraw an advertisement."""
         self._unsettled.pop(number, None)
         self._advertise(number, "")
+        self.strategy.interest_changed(self.me, self.now)
 
     def want(
         self, number: int, filter: Filter, deposit: bytes = b"", *, durable: bool = False, within_us: int = 0
@@ -287,12 +289,14 @@ class Overlay:
         detect_s = self.settings.detect_s
         terms = InstallDeadlines(self.now, INSTALL_TIMES * detect_s, STORED_TIMES * detect_s)
         self.wanting.add(number, filter, deposit, terms, everywhere=durable, within_us=within_us)
+        self.strategy.interest_changed(self.me, self.now)
 
     def unwant(self, number: int) -> None:
         """Remove a subscription's filter."""
         self.wanting.remove(number)
         if number in self.ours:
             self.ours.remove(number)
+        self.strategy.interest_changed(self.me, self.now)
 
     def recall(self, documents: Iterable[Signed], now: float) -> None:
         """Take up the documents that its host stored in an earlier life, before there are links."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from plait_core.wire import Destination
 
-from .strategy import Action, BrokerId, Envelope, LinkCopy, Plan, RemoteInterestView, Topology
+from .strategy import Action, BrokerId, Envelope, InterestView, LinkCopy, Plan, Topology
 
 
 class ShortestPaths:
@@ -21,7 +21,7 @@ class ShortestPaths:
     loop_free: ClassVar[bool] = True
     independent: ClassVar[bool] = True
 
-    def __init__(self, topology: Topology, interest: RemoteInterestView) -> None:
+    def __init__(self, topology: Topology, interest: InterestView) -> None:
         self.next_hop = topology.next_hop
         """Bound once: it runs for every event."""
 

@@ -77,7 +77,14 @@ class Topology(Protocol):
     def me(self) -> BrokerId: ...
 
     @property
-    def revision(self) -> int: ...
+    def revision(self) -> int:
+        """Counts changes of links and of their delays."""
+        ...
+
+    @property
+    def links_revision(self) -> int:
+        """Counts changes of which links there are."""
+        ...
 
     def next_hop(self, to: BrokerId, passed: Sequence[BrokerId] = ()) -> BrokerId | None:
         """Return the chosen feasible neighbour; None if there is none. The choice has hysteresis."""
@@ -100,15 +107,27 @@ class Topology(Protocol):
     def distance_us(self, near: BrokerId, far: BrokerId) -> int | None: ...
 
 
-class RemoteInterestView(Protocol):
-    """The read-only view of what other brokers need of this one. It changes seldom, so plans can be based on it."""
+class InterestView(Protocol):
+    """The read-only view of filters: those of this broker's clients, and those that others installed here."""
 
     @property
     def revision(self) -> int: ...
 
-    def brokers(self) -> Sequence[BrokerId]: ...
+    def brokers(self) -> Sequence[BrokerId]:
+        """Return the brokers that have installed filters here."""
+        ...
 
-    def filters(self, broker: BrokerId) -> Sequence[Filter]: ...
+    def filters(self, broker: BrokerId) -> Sequence[Filter]:
+        """Return the filters that a broker has installed here."""
+        ...
+
+    def local_advertisements(self) -> dict[int, Filter]:
+        """Return this broker's own advertisements, by number."""
+        ...
+
+    def local_filters(self) -> dict[int, Filter]:
+        """Return the covering set of this broker's own subscriptions, by number."""
+        ...
 
 
 class JoinGroup(NamedTuple):
@@ -156,7 +175,8 @@ class DisseminationStrategy(Protocol):
         ...
 
     def interest_changed(self, broker: BrokerId, now: float) -> None:
-        """A broker installed or removed filters at this one."""
+        """A broker installed or removed filters here; with this broker's own id: its clients' filters or advertisements
+        changed."""
         ...
 
     def receive_control(self, source: BrokerId, body: bytes, now: float) -> None:
@@ -181,7 +201,7 @@ class StrategyFactory(Protocol):
     @property
     def loop_free(self) -> bool: ...
 
-    def __call__(self, topology: Topology, interest: RemoteInterestView, /) -> DisseminationStrategy: ...
+    def __call__(self, topology: Topology, interest: InterestView, /) -> DisseminationStrategy: ...
 
 
 class PlanInvalid(AssertionError):

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from plait_core.filters import Filter
 
+from ..interest.advertisement_table import AdvertisementTable
+from ..interest.interest_sync import InterestSync
 from ..interest.remote_interest import RemoteInterest
 from ..topology.forwarding_table import ForwardingTable
 from ..topology.link_state import LinkStateDatabase
@@ -26,6 +28,10 @@ class OverlayTopology:
     def revision(self) -> int:
         return self._map.revision
 
+    @property
+    def links_revision(self) -> int:
+        return self._map.links_revision
+
     def next_hops(self, to: BrokerId, passed: Sequence[BrokerId] = ()) -> Sequence[NextHop]:
         found = [NextHop(neighbour.id, cost) for neighbour, cost in self._routes.feasible(to)]
         return [hop for hop in found if hop.neighbour not in passed]
@@ -43,11 +49,16 @@ class OverlayTopology:
         return self._map.distances(far).get(near)
 
 
-class InterestOfOthers:
-    """The filters that other brokers have installed here, as the Protocol `RemoteInterestView`."""
+class OverlayInterest:
+    """The filters of this broker and those that others have installed here, as the Protocol `InterestView`."""
 
-    def __init__(self, interest: RemoteInterest) -> None:
+    def __init__(
+        self, me: BrokerId, interest: RemoteInterest, sync: InterestSync, advertisements: AdvertisementTable
+    ) -> None:
+        self._me = me
         self._interest = interest
+        self._sync = sync
+        self._advertisements = advertisements
 
     @property
     def revision(self) -> int:
@@ -59,3 +70,10 @@ class InterestOfOthers:
     def filters(self, broker: BrokerId) -> Sequence[Filter]:
         home = self._interest.homes.get(broker)
         return [] if home is None else list(home.filters.values())
+
+    def local_advertisements(self) -> dict[int, Filter]:
+        filters = self._advertisements.filters
+        return {number: filter for (origin, number), filter in filters.items() if origin == self._me}
+
+    def local_filters(self) -> dict[int, Filter]:
+        return self._sync.covering_filters()

@@ -35,6 +35,14 @@ class CoveringSet:
     def __getitem__(self, number: int) -> Filter:
         return self._filters[number]
 
+    def covering_filters(self) -> dict[int, Filter]:
+        """Return the exported filters by number, without those about system events."""
+        return {
+            number: filter
+            for number, filter in self._filters.items()
+            if number not in self._under and number not in self.system
+        }
+
     def deposit(self, number: int) -> bytes:
         """Return the routing keys of a filter, empty for none."""
         return self._deposits.get(number, b"")

@@ -143,6 +143,10 @@ class InterestSync:
     def __len__(self) -> int:
         return len(self._exports)
 
+    def covering_filters(self) -> dict[int, Filter]:
+        """Return the filters of clients that no other covers, by number, without those about system events."""
+        return self._exports.covering_filters()
+
     @property
     def exported(self) -> int:
         """Filters that are announced: those that no other of ours covers."""

@@ -34,6 +34,8 @@ class LinkStateDatabase:
         self._distances: dict[int, dict[int, int]] = {}
         self.revision = 0
         """Counts changes."""
+        self.links_revision = 0
+        """Counts changes of which links there are; changes of their delays are not among them."""
 
     def __len__(self) -> int:
         return len(self.known)
@@ -48,7 +50,9 @@ class LinkStateDatabase:
 
     def put(self, link_state: LinkState) -> bool:
         """Take a newer link state. Return whether its origin has lost a link."""
-        lost = not self._links.get(link_state.origin, {}).keys() <= set(link_state.neighbours)
+        before, after = self._links.get(link_state.origin, {}).keys(), set(link_state.neighbours)
+        lost = not before <= after
+        self.links_revision += before != after
         self.known[link_state.origin] = link_state
         self._links[link_state.origin] = dict(zip(link_state.neighbours, link_state.delays_us, strict=True))
         self._price(link_state.origin)
@@ -59,6 +63,7 @@ class LinkStateDatabase:
         """Forget a broker."""
         if self.known.pop(broker, None) is not None:
             del self._links[broker]
+            self.links_revision += 1
             self._price(broker)
             del self._costs[broker]
             self._changed()

@@ -8,9 +8,11 @@ that at the end every table equals a fresh build.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import ClassVar, Final
 
+from plait_broker.overlay import OverlaySettings
 from plait_core import Attributes
 from plait_core.filters import Filter, parse
 from plait_core.matching import Index, new_index
@@ -43,6 +45,10 @@ MORE_S: Final = 5.0
 """Events at the end, when all is healed, and the seconds for their delivery."""
 
 
+SETTINGS: Final = OverlaySettings(gone_s=20.0)
+"""Of all brokers, but for their names."""
+
+
 class OverlayWorld:
     """One history."""
 
@@ -51,8 +57,16 @@ class OverlayWorld:
     FORGETS: ClassVar[bool] = False
     """Whether brokers are absent for so long that others may forget them."""
 
-    def __init__(self, seed: int, *, faults: bool = True, brokers: int | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        faults: bool = True,
+        brokers: int | None = None,
+        settings: OverlaySettings = SETTINGS,
+    ) -> None:
         self.seed = seed
+        self.settings = settings
         self.rng = Random(f"overlay/{seed}/{faults}")
         self.timeline = Timeline()
         self.history = History()
@@ -341,8 +355,11 @@ def draw_filter(rng: Random, *, wide: bool = False) -> Filter:
     return parse(text)
 
 
-def play_overlay(seed: int, *, faults: bool = True, brokers: int | None = None) -> OverlayWorld:
-    """Play a seed."""
-    world = OverlayWorld(seed, faults=faults, brokers=brokers)
+def play_overlay(
+    seed: int, *, faults: bool = True, brokers: int | None = None, dissemination: str = "shortest-paths"
+) -> OverlayWorld:
+    """Play a seed, and return the world with its complaints."""
+    settings = replace(SETTINGS, dissemination=dissemination)
+    world = OverlayWorld(seed, faults=faults, brokers=brokers, settings=settings)
     world.play()
     return world

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from plait_broker.overlay import ReceivedEvent
+from plait_broker.overlay import OverlaySettings, ReceivedEvent
 from plait_core.filters import parse
 from plait_core.wire import ControlFrame
 from plait_core.wire.frame_types.envelope_frames import frame_name
 
 from ..overlay_nodes import Node, Pipe
-from ..overlays import OverlayWorld
+from ..overlays import SETTINGS, OverlayWorld
 
 SETTLED_S: Final = 8.0
 """Seconds after which all links are measured, the maps agree and interest is known."""
@@ -58,8 +58,15 @@ class GivenWorld(OverlayWorld):
 
     NODE: ClassVar[type[Node]] = MeasuredNode
 
-    def __init__(self, delays_s: Mapping[tuple[int, int], float], *, seed: int = 0) -> None:
-        super().__init__(seed, faults=False, brokers=1 + max(max(ends) for ends in delays_s))
+    def __init__(
+        self,
+        delays_s: Mapping[tuple[int, int], float],
+        *,
+        seed: int = 0,
+        settings: OverlaySettings = SETTINGS,
+    ) -> None:
+        brokers = 1 + max(max(ends) for ends in delays_s)
+        super().__init__(seed, faults=False, brokers=brokers, settings=settings)
         self.pipes = [
             Pipe((self.nodes[near], self.nodes[far]), delay_s, number)
             for number, ((near, far), delay_s) in enumerate(delays_s.items())

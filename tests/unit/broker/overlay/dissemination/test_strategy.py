@@ -17,10 +17,8 @@ from plait_broker.overlay.dissemination.strategy import (
     PlanInvalid,
     check_plan,
 )
-from plait_broker.overlay.dissemination.views import InterestOfOthers
-from plait_broker.overlay.interest.remote_interest import RemoteInterest
 from plait_core import Event
-from plait_core.matching import new_index
+from plait_core.filters import Filter
 from plait_core.wire import Confirm, Destination, Publish, encode_block
 
 ME, NEAR, OTHER, FAR, FARTHER = 1, 2, 3, 4, 5
@@ -33,7 +31,7 @@ class Square:
     """The topology of one corner: FAR is closer over NEAR and over OTHER, FARTHER over OTHER alone."""
 
     me = ME
-    revision = 1
+    revision = links_revision = 1
     _ways: Mapping[int, Sequence[int]] = {FAR: (NEAR, OTHER), FARTHER: (OTHER,)}
 
     def next_hop(self, to: int, passed: Sequence[int] = ()) -> int | None:
@@ -55,12 +53,30 @@ class Square:
         return None
 
 
+class Nothing:
+    """No filters anywhere."""
+
+    revision = 0
+
+    def brokers(self) -> Sequence[int]:
+        return ()
+
+    def filters(self, broker: int) -> Sequence[Filter]:
+        return ()
+
+    def local_advertisements(self) -> dict[int, Filter]:
+        return {}
+
+    def local_filters(self) -> dict[int, Filter]:
+        return {}
+
+
 def envelope(*path: int) -> Envelope:
     return Envelope(EVENT, path[0] if path else ME, 0, 0, 0, path)
 
 
 def shortest_paths() -> ShortestPaths:
-    return ShortestPaths(Square(), InterestOfOthers(RemoteInterest(new_index)))
+    return ShortestPaths(Square(), Nothing())
 
 
 def test_destinations_are_partitioned_over_next_hops() -> None:

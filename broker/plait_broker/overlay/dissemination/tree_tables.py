@@ -1,0 +1,48 @@
+"""The TID paper's tables with the correction: of the links that the trees give, only feasible ones.
+
+Each hop is strictly closer to the destination, so copies cannot loop, and at a fork the destinations are partitioned.
+Where the tables give no feasible link (a tree is being flooded, or leads another way), the destination takes the best
+feasible link of the topology. So every guarantee of shortest paths holds, whatever the tables say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from plait_core.wire import Destination
+
+from .paper_tid import PaperTid
+from .strategy import BrokerId, Envelope, LinkCopy, Plan, TreeId
+
+
+class TreeTablesStrategy(PaperTid):
+    """The links of all trees that are feasible, the fastest first."""
+
+    name: ClassVar[str] = "tree-tables"
+    loop_free: ClassVar[bool] = True
+
+    def plan(self, envelope: Envelope, to: Sequence[Destination], now: float) -> Plan:
+        route: dict[BrokerId, tuple[TreeId, list[Destination]]] = {}
+        unreachable: list[Destination] = []
+        for destination in to:
+            choice = self._choose(destination[0], envelope.path)
+            if choice is None:
+                unreachable.append(destination)
+            else:
+                neighbour, tree = choice
+                route.setdefault(neighbour, (tree, []))[1].append(destination)
+        copies = [LinkCopy(neighbour, named, tree) for neighbour, (tree, named) in route.items()]
+        return Plan(copies, unreachable=unreachable)
+
+    def _choose(self, home: BrokerId, path: Sequence[BrokerId]) -> tuple[BrokerId, TreeId] | None:
+        """Return the next hop for a home broker, and the tree that gives it (0 where none does)."""
+        hops = [hop.neighbour for hop in self._topology.next_hops(home, path)]
+        trees: dict[BrokerId, TreeId] = {}
+        for entry in self.tables.subscriptions(home):
+            for tree, (hop, _) in entry.last_hops.items():
+                trees.setdefault(hop, tree)
+        for hop in hops:
+            if hop in trees:
+                return hop, trees[hop]
+        return (hops[0], 0) if hops else None

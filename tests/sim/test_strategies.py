@@ -1,0 +1,142 @@
+"""Strategies on production brokers: the TID paper's rule as printed loops and loses on the smallest graphs (PAPERS.md,
+correction 1); with feasible links only, the same tables keep every guarantee.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from plait_broker.overlay import OverlaySettings
+from plait_broker.overlay.dissemination.paper_tid import PaperTid
+from plait_broker.overlay.dissemination.tid_tables import TreeTables
+from plait_broker.overlay.dissemination.tree_messages import tree_id
+from plait_core.limits import PATH_MAX
+from plait_lab.simulation.overlay.overlays import play_overlay
+from plait_lab.simulation.overlay.worlds.given_graph import GivenWorld
+
+A, B, C, D = range(4)
+SEEDS = 3_000 if os.environ.get("PLAIT_NIGHTLY") else 100
+SHARE = 25
+AS_PRINTED = OverlaySettings(dissemination="paper-tid", laboratory=True, retransmit=False, gone_s=20.0)
+CORRECTED = OverlaySettings(dissemination="tree-tables", gone_s=20.0)
+SHORTEST = OverlaySettings(gone_s=20.0)
+
+
+def ring(settings: OverlaySettings) -> GivenWorld:
+    """Build a ring of four. The tree of A reaches D by B, and that of B reaches D by A and C: the link from B to
+    D has become slow in between."""
+    world = GivenWorld({(A, B): 0.001, (B, D): 0.001, (A, C): 0.005, (C, D): 0.001}, settings=settings)
+    world.start()
+    world.offer(A, "x >= 0")
+    world.run(1.0)
+    world.pipes[1].delay_s = 0.010
+    world.offer(B, "x >= 0")
+    world.run(0.1)
+    world.want(D, "x >= 0")
+    world.run(1.0)
+    return world
+
+
+def triangle(settings: OverlaySettings) -> GivenWorld:
+    """C needs both trees of A, of which one reaches it directly and the other by B; B needs the first tree alone."""
+    world = GivenWorld({(A, B): 0.002, (B, C): 0.002, (A, C): 0.003}, settings=settings)
+    world.start()
+    world.offer(A, "0 <= x < 100")
+    world.run(1.0)
+    world.pipes[2].delay_s = 0.009
+    world.offer(A, "50 <= x < 100")
+    world.run(0.1)
+    world.want(C, "0 <= x < 100")
+    world.want(B, "0 <= x < 50")
+    world.run(1.0)
+    return world
+
+
+def tables(world: GivenWorld, number: int) -> TreeTables:
+    overlay = world.nodes[number].overlay
+    assert overlay is not None
+    assert isinstance(overlay.strategy, PaperTid)
+    return overlay.strategy.tables
+
+
+def me(world: GivenWorld, number: int) -> int:
+    overlay = world.nodes[number].overlay
+    assert overlay is not None
+    return overlay.me
+
+
+def last_hops(world: GivenWorld, at: int, home: int) -> list[dict[str, int]]:
+    """The PRT of a broker for the subscriptions of another: by root of the tree, the node that they came from."""
+    node = {me(world, number): number for number in range(len(world.nodes))}
+    srt = tables(world, at).srt
+    return [
+        {"ABCD"[node[srt[tree].root]] + "": node[hop] for tree, (hop, _) in entry.last_hops.items()}
+        for entry in tables(world, at).subscriptions(me(world, home))
+    ]
+
+
+def test_the_tables_are_those_of_the_correction() -> None:
+    world = ring(AS_PRINTED)
+    assert last_hops(world, A, D) == [{"A": B, "B": C}]
+    assert last_hops(world, B, D) == [{"A": D, "B": A}]
+    assert last_hops(world, D, D) == [{"A": D, "B": D}], "its home: the subscription is its own"
+    assert tables(world, C).srt[tree_id(me(world, B), 1)].last_hop == me(world, A)
+
+
+def test_algorithm_1_as_printed_loops() -> None:
+    world = ring(AS_PRINTED)
+    carried = sum(sum(pipe.carried.values()) for pipe in world.pipes)
+    world.nodes[A].publish({"x": 1})
+    world.run(2.0)
+    assert not world.receptions(D), "D never gets it"
+    hops = sum(sum(pipe.carried.values()) for pipe in world.pipes) - carried
+    assert hops >= PATH_MAX - 1, "it went to and fro between A and B until its path was full"
+
+
+def test_algorithm_1_as_printed_loses_a_second_subscription() -> None:
+    world = triangle(AS_PRINTED)
+    world.nodes[A].publish({"x": 10})
+    world.run(2.0)
+    assert not (world.receptions(B) and world.receptions(C)), "one of the two does not get it"
+
+
+def test_retransmission_by_shortest_paths_repairs_both() -> None:
+    settings = OverlaySettings(dissemination="paper-tid", laboratory=True, gone_s=20.0)
+    for world, homes in ((ring(settings), [D]), (triangle(settings), [B, C])):
+        world.nodes[A].publish({"x": 10})
+        world.run(10.0)
+        for home in homes:
+            assert len(world.receptions(home)) == 1, "exactly once, if late"
+
+
+@pytest.mark.parametrize("settings", [SHORTEST, CORRECTED], ids=["shortest-paths", "tree-tables"])
+def test_feasible_links_neither_loop_nor_lose_on_the_same_graphs(settings: OverlaySettings) -> None:
+    for world, homes in ((ring(settings), [D]), (triangle(settings), [B, C])):
+        for _ in range(20):
+            world.nodes[A].publish({"x": 10})
+            world.run(0.1)
+        for home in homes:
+            assert sorted(one.id for one in world.receptions(home)) == sorted(world.said), "each once"
+        assert not world.complaints
+        assert not any(node.overlay.counts["again"] for node in world.nodes if node.overlay is not None)
+
+
+def test_a_strategy_that_may_loop_needs_the_laboratory() -> None:
+    with pytest.raises(ValueError, match="laboratory"):
+        GivenWorld({(A, B): 0.001}, settings=OverlaySettings(dissemination="paper-tid")).start()
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
+def test_no_seed_breaks_an_invariant_with_tree_tables(first: int) -> None:
+    followed = 0
+    for seed in range(first, first + SHARE):
+        world = play_overlay(seed, dissemination="tree-tables")
+        assert not world.complaints, f"seed {seed}: {world.complaints[0]}"
+        for node in world.nodes:
+            assert node.overlay is not None
+            strategy = node.overlay.strategy
+            assert isinstance(strategy, PaperTid)
+            followed += len(strategy.tables.prt)
+    assert followed > SHARE, "the tables had entries, or shortest paths alone were played"
