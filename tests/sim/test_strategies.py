@@ -29,12 +29,12 @@ def ring(settings: OverlaySettings) -> GivenWorld:
     D has become slow in between."""
     world = GivenWorld({(A, B): 0.001, (B, D): 0.001, (A, C): 0.005, (C, D): 0.001}, settings=settings)
     world.start()
-    world.offer(A, "x >= 0")
+    world.advertise(A, "x >= 0")
     world.run(1.0)
     world.pipes[1].delay_s = 0.010
-    world.offer(B, "x >= 0")
+    world.advertise(B, "x >= 0")
     world.run(0.1)
-    world.want(D, "x >= 0")
+    world.subscribe(D, "x >= 0")
     world.run(1.0)
     return world
 
@@ -43,13 +43,13 @@ def triangle(settings: OverlaySettings) -> GivenWorld:
     """C needs both trees of A, of which one reaches it directly and the other by B; B needs the first tree alone."""
     world = GivenWorld({(A, B): 0.002, (B, C): 0.002, (A, C): 0.003}, settings=settings)
     world.start()
-    world.offer(A, "0 <= x < 100")
+    world.advertise(A, "0 <= x < 100")
     world.run(1.0)
     world.pipes[2].delay_s = 0.009
-    world.offer(A, "50 <= x < 100")
+    world.advertise(A, "50 <= x < 100")
     world.run(0.1)
-    world.want(C, "0 <= x < 100")
-    world.want(B, "0 <= x < 50")
+    world.subscribe(C, "0 <= x < 100")
+    world.subscribe(B, "0 <= x < 50")
     world.run(1.0)
     return world
 

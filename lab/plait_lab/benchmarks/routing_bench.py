@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from statistics import fmean, median
 
 from ..experiments.tid import adaptive
-from ..experiments.tid.adaptive import EXPECTED, GraphRow, GraphTerms
+from ..experiments.tid.adaptive import EXPECTED, GraphRow, GraphTerms, Played
 from .groups import Group, Session
 from .measurement import overlay_costs
 from .measurement.overlay_costs import Costs
@@ -22,6 +22,7 @@ def routing_figures(session: Session) -> Iterator[Figure]:
     """Yield all figures of routing."""
     yield from _costs(session)
     yield from _delays(session)
+    yield from _strategies(session)
 
 
 GROUP = Group("routing", "Routing in simulated overlays", routing_figures)
@@ -68,6 +69,29 @@ def _delays(session: Session) -> Iterator[Figure]:
         yield Figure(f"the same: {name} with our routing, mean of graphs", ours, "ms", None, {"static tree": static})
     yield Figure("the same: lost", sum(row.missing for row in rows), "events", Target("<=", 0))
     yield Figure("the same: changes of path, mean of graphs", fmean(row.moves for row in rows), "changes")
+
+
+def _strategies(session: Session) -> Iterator[Figure]:
+    """Yield the figures of the TID paper's tables, with feasible links only, beside those of shortest paths."""
+    graphs = session.size(5, 1)
+    terms = GraphTerms(for_s=session.size(90, 15), slow_for_s=session.size(30, 5))
+    found: dict[str, list[Played]] = {"shortest-paths": [], "tree-tables": []}
+    for number, seed in enumerate(_seeds(session, "strategies", graphs), 1):
+        session.progress(f"strategies side by side, graph {number} of {graphs}")
+        for name, played in found.items():
+            played.append(adaptive.Graph(seed, terms).play(adaptive=True, dissemination=name))
+    tables, shortest = found["tree-tables"], found["shortest-paths"]
+
+    def beside(measure: str, unit: str, value: Callable[[Played], float]) -> Figure:
+        return Figure(
+            f"tree-tables, {graphs} graphs: {measure}", fmean(map(value, tables)), unit, None,
+            {"shortest paths": fmean(map(value, shortest))},
+        )  # fmt: skip
+
+    yield beside("mean delay", "ms", lambda played: 1e3 * played.mean_s)
+    yield beside("p99", "ms", lambda played: 1e3 * played.quantile_s(0.99))
+    yield beside("copies a delivery", "copies", lambda played: played.copies / len(played.delays_s))
+    yield Figure("the same: lost", sum(played.missing for played in tables), "events", Target("<=", 0))
 
 
 def _lower(

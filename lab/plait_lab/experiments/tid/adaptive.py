@@ -15,13 +15,14 @@ import importlib
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from plait_broker.overlay.topology.forwarding_table import ForwardingTable
 
+from ...simulation.overlay.overlays import SETTINGS
 from ...simulation.overlay.worlds.given_graph import GivenWorld
 
 RESULTS: Final = Path(__file__).parent.parent / "results"
@@ -54,6 +55,8 @@ class Played:
     missing: int
     moves: int
     """Changes of the next hop to a destination, over all brokers."""
+    copies: int
+    """Copies of events on all links."""
 
     @property
     def mean_s(self) -> float:
@@ -87,9 +90,9 @@ class Graph:
         count = round(terms.for_s * terms.events_per_s)
         self.events = sorted((rng.uniform(0.0, terms.for_s), rng.choice(self.publishers)) for _ in range(count))
 
-    def play(self, *, adaptive: bool) -> Played:
+    def play(self, *, adaptive: bool, dissemination: str = "shortest-paths") -> Played:
         """Play the graph with the overlay's routing, or with its routes frozen at the start."""
-        world = GivenWorld(self.delays_s, seed=self.seed)
+        world = GivenWorld(self.delays_s, seed=self.seed, settings=replace(SETTINGS, dissemination=dissemination))
         world.start()
         for number in self.publishers:
             world.advertise(number, "x >= 0")
@@ -109,7 +112,8 @@ class Graph:
         assert not world.complaints, world.complaints
         found = [reception.delay_s for number in self.subscribers for reception in world.receptions(number)]
         owed = len(world.said) * len(self.subscribers)
-        return Played(tuple(found), owed - len(found), self._changes(world) - before if adaptive else 0)
+        copies = sum(sum(pipe.carried.values()) for pipe in world.pipes)
+        return Played(tuple(found), owed - len(found), self._changes(world) - before if adaptive else 0, copies)
 
     @staticmethod
     def _changes(world: GivenWorld) -> int:
