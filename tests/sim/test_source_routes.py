@@ -105,7 +105,7 @@ def test_a_way_is_believed_that_its_first_broker_has_chosen_and_no_other() -> No
     made_up = SourceRouted((between.me, liar.me, last.me), 2, 0, encode_frame(Ping(1)))
     last.hear(liar.me, made_up, last.now)
     assert not last.unicast._back_to(between.me)
-    between.unicast.by(made_up.route, StreamAck(last.me, between.me, 0))
+    between.unicast.by(made_up.route, between.trust.envelop_message(StreamAck(last.me, between.me, 0)))
     for one in world.brokers:
         one.act()
     world.run(1.0)

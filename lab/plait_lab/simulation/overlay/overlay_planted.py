@@ -138,6 +138,10 @@ def _nothing(right: Right) -> Right:
     return lambda self, root: None
 
 
+def _recall_nothing(right: Right) -> Right:
+    return lambda self, documents: 0
+
+
 def _nobody(right: Right) -> Right:
     return lambda self, frame: []
 
@@ -208,7 +212,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "installed_when_told": Planted(InterestSync, "_knows", _installed_when_told),
     "trust_who_was_away": Planted(InterestSync, "back", _nothing, "absences"),
     "forget_what_was_told": Planted(InterestSync, "_open_peer", _blank_peer, "absences"),
-    "remember_nothing": Planted(DurableInterestStore, "recall", _nothing, "outages"),
+    "remember_nothing": Planted(DurableInterestStore, "recall", _recall_nothing, "outages"),
     "forget_who_is_away": Planted(RemoteDurableInterest, "match", _nobody, "outages"),
     "forget_interest_with_a_link": Planted(Overlay, "link_down", _nobody_once_a_link_is_gone),
     "forget_one_now_and_then": Planted(Overlay, "destinations", _one_in_a_few_misses_one),
