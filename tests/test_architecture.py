@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -182,3 +183,108 @@ def test_members_agree_on_version_and_python() -> None:
 
 def test_no_top_level_folder_is_a_package() -> None:
     assert not list(ROOT.glob("*/__init__.py"))
+
+
+# --- constructors, cycles and names -----------------------------------------------------------------------------------
+
+ARGUMENTS_MAX = 8
+
+MORE_ARGUMENTS = {"Joining": 22, "Overlay": 9, "ControlUnicast": 9}
+"""Constructors that still take more. An entry may only shrink or go."""
+
+
+@pytest.mark.parametrize(("package", "path"), all_modules(), ids=by_path)
+def test_constructors_take_few_arguments(package: str, path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef):
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef) and item.name == "__init__":
+                    count = len(item.args.args) + len(item.args.kwonlyargs) - 1
+                    most = MORE_ARGUMENTS.get(node.name, ARGUMENTS_MAX)
+                    assert count <= most, f"{path}: {node.name} takes {count} arguments"
+
+
+CYCLES = [
+    {"plait_broker.overlay.host", "plait_broker.overlay.interest.durable_interest_store"},
+    {"plait_broker.overlay.overlay", "plait_broker.overlay.topology.membership"},
+    {
+        "plait_broker.broker",
+        "plait_broker.status",
+        "plait_broker.telemetry.periodic_samples",
+        "plait_broker.telemetry.system_events",
+        "plait_broker.tracing.broker_summary",
+        "plait_broker.tracing.event_tail",
+        "plait_broker.tracing.explainer",
+        "plait_broker.tracing.local_status",
+        "plait_broker.tracing.route_explanation",
+    },
+    {
+        "plait_lab.simulation.overlay.overlay_nodes",
+        "plait_lab.simulation.overlay.overlay_oracle",
+        "plait_lab.simulation.overlay.overlays",
+    },
+]
+"""Modules that still need each other's types. A set may only shrink or go."""
+
+
+def imported_modules(module: str, path: Path, known: set[str]) -> set[str]:
+    """Return the modules of the same package that a module imports anywhere, for types alone or at run time."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        base = node.module or ""
+        if node.level:
+            parts = package.split(".")
+            base = ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
+        for alias in node.names:
+            name = f"{base}.{alias.name}" if f"{base}.{alias.name}" in known else base
+            if name in known and name not in (module, package.partition(".")[0]):
+                found.add(name)
+    return found
+
+
+def module_name(package: str, path: Path) -> str:
+    root = packages()[package].parent
+    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+
+
+@pytest.mark.parametrize("package", sorted(packages()))
+def test_no_modules_need_each_others_types(package: str) -> None:
+    paths = {module_name(package, path): path for path in modules(packages()[package])}
+    graph = nx.DiGraph()
+    graph.add_nodes_from(paths)
+    for module, path in paths.items():
+        graph.add_edges_from((module, other) for other in imported_modules(module, path, set(paths)))
+    for cycle in nx.strongly_connected_components(graph):
+        assert len(cycle) == 1 or any(cycle <= known for known in CYCLES), f"a cycle: {sorted(cycle)}"
+
+
+MANY_MEANINGS = {
+    "plait": {
+        "Advertisement",
+        "Client",
+        "Event",
+        "Subscription",
+        "UnsealedEvent",
+        "connect",
+    },  # plait.sync mirrors them
+    "plait_broker": {"StoredDocument"},
+    "plait_core": {"kind_of"},
+    "plait_lab": {"main"},
+}
+"""Public names that are defined twice in one package. A set may only shrink."""
+
+
+@pytest.mark.parametrize("package", sorted(packages()))
+def test_a_public_name_means_one_thing(package: str) -> None:
+    defined: dict[str, set[str]] = {}
+    for path in modules(packages()[package]):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith(
+                "_"
+            ):
+                defined.setdefault(node.name, set()).add(module_name(package, path))
+    twice = {name: sorted(where) for name, where in defined.items() if len(where) > 1}
+    assert twice.keys() <= MANY_MEANINGS.get(package, set()), twice
