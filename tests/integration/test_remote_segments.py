@@ -260,7 +260,7 @@ def test_readers_are_remembered_and_few(tmp_path: Path) -> None:
 def test_a_copy_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {f"0000000000000001-{number:06d}.seg": 1000 for number in range(10)}
     monkeypatch.setattr(Copy, "_json", lambda self, path: {"files": files | {"../x": 5, "a.seg": "no"}})
-    monkeypatch.setattr(Copy, "_ask", lambda self, path, method="GET": bytes(1000))
+    monkeypatch.setattr(Copy, "_request", lambda self, path, method="GET": bytes(1000))
     copy = Copy(Source("http://h:1"), tmp_path, "", bytes_max=3500)
     assert copy.pull() == 3000
     assert segments_of(copy.directory) == sorted(files)[-3:]

@@ -28,7 +28,7 @@ KNOWN: Final = {
     "broker": KnownCommand("plait-broker", "Run a broker."),
     "peer": KnownCommand("plait-peer", "Run a peer without brokers."),
     "keyserver": KnownCommand("plait-crypto", "Run a key server."),
-    "keys": KnownCommand("plait-crypto", "Make, issue and show keys."),
+    "keys": KnownCommand("plait-crypto", "Create, issue and show keys."),
     "analyze": KnownCommand("plait-analytics", "Analyse recorded telemetry."),
 }
 """The list of commands prints these summaries instead of importing the commands, which takes six times as long."""

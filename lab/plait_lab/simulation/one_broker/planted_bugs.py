@@ -223,7 +223,7 @@ def _fail_silently(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _keep_positions(right: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, *, other_log=False: right(self)
+    return lambda self, *, log_changed=False: right(self)
 
 
 def _keep_what_it_had(right: Callable[..., Any]) -> Callable[..., Any]:

@@ -50,7 +50,7 @@ class Traced:
         seen = Steps()
         told: list[TraceStep | Brokers] = [*self.client.heard(Brokers), *steps]
         for one in told:
-            list(seen.take(one))
+            list(seen.add(one))
         return seen
 
 
@@ -111,10 +111,10 @@ def test_in_whatever_order_steps_are_told_causes_are_shown_first(seed: int) -> N
     told = traced.publish({"price": 11})
     Random(seed).shuffle(told)
     steps = Steps()
-    list(steps.take(traced.client.heard(Brokers)[-1]))
-    shown = [facts for step in told for facts, _ in steps.take(step)]
+    list(steps.add(traced.client.heard(Brokers)[-1]))
+    shown = [facts for step in told for facts, _ in steps.add(step)]
     assert steps.done
-    assert list(steps.rest()) == []
+    assert list(steps.remaining()) == []
     assert len(shown) == len(told)
     assert not any(facts["again"] for facts in shown)
     places = {(facts["broker"], facts["kind"], facts["peer"]): at for at, facts in enumerate(shown)}
@@ -133,12 +133,12 @@ def test_what_nothing_told_led_to_is_shown_at_the_end() -> None:
     subscribed(world, 2)
     told = [step for step in traced.publish({"price": 11}) if traced.names[step.source] != 1]
     steps = Steps()
-    list(steps.take(traced.client.heard(Brokers)[-1]))
-    shown = [facts["kind"] for step in told for facts, _ in steps.take(step)]
+    list(steps.add(traced.client.heard(Brokers)[-1]))
+    shown = [facts["kind"] for step in told for facts, _ in steps.add(step)]
     assert shown == ["published", "sent"]
     assert steps.complete
     assert not steps.done, "what b1 did is told yet, perhaps"
-    assert [facts["kind"] for facts, _ in steps.rest()] == ["arrived", "delivered"]
+    assert [facts["kind"] for facts, _ in steps.remaining()] == ["arrived", "delivered"]
     assert steps.done
 
 
@@ -155,8 +155,8 @@ def test_a_copy_that_is_sent_again_is_told_as_such() -> None:
     world.run(3.0)
     told = traced.steps(traced.client.sequence)
     steps = Steps()
-    list(steps.take(traced.client.heard(Brokers)[-1]))
-    lines = [line.strip() for step in told for _, line in steps.take(step)]
+    list(steps.add(traced.client.heard(Brokers)[-1]))
+    lines = [line.strip() for step in told for _, line in steps.add(step)]
     assert len(set(lines)) == len(lines), "no line is printed twice"
     assert sum(line.startswith("b0: -> b1") for line in lines) == 1
     assert any(line.startswith("b0: again -> b1 for b2 after ") for line in lines)
@@ -192,7 +192,7 @@ def test_who_is_late_or_expired_is_named_where_it_is_so() -> None:
     assert judged.complete
     facts, line = judged.end()
     assert facts["lost_for"] == ["b2"]
-    assert line == "delivered 0, dropped 0; its copy for b2 ended on the way"
+    assert line == "delivered 0, dropped 0; its copy for b2 lost on the path"
 
 
 def test_what_waits_for_a_broker_out_of_reach_until_its_lifetime_is_over_says_how_old_it_was() -> None:

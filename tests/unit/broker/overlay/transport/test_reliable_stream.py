@@ -214,7 +214,7 @@ def test_silence_sends_the_oldest_again_less_and_less_often() -> None:
 
 def test_what_was_under_way_when_a_link_went_is_sent_again_soon_and_once() -> None:
     outgoing = sent(2 * AGAIN_EVENTS)
-    outgoing.use_fast_path(0.1)
+    outgoing.hurry(0.1)
     outgoing.add(Unacked(frame(0), 0, 0, 0.1), 0.1)
     doubtful = list(range(1, 2 * AGAIN_EVENTS + 1))
     assert outgoing.due(0.1 + 0.9 * DOUBT_S, 0.0) == []
@@ -225,14 +225,14 @@ def test_what_was_under_way_when_a_link_went_is_sent_again_soon_and_once() -> No
 
 def test_a_report_of_what_came_before_does_not_calm_it() -> None:
     outgoing = sent(5)
-    outgoing.use_fast_path(0.1)
+    outgoing.hurry(0.1)
     assert news(outgoing, 2, 0.11) == [1, 2]
     assert outgoing.due(0.1 + DOUBT_S, 0.0) == [3, 4, 5]
 
 
 def test_a_report_of_all_that_was_under_way_calms_it() -> None:
     outgoing = sent(5)
-    outgoing.use_fast_path(0.1)
+    outgoing.hurry(0.1)
     outgoing.add(Unacked(frame(0), 0, 0, 0.1), 0.1)
     assert news(outgoing, 5, 0.11) == [1, 2, 3, 4, 5]
     assert outgoing.due(0.1 + DOUBT_S, 0.0) == []
