@@ -1,4 +1,4 @@
-"""What holds for every test: hypothesis profiles, and nothing leaks (tasks, threads, file descriptors)."""
+"""Fixtures for every test: hypothesis profiles, and a check for leaked tasks, threads and file descriptors."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def nothing_leaks() -> Iterator[None]:
 
 
 def _open_files() -> dict[str, str]:
-    """What this process holds open that a test could have opened; the interpreter's own caches do not count."""
+    """Return the open file descriptors that a test could have opened, without the interpreter's own caches."""
     found: dict[str, str] = {}
     for link in Path("/proc/self/fd").iterdir():
         try:

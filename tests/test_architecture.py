@@ -1,4 +1,4 @@
-"""Who may import whom, and where I/O may happen: read from the sources, so that nothing slips in unseen."""
+"""Check in the sources which packages import each other, where I/O happens, and the size and names of modules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_IO |= {"os", "io", "pathlib", "tempfile", "sqlite3", "datetime", "logging"}
 """Law 1: time, randomness and the outside world come to protocols as arguments."""
 
 ASKS_OUTSIDE = {"plait_core/native.py": {"os"}}
-"""What is asked once, while modules are imported: whether the kernel is wanted."""
+"""Modules that read the environment once, while they are imported: whether to use the kernel."""
 
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base", "stuff", "tools"}
 FILE_LINES_MAX = 500
@@ -114,12 +114,12 @@ NEVER_CALLED = {
     "asyncio.create_subprocess_shell",
 }
 EXECUTES = {"plait_core/filters/compiling.py"}
-"""Makes closures of filters from a source that holds nothing of theirs."""
+"""Compiles filters to closures; the executed source contains no text of a filter."""
 
 
 @pytest.mark.parametrize(("package", "path"), [one for one in all_modules() if one[0] != "plait_lab"], ids=by_path)
 def test_nothing_that_is_read_is_ever_run(package: str, path: Path) -> None:
-    """SCORECARD S14. Ruff says so as well, until someone writes noqa."""
+    """Check SCORECARD S14: no input is ever executed. Ruff has this rule as well, but `noqa` switches it off."""
     assert not NEVER_IMPORTED & set(imports(path))
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
@@ -150,7 +150,9 @@ def test_distributions_declare_what_they_import(package: str) -> None:
     beside = {name for name, path in packages().items() if path.parent == home}
     declared = {_import_name(entry) for group in groups for entry in group} | beside
     homes = {packages()[name].parent for name in declared if name in packages()}
-    declared |= {name for name, path in packages().items() if path.parent in homes}  # what comes with what is declared
+    declared |= {
+        name for name, path in packages().items() if path.parent in homes
+    }  # packages of the same distributions
     third_party = {
         name for path in modules(packages()[package]) for name in imports(path) if name not in sys.stdlib_module_names
     }
@@ -169,7 +171,7 @@ def _import_name(requirement: str) -> str:
 
 
 def _optional(package: str) -> set[str]:
-    """What the laboratory looks for at run time and skips with a message."""
+    """Return the packages that the laboratory uses if they are installed, and otherwise skips with a message."""
     return {"plait_kernel"} if package == "plait_lab" else set()
 
 

@@ -1,7 +1,7 @@
 """Packages have one public door: `__all__` names everything public that the door imports, and nothing else.
 
-The doors of `plait`, `plait_core` and `plait_core.matching` open late (PEP 562): what type checkers read there, what
-`__getattr__` finds and what `__all__` says are three lists, and one.
+The doors of `plait`, `plait_core` and `plait_core.matching` import lazily (PEP 562). The imports for type checkers, the
+names that `__getattr__` finds and `__all__` must be the same list.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DOORS = [
 
 
 def imported_for_type_checkers(door: ModuleType) -> dict[str, str]:
-    """What the door imports under TYPE_CHECKING: by name, the module that has it; its own submodules have none."""
+    """Return the names that the door imports under TYPE_CHECKING, each with its module; "" for own submodules."""
     assert door.__file__ is not None
     tree = ast.parse(Path(door.__file__).read_text())
     (guarded,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
@@ -70,7 +70,7 @@ def test_a_late_door_gives_what_it_tells_type_checkers(name: str) -> None:
 
 @pytest.mark.parametrize("name", LATE)
 def test_a_late_door_opens_late_and_then_to_everyone(name: str) -> None:
-    """In a process of its own: nothing of the package is there after the import, and all of it after a `*`."""
+    """Check in a new process: an import loads no module of the package, and `import *` loads all of them."""
     code = (
         f"import sys, {name} as door\n"
         f"early = [m for m in sys.modules if m.startswith('{name}.') and m != 'plait_core.lazy_exports']\n"
@@ -101,7 +101,7 @@ def test_what_is_exported_is_documented(name: str) -> None:
 
 
 def test_who_has_the_kernel_needs_no_numpy() -> None:
-    """It is a third of the broker's image, which leaves it out, and of what a broker holds in memory."""
+    """NumPy would be a third of the broker's image, which omits it, and a third of a broker's memory."""
     if plait_core.index_name() != "native":
         pytest.skip("the index in Python is made of numpy")
     code = (

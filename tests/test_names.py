@@ -1,4 +1,4 @@
-"""Names that were replaced stay replaced: `scripts/names.toml` lists them, with what stands for them now."""
+"""Check that no source uses a replaced name. `scripts/names.toml` lists the old names and their replacements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 NAMES = tomllib.loads((ROOT / "scripts" / "names.toml").read_text())
 HISTORY = {"scripts/names.toml", "scripts/rename.py", "CHANGELOG.md", "tests/test_names.py"}
-"""Files that may name what was."""
+"""Files that may contain replaced names."""
 
 TEXTS = {".py", ".md", ".toml", ".sh", ".yaml", ".yml", ".js", ".html", ".json", ".rs"}
 

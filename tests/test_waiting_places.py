@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md's table of the places where an event may wait names what is in the sources."""
+"""Check that ARCHITECTURE.md's table of the places where an event may wait names only what the sources contain."""
 
 from __future__ import annotations
 

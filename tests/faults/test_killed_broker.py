@@ -1,10 +1,10 @@
 """A real broker under durable load, killed with -9 at moments drawn by seed: SCORECARD F1.
 
-Two parties acknowledge. A publisher has the broker's word once `publish(confirm="broker")` returns: from then on the
-event may not be lost. A subscriber's application gives its own when it comes back for the next event, or calls `ack`:
-from then on that subscription may not hand it the event again, however often the broker dies. The broker knows of the
-application's word a little later, and stores it a little later still, so what it sends again the SDK holds back.
-An application that starts anew has no such memory: there its word counts once `drain` has returned.
+Two parties acknowledge. The broker acknowledges an event when `publish(confirm="broker")` returns: from then on the
+event must not be lost. The subscriber's application acknowledges an event when it takes the next one or calls `ack`:
+from then on the subscription must not hand it over again, however often the broker dies. The application's ack reaches
+the broker later, and the log later still. The broker may therefore send an event again, and the SDK discards it. A
+restarted application has no such memory: its acks count once `drain` has returned.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Reader:
         self.handed: dict[int, list[int]] = defaultdict(list)
         """By publisher, sequence numbers."""
         self.dealt_with: dict[int, set[int]] = defaultdict(set)
-        """Of these, what it has acknowledged."""
+        """By publisher, the handed sequence numbers that the application has acknowledged."""
         self._chance = chance
         self._unsaid: list[plait.Event] = []
         self._rounds = 0

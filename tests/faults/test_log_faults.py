@@ -44,7 +44,7 @@ def record(position: int) -> LogRecord:
 
 
 def cursor(number: int, position: int) -> Cursor:
-    """A subscription that has dealt with what was written just before a position."""
+    """Return the cursor of a subscription that has acknowledged the record just before a position."""
     return Cursor(f"name {number}", "owner", "true", position - 3, (position - 1,))
 
 
@@ -88,7 +88,7 @@ while True:
 
 
 def killed_writer(directory: Path, acknowledgements: int) -> int:
-    """Run a writer, kill it once it has told so many; the last that it told."""
+    """Run a writer, kill it after this many acks, and return the last position that it acknowledged."""
     program = WRITER.format(path=[str(Path(__file__).parent), *filter(None, sys.path)])
     with subprocess.Popen([sys.executable, "-c", program, str(directory)], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -199,7 +199,7 @@ def test_what_is_torn_or_flipped_is_detected_and_never_served(image: Path, tmp_p
 
 
 def test_flips_in_every_page_of_records_are_each_detected(image: Path, tmp_path: Path) -> None:
-    """Payload bytes have no structure that SQLite could check: here only our checksum stands."""
+    """Payload bytes have no structure that SQLite could check. Only the record's checksum detects the damage."""
     written = {position: record(position) for position in range(1, 1201)}
     chance = random.Random(2)
     home = shutil.copytree(image, tmp_path / "log")

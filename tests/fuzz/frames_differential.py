@@ -48,7 +48,7 @@ CHOICES_BYTES = 5
 
 
 def check(data: bytes) -> None:
-    """Raises AssertionError, or whatever escapes the decoder, when the input shows a fault of ours."""
+    """Decode the input whole and in pieces. Raise when the results differ or the decoder raises an unexpected error."""
     if len(data) < CHOICES_BYTES:
         return
     opening = bool(data[0] & 1)
@@ -63,7 +63,7 @@ def check(data: bytes) -> None:
 def outcome(
     pieces: Iterable[bytes], opening: bool, *, one_by_one: bool = False, read_ahead: bool = False
 ) -> tuple[list[str], str]:
-    """All that can be read from the frames, and how it ended. Reading ahead feeds three pieces at a time."""
+    """Return the contents of all frames and how decoding ended. `read_ahead` feeds three pieces at a time."""
     decoder = FrameDecoder(SMALL, version=None if opening else VERSION_MAX)
     handshake = Handshake.acceptor(("durable",), versions=(1, 3)) if opening else None
     seen: list[str] = []

@@ -21,7 +21,7 @@ EVENTS: list[dict[str, Any]] = [
 
 
 def check(data: bytes) -> None:
-    """Any text is a filter, or one error that points into it; a filter prints what is read as itself, and works."""
+    """Check that a text is a filter or raises one error that points into it, and that a filter's text parses back."""
     from plait_core.errors import FilterSyntax, FilterTooComplex
     from plait_core.filters import parse
 

@@ -1,4 +1,4 @@
-"""Replays every kept input of the filter fuzzer through its check: seeds, nasty cases and all that was ever found."""
+"""Replays every kept input of the filter fuzzer through its check: seeds, edge cases and past findings."""
 
 from __future__ import annotations
 

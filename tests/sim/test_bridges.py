@@ -1,4 +1,4 @@
-"""Bridges between two worlds on virtual time: whatever happens to them, events cross once, and none comes back."""
+"""Bridges between two worlds on virtual time: events cross once and none returns, even if bridges fail or pause."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 28.0
 
 @dataclass(frozen=True)
 class Said:
-    """An event in a world, as whoever published it there said it."""
+    """An event in a world: the world of its origin, and the worlds that it has passed."""
 
     origin: str
     passed: frozenset[str]
@@ -26,14 +26,14 @@ class Said:
 
 @dataclass
 class Worlds:
-    """Two worlds that bring everything to everyone, after a while; and the bridges."""
+    """Two worlds that deliver every event to all applications after a delay, and the bridges between them."""
 
     seed: int
     now: float = 0.0
     bridges: dict[int, BridgeElection[Said]] = field(default_factory=dict)
     asleep: dict[int, float] = field(default_factory=dict)
     heard: tuple[Counter[str], Counter[str]] = field(default_factory=lambda: (Counter(), Counter()))
-    """What an application hears in each world, by origin."""
+    """How often an application received each event in each world, by origin."""
 
     def __post_init__(self) -> None:
         self.rng = Random(f"bridges/{self.seed}")

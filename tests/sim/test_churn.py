@@ -23,5 +23,5 @@ def test_who_comes_and_goes_breaks_no_invariant(first: int) -> None:
 
 
 def test_a_seed_that_once_failed_holds() -> None:
-    """An offer that was withdrawn while its broker was out of reach stayed with one who had not forgotten it."""
+    """Regression: a broker kept an advertisement that was withdrawn while its origin was unreachable."""
     assert Churn(175).play() == []

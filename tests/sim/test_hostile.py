@@ -1,4 +1,4 @@
-"""S3: one broker of the overlay is hostile, and honest ones that can reach each other without it notice nothing."""
+"""S3: one broker is hostile, and honest brokers that can reach each other without it are unaffected."""
 
 from __future__ import annotations
 
@@ -40,7 +40,11 @@ def test_a_neighbour_that_lies_about_the_delay_of_its_links_is_named_and_no_othe
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_who_says_what_no_honest_broker_says_is_expelled_and_no_other_is(attack: str) -> None:
-    """That no honest one is, all histories look after. Who keeps things back may give them to the wrong neighbour."""
+    """Check that an attack leads to expulsion exactly when it sends frames that no honest broker sends.
+
+    Every history checks that no honest broker is expelled. Replay and reorder may lead to expulsion or not: a delayed
+    frame may go to the wrong neighbour.
+    """
     expelled = sum(len(play_hostile(seed, attack).expelled_by) for seed in range(SEEDS))
     assert bool(expelled) == (attack in ("tamper", "forge", "flood")) or attack in ("replay", "reorder")
 

@@ -1,6 +1,6 @@
-"""S3 beyond what a production broker can be made to say: frames that make no sense, in the name of keys of its own.
+"""S3 beyond the frames of a production broker: a hostile broker signs senseless frames with its own keys.
 
-Between honest brokers nothing may break for what one has handed on: no exception, and no link that ends.
+Frames that honest brokers relay must break nothing between them: no exception, and no closed link.
 """
 
 from __future__ import annotations

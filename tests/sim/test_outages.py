@@ -1,5 +1,7 @@
-"""F1 and F2: brokers away for long, alone or all at once, and nothing confirmed is lost to a durable subscription,
-though whoever knew of it was away as well. `make test` plays 60 histories, `make nightly` 5,000."""
+"""F1 and F2: long outages of single brokers or of all at once lose no confirmed event for a durable subscription.
+
+This holds even if each broker that knew of the subscription has been down as well.
+`make test` plays 60 histories, `make nightly` 5,000."""
 
 from __future__ import annotations
 
@@ -48,7 +50,11 @@ def test_who_cannot_store_what_is_wanted_keeps_nobody_waiting_and_is_named(monke
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_installed_is_known_by_whoever_starts_anew_alone(seed: int) -> None:
-    """A durable subscription that meets no offer yet; the power fails in the moment that it is installed."""
+    """Kill all brokers when a durable subscription is installed; one that restarts alone still knows it.
+
+    No advertisement overlapped the subscription before. An event published meanwhile is confirmed only after its
+    home broker has it.
+    """
     world = Outages(seed, faults=False, brokers=3)
     nodes = [node for node in world.nodes if isinstance(node, LoggingNode)]
     home, other, third = nodes

@@ -29,7 +29,7 @@ def test_no_seed_breaks_an_invariant(first: int) -> None:
 
 @pytest.mark.parametrize("seed", [187, 3626])
 def test_what_took_too_long_to_be_known(seed: int) -> None:
-    """Several changes were told anew at once, and not in their order: equal ones went together."""
+    """Regression: several changes were retransmitted together but out of order, because equal ones were grouped."""
     assert not play_overlay(seed).complaints
 
 

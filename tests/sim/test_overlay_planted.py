@@ -19,7 +19,7 @@ KNOWN = {
     "tell_the_last_first": 109,
     "trust_who_was_away": 24,
 }
-"""Seeds that caught a bug; the others were caught by the first. A change of the simulation may move them a little."""
+"""Seed that detects each bug; seed 0 detects the bugs not listed. Changes of the simulation may shift the seeds."""
 
 SEEDS_MAX = 100
 

@@ -24,7 +24,7 @@ QUIET = 40
 
 
 class Judge:
-    """Watches every delivery: once, and wanted."""
+    """Check that every delivery is no duplicate and matches the subscription."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
@@ -46,13 +46,13 @@ def group(
 
 
 def settle(trial: Trial, most: int = QUIET) -> None:
-    """Until everyone is notified."""
+    """Run until every subscriber is notified."""
     standings = [*trial.periods(most)]
     assert standings[-1].notified == standings[-1].subscribers, standings[-1]
 
 
 def trouble(trial: Trial, kind: str) -> None:
-    """Fifteen periods of it."""
+    """Disturb the group in one way for fifteen periods."""
     world = trial.world
     subscribers = [number for number in world.peers if number >= 1000]
     some = set(trial.rng.sample(subscribers, len(subscribers) // 4))
@@ -101,7 +101,7 @@ def test_the_thesis_variant_is_safe_too() -> None:
     trouble(trial, "churn")
     for _ in range(QUIET):
         trial.period()
-    assert trial.state().converged_share > 0.75  # it comes back slower than ours, and not to everyone
+    assert trial.state().converged_share > 0.75  # the thesis' variant recovers more slowly, and not completely
     assert not Structure(trial.world.peers).cycles()
 
 
@@ -109,7 +109,7 @@ def test_in_quiet_times_every_event_reaches_everyone_who_wants_it_in_time() -> N
     trial = group()
     settle(trial)
     for _ in range(10):
-        trial.period()  # what was on its way, or being handed over
+        trial.period()  # deliver events in flight and complete pending handovers
     judge = Judge(trial)
     owed: set[tuple[int, int, int]] = set()
     for number in range(40):
@@ -142,7 +142,7 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 
 def test_no_cycle_lives_longer_than_its_detection_bound() -> None:
-    """Many equals, who are each other's possible parents."""
+    """Use many peers with equal subscriptions, each a possible parent of the others."""
     workload = PeerWorkload(grid_bits=2, side_bits=(2,), aligned=True, bounds=(6,))
     trial = Trial(Terms(PEERS, workload=workload, variant="thesis", children_max=4))
     bound = trial.settings.cycle_check_periods + trial.settings.silence_periods
@@ -245,7 +245,7 @@ def test_a_peer_that_passes_nothing_on_is_found_out_by_what_publishers_say() -> 
 
 
 def test_a_peer_that_says_it_is_nearer_than_it_is_loses_its_children() -> None:
-    """It keeps quiet about its delay; the events tell."""
+    """The peer claims a delay of zero; its children measure the true delay from the events."""
     trial = group(peers=60)
     settle(trial)
     peers = trial.world.peers
@@ -296,7 +296,7 @@ def test_gossip_that_nobody_asked_for_or_that_comes_too_often_is_scored_down() -
 
 
 def test_replayed_gossip_keeps_no_dead_peer_in_use() -> None:
-    """Someone repeats the profile of a peer that died, always fresh: it is asked, does not answer, and is avoided."""
+    """A peer replays a dead peer's profile as fresh. Peers probe the dead one, get no answer, and avoid it."""
     trial = group(peers=60)
     settle(trial)
     peers = trial.world.peers

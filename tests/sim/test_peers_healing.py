@@ -1,4 +1,4 @@
-"""An interior peer dies: everyone who lives hears everything again within two seconds
+"""An interior peer dies: all surviving peers receive all events again within two seconds
 (`plait_lab.simulation.peers.healing`).
 
 Time is virtual here, so that these are figures of the protocol and not of the machine.
@@ -19,7 +19,7 @@ AT_ONCE_S = 0.5
 
 
 def healed(terms: HealingTerms) -> float:
-    """Seconds until nobody lacked anything any more."""
+    """Return the seconds until no peer misses events any more."""
     trial = HealingTrial(terms)
     trial.converge()
     assert trial.interior(), "somebody is in between"
@@ -30,7 +30,7 @@ def healed(terms: HealingTerms) -> float:
 
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_peer_that_is_killed_is_replaced_at_once(mixed: bool) -> None:
-    """Its connections break, which is known at once: nobody waits for a period."""
+    """Neighbours notice the broken connections at once and do not wait for the next period."""
     assert healed(HealingTerms(reset_connections=True, mixed=mixed)) < AT_ONCE_S
 
 
@@ -40,7 +40,7 @@ def test_a_peer_that_falls_silent_is_replaced_within_two_seconds(mixed: bool) ->
 
 
 def test_a_group_of_which_a_third_falls_silent_at_once_is_whole_in_seconds() -> None:
-    """All who stood in between, among them everyone near the publisher."""
+    """All interior peers fall silent, among them all those near the publisher."""
     assert healed(HealingTerms(reset_connections=False, deaths=6, seed=6)) < 2 * HEALED_S
 
 
@@ -64,7 +64,7 @@ def test_planted_peers_that_wait_for_their_next_period_are_caught(monkeypatch: p
 
 
 def test_planted_peers_that_pursue_no_cycle_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They tell each other that the publisher reaches them, and nobody looks any further."""
+    """Peers in a cycle confirm to each other that the publisher reaches them, and the planted bug stops the check."""
     monkeypatch.setattr(CycleDetection, "recheck", lambda self, *, unreached: None)
     monkeypatch.setattr("plait_peer.protocol.topology.cycle_detection.FORWARDED_MAX", 1)
     assert healed(HealingTerms(reset_connections=False, deaths=6, seed=6)) > 2 * HEALED_S

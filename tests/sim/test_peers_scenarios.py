@@ -1,6 +1,6 @@
-"""Figures 2.3, 2.4 and 2.5 of the thesis as text files: what the group is told, and what comes of it.
+"""Figures 2.3, 2.4 and 2.5 of the thesis as text files: each holds a group's input and the expected result.
 
-PLAIT_REWRITE=1 rewrites what is expected; read the difference before keeping it.
+PLAIT_REWRITE=1 rewrites the expected results; read the difference before keeping it.
 """
 
 from __future__ import annotations

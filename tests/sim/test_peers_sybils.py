@@ -1,8 +1,8 @@
-"""Sixteen attackers to each honest peer, from the beginning (scorecard S16), and floods of those who would join (F14).
+"""Sixteen attackers for each honest peer from the beginning (SCORECARD S16), and floods of join requests (F14).
 
-They look like the best of parents: near every publisher, with room for anyone. They pass nothing on and take nothing.
-Confirmed events need no tree, so all that they can do to these is to delay them, and to keep their publisher from
-hearing that all have them; what is false it is never told.
+The attackers look like ideal parents: near every publisher, with free places. They relay no event and acknowledge none.
+Confirmed events need no tree. The attackers can only delay these events and withhold acks from the publisher; they
+cannot make it believe a false confirmation.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Sealed events routed by their tags through brokers in a cycle, on virtual time: nothing of them is in the clear, and
-each goes to those whose keys open it, in order, whatever its tags are and however long testing them takes.
+"""Sealed events routed by their tags through brokers in a cycle, on virtual time.
+
+No attribute is in the clear. Each event reaches, in order, the subscribers whose keys open it, however long the tag
+tests take.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ LONDON, PARIS = {"area": 3, "location": "London"}, {"area": 99, "location": "Par
 
 
 class Sealing:
-    """A publisher's half of a realm; what is sealed says in its payload's end what it is, for the test alone."""
+    """The publisher's part of a realm. It seals the test's events."""
 
     def __init__(self, seed: int = 1) -> None:
         self.world = World.of(areas(), seed)
@@ -31,7 +33,7 @@ class Sealing:
         self.parcels = PayloadSealer(SessionSealer(self.world.publisher()))
 
     def seal(self, attributes: dict[str, object]) -> bytes:
-        """All hidden."""
+        """Seal an event with all attributes hidden and return its payload."""
         clear, payload = self.parcels.seal(
             Draft(attributes),  # type: ignore[arg-type]
             now_us=self.world.now_us,
@@ -62,7 +64,7 @@ def sealing() -> Sealing:
 
 
 def town(sealing: Sealing) -> tuple[LinkedBrokers, FrameClient, dict[str, FrameClient]]:
-    """A square of brokers, a publisher at the first, and at the others one each whose keys open different things."""
+    """Build a square of brokers: a publisher at the first, and readers with different keys at the others."""
     world = LinkedBrokers(SQUARE)
     world.run()
     publisher = world.client(0)
@@ -192,7 +194,7 @@ def test_what_has_no_tags_is_counted_and_costs_a_bounded_time(sealing: Sealing) 
 
 
 def test_tests_of_one_publisher_leave_room_for_others(sealing: Sealing) -> None:
-    """Whoever begins a session with every event has a few tested at once, and waits."""
+    """A publisher that begins a session with every event gets a few tests at a time; its other events wait."""
     world, publisher, readers = town(sealing)
     world.probe_s = 0.01
     rng = Random(2)

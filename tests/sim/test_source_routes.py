@@ -1,4 +1,4 @@
-"""Ways around whoever loses things, over long histories: how long events take, and that nothing is sent for ever."""
+"""Source routes around lossy brokers, over long histories: the delay of events, and bounded retransmission."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plait_lab.simulation.overlay.hostile_soak import DIAMOND, FORK, LADDER, Hos
 from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
 
 PATIENCE_S = 8.0
-"""What the longest round of tries takes; what is kept from arriving once is kept no longer."""
+"""Upper bound for the delay of an event: the longest round of attempts over all source routes."""
 
 
 def besieged(links: Links, enemy: int, attack: str, first_s: float = 8.0, lasts_s: float = 40.0) -> HostileSoak:
@@ -85,7 +85,7 @@ def test_who_hands_on_nonsense_that_it_cannot_read_is_not_shunned() -> None:
 
 @pytest.mark.parametrize("said", [ClockStamp(0), DatabaseSummary(True, True, (), (), (), ())])
 def test_nobody_speaks_in_the_name_of_the_last_on_the_way(said: ControlFrame) -> None:
-    """It would make that one look slow, or like one that floods."""
+    """Forged link-local frames would make the last broker of the route look slow, or like one that floods."""
     world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020})
     world.run()
     liar, between, last = (one.broker.joining.overlay for one in world.brokers)

@@ -1,4 +1,4 @@
-"""`event.delay` is what happened, not what was to be expected: of what stood still, and of nothing else."""
+"""`event.delay` is the true delay, not the expected one: it includes stalls, and only for events that stalled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from plait_lab.simulation.overlay.worlds.stalls import BEGIN_S, DELAY_S, EventDelay, Stalls
 
 FEW_S = 0.006
-"""What a delay may be wrong by: a mark's age, and a bit."""
+"""Tolerated error of a claimed delay: the age of a clock stamp and a little more."""
 
 
 def held(world: Stalls) -> list[EventDelay]:

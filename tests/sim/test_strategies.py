@@ -40,7 +40,7 @@ def ring(settings: OverlaySettings) -> GivenWorld:
 
 
 def triangle(settings: OverlaySettings) -> GivenWorld:
-    """C needs both trees of A, of which one reaches it directly and the other by B; B needs the first tree alone."""
+    """Build a triangle. C needs both trees of A: one reaches it directly, the other by B. B needs the first alone."""
     world = GivenWorld({(A, B): 0.002, (B, C): 0.002, (A, C): 0.003}, settings=settings)
     world.start()
     world.advertise(A, "0 <= x < 100")

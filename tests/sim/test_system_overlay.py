@@ -1,4 +1,4 @@
-"""The system stream through several brokers, on virtual time: who listens at one hears what all of them record."""
+"""The system stream through several brokers, on virtual time: a subscriber at one receives the records of all."""
 
 from __future__ import annotations
 

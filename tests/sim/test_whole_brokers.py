@@ -1,4 +1,4 @@
-"""Brokers that are told one seed become one overlay, and stay one: the whole broker's object, on virtual time."""
+"""Whole brokers with one configured seed form one overlay and keep it connected, on virtual time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plait_lab.simulation.overlay.whole_brokers import WholeBrokers
 SEEDS = 40 if NIGHTLY else 2
 
 SETTLE_S = 40.0
-"""For twenty to find each other, and for the seed to give up what it has too much of."""
+"""Time for twenty brokers to find each other, and for the seed to drop its surplus links."""
 
 FEW = 20 if NIGHTLY else 12
 """Where the number does not matter."""

@@ -136,7 +136,7 @@ def sinkhole(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
 
 
 def tamper(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
-    """It changes all that passes through, and all that floods."""
+    """Change all transit frames and all flooded documents."""
     yield (_changed(frame, world.rng) if _passes_through(node, frame) or isinstance(frame, Signed) else frame)
 
 
@@ -285,7 +285,7 @@ def _made_up_event(world: HostileWorld, node: Node) -> Forward:
 
 
 def _forged_event(world: HostileWorld, path: Sequence[Overlay], target: Overlay) -> Forward:
-    """One that is next in the order of the stream that it claims to be in."""
+    """Forge an event at the next position of the stream that it claims to belong to."""
     root, rng = path[0].me, world.rng
     block = encode_block(Event({"x": rng.randrange(100), "y": 9}, b"forged", rng.getrandbits(60) + 1, 1, 0))
     incoming = target.dissemination.incoming.get(root)

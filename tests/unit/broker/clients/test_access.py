@@ -1,4 +1,4 @@
-"""Who may connect, and what they may say and hear: deny wins, and nothing configured refuses."""
+"""Access control: connecting, publishing and subscribing. Deny wins, and a broker without configuration refuses."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_gate_that_fails_lets_nobody_in() -> None:
 
 
 class OneRule:
-    """Everyone is the same principal, whose rules a test may change."""
+    """A gate that maps every client to one principal, whose rules a test may change."""
 
     def __init__(self, publish: Rules = ALL, subscribe: Rules = ALL) -> None:
         self.principal = Principal("someone", publish, subscribe)

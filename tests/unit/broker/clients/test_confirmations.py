@@ -1,4 +1,4 @@
-"""Who an event still waits for, and what its publisher hears."""
+"""Confirmations: the parties whose acks an event still waits for, and the outcome that its publisher gets."""
 
 from __future__ import annotations
 

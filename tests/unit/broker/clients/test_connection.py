@@ -1,4 +1,4 @@
-"""A connection of a broker's on the real event loop: nothing that the other end does makes writing fail."""
+"""A broker's connection on the real event loop: writing never fails, even after the other end has gone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plait_broker.server.tcp_connection import TcpConnection
 
 
 class Driver:
-    """Has one connection, and writes to it until it is told that it is gone, and once more."""
+    """A driver of one connection. It writes until the connection is reported gone, and once after that."""
 
     def __init__(self) -> None:
         self.connection: asyncio.Future[TcpConnection] = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""The delays that a broker counts are those that its deliveries say, each delivery once, direct or queued."""
+"""Check that a broker counts the delay of each delivery once, as the frame states it, whether direct or queued."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durable subscriptions: places, windows, storing, reading, and what happens when the disk says no."""
+"""Durable subscriptions: cursors, windows, storing, reading, and failures of the disk."""
 
 from __future__ import annotations
 

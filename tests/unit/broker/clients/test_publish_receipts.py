@@ -1,4 +1,4 @@
-"""What a publisher hears of an event that not everyone has acknowledged: who, how many, and what it can do."""
+"""Refusals of unconfirmed events: they name the missing parties and their number, and give a hint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def absent(stage: Stage, *names: str) -> None:
 
 
 def refusal_of(stage: Stage, publisher: RawClient) -> Refusal:
-    """Of an event that waits for its subscribers in vain."""
+    """Publish an event that its subscribers do not acknowledge in time, and return the refusal."""
     sequence = publisher.publish(Confirm.SUBSCRIBERS, n=1)
     stage.run(WAIT_S + 0.5)
     (refusal,) = publisher.of(Refusal)

@@ -1,4 +1,4 @@
-"""What waits in all queues together: running totals are what a walk over every subscription finds, at all times."""
+"""Totals of all delivery queues: the running totals always equal the sums over all subscriptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SMALL = BrokerSettings(outbox_items_max=50, resume_s=5.0)
 
 
 def walked(broker: Broker) -> dict[str, int]:
-    """As it was found before there were totals. What is ended and still drains is in its session only."""
+    """Compute the totals from all subscriptions. A subscription that has ended and still drains is only in its session."""
     found = [subscription for session in broker.sessions.all() for subscription in session.subscriptions.values()]
     return {
         "pending": sum(len(subscription.outbox) for subscription in found),
@@ -31,7 +31,7 @@ def told(broker: Broker) -> dict[str, int]:
 
 
 def crowded(settings: BrokerSettings = SMALL) -> tuple[Stage, RawClient, RawClient]:
-    """A publisher, and one behind a narrow path whose two queues have just filled."""
+    """Return a stage, a subscriber on a narrow path whose two queues have just filled, and a publisher."""
     stage = Stage(settings)
     slow, publisher = stage.raw("slow", path=NARROW), stage.raw("publisher")
     slow.subscribe(1, items_max=30)

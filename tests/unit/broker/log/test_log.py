@@ -1,4 +1,4 @@
-"""The event log on a real disk: order, groups, reading, retention, what is refused, what comes back."""
+"""The event log on a real disk: order, groups, reading, retention, refusals, and recovery."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Story:
         return kept, lost
 
     def block_writer(self) -> Callable[[], None]:
-        """The writer stands still inside an answer, as behind a slow disk, until what is returned is called."""
+        """Block the writer inside a callback, as behind a slow disk. Return the function that releases it."""
         reached, go_on = threading.Event(), threading.Event()
 
         def wait(ticket: int, error: str | None) -> None:
@@ -520,7 +520,7 @@ def test_a_directory_that_is_none_is_a_clear_error(tmp_path: Path) -> None:
 
 
 def identity(directory: Path) -> int:
-    """What a broker that starts there learns."""
+    """Return the id of the log that a broker recovers from this directory."""
     with story(directory) as user:
         return user.log.recover().log
 
@@ -571,7 +571,7 @@ def test_an_identity_that_is_damaged_or_missing_is_drawn_anew_and_kept(tmp_path:
 
 
 def settled(user: Story) -> None:
-    """Until retention has nothing left to do."""
+    """Wait until retention has removed all surplus records."""
     deadline = threading.Event()
     writer = user.log._writer
     for _ in range(500):

@@ -1,4 +1,4 @@
-"""Announcements: what is said, what is believed, and that nothing on the segment breaks whoever listens."""
+"""Announcements: their content, which ones are accepted, and that no datagram on the segment breaks a receiver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a broker dials, and whose link it gives up: one decision at a time, on maps that are made for it."""
+"""Which brokers a broker dials and which links it drops: one decision at a time, on maps built for the test."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Broker:
         self.versions = 0
 
     def knows(self, links: Mapping[int, Iterable[int]], delay_us: int = 1000, born: int = 0) -> None:
-        """The map: who is linked to whom, both ways."""
+        """Put link states into the map, with each link in both directions."""
         both: dict[int, set[int]] = {broker: set(others) for broker, others in links.items()}
         for near, others in links.items():
             for far in others:
@@ -66,7 +66,7 @@ class Broker:
         self.gathering.ended(at, broker, now, given_up=given_up)
 
     def dials(self, until: float, begin: float = 0.0, *, fails: bool = True) -> list[tuple[float, str]]:
-        """When it dials whom, as long as nobody answers."""
+        """Return the dialled addresses with their times, while no broker answers."""
         found: list[tuple[float, str]] = []
         now = max(begin, self.gathering.next_deadline())
         while now <= until:
@@ -204,7 +204,7 @@ def test_two_that_claim_a_dead_address_in_turn_do_not_have_it_dialled_all_the_ti
 
 
 def test_two_that_say_they_are_at_one_address_do_not_keep_it_busy() -> None:
-    """As they do behind loopback addresses of different machines: who is there is known once it was dialled."""
+    """Brokers on different machines may announce the same loopback address; dialling it shows which broker is there."""
     one = Broker(degree=3)
     one.gathering.found(SEED, 2)
     one.knows({ME: [2], 2: [3, 4]})
@@ -213,14 +213,14 @@ def test_two_that_say_they_are_at_one_address_do_not_keep_it_busy() -> None:
     dialled = []
     for now, place in one.dials(60.0, fails=False):
         dialled.append((now, place))
-        one.gathering.found(place, 2)  # a neighbour, under whatever name
+        one.gathering.found(place, 2)  # a broker that is a neighbour already
         one.gathering.ended(place, 0, now)
     assert len(dialled) <= 2
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_what_is_given_up_is_never_the_only_way_to_a_broker(seed: int) -> None:
-    """On random maps: after each link given up, everyone is still reached."""
+    """Check on random maps that every broker is still reachable after each dropped link."""
     rng = Random(seed)
     one = Broker(seed=seed, degree=2, links_max=3)
     links: dict[int, set[int]] = {ME: set(range(2, 12))}

@@ -116,7 +116,7 @@ def test_each_destination_is_planned_exactly_once(plan: Plan) -> None:
 
 def test_a_loop_free_strategy_sends_to_feasible_neighbours_alone() -> None:
     plan = Plan([LinkCopy(NEAR, BOTH)])
-    check_plan(plan, envelope(), BOTH, None)  # one that promises nothing may
+    check_plan(plan, envelope(), BOTH, None)  # allowed for strategies that are not declared loop-free
     with pytest.raises(PlanInvalid, match="not closer"):
         check_plan(plan, envelope(), BOTH, Square())
 

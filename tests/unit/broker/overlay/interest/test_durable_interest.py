@@ -1,4 +1,4 @@
-"""What durable subscriptions want, as other brokers know it: learned, kept, recalled, handed on to the next life."""
+"""Interest of durable subscriptions at other brokers: learned, stored, withdrawn, and passed to the next incarnation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interest on its way to publishers' brokers: what is said, when it counts as known, and what forgetting does to it."""
+"""Interest updates to publishers' brokers: their content, when interest counts as installed, and forgotten brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOME, ROOT, OTHER = 7, 1, 2
 
 
 class Pair:
-    """A home broker's side and a publisher's broker's, with nothing lost in between unless a test loses it."""
+    """The home broker's side and the publisher's broker's side. No frame is lost unless a test drops it."""
 
     def __init__(self) -> None:
         self.wanting = InterestSync(HOME, new_index)
@@ -47,7 +47,7 @@ class Pair:
         return version
 
     def settle(self) -> Iterator[InterestUpdate]:
-        """Until nothing is left to say; each frame as it is heard."""
+        """Deliver updates until none is left, and yield each one."""
         for _ in range(10):
             for want in self.tell():
                 self.hear(want)
@@ -57,7 +57,7 @@ class Pair:
         self.learn(self.say(text, number))
 
     def say(self, text: str, number: int = 1) -> Advertisement:
-        """The publisher's broker offers more; nobody has heard of it yet."""
+        """Advertise at the publisher's broker and return the advertisement, which no other broker has yet."""
         self.version += 1
         offer = Advertisement(ROOT, number, self.version, text)
         self.own.learn(offer)
@@ -71,7 +71,7 @@ class Pair:
 
     @property
     def seen(self) -> bool:
-        """Whether the publisher's broker knows what is wanted of all that it offers."""
+        """Whether the publisher's broker has the interest computed against all its advertisements."""
         return self.own.revision_of(self.wanted.homes[HOME].offers) == self.own.revision
 
     def matches(self, x: int) -> bool:
@@ -343,7 +343,10 @@ def test_a_broker_that_is_gone_wants_nothing() -> None:
 
 
 def test_a_broker_that_starts_anew_wants_what_it_did_until_it_says_what_it_wants_now() -> None:
-    """Or what is published meanwhile would be confirmed, and never reach its durable subscriptions."""
+    """Check that interest of the previous incarnation stays valid until the next one sends its own.
+
+    Otherwise events published meanwhile would be confirmed but never reach durable subscriptions.
+    """
     wanted = RemoteInterest(new_index)
     ours = InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1, 2), ("price > 10", "price > 20"), ())
     wanted.apply(ours, 1, 0)
