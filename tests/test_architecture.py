@@ -150,9 +150,7 @@ def test_distributions_declare_what_they_import(package: str) -> None:
     beside = {name for name, path in packages().items() if path.parent == home}
     declared = {_import_name(entry) for group in groups for entry in group} | beside
     homes = {packages()[name].parent for name in declared if name in packages()}
-    declared |= {
-        name for name, path in packages().items() if path.parent in homes
-    }  # packages of the same distributions
+    declared |= {name for name, path in packages().items() if path.parent in homes}  # the same distribution's packages
     third_party = {
         name for path in modules(packages()[package]) for name in imports(path) if name not in sys.stdlib_module_names
     }

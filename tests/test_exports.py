@@ -34,7 +34,7 @@ DOORS = [
 
 
 def imported_for_type_checkers(door: ModuleType) -> dict[str, str]:
-    """Return the names that the door imports under TYPE_CHECKING, each with its module; "" for own submodules."""
+    """Return the names that the door imports under TYPE_CHECKING, each with the module it is imported from."""
     assert door.__file__ is not None
     tree = ast.parse(Path(door.__file__).read_text())
     (guarded,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")

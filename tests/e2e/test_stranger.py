@@ -32,7 +32,7 @@ def checkout(tmp_path: Path) -> Path:
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     subprocess.run(["tar", "--null", "-T", "-", "-cf", tmp_path / "tar"], cwd=ROOT, input=files, check=True)
     subprocess.run(["tar", "-xf", tmp_path / "tar"], cwd=place, check=True)
-    if (ROOT / "docker/.env").is_file():  # where no registry is, `make image-offline` says which images there are
+    if (ROOT / "docker/.env").is_file():  # without a registry, `make image-offline` lists the available images here
         shutil.copy(ROOT / "docker/.env", place / "docker/.env")
     return place
 

@@ -71,7 +71,7 @@ async def test_two_bridges_carry_everything_once_and_one_of_them_dies() -> None:
         await publish(range(300))
         for receiver in receivers:
             await receiver.has(range(300))
-        # The eldest carries: it goes, and what is published from then on waits until the other one takes over.
+        # The eldest bridge carries events. When it dies, new events wait until the other one takes over.
         bridges[0][0].kill()
         await bridges[0][0].wait()
         await publish(range(300, 600))

@@ -1,4 +1,4 @@
-"""`plait up -n` with real processes: a broker that dies leaves the others, comes back, and nothing outlives Ctrl-C."""
+"""`plait up -n` with real processes: the others survive a dead broker, it returns, and no process outlives Ctrl-C."""
 
 from __future__ import annotations
 

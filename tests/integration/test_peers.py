@@ -64,7 +64,7 @@ async def test_twenty_peers_of_which_a_third_dies() -> None:
             async with offer:
                 for process in processes:
                     await process.opened()
-                # What is confirmed has been heard by all, though some may still be looking for better parents.
+                # All peers have received the confirmed events, though some may still look for better parents.
                 assert await publish(client, range(400)) == set(range(400))
                 await all_heard(processes, set(range(400)))
 

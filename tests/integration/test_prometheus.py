@@ -160,7 +160,7 @@ async def test_the_metrics_page_follows_the_conventions(tmp_path: Path) -> None:
         page = await asyncio.to_thread(read, f"http://{brokers[0].http}/metrics")
     checked = await asyncio.to_thread(ran, "promtool", "check", "metrics", given=page)
     assert not [line for line in checked.stderr.decode().splitlines() if line.startswith("plait_")]
-    assert checked.returncode in (0, 3), checked.stderr  # 3: what Python's own collectors are told off for
+    assert checked.returncode in (0, 3), checked.stderr  # 3: warnings on Python's own collectors
 
 
 FIRES = {

@@ -182,7 +182,7 @@ async def test_an_epoch_rolls_under_load_and_who_is_revoked_reads_nothing_after(
         ]
         mallory = town.subscribers["mallory"]
         directory.revoke("mallory", members[0]._now_us())
-        last = max(mallory.epochs()) + 1  # what is on its way now may have been decided before
+        last = max(mallory.epochs()) + 1  # for events in flight this may have been decided before
         publishing = [
             town.publish(members[0], "symbol == 'IBM'", None, brokers[0].port, last + 1),
             town.publish(members[1], "true", {"price", "note"}, brokers[1].port, last + 1),

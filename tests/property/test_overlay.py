@@ -228,7 +228,7 @@ class Interest(RuleBasedStateMachine):
         """Advertisements that are still being flooded."""
         self.versions = 0
         self.unsettled: dict[tuple[int, int], int] = {}
-        """Advertisements whose brokers do not have this broker's interest yet, with their revision."""
+        """Advertisements, with their revision, whose brokers do not have this broker's interest yet."""
         self.filters: dict[int, Filter] = {}
         self.offers: dict[tuple[int, int], Filter] = {}
         self.reachable = {ROOT: True, OTHER: True}
@@ -424,7 +424,7 @@ class Interest(RuleBasedStateMachine):
             assert not self.wants, "no update is pending"
         for root in (ROOT, OTHER):
             if root not in self.wanting.announced:
-                continue  # it offers nothing: what it may remember of us does no harm
+                continue  # it has no advertisements, so interest that it may still hold does no harm
             home = self.wanted[root].homes.get(HOME)
             known = dict(home.filters) if home is not None else {}
             assert sorted(known) == self.wanting.announced[root], "what it was told is what it knows"
@@ -576,7 +576,7 @@ class Stream(RuleBasedStateMachine):
         assert len(self.incoming._taken) <= len(self.incoming._open)
 
     def teardown(self) -> None:
-        """Once the network works, all events that were not given up arrive, and the sender keeps nothing."""
+        """Heal the network and check that all events not given up arrive, and that the sender's buffer is empty."""
         for _ in range(40):
             self.now += 10.0
             self._tick()

@@ -91,7 +91,7 @@ class _Page:
 @pytest.mark.parametrize(("encode", "parse"), [(openmetrics, parse_openmetrics), (classic, parse_classic)])
 @pytest.mark.parametrize("times_us", [[], [0], drawn(7)], ids=["none", "one", "many"])
 def test_the_page_reads_back(encode: Callable[..., bytes], parse: Parse, times_us: list[int]) -> None:
-    """Of OpenMetrics the parser checks order, bounds, +Inf and that the count is the last bucket's."""
+    """Parse a page and compare it. The OpenMetrics parser also checks order, bounds, +Inf and the count."""
     registry = CollectorRegistry()
     registry.register(_Page(filled(times_us)))
     (family,) = parse(encode(registry).decode())
@@ -105,7 +105,7 @@ def test_the_page_reads_back(encode: Callable[..., bytes], parse: Parse, times_u
 
 
 def test_the_parser_would_notice() -> None:
-    """That it checks what the test above counts on it for."""
+    """Check that the parser rejects the errors that the test above relies on it to find."""
     registry = CollectorRegistry()
     registry.register(_Page(filled(drawn(3))))
     page = openmetrics(registry).decode()

@@ -1,4 +1,4 @@
-"""What joins a broker to the overlay: it holds nothing for what nobody waits for."""
+"""Joining an overlay: acks awaited by no publisher are dropped, and a starting broker waits for its links."""
 
 from __future__ import annotations
 

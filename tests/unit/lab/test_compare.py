@@ -88,7 +88,7 @@ def test_the_ratio_of_medians_is_judged(measure: str, here: list[float | None], 
 
 
 class Fake:
-    """States whose every trial gives the same figures."""
+    """Source states whose trials all give the same figures."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **here: float | None) -> None:
         self.turns: list[str] = []

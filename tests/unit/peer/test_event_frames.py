@@ -1,4 +1,4 @@
-"""Events between peers as hot frames, and announcements of peers: what goes in comes out, what is foreign does not."""
+"""Events between peers as hot frames, and announcements of peers: round trips, and refusal of foreign ones."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from plait_broker.server.tcp_connection import TcpConnection
 
 
 class Driver:
-    """A driver of one connection. It writes until the connection is reported gone, and once after that."""
+    """A driver that accepts one connection and records when it is lost."""
 
     def __init__(self) -> None:
         self.connection: asyncio.Future[TcpConnection] = asyncio.get_running_loop().create_future()

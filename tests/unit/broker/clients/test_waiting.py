@@ -16,7 +16,7 @@ SMALL = BrokerSettings(outbox_items_max=50, resume_s=5.0)
 
 
 def walked(broker: Broker) -> dict[str, int]:
-    """Compute the totals from all subscriptions. A subscription that has ended and still drains is only in its session."""
+    """Compute the totals from all subscriptions. One that has ended and still drains is found only in its session."""
     found = [subscription for session in broker.sessions.all() for subscription in session.subscriptions.values()]
     return {
         "pending": sum(len(subscription.outbox) for subscription in found),

@@ -1,4 +1,4 @@
-"""Whole overlays in single situations: what each costs, how soon a dead link is found, who was away for long."""
+"""Whole overlays in single situations: message costs, detection of dead links, and brokers after long absences."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Sleeper:
         self.got = [now - then for then, now in zip(before, after, strict=True)]
 
     def sleep(self, for_s: float) -> None:
-        """A stopped process hears nothing, and nothing of its links' closing, until it goes on."""
+        """Pause the process for a while. It receives no frames and no closing of links until it resumes."""
         downs: list[int] = []
         node, down = self.near, self.near.down
         node.paused = True
@@ -136,7 +136,7 @@ def test_an_offer_that_someone_else_withdraws_in_our_name_stands() -> None:
 
 @pytest.mark.parametrize(("cut", "most_s"), [((0, 1), 0.012), ((1, 3), 0.012 + 3 * DOUBT_S)], ids=["near", "far"])
 def test_what_was_on_a_link_that_goes_comes_soon_by_another(cut: tuple[int, int], most_s: float) -> None:
-    """Next to the publisher's broker at once; further away, when that has heard of it."""
+    """The publisher's broker retransmits at once on its own link's failure, else when the new link state arrives."""
     delays_s = {(0, 1): 0.002, (1, 3): 0.002, (0, 2): 0.003, (2, 3): 0.003}
     world = GivenWorld(delays_s)
     world.start()

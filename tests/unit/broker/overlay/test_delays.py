@@ -1,7 +1,7 @@
-"""Delays across brokers: what an event says of its way is true, delay bounds hold, and what expires dies where it does.
+"""Delays across brokers: events state their true delay, delay bounds hold, and expired events are dropped in place.
 
 Whole brokers on virtual time (`plait_lab.simulation.overlay.linked_brokers`); `tests/integration/test_tracing.py`
-has real ones.
+uses real processes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Optional fields that later features plan with: they reach other brokers, follow changes, and decide nothing."""
+"""Optional fields for later features: they reach other brokers, follow changes, and influence no decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers offer each other: who learns of a subscription, and how events wait until all know that they come."""
+"""Advertisements between brokers: which brokers get an interest, and how events wait until all know of them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def chain() -> LinkedBrokers:
 
 
 def wanted(world: LinkedBrokers, broker: int) -> set[str]:
-    """What a broker knows that others want of it."""
+    """Return the filters that a broker holds as interest of other brokers."""
     homes = world.brokers[broker].broker.joining.overlay.wanted.homes.values()
     return {filter.text for home in homes for filter in home.filters.values()}
 
 
 def offered(world: LinkedBrokers, broker: int) -> set[str]:
-    """What a broker knows that others offer."""
+    """Return the advertisements that a broker knows of other brokers."""
     return {filter.text for filter in world.brokers[broker].broker.joining.overlay.offers.values()}
 
 

@@ -1,4 +1,4 @@
-"""The window in which a publisher's sequence numbers are told apart, against a set that forgets nothing."""
+"""The window of a publisher's sequence numbers that detects duplicates, compared with an unbounded set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A publisher that did not hear of an event repeats it at another broker, which has it. Others may not."""
+"""A publisher without a confirmation repeats an event at another broker, which knows it. No other client may do so."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def triangle() -> LinkedBrokers:
 
 
 def moved(client: FrameClient, to: int) -> FrameClient:
-    """The same publisher, connected elsewhere, where it says once more what it publishes."""
+    """Connect the same publisher to another broker, and repeat its advertisement there."""
     there = FrameClient(client.world, client.world.brokers[to], "client", client.publisher)
     client.world.run(10 * CLIENT_DELAY_S)
     there.advertise("n >= 0")

@@ -1,4 +1,4 @@
-"""An event whose attributes cannot be read, published while the events before it wait: it harms its publisher alone."""
+"""An event with undecodable attributes, published while earlier events wait, affects only its own publisher."""
 
 from __future__ import annotations
 

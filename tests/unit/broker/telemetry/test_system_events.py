@@ -1,4 +1,4 @@
-"""The system stream: what brokers record, as events, for who asks for it by `$` names and is allowed to."""
+"""The system stream: brokers publish their records as events for permitted clients that subscribe to `$` names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from plait_telemetry.telemetry import Telemetry, TelemetrySettings
 
 
 class Everyone:
-    """Everyone is this principal."""
+    """A gate that maps every client to one principal."""
 
     def __init__(self, allow: Sequence[str] = ("true",), deny: Sequence[str] = ()) -> None:
         rules = Rules(tuple(map(parse, allow)), tuple(map(parse, deny)))
@@ -35,7 +35,7 @@ class Everyone:
 
 
 def heard(client: RawClient, subscription: int = 1) -> list[Attributes]:
-    """What a subscription got."""
+    """Return the attributes of the events that a subscription received."""
     return [
         frame.attributes()
         for frame in client.of(Deliver)
@@ -59,7 +59,7 @@ def kinds(client: RawClient, subscription: int = 1) -> list[object]:
 def test_drops_are_events_for_who_asks_for_them() -> None:
     stage = Stage(BrokerSettings(name="north"))
     publisher, watcher = stage.raw("publisher"), stage.raw("watcher")
-    publisher.publish(n=0)  # nobody listens yet
+    publisher.publish(n=0)  # no subscription yet
     stage.run(0.2)
     watcher.subscribe(1, "$kind == 'drop' and $reason == 'late'")
     watcher.subscribe(2, "n > 0", within_us=1)

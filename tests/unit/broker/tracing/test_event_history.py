@@ -1,4 +1,4 @@
-"""What a broker remembers of the last events: bounded in number and in bytes, and found again by their ids."""
+"""The history of recent events: bounded in number and in bytes, and searchable by event id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Marked events: every step is told to whoever published it, wherever it happens; others leave no trace."""
+"""Traced events: each broker reports every step to the publisher; other events leave no trace."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ FORK = {(0, 1): 0.010, (1, 2): 0.020, (1, 3): 0.030}
 
 
 class Traced:
-    """A client that publishes marked events, and what it is told of them."""
+    """A client that publishes traced events and receives the reported steps."""
 
     def __init__(self, world: LinkedBrokers, broker: int = 0) -> None:
         self.world = world
         self.client = world.client(broker)
-        self.client.advertise("price >= 0")  # or the first event would wait until others know that it comes
+        self.client.advertise("price >= 0")  # otherwise the first event waits until others know the advertisement
         self.names = {face.broker.id: number for number, face in enumerate(world.brokers)}
-        world.run(5.0)  # it is told of the brokers' names
+        world.run(5.0)  # it receives the brokers' names
 
     def publish(self, attributes: dict[str, Any], for_s: float = 1.0, **parts: Any) -> list[TraceStep]:
-        """Publish a marked event; its steps."""
+        """Publish a traced event and return its reported steps."""
         client = self.client
         client.sequence += 1
         event = Event.checked(attributes, publisher=client.publisher, sequence=client.sequence, **parts)
@@ -46,7 +46,7 @@ class Traced:
         return [(self.names[step.source], step.kind) for step in steps]
 
     def judge(self, steps: list[TraceStep]) -> Steps:
-        """As `plait trace` sees it."""
+        """Order and complete the steps as `plait trace` does."""
         seen = Steps()
         told: list[TraceStep | Brokers] = [*self.client.heard(Brokers), *steps]
         for one in told:

@@ -1,4 +1,4 @@
-"""The tables of an analysis over HTTP: what the manifest names, and nothing else."""
+"""The tables of an analysis over HTTP: only those that the manifest names."""
 
 from __future__ import annotations
 

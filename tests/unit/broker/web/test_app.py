@@ -1,4 +1,4 @@
-"""The HTTP side, over real sockets: who may ask what, and what is answered."""
+"""The HTTP server over real sockets: permissions and responses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PATHS = ["broker", "links", "clients", "subscriptions", "advertisements", "topol
 async def watched(
     configuration: Configuration = WITH_HTTP, **settings: Any
 ) -> AsyncIterator[tuple[BrokerServer, httpx.AsyncClient]]:
-    """A broker and someone who looks at it."""
+    """Run a broker with an HTTP client."""
     async with running(configuration, **settings) as server:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.http_port}", trust_env=False) as browser:
             yield server, browser
@@ -206,7 +206,7 @@ class EventStream:
         self.reader = reader
 
     async def message(self) -> tuple[str, Any]:
-        """The next one: its kind and what it says."""
+        """Return the next message: its kind and its data."""
         kind = ""
         while line := await asyncio.wait_for(self.reader.readline(), 5):
             if line.startswith(b"event: "):

@@ -1,4 +1,4 @@
-"""What the live page reads, without a browser: overview, last events, the way of one, the trees of a subscription."""
+"""The live page's API, without a browser: overview, last events, an event's path, a subscription's trees."""
 
 from __future__ import annotations
 

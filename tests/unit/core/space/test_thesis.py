@@ -273,7 +273,7 @@ def test_5_4_1_the_finest_sub_spaces_are_the_product_of_the_granularities() -> N
 
 
 def test_5_4_1_credentials_of_one_attribute() -> None:
-    """The bound of log2 Z for a range is too low: [1, 6] of eight values takes 4; the worst takes 2 log2 Z - 2."""
+    """Show that the bound log2 Z for a range is too low: [1, 6] of eight values takes 4, the worst 2 log2 Z - 2."""
     own = Schema.of({"area": IntRange(0, 7)})
     assert Region.of(own, [{"area": Interval(1, 6)}]).exact() == dz_set("001", "01", "10", "110")
     for bits in range(2, 7):

@@ -79,7 +79,7 @@ MESSAGES: Final = {
 
 
 def auth() -> MessageAuth:
-    """Alice's, who knows Bob."""
+    """Return Alice's authentication, which knows Bob's keys."""
     alice, bob = MessageAuth(ALICE.id, ALICE), MessageAuth(BOB.id, BOB)
     signed = bob.envelop(LinkState(BOB.id, 1, "bob", (), ()))
     document = read_document(signed)
@@ -98,7 +98,7 @@ def current() -> dict[str, str]:
 
 
 def test_the_bytes_of_each_kind_never_change() -> None:
-    """Neither does a signature or a MAC: renaming a class changes nothing."""
+    """Check that bytes, signatures and MACs equal the recorded ones, so that renaming a class changes none of them."""
     assert current() == tomllib.loads(VECTORS.read_text())
 
 

@@ -33,7 +33,7 @@ def test_lines_2_to_7_what_has_nothing_in_common_is_left_out() -> None:
     bench.gossip(
         profile(2, "1"), profile(3, "100"), profile(4, "0"), profile(5, "", bound=0.0), profile(6, "01", bound=0.0)
     )
-    assert set(bench.peer.candidates.subscribers) == {2, 3}  # covering, and covered: both say something of rates
+    assert set(bench.peer.candidates.subscribers) == {2, 3}  # both a covering and a covered one help to estimate rates
     assert set(bench.peer.candidates.publishers) == {5}
 
 

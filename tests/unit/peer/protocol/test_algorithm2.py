@@ -128,7 +128,7 @@ def test_section_2_7_a_parent_that_becomes_too_late_by_its_own_word_is_left() ->
 
 
 def measured(bound: float, delay: float, link_s: float) -> Bench:
-    """A peer that a parent has accepted, whose events take `delay` to it, over a link of `link_s`."""
+    """Return a peer with a parent: events reach the parent after `delay`, and the link to it takes `link_s`."""
     bench = Bench("1", bound=bound, with_settings=settings(replace(PLAIT, link_cost=MeasuredDelay())))
     bench.peer.parents.connect(2, ("1",), bench.now)
     bench.now += 2 * link_s
@@ -150,7 +150,7 @@ def test_section_2_7_the_example_with_links_of_5_3_and_2() -> None:
 
 
 def leaf() -> Bench:
-    """With a parent, and nobody below."""
+    """Return a peer with a parent and no children."""
     bench = Bench("10", bound=8.0)
     bench.gossip(profile(50, "", bound=0.0))
     bench.adopt(profile(2, "10"), "10", sources={50: 1.0})

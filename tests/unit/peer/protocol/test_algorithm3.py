@@ -76,7 +76,7 @@ def test_lines_4_to_6_too_many_false_positives_refine_and_send_children_away() -
     assert bench.peer.counters.refined >= 1
     assert bench.peer.dz in (("101",), ("1011",))
     assert 8 not in bench.peer.children.by_id  # line 6
-    assert bench.peer.parents.by_id[2].dz == bench.peer.dz  # the parent goes on with what is left
+    assert bench.peer.parents.by_id[2].dz == bench.peer.dz  # the parent keeps serving the refined subscription
 
 
 def test_within_bandwidth_nothing_is_refined() -> None:
@@ -129,7 +129,7 @@ def test_new_subscribers_that_know_no_rates_do_not_take_coarser_ones_to_be_free(
 
 @pytest.mark.parametrize(("events_per_s_max", "refined"), [(3.0, True), (9.0, False)])
 def test_a_declared_bandwidth_is_measured_against_and_obeyed(events_per_s_max: float, refined: bool) -> None:
-    """Four events a second come, most of them in vain: allowed by their share, and too many for what was declared."""
+    """Receive four events a second, mostly false positives: their share is allowed, but not their rate if 3 is the limit."""
     declared = settings(false_share=1.0, events_per_s_max=events_per_s_max)
     bench = Bench("1011", bound=3.0, with_settings=declared)
     bench.peer.me.dz = ("10",)
@@ -145,7 +145,7 @@ def test_a_declared_bandwidth_is_measured_against_and_obeyed(events_per_s_max: f
 
 @pytest.mark.parametrize(("events_per_s_max", "dz"), [(1.5, "1011"), (3.0, "101"), (6.0, "10")])
 def test_nobody_coarsens_beyond_a_declared_bandwidth(events_per_s_max: float, dz: str) -> None:
-    """A publisher says 16 events a second: a quarter of the space has four of them, an eighth two, and so on."""
+    """The publisher sends 16 events a second: four fall into a quarter of the space, two into an eighth, and so on."""
     declared = settings(THESIS, false_share=1.0, events_per_s_max=events_per_s_max)
     bench = Bench("1011", bound=1.0, with_settings=declared)
     while bench.now < 60 and bench.peer.dz != (dz,):
@@ -156,7 +156,7 @@ def test_nobody_coarsens_beyond_a_declared_bandwidth(events_per_s_max: float, dz
 
 
 def refuse(bench: Bench) -> None:
-    """A period in which the publisher has no place."""
+    """Play a period in which the publisher refuses the peer."""
     bench.gossip(publisher())  # type: ignore[arg-type]
     bench.periods()
     for to, connect in bench.take(Connect):

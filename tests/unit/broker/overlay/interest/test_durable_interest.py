@@ -1,4 +1,4 @@
-"""Interest of durable subscriptions at other brokers: learned, stored, withdrawn, and passed to the next incarnation."""
+"""Interest of durable subscriptions at other brokers: learned, stored, recalled, passed to the next incarnation."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def check(auth: MessageAuth, signed: Signed) -> bool:
 
 
 def trusts() -> tuple[MessageAuth, MessageAuth]:
-    """Alice's and Bob's, who know each other."""
+    """Return the authentication of Alice and of Bob, which know each other's keys."""
     alice, bob = MessageAuth(ALICE.id, ALICE), MessageAuth(BOB.id, BOB)
     assert check(bob, alice.envelop(link_state(ALICE)))
     assert check(alice, bob.envelop(link_state(BOB)))

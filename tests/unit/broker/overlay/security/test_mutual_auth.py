@@ -71,7 +71,7 @@ def test_a_secret_on_one_side_alone_is_refused_even_on_one_machine(near: str, fa
 
 
 def test_a_stranger_is_told_nothing_that_guesses_can_be_tried_on() -> None:
-    """The acceptor proves nothing before the dialler has."""
+    """Check that the acceptor sends no proof before it has verified the dialler's."""
     wire = Wire(broker("near", 1, secret("a guess")), broker("far", 2, secret()), addresses=AWAY).settle()
     said = b"".join(wire.sent[1])
     (welcome,) = frames([said[: 8 + int.from_bytes(said[:4])]])
@@ -96,7 +96,7 @@ def test_what_was_said_in_one_connection_proves_nothing_in_the_next() -> None:
 
 
 def meetings() -> tuple[MutualAuth, MutualAuth]:
-    """Two ends that have said hello and welcome."""
+    """Return two ends that have exchanged Hello and Welcome."""
     near = MutualAuth.dialler(SECRET, 7, "near", Random(1))
     assert near.hello is not None
     far = MutualAuth.acceptor(SECRET, near.hello, Random(2))
@@ -277,7 +277,7 @@ def test_a_meeting_that_stops_half_way_times_out_at_both_ends(steps: int) -> Non
         wire.pass_on(step % 2)
     for waiting in wire.waiting:
         waiting.clear()
-    if steps == 3:  # the acceptor has its proof; the other never hears of it
+    if steps == 3:  # the acceptor has the dialler's proof, but its answer is lost
         assert not wire.ends[0].joining.overlay.neighbours
     for second in (4.9, 5.2, 5.5):
         wire.tick(second)
@@ -347,7 +347,7 @@ def test_a_flood_of_control_frames_is_cut_off_counted_and_named() -> None:
     wire = met()
     near, far = wire.ends
     pings = encode_frame(Ping(1), 1) * 1000
-    for _ in range(round(CONTROL_BURST) // 1000 - 2):  # as much as one may say at once
+    for _ in range(round(CONTROL_BURST) // 1000 - 2):  # the largest burst allowed
         far.receive(1, pings, 1.0)
         wire.collect()
     assert not wire.closed[1]

@@ -1,4 +1,4 @@
-"""Sheets and offers: everyone has the newest, at two messages a link at most, and a cut is made good by a digest."""
+"""Flooding: every broker gets the newest documents at two messages a link at most; summaries repair a cut."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_digest_of_many_comes_in_parts() -> None:
     for digest in digests:
         poor.receive_summary(digest, 1)
     assert len(far) == 1, "it has nothing to give"
-    poor.receive_summary(digests[1], 1)  # a part without its beginning says nothing
+    poor.receive_summary(digests[1], 1)  # a part without the first one is ignored
     assert len(far) == 1
 
 
@@ -194,7 +194,7 @@ def test_a_version_that_cannot_be_surpassed_is_a_lie(document: Document) -> None
 
 
 def test_who_forgot_a_broker_that_its_neighbours_did_not_gets_all_its_documents() -> None:
-    """In the middle of a chain nothing flaps: only the sheet is new, and the offers would not be told again."""
+    """Check that brokers that forgot a broker get its advertisements too, although only its link state is new."""
     net = Net({(0, 1), (1, 2), (2, 3)}, 1)
     net.brokers[0].originate(LinkState(0, 1, "", (), ()))
     net.brokers[0].originate(Advertisement(0, 1, 1, "x > 1"))
@@ -216,7 +216,7 @@ def test_who_forgot_a_broker_that_its_neighbours_did_not_gets_all_its_documents(
 
 
 def test_the_dead_stay_dead() -> None:
-    """Brokers learn of a death at different times: what one buried and another tells it again goes round no more."""
+    """Check that documents of a dead broker are not learned again from brokers that do not know of its death yet."""
     learned: list[Document] = []
     flooding = Flooding(1, lambda *_: None, lambda document, _: learned.append(document))
     sheet, offer = LinkState(5, 1, "", (), ()), Advertisement(5, 1, 1, "x > 1")

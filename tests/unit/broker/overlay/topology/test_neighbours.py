@@ -1,4 +1,4 @@
-"""What a link's end knows of the other: dead or alive, how slow, and when others should hear of it."""
+"""Neighbours: detection of dead ones, measured delays, and when a changed delay is worth announcing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEAT_S, DETECT_S = 0.5, 3.0
 
 
 def beats(neighbour: Neighbour, delays_s: list[float], start: float) -> list[float]:
-    """Ping at each beat over a link of these delays; when it was worth telling (and was told)."""
+    """Ping at each beat over a link with these delays, and return the times at which a new delay was announced."""
     told = []
     for beat, delay_s in enumerate(delays_s):
         at = start + beat * BEAT_S
@@ -77,7 +77,7 @@ def test_silence_is_death() -> None:
 
 
 def test_one_direction_that_loses_everything_is_as_dead_as_both() -> None:
-    """It talks to us, and answers nothing: what we say does not reach it."""
+    """The neighbour sends frames but answers no ping, because our frames do not reach it."""
     neighbour = settled(0.001)
     lost_at = 10.0
     for beat in range(7):

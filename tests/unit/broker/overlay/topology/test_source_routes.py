@@ -1,4 +1,4 @@
-"""Ways around whoever loses things: which there are, and which can be taken."""
+"""Source routes around lossy brokers: which ones are found, and which frames they may carry."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_who_is_taken_beside_the_usual_path_is_gone_around_first() -> None:
     ],
 )
 def test_what_only_a_neighbour_says_for_itself_does_not_come_around(frame: ControlFrame) -> None:
-    """Or whoever chooses a way would speak in the name of the last on it."""
+    """Check that link-local frames are refused; a route's sender could otherwise forge frames of its last relay."""
     assert unwrap(wrap((1, 2, 3), frame)) is None
 
 

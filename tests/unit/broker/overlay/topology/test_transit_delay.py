@@ -16,11 +16,11 @@ from plait_core.wire.frame_types.overlay_frames import ClockStamp, StreamAck
 from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
 
 THEIRS_US = 7_000_000_000_000
-"""What the other clock says when ours says 0."""
+"""Time on the other clock when ours reads 0."""
 
 
 class Way:
-    """A link of which the test says how long it takes, and two clocks that have nothing to do with each other."""
+    """A link whose delay the test sets, between two independent clocks."""
 
     def __init__(self, drift: float = 0.0) -> None:
         self.transit = TransitDelay(0.0)
@@ -28,13 +28,13 @@ class Way:
         self.now = 0.0
 
     def mark(self, sent_s: float, link_s: float) -> int:
-        """Something is written with a mark; what is said of it when it comes."""
+        """Send a frame with a clock stamp and return the transit delay estimated on arrival."""
         self.now = sent_s + link_s
         self.transit.mark(THEIRS_US + round(sent_s * (1 + self.drift) * 1e6), self.now)
         return self.transit.us(self.now)
 
     def beat(self, from_s: float, until_s: float, link_s: float = 0.001) -> None:
-        """A ping twice a second, answered by what begins with a mark."""
+        """Ping twice a second; each answer begins with a clock stamp."""
         at = from_s
         while at < until_s:
             self.mark(at + link_s, link_s)

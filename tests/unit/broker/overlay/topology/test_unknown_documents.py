@@ -86,7 +86,7 @@ def test_fields_that_are_not_known_stay_in_what_is_relayed() -> None:
 
 
 def test_a_known_kind_that_cannot_be_read_is_its_origins_fault() -> None:
-    """A newer version may have changed what it means, and a relay that does not know the kind passes it on."""
+    """Check that it is relayed: a newer version may have changed its format, and relays may not know its kind."""
     one = One()
     for number, body in enumerate((b"no map", bytes(pack({"filter": 5})), b"\xc1")):
         signed = Signed(ADVERTISEMENT, ORIGIN, number, 1, body)
@@ -97,7 +97,7 @@ def test_a_known_kind_that_cannot_be_read_is_its_origins_fault() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"no map", bytes(pack({"name": "b"}))])
 def test_a_link_state_that_cannot_be_read_is_its_neighbours_fault(body: bytes) -> None:
-    """Its keys are in its body, so nobody can have verified it."""
+    """The neighbour is at fault: the keys are in the body, so it cannot have verified the document."""
     one = One()
     with pytest.raises(FrameError):
         one.flooding.receive(Signed(LINK_STATE, ORIGIN, 0, 1, body), NEAR)

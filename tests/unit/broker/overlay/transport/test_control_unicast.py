@@ -1,4 +1,4 @@
-"""What brokers pass on for each other: as much as whoever it is for can take of one neighbour."""
+"""Control frames relayed for other brokers: no more than the receiver accepts from one neighbour."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ME, LIAR, OTHER = 1, 2, 3
 
 
 class Sending:
-    """What is asked of the host; it keeps what goes to whom."""
+    """A host that records the sent frames with their links."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, ControlFrame]] = []

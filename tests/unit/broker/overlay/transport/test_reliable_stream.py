@@ -33,19 +33,19 @@ def arrival(position: int, now: float = 0.0) -> ReceivedEvent:
 
 
 def begun(at: int = 0) -> ReceiveStream:
-    """A stream whose beginning is known: positions up to `at` will not come."""
+    """Return a stream whose beginning is known: positions up to `at` are skipped."""
     incoming = ReceiveStream()
     assert incoming.skip(at, 0.0) == []
     return incoming
 
 
 def heard(incoming: ReceiveStream, *positions: int, now: float = 0.0) -> list[int]:
-    """What is handed on when these come."""
+    """Receive events at these positions and return the positions handed on."""
     return [ready.position for position in positions for ready in incoming.hear(arrival(position), now)]
 
 
 def news(outgoing: SendStream, up_to: int, now: float = 1.0) -> list[int]:
-    """What a report is news of."""
+    """Return the positions that an ack up to `up_to` acknowledges for the first time."""
     return [position for position, _ in outgoing.took(up_to, now)]
 
 
@@ -152,7 +152,7 @@ def test_what_comes_early_is_bounded_and_what_fills_the_hole_has_room() -> None:
 def test_what_comes_early_is_bounded_in_bytes_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reliable_stream, "EARLY_BYTES_MAX", 10 * len(frame().block))
     incoming = begun()
-    for _ in range(3):  # what is handed on makes room again
+    for _ in range(3):  # handed-on events free the buffer
         first = incoming.up_to + 1
         heard(incoming, *range(first + 1, first + 50))
         assert heard(incoming, first) == list(range(first, first + 11))

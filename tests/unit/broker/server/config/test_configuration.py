@@ -1,4 +1,4 @@
-"""Configuration: what a good one says, that a bad one is told in one line, and that secrets stay secret."""
+"""Configuration: values and their precedence, one-line errors, and secrets that never appear in output."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_a_trial_that_does_not_end_has_failed(
 
 
 class Cargo:
-    """Stands for cargo: counts builds, and makes libraries."""
+    """A substitute for cargo that counts builds and makes libraries."""
 
     def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.builds = 0
