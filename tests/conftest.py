@@ -26,7 +26,7 @@ settings.register_profile("nightly", parent=settings.get_profile("default"), der
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 uvloop.new_event_loop().close()
-"""The first one opens a pipe that the process keeps: no test is to be blamed for it."""
+"""The first event loop opens a pipe that the process keeps. Opened here, it does not count as a test's leak."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,7 +51,7 @@ def _leaving_no_task(test: Callable[..., Awaitable[None]]) -> Callable[..., Awai
 
 @pytest.fixture(autouse=True)
 def nothing_leaks() -> Iterator[None]:
-    """Threads and file descriptors are what they were, after a moment for those that are just closing."""
+    """Check that a test leaves no new thread or file descriptor open. Those that are closing get a moment."""
     threads, descriptors = set(threading.enumerate()), _open_files()
     yield
     for wait in (0, 0.01, 0.05, 0.2, 1.0):

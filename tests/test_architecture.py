@@ -114,7 +114,7 @@ NEVER_CALLED = {
     "asyncio.create_subprocess_shell",
 }
 EXECUTES = {"plait_core/filters/compiling.py"}
-"""Compiles filters to closures; the executed source contains no text of a filter."""
+"""Modules that call `exec`. This one compiles filters to closures, from source without any text of a filter."""
 
 
 @pytest.mark.parametrize(("package", "path"), [one for one in all_modules() if one[0] != "plait_lab"], ids=by_path)

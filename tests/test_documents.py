@@ -45,7 +45,7 @@ def written_lines(text: str) -> int:
 
 
 def test_what_is_generated_is_current() -> None:
-    """In a process of its own, because click remembers the name of a command from its first call."""
+    """Check in a new process, because click caches how a command was called first."""
     checking = [sys.executable, "-m", "plait_lab.documents", "--check"]
     checked = subprocess.run(checking, capture_output=True, text=True, timeout=120, check=False)
     assert not checked.returncode, f"make docs writes anew:\n{checked.stdout}{checked.stderr}"

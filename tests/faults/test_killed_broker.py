@@ -76,7 +76,7 @@ class Reader:
     def __init__(self, name: str, chance: random.Random | None = None) -> None:
         self.name = name
         self.handed: dict[int, list[int]] = defaultdict(list)
-        """By publisher, sequence numbers."""
+        """By publisher, the sequence numbers of the handed events."""
         self.dealt_with: dict[int, set[int]] = defaultdict(set)
         """By publisher, the handed sequence numbers that the application has acknowledged."""
         self._chance = chance
@@ -93,7 +93,7 @@ class Reader:
             if self._chance is not None:
                 self._unsaid.append(event)
                 self._say_some(self._chance)
-        event.ack()  # it does not come back for the next one
+        event.ack()  # it does not take the next one
         while self._unsaid:
             self._deal_with(self._unsaid.pop())
 
@@ -210,7 +210,7 @@ async def test_nothing_acknowledged_is_lost_or_comes_again(tmp_path: Path) -> No
         print(f"{sum(len(publisher.confirmed) for publisher in publishers)} confirmed, held back: {repeated}")
         assert all(client.stats.connections > 1 for client in subscribers), "the kills hit them"
 
-        # Its word is stored once drain returns: the application may start anew, and the broker die on the spot.
+        # Its acks are stored once drain returns: the application may restart, and the broker may die at once.
         for subscription in subscriptions[:2]:
             await subscription.drain()
         await broker.kill()

@@ -238,7 +238,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(ballast: Path) -> None:
-    """Leave not one byte."""
+    """Fill the disk to the last byte."""
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(4096)):
             pass
@@ -300,7 +300,7 @@ def test_a_log_on_a_full_disk_cannot_be_opened_and_says_why(small_disk: Path) ->
 
 @pytest.mark.parametrize("room", [60_000, 100_000, 140_000])
 def test_a_repair_that_finds_no_room_leaves_the_damaged_log_as_it_was(small_disk: Path, room: int) -> None:
-    """However far it comes."""
+    """Check this for several sizes of free space, so that the repair fails at different points."""
     home = small_disk / "log"
     with closing(opened(home)) as log:
         assert store(log, Persist(1, tuple(record(position) for position in range(1, 401)))) is None

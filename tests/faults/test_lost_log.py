@@ -95,7 +95,7 @@ async def test_a_durable_reader_is_told_that_the_log_was_lost(tmp_path: Path) ->
                 await lost_log(kept)
                 await published(client, kept, range(10, 20))
                 for event in old:
-                    event.ack()  # of the old log: says nothing of the new one
+                    event.ack()  # an ack of the old log has no meaning in the new one
                 await client.flush()
                 await client.close()
                 assert await heard_again(url, 10) == list(range(10, 20)), "none of them was acknowledged"

@@ -200,7 +200,7 @@ DRAIN_S = "600"
 
 @pytest.mark.parametrize("kept", [False, True])
 async def test_a_signal_ends_it_before_its_time_to_drain_is_up(kept: bool, tmp_path: Path) -> None:
-    """Refused without a log, and with a log on a full disk."""
+    """Check this for subscriptions refused without a log, and with a log on a full disk."""
     environment = {"PLAIT_BROKER__LIMITS__DRAIN_S": DRAIN_S}
     where = ("--data", tmp_path / "log") if kept else ()
     local = ("--listen", "127.0.0.1:0", "--http", "off", *where)

@@ -36,7 +36,7 @@ async def test_a_reset_behind_the_farewell_raises_nothing() -> None:
         refusing = threading.Thread(target=refuse, args=(listener,), daemon=True)
         refusing.start()
         again = plait.Reconnect(first_s=0.01, max_s=0.01)
-        with pytest.raises(plait.ConnectionLost):  # the broker is gone after its last no
+        with pytest.raises(plait.ConnectionLost):  # the broker is gone after its last refusal
             await plait.connect(f"plait://127.0.0.1:{listener.getsockname()[1]}", reconnect=again, timeout=3)
         refusing.join(1)
         assert not refusing.is_alive(), "it came back as often as it was refused"

@@ -261,7 +261,7 @@ def linked(server: BrokerServer) -> set[str]:
 
 async def turns_into(server: BrokerServer, names: set[str]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while linked(server) != names:  # noqa: ASYNC110 - nobody is told
+        while linked(server) != names:  # noqa: ASYNC110 - nothing to await
             await asyncio.sleep(0.02)
 
 
@@ -281,7 +281,7 @@ async def test_links_over_tls_are_for_whom_the_overlays_authority_vouches(tmp_pa
         await running.enter_async_context(BrokerServer(parse_configuration(plain.encode())))
         rejected = north.broker.counters.rejected
         async with asyncio.timeout(PATIENCE_S):
-            while not (rejected["tls"] and rejected["auth"]):  # noqa: ASYNC110 - nobody is told
+            while not (rejected["tls"] and rejected["auth"]):  # noqa: ASYNC110 - nothing to await
                 await asyncio.sleep(0.02)
         assert linked(intruder) == set()
         assert linked(north) == {"south"}

@@ -149,7 +149,7 @@ async def asked(address: str, context: ssl.SSLContext | bool = True, token: str 
 async def test_http_speaks_tls_and_asks_for_no_certificate(ours: Authority, others: Authority) -> None:
     access = 'token = "open-sesame"'
     async with secured(ours, tls=f'client_ca = "{ours.file}"', access=access, http="0.0.0.0:0") as broker:
-        http = broker.http.replace("0.0.0.0", "127.0.0.1")  # where others can reach it, it asks who they are
+        http = broker.http.replace("0.0.0.0", "127.0.0.1")  # beyond this machine a broker authenticates its clients
         assert (await asked(f"https://{http}/healthz", ours.client())).status_code == 200
         assert (await asked(f"https://{http}/metrics", ours.client())).status_code == 401
         metrics = await asked(f"https://{http}/metrics", ours.client(), "open-sesame")

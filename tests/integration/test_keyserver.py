@@ -217,7 +217,7 @@ async def test_keys_are_renewed_when_the_server_comes_back(tmp_path: Path, caplo
             sealing, opening = await members[0].publisher("area < 64"), await members[1].subscriber("area < 16")
             first = max(opening._keyring.epochs())
         async with asyncio.timeout(60):
-            while "retrying" not in caplog.text:  # noqa: ASYNC110 - only the log tells
+            while "retrying" not in caplog.text:  # noqa: ASYNC110 - only the log shows it
                 await asyncio.sleep(0.05)
         assert max(opening._keyring.epochs()) == first
         before = opening.deposit

@@ -54,7 +54,7 @@ async def awaits_confirmation(broker: BrokerProcess, count: int) -> None:
             return int(json.load(answer)["awaiting_confirmation"])
 
     async with asyncio.timeout(PATIENCE_S):
-        while await asyncio.to_thread(awaiting) != count:  # noqa: ASYNC110 - HTTP tells nobody
+        while await asyncio.to_thread(awaiting) != count:  # noqa: ASYNC110 - HTTP cannot be awaited
             await asyncio.sleep(0.02)
 
 

@@ -73,7 +73,7 @@ class Five:
     async def whole(self, name: str = "a") -> None:
         """Wait until a broker reaches all others and knows every link."""
         async with asyncio.timeout(PATIENCE_S):
-            while not await asyncio.to_thread(self._is_whole, name):  # noqa: ASYNC110 - HTTP tells nobody
+            while not await asyncio.to_thread(self._is_whole, name):  # noqa: ASYNC110 - HTTP cannot be awaited
                 await asyncio.sleep(0.05)
 
     def _is_whole(self, name: str) -> bool:
@@ -247,7 +247,7 @@ async def test_a_broker_whose_log_another_has_taken_over_says_so(tmp_path: Path)
         shutil.copytree(tmp_path / "first", tmp_path / "second")
         second = await start("second", "--listen", "127.0.0.1:0", "--link", f"127.0.0.1:{port}")
         async with asyncio.timeout(PATIENCE_S):
-            while "log" not in await status(first):  # noqa: ASYNC110 - HTTP tells nobody
+            while "log" not in await status(first):  # noqa: ASYNC110 - HTTP cannot be awaited
                 await asyncio.sleep(0.05)
         assert await status(second) == "ready"
 

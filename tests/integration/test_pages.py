@@ -1,4 +1,4 @@
-"""README and docs/ are executed as printed, and what they link to is there."""
+"""README and docs/ are executed as printed, and their links lead to existing files."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ async def test_a_thread_follows_and_tells_of_trouble_once(tmp_path: Path) -> Non
         with pulling([copy], 0.05, told.append):
             await deliver(server, EVENTS, 3)
             async with asyncio.timeout(60):
-                while not same(there, copy.directory):  # noqa: ASYNC110 - files tell nobody
+                while not same(there, copy.directory):  # noqa: ASYNC110 - files cannot be awaited
                     await asyncio.sleep(0.02)
             await server.stop()
             async with asyncio.timeout(60):

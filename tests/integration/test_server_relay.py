@@ -117,7 +117,7 @@ async def test_a_frozen_link_holds_and_loses_nothing() -> None:
         relay.shape(flow="frozen")
         data = random.Random(6).randbytes(3_000_000)
         writer.write(data)
-        while relay.state()["forth"]["held_bytes"] < 200_000:  # noqa: ASYNC110 - it tells nobody
+        while relay.state()["forth"]["held_bytes"] < 200_000:  # noqa: ASYNC110 - it cannot be awaited
             await asyncio.sleep(0.01)
         assert relay.state()["back"]["carried_bytes"] == 5
         relay.shape(flow="open")
@@ -130,7 +130,7 @@ async def test_one_direction_may_be_frozen_alone() -> None:
         await said_back(reader, writer, b"hello")
         relay.shape("back", flow="frozen")
         writer.write(b"heard")
-        while relay.state()["back"]["held_bytes"] < 5:  # noqa: ASYNC110 - it tells nobody
+        while relay.state()["back"]["held_bytes"] < 5:  # noqa: ASYNC110 - it cannot be awaited
             await asyncio.sleep(0.01)
         assert relay.state()["forth"]["carried_bytes"] == 10
         assert relay.state()["back"]["carried_bytes"] == 5
@@ -143,7 +143,7 @@ async def test_a_stream_with_a_hole_is_cut_when_the_link_opens_again() -> None:
         await said_back(reader, writer, b"hello")
         relay.shape("forth", flow="lost")
         writer.write(b"nobody hears this")
-        while relay.state()["forth"]["swallowed_bytes"] < 17:  # noqa: ASYNC110 - it tells nobody
+        while relay.state()["forth"]["swallowed_bytes"] < 17:  # noqa: ASYNC110 - it cannot be awaited
             await asyncio.sleep(0.01)
         assert not echo.ended.is_set()
         relay.shape("forth", flow="open")
@@ -174,12 +174,12 @@ async def test_a_reset_end_ends_the_other_after_what_was_in_flight() -> None:
         await said_back(reader, writer, b"hello")
         relay.shape("back", delay_s=0.05)
         writer.write(b"last")
-        while relay.state()["back"]["held_bytes"] < 4:  # noqa: ASYNC110 - it tells nobody
+        while relay.state()["back"]["held_bytes"] < 4:  # noqa: ASYNC110 - it cannot be awaited
             await asyncio.sleep(0.001)
         reset(echo.writers[0].transport)
         assert await reader.readexactly(4) == b"last"
         assert not await reader.read()
-        while relay.state()["connections"]:  # noqa: ASYNC110 - it tells nobody
+        while relay.state()["connections"]:  # noqa: ASYNC110 - it cannot be awaited
             await asyncio.sleep(0.01)
 
 

@@ -38,7 +38,7 @@ async def ring(strategy: str, home: Path) -> AsyncIterator[dict[str, BrokerProce
             brokers[name] = await running.enter_async_context(broker_process("--config", file))
         await asyncio.gather(*(broker.ready() for broker in brokers.values()))
         async with asyncio.timeout(PATIENCE_S):
-            while not await asyncio.to_thread(complete, brokers):  # noqa: ASYNC110 - HTTP notifies nobody
+            while not await asyncio.to_thread(complete, brokers):  # noqa: ASYNC110 - HTTP cannot be awaited
                 await asyncio.sleep(0.05)
         yield brokers
 

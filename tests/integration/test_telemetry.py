@@ -62,7 +62,7 @@ async def test_what_a_broker_did_is_what_it_wrote(tmp_path: Path) -> None:
         for n in range(EVENTS):
             assert await hears.delivered() == {"n": n}
         async with asyncio.timeout(5):  # while the segment grows
-            while len(of(recorded(home, sealed=False), RecordKind.DELIVERY)) < 50:  # noqa: ASYNC110 - files tell nobody
+            while len(of(recorded(home, sealed=False), RecordKind.DELIVERY)) < 50:  # noqa: ASYNC110 - files cannot be awaited
                 await asyncio.sleep(0.01)
         facts = server.facts()["telemetry"]
         broker = server.broker.id
@@ -132,7 +132,7 @@ async def _sampled(place: Path, ids: dict[str, int]) -> None:
         )
 
     async with asyncio.timeout(30):
-        while not (seen("north", "south") and seen("south", "north")):  # noqa: ASYNC110 - files tell nobody
+        while not (seen("north", "south") and seen("south", "north")):  # noqa: ASYNC110 - files cannot be awaited
             await asyncio.sleep(0.05)
 
 

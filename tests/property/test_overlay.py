@@ -299,7 +299,7 @@ class Interest(RuleBasedStateMachine):
         self.tell()
 
     def _learn(self, offer: Advertisement) -> None:
-        """Floods arrive in any order; a version older than the known one is ignored."""
+        """Learn a flooded advertisement, in any order; versions older than the known one are ignored."""
         key = (offer.origin, offer.number)
         if offer.version < self.latest.get(key, 0):
             return
@@ -334,7 +334,7 @@ class Interest(RuleBasedStateMachine):
 
     @rule(root=st.sampled_from((ROOT, OTHER)))
     def we_forget_the_publishers_broker(self, root: int) -> None:
-        """This broker then learns the advertisements again."""
+        """Forget a publisher's broker and learn its advertisements again."""
         self.wanting.gone(root)
         self.known.forget(root)
         self.reachable[root] = False

@@ -33,7 +33,7 @@ class Worlds:
     bridges: dict[int, BridgeElection[Said]] = field(default_factory=dict)
     asleep: dict[int, float] = field(default_factory=dict)
     heard: tuple[Counter[str], Counter[str]] = field(default_factory=lambda: (Counter(), Counter()))
-    """How often an application received each event in each world, by origin."""
+    """Number of times that an application received each event, by world and origin."""
 
     def __post_init__(self) -> None:
         self.rng = Random(f"bridges/{self.seed}")
@@ -58,7 +58,7 @@ class Worlds:
         return id
 
     def to(self, id: int, side: int, act: Callable[[BridgeElection[Said]], list[Carried[Said]]]) -> None:
-        """Something reaches a bridge over its connection to a side: in order, and not while it sleeps."""
+        """Call `act` with a bridge after a random delay: in order for each side, and not while the bridge sleeps."""
         at = max(self.now + 0.001 + 0.1 * self.rng.random(), self._last.get((id, side), 0.0))
         self._last[(id, side)] = at
 

@@ -154,7 +154,7 @@ class World:
     def pump_broker(self) -> None:
         pipes = {party.pipe.link: party.pipe for party in self.parties if party.pipe is not None}
         while outputs := self.broker.take_output():
-            for output in outputs:  # in order: what storing brings about goes out after what is here
+            for output in outputs:  # in order: outputs caused by storing follow the present ones
                 match output:
                     case Send(link, chunks) if link in pipes:
                         pipes[link].down += b"".join(chunks)

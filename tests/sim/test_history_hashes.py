@@ -25,7 +25,7 @@ from plait_lab.simulation.overlay.overlay_planted import PLANTED as OVERLAY_PLAN
 from plait_peer import Peer
 
 SAMPLE = {"one-broker": range(10), "overlay": range(10), "peers": range(3), "hostile": (0, 8, 9)}
-"""Some of each kind of world."""
+"""A few histories of each kind of world."""
 
 SHARE = 10
 REST = [(group, first) for group, terms in GROUPS.items() for first in range(0, terms.count, SHARE)]
@@ -85,7 +85,7 @@ def test_another_behaviour_has_another_hash(
 
 @pytest.fixture
 def renamed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every class of frames and every field of theirs has another name, and every hint is longer."""
+    """Rename every class and field of frames, and lengthen every hint."""
     pack, unpack = frame_schema.pack, frame_schema.unpack_fields
 
     def pack_renamed(fields: dict[str, Any]) -> bytes:

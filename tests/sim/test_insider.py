@@ -44,7 +44,7 @@ def subscribed(world: LinkedBrokers, broker: int, filter: str = "x > 0") -> Fram
 
 
 def assert_unharmed(world: LinkedBrokers) -> None:
-    """Honest brokers are linked as they were, and an event goes from one end to the other."""
+    """Check that honest brokers are still linked and an event passes from one end to the other."""
     brokers = [face.broker for face in world.brokers]
     for near, far in pairwise(brokers):
         assert far.id in near.joining.overlay.neighbours

@@ -1,4 +1,4 @@
-"""F13: half of the brokers are newer, and nobody is expelled, nothing is lost, and newer documents reach newer brokers.
+"""F13: half of the brokers are newer, no broker is expelled, no event is lost, and newer documents reach newer brokers.
 
 `make test` plays 24 histories, `make nightly` 400. Before documents and messages were carried as bytes, every such
 history failed at once. A link state with one more field was `Forged: a signature that is not this broker's` at the next
@@ -54,8 +54,8 @@ def complaints_of(seeds: int = 3) -> list[str]:
 
 
 def test_a_relay_that_encodes_documents_anew_is_expelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As all relays were before: the field that they do not know is gone, and the signature is no longer its
-    origin's."""
+    """Plant the earlier behaviour of relays: encoding drops the unknown field, so the origin's signature no longer
+    fits."""
     right = flooding.Flooding._store
 
     def encode_anew(self: flooding.Flooding, stored: flooding.StoredDocument) -> Any:

@@ -1,4 +1,4 @@
-"""The proof for the overlay: random graphs with cycles, links and brokers that die and return, and no invariant broken.
+"""Random overlays with cycles, where links and brokers fail and return, break no invariant.
 
 `make test` plays 1,000 seeds, `make nightly` 30,000. `play_overlay(seed)` replays one.
 """

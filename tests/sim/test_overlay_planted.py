@@ -1,4 +1,4 @@
-"""Is the overlay's simulation able to see a bug? Each planted one is caught within 1,000 seeds, most at once (H1)."""
+"""The overlay's simulation detects each planted bug within 1,000 seeds, most with the first (SCORECARD H1)."""
 
 from __future__ import annotations
 

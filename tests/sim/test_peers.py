@@ -1,5 +1,6 @@
-"""Groups of peers on virtual time, under churn, crashes, pauses, partitions and loss that goes one way: what always
-holds, what holds again when it is quiet, and what liars can do.
+"""Groups of peers on virtual time, under churn, crashes, pauses, partitions and one-way loss.
+
+The tests check invariants that always hold, properties that hold again after faults, and the effects of lying peers.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ def test_no_cycle_lives_longer_than_its_detection_bound() -> None:
 
 
 def test_planted_a_peer_that_releases_nobody_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without line 33 points are covered twice: a peer that changes parents keeps the old one."""
+    """Remove line 33: a peer that changes parents keeps the old one, so points are covered twice."""
     monkeypatch.setattr(Parents, "_release", lambda *_: None)
     trial = group()
     for _ in range(10):
@@ -196,7 +197,7 @@ def test_planted_peers_that_remember_no_events_are_caught(monkeypatch: pytest.Mo
 
 
 def test_planted_peers_that_let_anyone_join_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without line 17 and 2.7 bounds are not kept."""
+    """Remove the checks of line 17 and section 2.7: delay bounds are violated."""
     monkeypatch.setattr(Children, "_may_join", lambda *_: True)
     monkeypatch.setattr("plait_peer.protocol.peer_state.PeerState.may_join", lambda *_: True)
     monkeypatch.setattr(Parents, "_may_stay", lambda *_: True)

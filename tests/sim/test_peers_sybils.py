@@ -77,7 +77,7 @@ def test_confirmed_events_reach_honest_peers_through_any_number_of_attackers() -
 
 
 def test_without_them_the_same_group_is_promised_everything() -> None:
-    """So the test above would notice."""
+    """Run the same group without attackers, to show that the test above can fail."""
     trial = ConfirmationTrial(ConfirmationTerms(subscribers=HONEST, seed=3))
     trial.run(4.0, publish=False)
     trial.run(6.0)

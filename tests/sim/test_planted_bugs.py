@@ -1,4 +1,4 @@
-"""Is the simulator able to see a bug? Each planted one is caught within 1,000 seeds, most within a few (H1)."""
+"""The simulator detects each planted bug within 1,000 seeds, most within a few (SCORECARD H1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plait_lab.simulation.one_broker.seeded_histories import play, replay_line
 SEEDS_MAX = 1_000
 
 RARE = {"hide_what_a_resume_lost", "close_without_notice", "drop_one_in_10000", "forget_refusals"}
-"""Caught too, after a hundred seeds and more: half a minute each."""
+"""Bugs that take a hundred seeds or more to detect, half a minute each."""
 
 BUGS = [pytest.param(bug, marks=pytest.mark.nightly) if bug in RARE else bug for bug in PLANTED]
 

@@ -1,4 +1,4 @@
-"""The proof: whole histories drawn from seeds, under every kind of fault, and no invariant is ever broken.
+"""Whole histories drawn from seeds, under every kind of fault, break no invariant.
 
 `make test` plays 1,000 seeds, `make nightly` 30,000. A failure prints the line that replays it.
 """
@@ -17,13 +17,13 @@ from plait_lab.simulation.one_broker.seeded_histories import REDRAW, play, repla
 
 SEEDS = 30_000 if os.environ.get("PLAIT_NIGHTLY") else 1_000
 SHARE = 40
-"""Seeds that one test item plays: some seconds' worth."""
+"""Seeds that one test item plays, which takes some seconds."""
 
 TWICE = 100
-"""Of so many it is seen that the same seed is the same history (I10)."""
+"""Seeds played twice, to check that the same seed gives the same history (I10)."""
 
 IN_A_SCENARIO = 100 if os.environ.get("PLAIT_NIGHTLY") else 10
-"""Seeds of each scenario by itself; all of them together are in the others."""
+"""Seeds of each scenario alone. The other tests mix all scenarios."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SHARE))

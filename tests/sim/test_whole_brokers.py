@@ -14,7 +14,7 @@ SETTLE_S = 40.0
 """Time for twenty brokers to find each other, and for the seed to drop its surplus links."""
 
 FEW = 20 if NIGHTLY else 12
-"""Where the number does not matter."""
+"""Number of brokers where it does not matter."""
 
 
 def gathered(seed: int, count: int = 20, settle_s: float = SETTLE_S) -> WholeBrokers:

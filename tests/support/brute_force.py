@@ -1,4 +1,4 @@
-"""A second, naive implementation of the filter language, written from DESIGN.md: the oracle of the tests.
+"""A second, naive implementation of the filter language, written from DESIGN.md: the tests' oracle.
 
 It shares no code with `plait_core.filters`. Numbers are Fractions, texts are lists of code points, `like` is a table.
 Unknown is None. Tests render a tree to text (strategies.py), let Plait parse it, and compare.

@@ -1,4 +1,4 @@
-"""Histograms: times fall into the buckets that bound them, and the page is one that Prometheus' own parser takes."""
+"""Histograms: times fall into the buckets that bound them, and Prometheus' own parser accepts the page."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ def put(segments: SegmentWriter, ts_us: int, count: int) -> None:
 
 @pytest.fixture
 def closed(tmp_path: Path) -> tuple[list[pa.Table], pa.Table]:
-    """Counts window by window, as they close, and the names."""
+    """Return the counts of each window, in the order of closing, and the names."""
     home = World(6).run(2000).write(tmp_path / "telemetry", segment_records=10_000)
     counts = merged(whole(home), WINDOW_US)
     windows = sorted(set(counts["window_us"].to_pylist()))

@@ -65,7 +65,7 @@ def test_tokens_and_certificates_name_principals() -> None:
 
 
 class BrokenGate:
-    """Its authentication backend is down."""
+    """A gate whose authentication backend is down."""
 
     def admit(self, hello: Hello, caller: Caller) -> Principal | None:
         raise ConnectionRefusedError("backend")

@@ -19,7 +19,7 @@ BACK = "use confirm='broker' to wait for the log alone, or `plait ls subs` to se
 
 
 def absent(stage: Stage, *names: str) -> None:
-    """Durable subscriptions of clients that have gone."""
+    """Create durable subscriptions and disconnect their clients."""
     for name in names:
         client = stage.raw(f"client {len(name)} {name[:9]}")
         client.subscribe(1, durable=name)
@@ -107,7 +107,10 @@ KEPT = "`plait topo` shows who is out of reach, `[overlay] forget` lets go of a 
 
 
 def refusal_elsewhere(world: LinkedBrokers, level: Confirm, *, count: int = 1, settle_s: float = 5.0) -> Refusal:
-    """Of an event that other brokers do not answer for: the links beyond b1 are cut first if `settle_s` is given."""
+    """Publish an event that other brokers do not acknowledge, and return the refusal.
+
+    With `settle_s`, cut the links beyond broker 1 first and wait this long.
+    """
     publisher = world.client(0, "publisher")
     publisher.advertise("n >= 0")
     for home in range(2, 2 + count):

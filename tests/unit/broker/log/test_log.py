@@ -474,7 +474,7 @@ def test_a_name_given_up_and_taken_again_at_once_is_kept(tmp_path: Path) -> None
 
 
 def test_a_position_that_was_acknowledged_is_not_given_out_again(tmp_path: Path) -> None:
-    """Its record may have failed to be stored: the next event must not be taken for dealt with."""
+    """Check this because storing its record may have failed, and the next event must not count as acknowledged."""
     with story(tmp_path) as user:
         user.store(record(1), cursors=(Cursor("orders", "alice", "true", 4, (6,)),))
         assert user.log.recover().next_position == 7

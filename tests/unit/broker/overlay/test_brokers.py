@@ -16,7 +16,7 @@ from plait_lab.simulation.overlay.worlds.given_graph import GivenWorld
 
 DETECT_S = OverlaySettings().detect_s
 GONE_S = 20.0
-"""As the simulation sets it."""
+"""Absence after which brokers are forgotten, as in the simulation."""
 
 
 def chain(brokers: int) -> GivenWorld:

@@ -1,4 +1,4 @@
-"""The observer: one call a step, for the observers that there are."""
+"""Observers of the pipeline: each configured one gets one call for each step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plait_telemetry.telemetry import TelemetrySettings
 
 
 class Numbers:
-    """Randomness that counts."""
+    """A random generator that returns 1, 2, 3 ..."""
 
     def __init__(self) -> None:
         self.last = 0

@@ -10,7 +10,7 @@ from plait_core.wire.frame_types.session_frames import Receipt
 from plait_lab.simulation.overlay.linked_brokers import CLIENT_DELAY_S, FrameClient, LinkedBrokers
 
 FAR_S = 0.2
-"""To the broker that the copy does not reach before the one that sent it is gone."""
+"""Delay of the link to the far broker. The sending broker dies before the copy arrives there."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Questions from broker to broker: answered, asked again when a link loses them, and never waited for without end."""
+"""Queries between brokers: answered, retransmitted when a link loses them, and ended by a timeout."""
 
 from __future__ import annotations
 

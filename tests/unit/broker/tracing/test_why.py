@@ -1,4 +1,4 @@
-"""`plait why`: for each thing that may become of an event, the verdict; asked at any broker of an overlay."""
+"""`plait why`: the verdict for each possible fate of an event, queried at any broker of an overlay."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_who_does_not_exist_and_what_nobody_has_seen() -> None:
 
 
 def flood(world: LinkedBrokers, client: FrameClient) -> None:
-    """More events than brokers remember."""
+    """Publish more events than brokers remember."""
     for _ in range(EVENTS_MAX + 1):
         client.publish({"price": 11})
     world.run(5.0)

@@ -26,7 +26,7 @@ async def reading(tables: Path | None) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def written(directory: Path, file: str = "brokers/1.json") -> Path:
-    """Tables as an analysis leaves them."""
+    """Write tables as an analysis does, and return their directory."""
     (directory / "brokers").mkdir(exist_ok=True)
     (directory / "brokers" / "1.json").write_text(json.dumps(TABLE))
     tables = {"brokers": {"says": "what came", "rows": 1, "json": file}, "old": {"rows": 1, "files": []}, "odd": 7}

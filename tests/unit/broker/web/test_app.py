@@ -42,7 +42,7 @@ async def watched(
 
 
 async def metrics(browser: httpx.AsyncClient) -> dict[str, float]:
-    """Everything on the metrics page, by name and labels."""
+    """Return all values of the metrics page by name and labels."""
     page = (await browser.get("/metrics")).text
     return {
         sample.name + "".join(f"{{{value}}}" for value in sample.labels.values()): sample.value
@@ -200,7 +200,7 @@ async def test_no_session_id_and_no_token_in_any_answer() -> None:
 
 
 class EventStream:
-    """Server-sent events as they come."""
+    """A reader of server-sent events."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self.reader = reader

@@ -39,7 +39,7 @@ def test_every_command_has_help_and_an_example(path: tuple[str, ...]) -> None:
 
 
 def test_the_list_says_what_the_commands_say() -> None:
-    """Check that the list repeats each command's own help line; the list exists so that it needs no imports."""
+    """Check that the list repeats each command's own help line. The list has a copy so that it imports no command."""
     for section in SECTIONS.values():
         for name, help_line in section.items():
             assert help_line in (said := COMMANDS[(name,)].get_short_help_str(200), f"{said}.")

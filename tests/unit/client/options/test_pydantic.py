@@ -70,7 +70,7 @@ def received(shape: type[Any], *published: object) -> tuple[list[Any], list[obje
 
 
 class Misfit(dict[str, Any]):
-    """Attributes that do not convert."""
+    """Attributes whose conversion fails."""
 
 
 def test_models_both_ways() -> None:

@@ -160,7 +160,7 @@ def test_one_box_that_fills_a_sub_space_ends_its_division() -> None:
 
 
 def test_ours_lets_in_clearly_less_than_breadth_first() -> None:
-    """On random boxes of a space too large to explore completely."""
+    """Compare the false volume on random boxes of a space too large to explore completely."""
     rng = random.Random(7)
     schema = Schema.of({"x": IntRange(0, 1023), "y": IntRange(0, 1023)})
     totals = dict.fromkeys(Strategy, Fraction(0))

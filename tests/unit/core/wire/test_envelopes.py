@@ -1,4 +1,4 @@
-"""Envelopes: the same bytes for ever under any class name, and their content there and back.
+"""Envelopes: fixed bytes under any class name, and round trips of their content.
 
 `envelope_vectors.toml` has the bytes of one document and message of each kind, with their signatures and MACs. A change
 of one of them is a change of the wire.

@@ -128,7 +128,7 @@ def test_no_bad_point_is_decoded(groups: Groups, what: str) -> None:
 
 
 def test_the_points_outside_the_subgroup_are_on_their_curves() -> None:
-    """So it is the subgroup check that refuses them."""
+    """Check that the points are on their curves, so that only the subgroup check can refuse them."""
     from py_arkworks_bls12381 import G1Point, G2Point
 
     assert not G1Point.from_compressed_bytes_unchecked(_outside_g1()).is_in_subgroup()

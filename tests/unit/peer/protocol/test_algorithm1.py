@@ -20,7 +20,7 @@ from plait_peer import PLAIT, THESIS, ConnectByDelay, ConnectByRequirement, Peer
 
 
 class RequirementByPoints(ConnectByRequirement):
-    """Bounds as in the thesis, places as in Plait."""
+    """Delay bounds as in the thesis, places as in Plait."""
 
     competing = ConnectByDelay.competing
 
@@ -169,7 +169,7 @@ def test_lines_31_to_33_every_point_is_covered_once() -> None:
     bench.receive(3, Accept(profile(3, "11", bound=2.0), ("110",), (50,), (1.0,)))
     parents = bench.peer.parents.by_id
     assert {peer: parent.dz for peer, parent in parents.items()} == {2: ("100",), 3: ("110",)}
-    assert ("100",) in [frame.dz for to, frame in bench.take(Connect) if to == 2]  # it is told to send less
+    assert ("100",) in [frame.dz for to, frame in bench.take(Connect) if to == 2]  # it must send less
 
 
 def test_an_acknowledgement_that_nobody_asked_for_is_turned_down() -> None:
@@ -222,7 +222,7 @@ def test_a_child_that_is_none_is_told_so() -> None:
 
 
 def test_correction_4_a_planted_line_26_is_caught() -> None:
-    """As printed, the acknowledgement goes to q, which is the parent itself: that cannot even be sent."""
+    """Line 26 as printed sends the ack to q, which is the parent itself. Sending to oneself is refused."""
     bench = Bench("1")
     with pytest.raises(AssertionError, match="a peer sends no frame to itself"):
         bench.peer.me.send(bench.peer.id, Disconnect())

@@ -129,7 +129,7 @@ def test_new_subscribers_that_know_no_rates_do_not_take_coarser_ones_to_be_free(
 
 @pytest.mark.parametrize(("events_per_s_max", "refined"), [(3.0, True), (9.0, False)])
 def test_a_declared_bandwidth_is_measured_against_and_obeyed(events_per_s_max: float, refined: bool) -> None:
-    """Receive four events a second, mostly false positives: their share is allowed, but not their rate if 3 is the limit."""
+    """Receive four events a second, mostly false positives. Their share is allowed, but a limit of 3 is exceeded."""
     declared = settings(false_share=1.0, events_per_s_max=events_per_s_max)
     bench = Bench("1011", bound=3.0, with_settings=declared)
     bench.peer.me.dz = ("10",)

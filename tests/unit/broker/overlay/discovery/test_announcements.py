@@ -66,7 +66,7 @@ def test_one_with_a_secret_is_not_heard_by_one_without() -> None:
 
 @pytest.mark.parametrize("secret", ["", SECRET])
 def test_anything_may_be_on_the_segment(secret: str) -> None:
-    """Cut, flipped, drawn, of other kinds: none is taken for a broker when there is a secret, none breaks anything."""
+    """Receive truncated, corrupted, random and foreign datagrams: none raises, and with a secret none is accepted."""
     rng, listener = Random(5), discovery(1, secret)
     right = discovery(2, secret).announce(0.0)
     for _ in range(20_000):

@@ -54,7 +54,7 @@ class Square:
 
 
 class Nothing:
-    """No filters anywhere."""
+    """Interest without any filters."""
 
     revision = 0
 

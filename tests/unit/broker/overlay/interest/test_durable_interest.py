@@ -119,7 +119,7 @@ class Kept:
 
 
 class Chance:
-    """Not drawn here."""
+    """A random generator whose values do not matter."""
 
     def getrandbits(self, bits: int) -> int:
         return 1

@@ -1,4 +1,4 @@
-"""Authentication between brokers: a document or message that was changed or made up on the way is refused."""
+"""Authentication between brokers: a document or message that was changed or forged in transit is refused."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def trusts() -> tuple[MessageAuth, MessageAuth]:
 
 
 def changed(value: Any) -> Any:
-    """Something else of the same kind."""
+    """Return a different value of the same type."""
     match value:
         case bool():
             return not value

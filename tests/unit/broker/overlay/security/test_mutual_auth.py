@@ -1,4 +1,4 @@
-"""How two brokers come to trust each other: by a secret that never travels, by TLS, or by being on one machine."""
+"""Mutual authentication of two brokers: by a secret that is never sent, by TLS, or by being on one machine."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_proof_is_over_everything_that_was_said(change: object) -> None:
 
 
 def test_ten_thousand_forgeries() -> None:
-    """None is taken, and none breaks anything: cut, flipped, stretched, drawn."""
+    """Check that corrupted, truncated and random proofs are refused, and proofs for another address."""
     rng = Random(3)
     near, far = meetings()
     right = near.introduce("10.0.0.2", fixed=False)

@@ -1,4 +1,4 @@
-"""The rule of the overlay: strictly closer, the fastest of those, kept against noise, left at once when it goes."""
+"""Next hops: the fastest of the strictly closer neighbours, stable under noise, replaced when its link fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a link took, from marks of a clock that is not ours and from answers to pings."""
+"""Transit delays of a link, estimated from the neighbour's clock stamps and from answers to pings."""
 
 from __future__ import annotations
 

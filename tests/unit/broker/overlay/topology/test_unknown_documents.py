@@ -1,5 +1,5 @@
-"""Documents that a broker cannot read: verified, stored within bounds, relayed as they came, and never held against
-the neighbour that relays them."""
+"""Documents that a broker cannot read: verified, stored within bounds and relayed unchanged. The neighbour that relays
+them is not blamed."""
 
 from __future__ import annotations
 

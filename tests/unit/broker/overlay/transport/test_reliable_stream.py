@@ -1,4 +1,4 @@
-"""Both ends of a stream, case by case; `tests/property/test_overlay.py` has them meet all sorts of networks."""
+"""Both ends of a stream, case by case. `tests/property/test_overlay.py` runs them over unreliable networks."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_skip_of_what_has_come_changes_nothing() -> None:
 
 @pytest.mark.parametrize("up_to", [10**9, 2**64 - 2])
 def test_a_skip_costs_nothing_however_far_it_goes(up_to: int) -> None:
-    """Positions begin at microseconds: a stream begun anew is a long way above the one before."""
+    """Check large skips: positions begin at a time in microseconds, so a restarted stream begins far above."""
     incoming = begun()
     heard(incoming, 1)
     assert incoming.skip(up_to, 0.0) == []

@@ -37,7 +37,7 @@ def told() -> list[str]:
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No native kernel."""
+    """Simulate a machine without the native kernel."""
     monkeypatch.setattr(source_state, "installed", lambda: None)
 
 
