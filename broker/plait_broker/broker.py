@@ -149,7 +149,7 @@ class Broker:
             expected=self.settings.linking.expected,
             join_s=self.settings.linking.join_s,
             remember=self.durables.remember if self.log else None,
-            told=lambda frame: self.explaining.hear(frame, self._now),
+            told=lambda frame: self.explaining.receive(frame, self._now),
         )
 
     # --- operation ----------------------------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ class Broker:
             max(self.durables.due_at, now),
         )
         # Most turns need no call for these
-        if self._observer.marked or self.explaining.inquiries.pending or self._tags.waits or self.system.live:
+        if self._observer.marked or self.explaining.queries.pending or self._tags.waits or self.system.live:
             deadlines = (part.next_deadline() for part in (self.explaining, self._tags, self.system))
             due = min([due, *(deadline for deadline in deadlines if deadline is not None)])
         return due
@@ -419,8 +419,8 @@ class Broker:
         system_revision = self.interest.system_revision + joining.overlay.wanted.system_revision
         if system_revision != self._system_revision:
             self._system_revision = system_revision
-            if self.system.wanted is not self.system.live:
-                self.system.turn(now)
+            if self.system.needed is not self.system.live:
+                self.system.start_or_stop(now)
         if self.confirmations.settled:
             self._receipts.send(now)
         if self._observer.tracing.outgoing:

@@ -1,7 +1,7 @@
-"""`plait broker`: one broker as a process.
+"""`plait broker`: run one broker as a process.
 
-Prints one line `ready name=N listen=H:P http=H:P` on stdout when it serves; logs to stderr. Exit codes: 0 stopped as
-asked, 1 it cannot run, 2 it was told something that makes no sense.
+It prints one line `ready name=N listen=H:P http=H:P` on stdout when it serves, and logs to stderr. Exit codes: 0
+stopped on request, 1 it cannot run, 2 its configuration is invalid.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from .server.config.configuration import Configuration, ConfigurationError, Opti
 from .server.gc_tuning import tune_collector
 from .server.logging_setup import write_to_stderr
 from .server.server import BrokerServer
-from .server.signals import handled
+from .server.signals import handle_signals
 from .server.tls import overlay_contexts, server_context
 
 OPEN_FILES: Final = 16_384
-"""Soft limit that a broker gives itself where it may. Many systems start at 1,024, for programs that use select()."""
+"""Soft limit of open files that a broker sets if permitted. Many systems start at 1,024, for programs that use
+select()."""
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -49,19 +50,25 @@ def _options(given: dict[str, str | None], **several: tuple[str, ...]) -> Option
 
 @click.command("broker", short_help="Run a broker.")
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="TOML file; SIGHUP reads it again.")
-@click.option("--name", metavar="N", help="What the broker is called.")
-@click.option("--listen", metavar="H:P", help="Where clients connect; 127.0.0.1:4680 unless told otherwise.")
-@click.option("--http", metavar="H:P|off", help="Where HTTP is served; 127.0.0.1:4681 unless told otherwise.")
-@click.option("--data", metavar="DIR", help="Where events for durable subscriptions are kept; without it nowhere.")
-@click.option("--token-file", metavar="FILE", help="Holds a token; who has it may do everything.")
-@click.option("--link", "links", multiple=True, metavar="H:P", help="Another broker to link to; as often as there are.")
-@click.option("--seed", "seeds", multiple=True, metavar="H:P", help="A broker to hear of others from, to choose links.")
+@click.option("--name", metavar="N", help="Name of the broker.")
+@click.option("--listen", metavar="H:P", help="Address for clients; default 127.0.0.1:4680.")
+@click.option("--http", metavar="H:P|off", help="Address for HTTP; default 127.0.0.1:4681.")
+@click.option(
+    "--data", metavar="DIR", help="Directory of the event log; without it there are no durable subscriptions."
+)
+@click.option("--token-file", metavar="FILE", help="File with a token that permits everything.")
+@click.option("--link", "links", multiple=True, metavar="H:P", help="Another broker to link to; may be repeated.")
+@click.option("--seed", "seeds", multiple=True, metavar="H:P", help="A broker that lists others, to choose links from.")
 @click.option("--discover", is_flag=True, help="Find brokers on this network segment by multicast.")
-@click.option("--advertise", metavar="H:P", help="Where other brokers can connect, if that is not --listen.")
-@click.option("--telemetry", metavar="DIR", help="Where to record what happens, for `plait analyze`.")
-@click.option("--tables", metavar="DIR", help="What `plait analyze --out DIR` writes, for the page /analytics.")
-@click.option("--check-config", is_flag=True, help="Say whether the configuration is right, and end.")
-@click.option("--json", "as_json", is_flag=True, help="The ready line and the log as one JSON object a line.")
+@click.option(
+    "--advertise", metavar="H:P", help="Address at which other brokers can connect, if it differs from --listen."
+)
+@click.option("--telemetry", metavar="DIR", help="Directory for telemetry, for `plait analyze`.")
+@click.option(
+    "--tables", metavar="DIR", help="Directory that `plait analyze --out DIR` writes, for the page /analytics."
+)
+@click.option("--check-config", is_flag=True, help="Check the configuration and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Write the ready line and the log as JSON, one object a line.")
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_default=True)
 def broker(
     config: Path | None,
@@ -75,8 +82,8 @@ def broker(
 ) -> None:
     """Run one broker until SIGTERM or Ctrl+C.
 
-    What is not given comes from PLAIT_BROKER__... variables (PLAIT_BROKER__LISTEN=0.0.0.0:4680), then from --config,
-    then from defaults.
+    Settings come from the command line, then from PLAIT_BROKER__... variables (PLAIT_BROKER__LISTEN=0.0.0.0:4680), then
+    from --config, then from defaults.
     """
     options = _options(given, links=links, seeds=seeds)
     if discover:
@@ -108,7 +115,7 @@ def broker(
 
 
 async def serve(configuration: Configuration, read: Callable[[], Configuration], *, as_json: bool) -> None:
-    """Serve until a signal says stop."""
+    """Serve until a signal requests the stop."""
     stop = asyncio.Event()
     server = BrokerServer(configuration)
 
@@ -116,12 +123,12 @@ async def serve(configuration: Configuration, read: Callable[[], Configuration],
         try:
             server.reload(read())
         except ConfigurationError as error:
-            log.error("the configuration stays as it was: %s", error)
+            log.error("the configuration is unchanged: %s", error)
 
-    with handled(stop, reload):
+    with handle_signals(stop, reload):
         async with server:
-            if server.drawn_token is not None:
-                _tell_token(server.drawn_token, server)
+            if server.generated_token is not None:
+                _print_token(server.generated_token, server)
             tune_collector()
             _print_ready(server, as_json)
             await stop.wait()
@@ -144,21 +151,21 @@ def _print_checked(configuration: Configuration, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"valid": True, **facts}))
     else:
-        print("the configuration is right:", *(f"{key}={value}" for key, value in facts.items()))
+        print("the configuration is valid:", *(f"{key}={value}" for key, value in facts.items()))
 
 
-def _tell_token(token: str, server: BrokerServer) -> None:
-    """The one time that it is shown; past the log, which others may read later."""
+def _print_token(token: str, server: BrokerServer) -> None:
+    """Print the token once, and not into the log, which others may read later."""
     port = server.port
     lines = (
-        "Others than this machine can reach this broker, and nothing says who may use it. A token for this run:",
+        "Other machines can reach this broker, and its configuration has no access rules. A token for this run:",
         "",
         f"    {token}",
         "",
         f"  clients   plait.connect('plait://{token}@HOST:{port}')   or   PLAIT_URL=plait://{token}@HOST:{port}",
         f"  http      curl -H 'Authorization: Bearer {token}' ...",
         "",
-        "For one that stays, put it into a file and give --token-file FILE, or write [access] into --config.",
+        "For a permanent token, write it into a file and give --token-file FILE, or add [access] to --config.",
     )
     print("\n".join(lines), file=sys.stderr, flush=True)
 
@@ -170,9 +177,9 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def _raise_open_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

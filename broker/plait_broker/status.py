@@ -1,7 +1,7 @@
-"""What a running broker looks like from outside: plain JSON for the HTTP side and `plait ls`. Never a secret in it.
+"""The status of a running broker as plain JSON, for the HTTP server and `plait ls`. It never contains a secret.
 
-Session ids and tokens are what lets a client take up its session again, so neither appears; clients are named by the
-name that they gave, their publisher id and their address.
+A client resumes its session with its session id and its token, so neither appears. Clients are named by the name that
+they gave, their publisher id and their address.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ if TYPE_CHECKING:
     from plait_core.filters import Filter
     from plait_core.wire.frame_types.overlay_frames import LinkState
 
-    from .broker import Broker
+    from .broker_view import BrokerView, IndexView
     from .clients.connection import Connection
     from .clients.sessions import ClientAdvertisement, DurableSubscription, Session, Subscription
     from .counters import Counters
     from .histograms import DelayHistogram
     from .overlay import Overlay
     from .overlay.topology.neighbours import Neighbour
-    from .pipeline.subscription_index import SubscriptionIndex
 
 Json: TypeAlias = dict[str, Any]
 
@@ -31,11 +30,11 @@ SHOWN_MAX: Final = 1024
 """Advertisements of other brokers, and filters of theirs, in one description: what a person can look through."""
 
 PINGS_COUNTED: Final = 16
-"""Of a link to a broker, the last pings that its loss is a share of: those of some eight seconds."""
+"""Last pings to a broker over which its loss ratio is computed: those of about eight seconds."""
 
 
 def counters_facts(counters: Counters) -> Json:
-    """Everything that is counted, drops by reason."""
+    """Return all counters, drops by reason."""
     return {
         "published": counters.published,
         "admitted": counters.admitted,
@@ -60,19 +59,19 @@ def counters_facts(counters: Counters) -> Json:
 
 
 def _percentiles_ms(times: DelayHistogram) -> Json:
-    """None of each while nothing was measured."""
+    """Return percentiles in milliseconds; None of each while nothing was measured."""
     found = {f"p{percent}": times.percentile_us(percent / 100) for percent in (50, 90, 99)}
     return {name: None if us is None else round(us / 1000, 3) for name, us in found.items()}
 
 
-def queue_facts(interest: SubscriptionIndex) -> Json:
-    """What waits for subscribers, in all, and for how many of them too long."""
+def queue_facts(interest: IndexView) -> Json:
+    """Return the totals of all delivery queues, and the number of slow consumers."""
     waiting = interest.waiting
     return {"pending": waiting.items, "pending_bytes": waiting.bytes, "slow_consumers": waiting.slow}
 
 
 def connection_facts(connection: Connection, session: Session | None, now: float) -> Json:
-    """One connection."""
+    """Describe one connection."""
     hello = connection.hello
     return {
         "id": connection.id,
@@ -87,7 +86,7 @@ def connection_facts(connection: Connection, session: Session | None, now: float
 
 
 def client_facts(session: Session) -> Json:
-    """One client, connected or expected back."""
+    """Describe one client, connected or able to resume."""
     return {
         "name": session.name,
         "publisher": id_text(session.publisher),
@@ -106,7 +105,7 @@ def client_facts(session: Session) -> Json:
 
 
 def subscription_facts(subscription: Subscription) -> Json:
-    """One open subscription."""
+    """Describe one open subscription."""
     terms, session = subscription.terms, subscription.session
     return {
         "number": subscription.number,
@@ -126,7 +125,8 @@ def subscription_facts(subscription: Subscription) -> Json:
 
 
 def absent_durable_facts(durable: DurableSubscription) -> Json:
-    """A durable subscription whose client is away; with the fields of an open one, so that one table holds both."""
+    """Describe a durable subscription without a client, with the fields of an open one, so that one table holds
+    both."""
     return {
         "number": durable.number,
         "client": None,
@@ -145,7 +145,7 @@ def absent_durable_facts(durable: DurableSubscription) -> Json:
 
 
 def advertisement_facts(advertisement: ClientAdvertisement) -> Json:
-    """One advertisement."""
+    """Describe one advertisement."""
     return {
         "number": advertisement.number,
         "client": advertisement.session.name,
@@ -157,11 +157,11 @@ def advertisement_facts(advertisement: ClientAdvertisement) -> Json:
     }
 
 
-# --- of a whole broker ------------------------------------------------------------------------------------------------
+# --- a whole broker ---------------------------------------------------------------------------------------------------
 
 
-def describe_links(broker: Broker) -> list[Json]:
-    """Its connections: clients, and other brokers."""
+def describe_links(broker: BrokerView) -> list[Json]:
+    """List the connections: clients, and other brokers."""
     return [
         connection_facts(connection, broker.sessions.by_connection.get(connection.id), now)
         | (neighbour_facts(connection, broker, now) if connection.neighbour else {})
@@ -169,24 +169,24 @@ def describe_links(broker: Broker) -> list[Json]:
     ]
 
 
-def describe_clients(broker: Broker) -> list[Json]:
-    """Its clients, connected or expected back."""
+def describe_clients(broker: BrokerView) -> list[Json]:
+    """List the clients, connected or able to resume."""
     return [client_facts(session) for session in broker.sessions.all()]
 
 
-def describe_subscriptions(broker: Broker) -> list[Json]:
-    """Its subscriptions, those included that are durable and away."""
+def describe_subscriptions(broker: BrokerView) -> list[Json]:
+    """List the subscriptions, including durable ones without a client."""
     away = [durable for durable in broker.durables.all() if durable.subscription is None]
     all_facts = [*map(subscription_facts, broker.interest.subscriptions), *map(absent_durable_facts, away)]
     return [{"id": f"{broker.settings.name}/{facts['number']}", **facts} for facts in all_facts]
 
 
-def describe_advertisements(broker: Broker) -> list[Json]:
-    """Its publishers' advertisements."""
+def describe_advertisements(broker: BrokerView) -> list[Json]:
+    """List the advertisements of clients."""
     return [advertisement_facts(advertisement) for advertisement in broker.interest.advertisements]
 
 
-def describe_topology(broker: Broker) -> Json:
+def describe_topology(broker: BrokerView) -> Json:
     """Return the overlay as this broker knows it: brokers and links are the same from every broker, once they have
     settled. Advertisements and interest are those of other brokers, up to `SHOWN_MAX` of each."""
     overlay = broker.joining.overlay
@@ -251,8 +251,8 @@ def _remote_filters(overlay: Overlay) -> Iterator[tuple[int, int, Filter, int]]:
             yield home, number, filter, known.within_us.get(number, 0)
 
 
-def neighbour_facts(link: Connection, broker: Broker, now: float) -> Json:
-    """A link to another broker."""
+def neighbour_facts(link: Connection, broker: BrokerView, now: float) -> Json:
+    """Describe a link to another broker."""
     overlay = broker.joining.overlay
     neighbour = overlay.neighbours.get(link.neighbour)
     if neighbour is None:
@@ -276,6 +276,6 @@ def neighbour_facts(link: Connection, broker: Broker, now: float) -> Json:
 
 
 def link_loss(neighbour: Neighbour, now: float) -> float:
-    """The share of the last pings to a neighbour that it has not answered."""
+    """Return the share of the last pings that a neighbour has not answered."""
     missing = neighbour.unanswered(now)
     return missing / (missing + min(neighbour.answered, PINGS_COUNTED)) if missing else 0.0

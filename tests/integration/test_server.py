@@ -313,7 +313,7 @@ async def test_the_protocol_failing_costs_the_one_connection(caplog: pytest.LogC
 
 async def test_too_many_connections_are_told_so() -> None:
     limits = ConnectionLimits(connections_max=3)
-    async with running(replace(LOCAL, door=limits)) as server, client_of(server, "honest", 7) as honest:
+    async with running(replace(LOCAL, connection_limits=limits)) as server, client_of(server, "honest", 7) as honest:
         await honest.subscribe("true")
         async with client_of(server, "b", 8), client_of(server, "c", 9):
             async with await ScriptedClient.connect(server.port) as fourth:
@@ -330,7 +330,7 @@ async def test_too_many_connections_are_told_so() -> None:
 
 async def test_a_storm_of_connections_is_served_in_order() -> None:
     limits = ConnectionLimits(accepts_per_s=100.0)
-    async with running(replace(LOCAL, door=limits)) as server:
+    async with running(replace(LOCAL, connection_limits=limits)) as server:
         began = time.monotonic()
         clients = await asyncio.gather(*(ScriptedClient.connect(server.port) for _ in range(130)))
         await asyncio.gather(*(client.hello(f"c{n}", n + 1) for n, client in enumerate(clients)))
@@ -374,15 +374,15 @@ async def test_a_token_is_asked_for() -> None:
 
 async def test_nothing_said_and_others_could_come_in_means_a_token() -> None:
     async with running(replace(LOCAL, listen=Endpoint("0.0.0.0", 0))) as server:
-        assert server.drawn_token
+        assert server.generated_token
         async with await ScriptedClient.connect(server.port) as stranger:
             await stranger.say_hello()
             assert (await stranger.refused()).code == Code.AUTH
         async with await ScriptedClient.connect(server.port) as friend:
-            await friend.hello(token=server.drawn_token)
-        was = server.drawn_token
+            await friend.hello(token=server.generated_token)
+        was = server.generated_token
         server.reload(server.configuration)
-        assert server.drawn_token == was
+        assert server.generated_token == was
 
 
 async def test_a_reload_changes_who_comes_in_next_and_disturbs_nobody() -> None:
@@ -390,7 +390,9 @@ async def test_a_reload_changes_who_comes_in_next_and_disturbs_nobody() -> None:
         async with await ScriptedClient.connect(server.port) as old:
             await old.hello(publisher=5, token="before-before")
             await old.subscribe("true")
-            server.reload(guarded("[access]\ntoken = 'after-after'", door=ConnectionLimits(connections_max=2)))
+            server.reload(
+                guarded("[access]\ntoken = 'after-after'", connection_limits=ConnectionLimits(connections_max=2))
+            )
             async with await ScriptedClient.connect(server.port) as stranger:
                 await stranger.say_hello(token="before-before")
                 assert (await stranger.refused()).code == Code.AUTH
@@ -424,7 +426,7 @@ async def test_clients_are_told_that_the_broker_stops_and_get_what_is_theirs() -
 
 
 async def test_one_that_takes_nothing_delays_the_end_no_longer_than_said() -> None:
-    server = BrokerServer(replace(LOCAL, door=ConnectionLimits(drain_s=0.5)))
+    server = BrokerServer(replace(LOCAL, connection_limits=ConnectionLimits(drain_s=0.5)))
     await server.start()
     async with client_of(server, "a", 1) as publisher, client_of(server, "b", 2) as deaf:
         await deaf.subscribe("true")

@@ -16,7 +16,7 @@ def test_an_address_may_have_its_share_and_no_more() -> None:
     assert "from your address" in door.admit("a", 0.0)
     assert door.admit("b", 0.0) == ""
     assert door.admit("c", 0.0) == ""
-    assert door.admit("d", 0.0) == "6 connections are open, and no more are taken"
+    assert door.admit("d", 0.0) == "6 connections are open, and no more are accepted"
     door.leave("b")
     assert door.admit("d", 0.0) == ""
 

@@ -56,7 +56,7 @@ async def test_a_second_signal_ends_it_at_once() -> None:
             broker.signal(signal.SIGINT)
             code, _, err = await broker.ended()
     assert code == 1
-    assert "a second time" in err
+    assert "second stop signal" in err
 
 
 async def test_sighup_reads_the_configuration_again_and_keeps_the_old_one_when_it_is_bad(tmp_path: Path) -> None:
@@ -79,10 +79,10 @@ async def test_sighup_reads_the_configuration_again_and_keeps_the_old_one_when_i
 
         assert await lets_in("first-first")
         file.write_text("[access]\ntoken = 'second-second'\nlisten = 3")
-        await reloaded("the configuration stays as it was")
+        await reloaded("the configuration is unchanged")
         assert await lets_in("first-first")
         file.write_text("[access]\ntoken = 'second-second'")
-        await reloaded("the configuration was read again")
+        await reloaded("the configuration was reloaded")
         assert await lets_in("second-second")
         assert not await lets_in("first-first")
         broker.signal(signal.SIGTERM)
@@ -138,7 +138,7 @@ async def test_a_token_for_this_run_is_told_once_on_stderr() -> None:
         assert broker.process.stderr is not None
         heard = ""
         async with asyncio.timeout(10):
-            while "was read again" not in heard:
+            while "was reloaded" not in heard:
                 heard += (await broker.process.stderr.readline()).decode()
         (token,) = re.findall(r"^    (\S+)$", heard, re.MULTILINE)
         assert token not in broker.ready_line
@@ -227,7 +227,7 @@ async def test_without_file_descriptors_it_goes_on_for_those_who_are_there(loop:
         broker.signal(signal.SIGTERM)
         code, _, err = await broker.ended()
     assert code == 0
-    said = [line for line in err.splitlines() if "cannot take connections" in line]
+    said = [line for line in err.splitlines() if "cannot accept connections" in line]
     assert 1 <= len(said) <= 20, "it says so, and does not fill the disk with it"
     assert "ulimit -n" in said[0]
 
@@ -246,4 +246,4 @@ async def test_the_module_is_the_command() -> None:
         sys.executable, "-m", "plait_broker", "--check-config", stdout=asyncio.subprocess.PIPE
     )
     out, _ = await process.communicate()
-    assert out.decode().startswith("the configuration is right: name=broker")
+    assert out.decode().startswith("the configuration is valid: name=broker")

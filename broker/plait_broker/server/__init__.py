@@ -1,1 +1,1 @@
-"""The broker's asyncio face: sockets, configuration, signals. Everything that does I/O but the log and HTTP."""
+"""The broker's asyncio server: sockets, configuration, signals. It does all I/O except that of the log and of HTTP."""

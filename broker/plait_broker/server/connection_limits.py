@@ -1,8 +1,8 @@
-"""Who may open a connection now: how many in all and from one address, and how fast. No I/O.
+"""Limits on connections: how many in total and from one address, and at which rate. No I/O.
 
-Two defences with two manners. Everyone together is paced: beyond the rate, connections wait in the kernel's queue, so
-a storm of reconnects is served in order. One address is refused beyond its share, at once and with a reason, so that
-a flood costs little and starves nobody.
+There are two defences. The total rate is paced: beyond it connections wait in the kernel's queue, so a storm of
+reconnects is served in order. One address is refused beyond its share, at once and with a reason, so that a flood costs
+little and cannot lock out others.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from dataclasses import dataclass
 from typing import Final
 
 ADDRESSES_MAX: Final = 65_536
-"""Addresses remembered at once; the longest silent without a connection is forgotten first."""
+"""Addresses remembered at once; the least recent one without a connection is removed first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many may come in, how fast, and how long they may take to leave. Each default says why it is that."""
+    """Limits on connections, and the time for them to end. Each default states its reason."""
 
     connections_max: int = 12_000
-    """More than sessions, for those that have not said hello yet. What open files allow may be less."""
+    """More than sessions, for connections without a Hello yet. The limit of open files may be lower."""
     address_connections_max: int = 6_000
-    """Half of all: no address can shut out the others, yet thousands of clients behind one gateway come in."""
+    """Half of all: no address can lock out the others, yet thousands of clients behind one gateway may connect."""
     accepts_per_s: float = 1_000.0
-    """A connection costs some 100 us, so this leaves most of the time to those that are there."""
+    """A connection costs about 100 µs, so this leaves most of the time to the open ones."""
     address_accepts_per_s: float = 500.0
-    """After a burst of all that one address may have."""
+    """Rate after a burst of as many connections as one address may have."""
     drain_s: float = 8.0
-    """For clients to take what is queued when the broker stops: Docker kills after 10 s."""
+    """Time for clients to read what is queued when the broker stops: Docker kills after 10 s."""
 
 
 TLS_COST: Final = 4.0
-"""How many plain connections one TLS handshake is worth."""
+"""Plain connections that one TLS handshake costs as much as."""
 
 
 @dataclass(slots=True)
@@ -43,17 +43,17 @@ class _Address:
 
 
 class ConnectionLimiter:
-    """Counts who is in."""
+    """Counts the open connections."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self.connections = 0
-        self._addresses: dict[str, _Address] = {}  # in the order in which they were last heard of
+        self._addresses: dict[str, _Address] = {}  # least recent first
         self._tokens = 0.0
         self._at: float | None = None
 
     def wait_s(self, now: float) -> float:
-        """How long until the next connection may be taken; 0 when one may be now."""
+        """Return the time until the next connection may be accepted; 0 if one may be accepted now."""
         rate = self.limits.accepts_per_s
         if self._at is None:
             self._at, self._tokens = now, rate
@@ -62,7 +62,7 @@ class ConnectionLimiter:
         return 0.0 if self._tokens >= 1 else (1 - self._tokens) / rate
 
     def admit(self, address: str, now: float, cost: float = 1.0) -> str:
-        """Let a connection in, or say why not. Whoever was let in is to `leave` once."""
+        """Admit a connection; return "" or the reason for a refusal. Call `leave` once for each admitted connection."""
         group = _group(address)
         known = self._addresses.pop(group, None) or _Address(0, self.limits.address_connections_max, now)
         self._addresses[group] = known
@@ -70,9 +70,9 @@ class ConnectionLimiter:
         refilled = known.tokens + max(0.0, now - known.at) * self.limits.address_accepts_per_s
         known.tokens, known.at = min(self.limits.address_connections_max, refilled), now
         if self.connections >= self.limits.connections_max:
-            return f"{self.connections} connections are open, and no more are taken"
+            return f"{self.connections} connections are open, and no more are accepted"
         if known.connections >= self.limits.address_connections_max:
-            return f"{known.connections} connections are open from your address, and no more are taken"
+            return f"{known.connections} connections are open from your address, and no more are accepted"
         if known.tokens < cost:
             return "your address connects too often"
         known.tokens -= cost
@@ -82,9 +82,9 @@ class ConnectionLimiter:
         return ""
 
     def leave(self, address: str) -> None:
-        """A connection that was let in is gone."""
+        """Count an admitted connection as closed."""
         known = self._addresses[_group(address)]
-        assert 0 < known.connections <= self.connections, "one leaves for one that was let in"
+        assert 0 < known.connections <= self.connections, "each admitted connection leaves once"
         known.connections -= 1
         self.connections -= 1
 
@@ -97,7 +97,8 @@ class ConnectionLimiter:
 
 
 def _group(address: str) -> str:
-    """Who counts as one: an IPv4 address, or an IPv6 network of 64 bits, which is what one customer is given."""
+    """Return the unit that a limit counts: an IPv4 address, or an IPv6 network of 64 bits, which one customer is
+    given."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

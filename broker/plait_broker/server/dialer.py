@@ -1,4 +1,5 @@
-"""Dialling other brokers: carries out each Dial, and says when nobody answers. The protocol decides when and whom."""
+"""Connects to other brokers: carries out each Dial and reports failures. The protocol decides when and where to
+connect."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from .endpoints import Endpoint
 from .tcp_connection import TcpConnection
 
 ATTEMPT_S: Final = 5.0
-"""For a connection to stand."""
+"""Timeout of a connection attempt."""
 
-TOLD_MAX: Final = 1024
-"""Addresses of which the log has said that nobody answers there: it says it once, until someone does."""
+FAILURES_MAX: Final = 1024
+"""Addresses whose failures are counted. Each series of failures is logged once."""
 
-TELL_AT: Final = 3
-"""Attempts in vain until the log says so: brokers that start together dial each other before all of them listen."""
+LOG_FAILURES_AT: Final = 3
+"""Failed attempts before a failure is logged: brokers that start together dial each other before all of them listen."""
 
 log: Final = logging.getLogger(__name__)
 
@@ -28,26 +29,26 @@ class Dialer:
     """All attempts of one broker to connect to others."""
 
     def __init__(self, driver: BrokerDriver, tls: ssl.SSLContext | None, *, vouched: bool) -> None:
-        """`vouched`: the context believes brokers of this overlay alone."""
+        """`vouched`: the TLS context trusts only brokers of this overlay."""
         self.tls = tls
         self._vouched = vouched
         self._driver = driver
         self._loop = asyncio.get_running_loop()
         self._attempts: set[asyncio.Task[None]] = set()
-        self._told: dict[str, int] = {}
-        """How often in a row nobody has answered, by address."""
+        self._failures: dict[str, int] = {}
+        """Consecutive failures, by address."""
         self._closed = False
         driver.dial = self.dial
 
     def dial(self, address: str) -> None:
-        """Begin an attempt."""
+        """Start an attempt."""
         if not self._closed:
             attempt = self._loop.create_task(self._attempt(address), name=f"link to {address}")
             self._attempts.add(attempt)
             attempt.add_done_callback(self._attempts.discard)
 
     async def close(self) -> None:
-        """Dial no more; a connection that stands is the driver's to end."""
+        """Cancel all attempts; connections that are open belong to the driver."""
         self._closed = True
         for attempt in self._attempts:
             attempt.cancel()
@@ -63,21 +64,21 @@ class Dialer:
                     endpoint.port,
                     ssl=self.tls,
                 )
-        except (OSError, TimeoutError, ValueError) as error:  # a ValueError: what was written is no address
-            self._tell(address, str(error) or "it does not answer")
+        except (OSError, TimeoutError, ValueError) as error:  # a ValueError: the text is no address
+            self._count_failure(address, str(error) or "it does not answer")
             self._driver.broker.neighbourhood.unreachable(address, monotonic())
             self._driver.settings_changed()
         else:
-            self._told.pop(address, None)
+            self._failures.pop(address, None)
 
-    def _tell(self, address: str, why: str) -> None:
-        failed = self._told.get(address, 0) + 1
-        if failed == 1 and len(self._told) >= TOLD_MAX:
+    def _count_failure(self, address: str, why: str) -> None:
+        failed = self._failures.get(address, 0) + 1
+        if failed == 1 and len(self._failures) >= FAILURES_MAX:
             return
-        self._told[address] = failed
-        if failed == TELL_AT:
+        self._failures[address] = failed
+        if failed == LOG_FAILURES_AT:
             log.warning("no link to %s: %s; trying again", address, why)
 
 
 def _nothing() -> None:
-    """A connection that was dialled holds no place at the door."""
+    """Release nothing: an outgoing connection is not counted by the limiter."""

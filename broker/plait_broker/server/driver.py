@@ -1,7 +1,7 @@
-"""Drives the broker protocol with asyncio: input straight in, output once per turn of the loop, one timer, the log.
+"""Drives the broker protocol with asyncio: input directly, output once per turn of the loop, one timer, the log.
 
-However many connections have been read in a turn, their output is taken once, after all of them, and each connection
-is written to once: what one read brought in leaves in one write.
+All connections that are readable in a turn are read before output is taken once, and each connection is written to
+once: the results of one read leave in one write.
 """
 
 from __future__ import annotations
@@ -26,45 +26,47 @@ from .tcp_connection import TcpConnection
 NO_LOG: Final = "this broker keeps no log (start it with --data DIR)"
 
 TURN_BYTES_MAX: Final = 256 * 1024
-"""Bytes read before output is taken, though the turn is not over: libuv reads one busy socket up to 32 times a turn,
-and what all that brings for one subscriber would not fit its connection's burst."""
+"""Bytes read after which output is taken within a turn. libuv reads one busy socket up to 32 times a turn, and the
+deliveries of all that to one subscriber would exceed its connection's burst."""
 
 log: Final = logging.getLogger(__name__)
 
 
 class BrokerDriver:
-    """Everything that happens to one broker, from its start to its end."""
+    """Runs one broker, from its start to its end."""
 
     def __init__(self, broker: Broker, event_log: EventLog | None) -> None:
         self.broker = broker
         self._counters = broker.counters
         self._log = event_log
-        self._probes = TagTestPool(self._probed_elsewhere)
+        self._tag_tests = TagTestPool(self._probed_in_thread)
         self._loop = asyncio.get_running_loop()
         self._connections: dict[ConnectionId, TcpConnection] = {}
         self._links = 0
         self._flush_scheduled = False
         self._turn_bytes = 0
         self._reads = 0
-        """In this turn of the loop."""
+        """Reads in this turn of the loop."""
         self._lone = True
-        """Whether the last turn had one read: then so has this one, perhaps, and its output goes out at once."""
+        """Whether the last turn had a single read. This turn then probably has one too, and its output is written at
+        once."""
         self._output_due = False
-        """Whether there may be output that was not written yet."""
+        """Whether there may be unwritten output."""
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
         self._stopped = False
         self.dial: Callable[[str], None] | None = None
-        """Connects to another broker."""
+        """Connects to another broker; set by the dialer."""
         self.changed = asyncio.Event()
-        """Set whenever a connection is gone or the log has answered: the broker may be drained now."""
+        """Set whenever a connection is lost or the log has answered: the broker may be drained."""
 
     def start(self) -> None:
-        """Begin to keep deadlines."""
+        """Start to keep deadlines."""
         self._schedule_flush()
 
     async def drain(self, within_s: float) -> int:
-        """Let the broker finish: clients take what is queued, the log what is staged. How many had to be cut off."""
+        """Let clients read what is queued and the log store what is staged; return the number of connections that
+        remain."""
         give_up_at = monotonic() + within_s
         self.broker.drain(monotonic())
         self._schedule_flush()
@@ -81,37 +83,39 @@ class BrokerDriver:
         return self.broker.drained and not self._connections
 
     async def stop(self) -> None:
-        """Cut what is still connected, and do nothing more."""
+        """Abort the remaining connections, and do nothing more."""
         for connection in list(self._connections.values()):
             connection.abort()
         while self._connections:
             self.changed.clear()
             await self.changed.wait()
         self._stopped = True
-        await asyncio.to_thread(self._probes.close)
+        await asyncio.to_thread(self._tag_tests.close)
         if self._timer is not None:
             self._timer.cancel()
 
     def settings_changed(self) -> None:
-        """The broker was given others: its deadlines may have moved."""
+        """Recompute the deadline after a change of settings."""
         self._schedule_flush()
 
-    async def ask(self, brokers: Iterable[int], topic: str, question: dict[str, Any]) -> dict[int, dict[str, Any]]:
-        """Ask brokers, of which ours may be one; the answers of those who gave one in time."""
+    async def query_brokers(
+        self, brokers: Iterable[int], topic: str, question: dict[str, Any]
+    ) -> dict[int, dict[str, Any]]:
+        """Query brokers, which may include this one; return the results of those that answered in time."""
         answered: asyncio.Future[dict[int, dict[str, Any]]] = self._loop.create_future()
 
         def done(answers: dict[int, dict[str, Any]]) -> None:
-            if not answered.done():  # whoever asked may have gone
+            if not answered.done():  # the request may have been cancelled
                 answered.set_result(answers)
 
-        self.broker.explaining.inquiries.ask(brokers, topic, question, monotonic(), done)
+        self.broker.explaining.queries.ask(brokers, topic, question, monotonic(), done)
         self._schedule_flush()
         return await answered
 
     # --- from connections ---------------------------------------------------------------------------------------------
 
     def opened(self, connection: TcpConnection, caller: Caller) -> ConnectionId:
-        """A connection is there."""
+        """Register a new connection."""
         self._links += 1
         self._connections[self._links] = connection
         self.broker.connected(self._links, caller, monotonic())
@@ -119,7 +123,7 @@ class BrokerDriver:
         return self._links
 
     def received(self, link: ConnectionId, data: bytes) -> None:
-        """Bytes came in."""
+        """Pass bytes to the broker."""
         began, counters = monotonic(), self._counters
         published = counters.published
         try:
@@ -143,18 +147,18 @@ class BrokerDriver:
                 self.broker.telemetry.matched(published, elapsed_us, began)
 
     def writable(self, link: ConnectionId, writable: bool) -> None:
-        """A connection takes bytes again, or for now no more."""
+        """Report that a connection accepts bytes again, or that its write buffer is full."""
         self.broker.set_writable(link, writable, monotonic())
         self._schedule_flush()
 
     def lost(self, link: ConnectionId) -> None:
-        """A connection is gone."""
+        """Report that a connection is lost."""
         del self._connections[link]
         self.broker.disconnected(link, monotonic())
         self._schedule_flush()
 
     def _fail(self, link: ConnectionId) -> None:
-        """The broker raised, which is our mistake: the one connection that led there pays for it, and nobody else."""
+        """Abort the one connection whose input made the broker raise, which is an error of ours."""
         log.exception("internal error: please report this; the connection that led to it is cut")
         self.broker.counters.faults["internal"] += 1
         self._connections[link].abort()
@@ -200,21 +204,21 @@ class BrokerDriver:
                     log.log(level, "closing connection %d: %s", link, reason)
                     connection.close()
             case Dial(address):
-                assert self.dial is not None, "a broker that dials has a face that does"
+                assert self.dial is not None, "the dialer sets it before the broker runs"
                 self.dial(address)
             case Persist():
                 self._persist(output)
             case Fetch():
                 self._fetch(output)
             case Probe():
-                self._probes.test(output)
+                self._tag_tests.test(output)
             case Remark(text):
                 log.warning("%s", text)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _keep_deadline(self) -> None:
-        """Have one timer run out at the next deadline. One that runs out too early costs less than moving it."""
+        """Keep one timer for the next deadline. A timer that fires too early costs less than moving it."""
         deadline = self.broker.next_deadline()
         if self._timer is not None and self._timer_at <= deadline:
             return
@@ -233,31 +237,31 @@ class BrokerDriver:
                 self._output_due = True
                 self._flush()
 
-    # --- what runs elsewhere: the log, tests of tags ------------------------------------------------------------------
+    # --- threads: the log, tests of tags ------------------------------------------------------------------------------
 
     def _persist(self, persist: Persist) -> None:
         if self._log is None:
             self._loop.call_soon(self._persisted, persist.ticket, NO_LOG)
         else:
-            self._log.persist(persist, self._persisted_elsewhere)
+            self._log.persist(persist, self._persisted_in_thread)
 
     def _fetch(self, fetch: Fetch) -> None:
         if self._log is None:
             self._loop.call_soon(self._fetched, fetch.ticket, [], False, NO_LOG)
         else:
-            self._log.fetch(fetch, self._fetched_elsewhere)
+            self._log.fetch(fetch, self._fetched_in_thread)
 
-    def _persisted_elsewhere(self, ticket: int, error: str | None) -> None:
-        """In the log's thread."""
+    def _persisted_in_thread(self, ticket: int, error: str | None) -> None:
+        """Answer a Persist, from the log's thread."""
         self._loop.call_soon_threadsafe(self._persisted, ticket, error)
 
-    def _fetched_elsewhere(self, ticket: int, records: list[LogRecord], lost: bool, error: str | None) -> None:
-        """In the log's thread."""
+    def _fetched_in_thread(self, ticket: int, records: list[LogRecord], lost: bool, error: str | None) -> None:
+        """Answer a Fetch, from the log's thread."""
         self._loop.call_soon_threadsafe(self._fetched, ticket, records, lost, error)
 
-    def _probed_elsewhere(self, ticket: int, fits: Sequence[Fit] | None) -> None:
-        """In a thread that tests tags."""
-        with suppress(RuntimeError):  # the loop has ended meanwhile
+    def _probed_in_thread(self, ticket: int, fits: Sequence[Fit] | None) -> None:
+        """Answer a Probe, from a thread that tests tags."""
+        with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._probed, ticket, fits)
 
     def _probed(self, ticket: int, fits: Sequence[Fit] | None) -> None:

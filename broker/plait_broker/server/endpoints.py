@@ -1,4 +1,4 @@
-"""Where the broker listens: `HOST:PORT` as people write it, and the sockets bound there."""
+"""Addresses to listen on: `HOST:PORT` as people write it, and the sockets bound there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from plait_core.errors import PlaitError
 
 BACKLOG: Final = 4096
-"""Connections that the kernel holds for us: Linux's own ceiling. A storm of reconnects waits there and is not lost."""
+"""Connections that the kernel queues: Linux's own maximum. A storm of reconnects waits there and is not lost."""
 
 _BIND_HINTS: Final = {
     errno.EADDRINUSE: "another program listens there, perhaps another broker: choose another port, or 0 for any",
@@ -22,7 +22,7 @@ _BIND_HINTS: Final = {
 
 
 class ListenFailed(PlaitError):
-    """An address that cannot be listened on now."""
+    """The broker cannot listen on an address now."""
 
     retryable = True
 
@@ -36,7 +36,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str) -> Endpoint:
-        """The endpoint that `text` writes, or ValueError that says what is missing."""
+        """Return the endpoint that `text` writes, or raise ValueError with the reason."""
         host, colon, port = text.strip().rpartition(":")
         if not colon or not host:
             raise ValueError("is written HOST:PORT, like 127.0.0.1:4680 or [::1]:4680")
@@ -60,7 +60,7 @@ class Endpoint:
 
     @property
     def wildcard(self) -> bool:
-        """Whether it means all addresses of this machine, none of which others could connect to by that name."""
+        """Whether the host means all addresses of this machine, none of which others could connect to by that name."""
         try:
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
@@ -68,7 +68,8 @@ class Endpoint:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach it. A name that is not `localhost` is taken to be reachable by others."""
+        """Whether only this machine can reach it. A name other than `localhost` is assumed to be reachable by
+        others."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -79,7 +80,8 @@ class Endpoint:
 
 
 def bind(endpoint: Endpoint) -> list[socket.socket]:
-    """Listening sockets for every address of the host, all on one port; ListenFailed when one cannot be had."""
+    """Return listening sockets for every address of the host, all on one port; raise ListenFailed if one cannot be
+    bound."""
     bound: list[socket.socket] = []
     port = endpoint.port
     try:
@@ -102,7 +104,7 @@ def bind(endpoint: Endpoint) -> list[socket.socket]:
 
 
 def port_of(listeners: Sequence[socket.socket]) -> int:
-    """The port that they share."""
+    """Return the port that the sockets share."""
     port: int = listeners[0].getsockname()[1]
     return port
 

@@ -1,7 +1,7 @@
-"""The garbage collector in a process that is one broker.
+"""Settings of the garbage collector for a process that runs one broker.
 
-What an event brings is freed when nobody refers to it any more, and the pipeline makes no cycles; so the collector has
-next to nothing to find, and left alone it looks through all that waits for acknowledgement hundreds of times a second.
+Reference counting frees an event's objects, and the pipeline makes no cycles, so the collector finds almost nothing.
+With its default settings it would scan all unacknowledged events hundreds of times a second.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import gc
 from typing import Final
 
 YOUNG_MAX: Final = 20_000
-"""Objects more than were freed before the young ones are looked through; Python's own number is 700."""
+"""Surplus of allocations over deallocations that starts a scan of the young generation; Python's default is 700."""
 
 OLDER: Final = (20, 50)
-"""So many looks at the young ones before one at the older, and so many of those before one at all."""
+"""Scans of the young generation for each scan of the middle one, and scans of the middle for each of the oldest."""
 
 
 def tune_collector() -> None:
-    """Leave alone what was there from the start, and look at the rest more rarely."""
+    """Exclude the objects of the start from collection, and scan the others more rarely."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_MAX, *OLDER)

@@ -1,7 +1,7 @@
-"""Accepting connections, for brokers' clients and for HTTP alike: admitted before anything is spent on them.
+"""Accepts connections of clients, brokers and HTTP: limits are checked before a connection costs anything.
 
-asyncio and uvloop have accept loops of their own. They tell nobody who connects before TLS has been negotiated, cannot
-be paced, and when file descriptors run out one retries in a storm of log lines and the other leaves callers hanging.
+The accept loops of asyncio and uvloop do not report the peer before TLS has been negotiated, and cannot be paced. When
+file descriptors run out, one retries in a storm of log lines and the other leaves clients hanging.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from typing import Final, TypeAlias
 from .connection_limits import ConnectionLimiter
 
 BATCH: Final = 64
-"""Connections taken in one turn of the loop: others have work too."""
+"""Connections accepted in one turn of the loop, so that other work proceeds."""
 
 EXHAUSTED_PAUSE_S: Final = 0.25
-"""Between two looks at whether file descriptors are to be had again."""
+"""Pause after running out of file descriptors."""
 
 HANDSHAKE_S: Final = 5.0
-"""For TLS to be negotiated."""
+"""Timeout of a TLS handshake."""
 
 _EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-_HEARD_MAX: Final = 64 * 1024
+_UNREAD_MAX: Final = 64 * 1024
 
 ProtocolFactory: TypeAlias = Callable[[Callable[[], None]], asyncio.BaseProtocol]
-"""Makes a protocol for one connection. What it is given is to be called once the connection is lost."""
+"""Makes the protocol of one connection. The protocol calls its argument once the connection is lost."""
 
 log: Final = logging.getLogger(__name__)
 
 
 class Listener:
-    """Takes connections from listening sockets, which it owns, once started and until closed."""
+    """Accepts connections on listening sockets, which it owns, from `start` to `close`."""
 
     def __init__(
         self,
         sockets: list[socket.socket],
-        door: ConnectionLimiter,
+        limiter: ConnectionLimiter,
         make_protocol: ProtocolFactory,
         refusal: Callable[[str], bytes],
         rejected: Counter[str],
@@ -51,10 +51,10 @@ class Listener:
         tls: ssl.SSLContext | None = None,
         cost: float = 1.0,
     ) -> None:
-        """`refusal` writes what a caller who is not let in is told; `rejected` counts them."""
+        """`refusal` encodes the reply to a refused connection; `rejected` counts them."""
         self.tls = tls
         self._sockets = sockets
-        self._door = door
+        self._limiter = limiter
         self._make_protocol = make_protocol
         self._refusal = refusal
         self._rejected = rejected
@@ -65,12 +65,12 @@ class Listener:
         self._spare: int | None = _spare_descriptor()
 
     def start(self) -> None:
-        """From now on."""
+        """Start accepting."""
         for listener in self._sockets:
             self._loop.add_reader(listener, self._accept, listener)
 
     async def close(self) -> None:
-        """Take no more. Those whose TLS is still being negotiated are cut; those that are open stay."""
+        """Stop accepting. Abort unfinished TLS handshakes; open connections remain."""
         for listener in self._sockets:
             self._loop.remove_reader(listener)
             listener.close()
@@ -80,7 +80,7 @@ class Listener:
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
-        await asyncio.sleep(0)  # let each begin: what was accepted then belongs to a transport
+        await asyncio.sleep(0)  # let each task start, so that its socket belongs to a transport
         for task in self._opening:
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
@@ -89,7 +89,7 @@ class Listener:
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(BATCH):
-            wait_s = self._door.wait_s(time.monotonic())
+            wait_s = self._limiter.wait_s(time.monotonic())
             if wait_s > 0:
                 self._pause(listener, wait_s)
                 return
@@ -101,12 +101,12 @@ class Listener:
                 if error.errno in _EXHAUSTED:
                     self._shed(listener, error)
                     return
-                continue  # the caller gave up while it waited
+                continue  # the client gave up while it waited
             self._take(accepted, str(address[0]))
 
     def _take(self, accepted: socket.socket, address: str) -> None:
         accepted.setblocking(False)
-        if reason := self._door.admit(address, time.monotonic(), self._cost):
+        if reason := self._limiter.admit(address, time.monotonic(), self._cost):
             self._rejected["limit"] += 1
             log.warning("refused a connection from %s: %s", address, reason)
             self._refuse(accepted, reason)
@@ -116,40 +116,40 @@ class Listener:
         task.add_done_callback(self._opening.discard)
 
     async def _open(self, accepted: socket.socket, address: str) -> None:
-        """Hand the socket to a transport, after TLS if that is spoken here."""
-        left = _Once(lambda: self._door.leave(address))
+        """Hand the socket to a transport, after the TLS handshake if there is one."""
+        on_lost = _Once(lambda: self._limiter.leave(address))
         handshake_s = HANDSHAKE_S if self.tls is not None else None
         try:
             _prepare(accepted)
             await self._loop.connect_accepted_socket(
-                lambda: self._make_protocol(left), accepted, ssl=self.tls, ssl_handshake_timeout=handshake_s
+                lambda: self._make_protocol(on_lost), accepted, ssl=self.tls, ssl_handshake_timeout=handshake_s
             )
         except (OSError, TimeoutError, ssl.SSLError) as error:
-            left()
+            on_lost()
             if self.tls is not None:
                 self._rejected["tls"] += 1
-                log.info("no TLS with %s: %s", address, getattr(error, "reason", None) or error)
+                log.info("TLS handshake with %s failed: %s", address, getattr(error, "reason", None) or error)
         except BaseException:
-            left()
+            on_lost()
             raise
 
     # --- not accepting ------------------------------------------------------------------------------------------------
 
     def _refuse(self, accepted: socket.socket, reason: str) -> None:
-        """Say why, as far as that is possible without waiting, and hang up."""
+        """Send the reason, as far as that does not block, and close the connection."""
         try:
             if self.tls is None:
                 accepted.send(self._refusal(reason))
                 accepted.shutdown(socket.SHUT_WR)
-                accepted.recv(_HEARD_MAX)  # what is left unread turns the farewell into a reset
+                accepted.recv(_UNREAD_MAX)  # unread input would turn the close into a reset
         except OSError:
-            pass  # nobody is left to be told
+            pass  # the client has gone
         finally:
             accepted.close()
 
     def _shed(self, listener: socket.socket, error: OSError) -> None:
-        """No descriptors: with the one kept for this, tell those who wait to come later; then pause."""
-        log.error("cannot take connections: %s; raise the limit of open files (ulimit -n)", error.strerror)
+        """Use the spare descriptor to refuse waiting connections while there are no others; then pause."""
+        log.error("cannot accept connections: %s; raise the limit of open files (ulimit -n)", error.strerror)
         self._pause(listener, EXHAUSTED_PAUSE_S)
         for _ in range(BATCH):
             if self._spare is not None:
@@ -176,7 +176,7 @@ class Listener:
 
 
 class _Once:
-    """Runs an action the first time that it is called."""
+    """Runs an action on the first call only."""
 
     __slots__ = ("_action",)
 
@@ -197,7 +197,7 @@ def _spare_descriptor() -> int | None:
 
 
 def _prepare(accepted: socket.socket) -> None:
-    """Small frames leave at once; a machine that vanished is noticed by the kernel too."""
+    """Send small frames at once, and let the kernel detect a machine that has vanished."""
     accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, seconds in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):

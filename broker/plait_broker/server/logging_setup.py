@@ -1,4 +1,4 @@
-"""The log for people: one line a record on stderr, whatever a peer may have put into it; floods are counted instead."""
+"""The log for operators: one line a record on stderr, with control characters escaped and repeated lines limited."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Final
 
 LINES_PER_PERIOD: Final = 20
 PERIOD_S: Final = 10.0
-"""Of one kind of line; the next period begins with how many were left out."""
+"""Period in which one kind of line may appear LINES_PER_PERIOD times; the next period begins with the number
+omitted."""
 
 KINDS_MAX: Final = 1024
 
@@ -27,7 +28,7 @@ class Lines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """The same as one JSON object a line."""
+    """A record as one JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         found = {
@@ -42,7 +43,8 @@ class JsonLines(logging.Formatter):
 
 
 class RateLimitedLog(logging.Filter):
-    """Lets so many lines of a kind through in a period. A kind is a place in the code: what peers say makes none."""
+    """Passes a limited number of lines of a kind per period. A kind is a place in the code, so peers cannot make new
+    ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +64,7 @@ class RateLimitedLog(logging.Filter):
 
 
 def write_to_stderr(level: str, *, as_json: bool = False) -> None:
-    """Set up logging for a process that is a broker."""
+    """Configure logging for a broker's process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if as_json else Lines())
     handler.addFilter(RateLimitedLog())

@@ -1,4 +1,4 @@
-"""What this process takes of its machine, read no more often than it is shown."""
+"""Resources that this process uses, read at most every 0.4 s."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ _PAGE_BYTES: Final = resource.getpagesize()
 
 
 class ProcessStats:
-    """Of the process; several brokers in one say the same."""
+    """The resources of the process; several brokers in one process report the same."""
 
     def __init__(self, lag_s: Callable[[], float]) -> None:
-        """`lag_s`: how late the loop ran last."""
+        """`lag_s` returns the last lag of the loop."""
         self._lag_s = lag_s
         self._read_at = -READ_EVERY_S
         self._facts: dict[str, Any] = {}
 
     def facts(self) -> dict[str, Any]:
-        """Processor time in seconds, memory in bytes, open files, runs of the garbage collector's oldest generation."""
+        """Return processor time in seconds, memory in bytes, open files, and runs of the garbage collector's oldest
+        generation."""
         now = monotonic()
         if now - self._read_at >= READ_EVERY_S:
             self._read_at = now
@@ -38,7 +39,7 @@ class ProcessStats:
 
 
 def _resident_bytes(most: int) -> int:
-    """Where the kernel does not say, the most that there were."""
+    """Return the resident memory; `most`, the maximum so far, if the kernel does not report it."""
     try:
         with open("/proc/self/statm", "rb") as statm:
             return int(statm.read().split()[1]) * _PAGE_BYTES

@@ -1,4 +1,4 @@
-"""A whole broker in one asyncio loop: listeners, protocol, log, HTTP, from start to drain.
+"""A whole broker in one asyncio loop: listeners, protocol, log and HTTP, from start to drain.
 
 async with BrokerServer(Configuration(listen=Endpoint("127.0.0.1", 0))) as server:
     print(server.port)
@@ -35,12 +35,12 @@ from ..overlay.discovery.announcements import DATAGRAM_BYTES_MAX, Announcements,
 from ..settings import LinkSettings
 from ..status import describe_clients, describe_links
 from ..telemetry.periodic_samples import Sampler
-from ..web.app import Pages, application, broker_facts
-from ..web.http_server import HTTP_DOOR, HttpServer
+from ..web.app import HttpApi, application, broker_facts
+from ..web.http_server import HTTP_LIMITS, HttpServer
 from ..web.metrics.broker_metrics import BrokerCollector, LoopLag, new_registry
 from ..web.overlay_view import OverlayView
 from ..web.sse import Feed, Sample
-from .config.auth_config import AuthConfig, auth_config, draw_token, needs_token
+from .config.auth_config import AuthConfig, auth_config, generate_token, needs_token
 from .config.configuration import Configuration
 from .connection_limits import TLS_COST, ConnectionLimiter, ConnectionLimits
 from .dialer import Dialer
@@ -52,13 +52,14 @@ from .tcp_connection import TcpConnection
 from .tls import http_context, link_context, overlay_contexts, server_context
 
 DESCRIPTORS_RESERVED: Final = 64
-"""Of open files: for the log, HTTP and whatever libraries open. Connections leave them free."""
+"""Open files reserved for the log, HTTP and libraries; connections may use the rest."""
 
 STREAMED_MAX: Final = 200
-"""Connections and clients that the stream follows one by one: some milliseconds to describe, twice a second."""
+"""Connections and clients up to which the stream contains each of them: some milliseconds to describe, twice a
+second."""
 
 OVERVIEW_LINGER_S: Final = 30.0
-"""The page's history goes on for so long without anyone, so that it survives a reload."""
+"""Time for which the page's history continues without an open page, so that it survives a reload."""
 
 _AT_START_ONLY: Final = ("name", "listen", "http", "data", "retention", "overlay", "telemetry", "tables")
 
@@ -66,28 +67,28 @@ log: Final = logging.getLogger(__name__)
 
 
 class BrokerServer:
-    """One broker, while it runs."""
+    """One running broker."""
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        self.drawn_token = draw_token() if needs_token(configuration) else None
-        """The token for this run, when nothing says who may come in and others than this machine could."""
+        self.generated_token = generate_token() if needs_token(configuration) else None
+        """Token for this run, generated if the configuration has no access rules and other machines can connect."""
         self.port = 0
         self.tls_port = 0
-        """Of the second listener, when TLS has one of its own."""
+        """Port of the second listener, if TLS has one of its own."""
         self.http_port = 0
         self.overlay_port = 0
-        """Where other brokers connect: the port above, unless they have one of their own."""
-        self._entrance: AuthConfig = auth_config(configuration, self.drawn_token)
+        """Port for other brokers: that for clients, unless they have one of their own."""
+        self._auth: AuthConfig = auth_config(configuration, self.generated_token)
         self._running = AsyncExitStack()
         self._driver: BrokerDriver | None = None
         self._event_log: EventLog | None = None
         self._lag: LoopLag | None = None
         self._telemetry: Recording | None = None
-        self._dialling: Dialer | None = None
+        self._dialer: Dialer | None = None
         self._listeners: list[Listener] = []
         self._http_listener: Listener | None = None
-        self._door = ConnectionLimiter(_within_descriptors(configuration.door))
+        self._limiter = ConnectionLimiter(_within_descriptors(configuration.connection_limits))
         self._started_at = 0.0
 
     async def __aenter__(self) -> BrokerServer:
@@ -102,17 +103,17 @@ class BrokerServer:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Serve. Raises ListenFailed, LogError or ConfigurationError, and then nothing is left running."""
+        """Start to serve. Raise ListenFailed, LogError or ConfigurationError, and then leave nothing running."""
         async with AsyncExitStack() as started:
             await self._start(started)
             self._running = started.pop_all()
 
     async def stop(self) -> None:
-        """Stop as one should: take nobody new, tell everyone, let them take what waits, store what is to be stored."""
+        """Stop gracefully: accept no more clients, notify all, let them read what is queued, store what is staged."""
         await self._running.aclose()
 
     async def _start(self, started: AsyncExitStack) -> None:
-        """What is begun here is ended in the opposite order."""
+        """Start all parts; they are stopped in the opposite order."""
         config = self.configuration
         context = server_context(config.tls) if config.tls is not None else None
         second = config.tls.listen if config.tls is not None else None
@@ -125,7 +126,7 @@ class BrokerServer:
 
         recovered = await self._open_log(started)
         driver = self._driver = BrokerDriver(self._new_broker(recovered), self._event_log)
-        driver.broker.serves_http(self._http_told())
+        driver.broker.serves_http(self._http_url())
         await self._start_telemetry(started, driver.broker)
         started.push_async_callback(driver.stop)
         started.push_async_callback(self._drain)
@@ -133,7 +134,7 @@ class BrokerServer:
         if second is not None:
             self._listen(started, second_sockets, context)
         self._listen(started, sockets, context if second is None else None)
-        self._find_others(started, overlay_sockets)
+        self._connect_overlay(started, overlay_sockets)
         for listener in self._listeners:
             listener.start()
         self._started_at = time.monotonic()
@@ -148,17 +149,18 @@ class BrokerServer:
             await self._telemetry.start()
             started.push_async_callback(self._telemetry.stop)
 
-    def _find_others(self, started: AsyncExitStack, sockets: list[socket.socket]) -> None:
-        """Connect to other brokers, let them connect where they alone do, and look for them on the network."""
+    def _connect_overlay(self, started: AsyncExitStack, sockets: list[socket.socket]) -> None:
+        """Start to connect to other brokers, accept their connections if they have a port of their own, and discover
+        them."""
         config, driver = self.configuration, self._driver
-        assert driver is not None, "it is the broker that meets others"
+        assert driver is not None, "the driver is started first"
         overlay, tls = config.overlay, config.overlay.tls
         context = link_context(config.tls) if config.tls is not None else None
         if tls is not None:
             accepting, context = overlay_contexts(tls)
             self._listen(started, sockets, accepting, vouched=True)
-        self._dialling = Dialer(driver, context, vouched=tls is not None)
-        started.push_async_callback(self._dialling.close)
+        self._dialer = Dialer(driver, context, vouched=tls is not None)
+        started.push_async_callback(self._dialer.close)
         if not overlay.links.discover:
             return
         advertised = overlay.advertise
@@ -176,7 +178,7 @@ class BrokerServer:
         def receive(datagram: bytes, host: str, now: float) -> None:
             found = discovery.hear(datagram, host, now)
             if found is not None:
-                self._found(found)
+                self._on_announcement(found)
 
         multicast = MulticastSocket(
             discovery,
@@ -189,20 +191,20 @@ class BrokerServer:
         started.callback(multicast.close)
         multicast.start()
 
-    def _found(self, found: Found) -> None:
-        """A broker on this network segment has announced itself."""
-        assert self._driver is not None, "who looks for others is there"
+    def _on_announcement(self, found: Found) -> None:
+        """Handle the announcement of a broker on this network segment."""
+        assert self._driver is not None, "discovery starts after the driver"
         self._driver.broker.neighbourhood.heard_of(found.address, found.broker, time.monotonic())
         self._driver.settings_changed()
 
     def _interface(self) -> str:
-        """Where to announce: as told, or where the broker listens if that is one address."""
+        """Return the address to announce at: as configured, or that of the listener if it is one address."""
         overlay = self.configuration.overlay
         listen = overlay.tls.listen if overlay.tls is not None else self.configuration.listen
         return overlay.interface or (listen.host if listen.is_one_address else "")
 
     def _linking(self) -> LinkSettings:
-        """With where others can connect, as far as that is known before anyone has."""
+        """Return the link settings with the address for other brokers, as far as it is known."""
         overlay = self.configuration.overlay
         listen = overlay.tls.listen if overlay.tls is not None else self.configuration.listen
         known = overlay.advertise
@@ -214,7 +216,7 @@ class BrokerServer:
         broker = Broker(
             replace(self.configuration.settings, linking=self._linking()),
             random.SystemRandom(),
-            self._entrance.gate,
+            self._auth.gate,
             now=time.monotonic(),
             wall_us=time.time_ns() // 1000,
             recovered=recovered,
@@ -224,7 +226,7 @@ class BrokerServer:
         return broker
 
     async def _open_log(self, started: AsyncExitStack) -> Recovered:
-        """Opening may repair and recovering reads a lot: in a thread, while health already answers."""
+        """Open the log in a thread, because repair and recovery read much, while health checks are already answered."""
         config = self.configuration
         if config.data is None:
             return NOTHING_RECOVERED
@@ -234,9 +236,9 @@ class BrokerServer:
                 thread, lambda: EventLog.open(str(config.data), retention=config.retention)
             )
             started.push_async_callback(_close_log, event_log)
-            told = len(event_log.notices)
+            reported = len(event_log.notices)
             recovered = await loop.run_in_executor(thread, event_log.recover)
-            for notice in event_log.notices[told:]:
+            for notice in event_log.notices[reported:]:
                 log.error("%s", notice)
         self._event_log = event_log
         return recovered
@@ -254,14 +256,14 @@ class BrokerServer:
         sockets = _bound(started, endpoint)
         self.http_port = port_of(sockets)
         feed = Feed(self._sample)
-        panorama = OverlayView(lambda: self.broker, self.ask, _version())
-        overview = Feed(panorama.sample, linger_s=OVERVIEW_LINGER_S)
-        pages = Pages(self, registry, feed, overview, self.configuration.tables, lambda: self._telemetry)
-        server = HttpServer(application(pages, self._may_read, loopback=endpoint.loopback))
+        overlay_view = OverlayView(lambda: self.broker, self.query_brokers, _version())
+        overview = Feed(overlay_view.sample, linger_s=OVERVIEW_LINGER_S)
+        api = HttpApi(self, registry, feed, overview, self.configuration.tables, lambda: self._telemetry)
+        server = HttpServer(application(api, self._may_read, loopback=endpoint.loopback))
         context = self._http_context(self.configuration)
         listener = Listener(
             sockets,
-            ConnectionLimiter(HTTP_DOOR),
+            ConnectionLimiter(HTTP_LIMITS),
             server.protocol,
             _http_refusal,
             Counter(),
@@ -270,7 +272,7 @@ class BrokerServer:
         )
         self._http_listener = listener
         started.push_async_callback(server.stop)
-        started.push_async_callback(panorama.close)
+        started.push_async_callback(overlay_view.close)
         started.push_async_callback(overview.close)
         started.push_async_callback(feed.close)
         started.push_async_callback(listener.close)
@@ -286,10 +288,10 @@ class BrokerServer:
         self, started: AsyncExitStack, sockets: list[socket.socket], context: Any, *, vouched: bool = False
     ) -> None:
         driver = self._driver
-        assert driver is not None, "connections come to a broker that is there"
+        assert driver is not None, "the driver is started first"
         listener = Listener(
             sockets,
-            self._door,
+            self._limiter,
             lambda left: TcpConnection(driver, left, vouched=vouched),
             _refusal,
             driver.broker.counters.rejected,
@@ -303,27 +305,28 @@ class BrokerServer:
         started.push_async_callback(listener.close)
 
     async def _drain(self) -> None:
-        assert self._driver is not None, "what drains has been started"
+        assert self._driver is not None, "the driver was started"
         log.info("draining: %d sessions", len(self._driver.broker.sessions))
-        cut = await self._driver.drain(self.configuration.door.drain_s)
+        cut = await self._driver.drain(self.configuration.connection_limits.drain_s)
         if cut:
-            log.warning("%d connections did not take what was theirs in time, and are cut", cut)
+            log.warning("%d connections did not read their data in time, and are aborted", cut)
 
     # --- other settings -----------------------------------------------------------------------------------------------
 
     def reload(self, configuration: Configuration) -> None:
-        """Go on with other limits, access rules and certificates; ConfigurationError, and nothing has changed."""
-        was = self.configuration
+        """Apply other limits, access rules and certificates; raise ConfigurationError and change nothing if they are
+        invalid."""
+        before = self.configuration
         contexts = server_context(configuration.tls) if configuration.tls is not None else None
         http_contexts = self._http_context(configuration)
-        kept: dict[str, Any] = {key: getattr(was, key) for key in _AT_START_ONLY if key != "name"}
+        kept: dict[str, Any] = {key: getattr(before, key) for key in _AT_START_ONLY if key != "name"}
         linking = replace(self._linking(), secret=configuration.overlay.links.secret)
-        settings = replace(configuration.settings, name=was.name, linking=linking)
+        settings = replace(configuration.settings, name=before.name, linking=linking)
         merged = replace(configuration, settings=settings, **kept)
-        if self.drawn_token is None and needs_token(merged):
-            self.drawn_token = draw_token()
-        self._entrance = auth_config(merged, self.drawn_token)
-        self._door.limits = _within_descriptors(merged.door)
+        if self.generated_token is None and needs_token(merged):
+            self.generated_token = generate_token()
+        self._auth = auth_config(merged, self.generated_token)
+        self._limiter.limits = _within_descriptors(merged.connection_limits)
         for listener in self._listeners:
             if listener.tls is not None and contexts is not None:
                 listener.tls = contexts
@@ -331,35 +334,35 @@ class BrokerServer:
             self._http_listener.tls = http_contexts
         self.configuration = merged
         if self._driver is not None:
-            self._driver.broker.reload(merged.settings, self._entrance.gate, time.monotonic())
+            self._driver.broker.reload(merged.settings, self._auth.gate, time.monotonic())
             self._driver.settings_changed()
         for key in _AT_START_ONLY:
-            if getattr(configuration, key) != getattr(was, key):
+            if getattr(configuration, key) != getattr(before, key):
                 log.warning("%s has changed, which takes effect at the next start", key)
-        if _tls_place(configuration) != _tls_place(was):
-            log.warning("where TLS is spoken has changed, which takes effect at the next start")
-        log.info("the configuration was read again")
+        if _tls_place(configuration) != _tls_place(before):
+            log.warning("the address for TLS has changed, which takes effect at the next start")
+        log.info("the configuration was reloaded")
 
-    # --- what is shown ------------------------------------------------------------------------------------------------
+    # --- status -------------------------------------------------------------------------------------------------------
 
     @property
     def broker(self) -> Broker | None:
-        """The protocol object; None before it is there."""
+        """The protocol object; None during the start."""
         return self._driver.broker if self._driver is not None else None
 
     @property
     def listen(self) -> str:
-        """Where clients connect, with the port that it has become."""
+        """Address for clients, with the actual port."""
         return str(Endpoint(self.configuration.listen.host, self.port))
 
     @property
     def http(self) -> str:
-        """Where HTTP is served; empty when it is not."""
+        """Address of HTTP; empty without HTTP."""
         endpoint = self.configuration.http
         return str(Endpoint(endpoint.host, self.http_port)) if endpoint is not None else ""
 
-    def _http_told(self) -> str:
-        """The same as clients are told it: who listens everywhere has no host of its own to name."""
+    def _http_url(self) -> str:
+        """Return the URL of HTTP for clients; a server on all addresses has no host to name."""
         endpoint = self.configuration.http
         if endpoint is None:
             return ""
@@ -368,25 +371,25 @@ class BrokerServer:
 
     @property
     def status(self) -> str:
-        """`ready`, or why it is not."""
+        """`ready`, or the reason why not."""
         broker, stats = self.broker, self._log_stats()
         if broker is None or not self._started_at:
             return "starting"
         if broker.draining:
             return "draining"
-        if broker.joining.overlay.counts["incarnation_claimed"]:  # the others take that one for this one's next life
+        if broker.joining.overlay.counts["incarnation_claimed"]:  # other brokers treat that one as this one restarted
             return "another broker has started with this one's log"
         return "ready" if stats is None or stats.failing is None else f"the log fails: {stats.failing}"
 
     def facts(self) -> dict[str, Any]:
-        """What the face knows beside the broker."""
+        """Return the status of the server."""
         stats = self._log_stats()
         return {
             "listen": self.listen,
             "http": self.http or "off",
             "version": _version(),
             "uptime_s": round(time.monotonic() - self._started_at, 1),
-            "connections": self._door.connections,
+            "connections": self._limiter.connections,
             "loop_lag_s": round(self._lag.last_s, 4) if self._lag is not None else 0.0,
             "telemetry": self._telemetry.facts() if self._telemetry is not None else None,
             "log": None
@@ -400,25 +403,28 @@ class BrokerServer:
             },
         }
 
-    async def ask(self, brokers: Iterable[int], topic: str, question: dict[str, Any]) -> dict[int, dict[str, Any]]:
-        """Ask brokers, of which this may be one; the answers of those who gave one in time."""
-        assert self._driver is not None, "there is a broker to ask"
-        return await self._driver.ask(brokers, topic, question)
+    async def query_brokers(
+        self, brokers: Iterable[int], topic: str, question: dict[str, Any]
+    ) -> dict[int, dict[str, Any]]:
+        """Query brokers, which may include this one; return the results of those that answered in time."""
+        assert self._driver is not None, "the driver was started"
+        return await self._driver.query_brokers(brokers, topic, question)
 
     def _sample(self) -> Sample:
-        """For the stream. In a crowd only the broker itself is sampled: who is there is then read by list."""
+        """Return a sample for the stream. With many connections it contains the broker only; lists then show the
+        clients."""
         broker = self.broker
         if broker is None:
             return {}
-        crowded = self._door.connections > STREAMED_MAX or len(broker.sessions) > STREAMED_MAX
+        crowded = self._limiter.connections > STREAMED_MAX or len(broker.sessions) > STREAMED_MAX
         return {
             "broker": broker_facts(self),
-            "links": {} if crowded else {str(link["id"]): link for link in map(_lasting, describe_links(broker))},
+            "links": {} if crowded else {str(link["id"]): link for link in map(_without_times, describe_links(broker))},
             "clients": {} if crowded else {client["publisher"]: client for client in describe_clients(broker)},
         }
 
     def _may_read(self, token: str, address: str) -> bool:
-        return self._entrance.may_read(token, address)
+        return self._auth.may_read(token, address)
 
     def _log_stats(self) -> LogStats | None:
         return self._event_log.stats() if self._event_log is not None else None
@@ -432,13 +438,13 @@ def _bound(started: AsyncExitStack, endpoint: Endpoint) -> list[socket.socket]:
 
 
 async def _close_log(event_log: EventLog) -> None:
-    """It waits for the disk, which may take its time."""
+    """Close the log in a thread, because it waits for the disk."""
     with ThreadPoolExecutor(1, "plait-log-closer") as thread:
         await asyncio.get_running_loop().run_in_executor(thread, event_log.close)
 
 
 def _refusal(reason: str) -> bytes:
-    """What one who is not let in is told, in the version that everyone can read."""
+    """Encode the reply to a refused connection, in the version that every client can read."""
     return encode_frame(Close(Code.LIMIT, reason[:CLOSE_TEXT_MAX], retryable=True), HANDSHAKE_VERSION)
 
 
@@ -447,7 +453,7 @@ def _http_refusal(reason: str) -> bytes:
 
 
 def _within_descriptors(limits: ConnectionLimits) -> ConnectionLimits:
-    """No more connections than there can be open files."""
+    """Limit connections to the number of open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     possible = max(1, soft - DESCRIPTORS_RESERVED)
     if soft == resource.RLIM_INFINITY or limits.connections_max <= possible:
@@ -463,8 +469,8 @@ def _tls_place(configuration: Configuration) -> tuple[Endpoint | None, bool] | N
     return (tls.listen, tls.plain_http) if tls is not None else None
 
 
-def _lasting(link: dict[str, Any]) -> dict[str, Any]:
-    """What of a connection is not different each time one looks."""
+def _without_times(link: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of a connection that do not change with each sample."""
     return {key: value for key, value in link.items() if key not in ("open_s", "silent_s")}
 
 

@@ -1,4 +1,4 @@
-"""What a broker does on signals: stop properly, stop at once when asked twice, read its configuration again."""
+"""Signals of a broker's process: stop gracefully, stop at once on the second signal, reload the configuration."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ log: Final = logging.getLogger(__name__)
 
 
 @contextmanager
-def handled(stop: asyncio.Event, reload: Callable[[], None]) -> Iterator[None]:
-    """The first SIGINT or SIGTERM sets `stop`, a second one ends the process with exit code 1; SIGHUP reloads."""
+def handle_signals(stop: asyncio.Event, reload: Callable[[], None]) -> Iterator[None]:
+    """Set `stop` on the first SIGINT or SIGTERM, exit with code 1 on a second one, and reload on SIGHUP."""
     loop = asyncio.get_running_loop()
 
-    def asked_to_stop(number: int) -> None:
+    def on_stop_signal(number: int) -> None:
         if stop.is_set():
-            log.error("asked to stop a second time: stopping at once")
+            log.error("second stop signal: stopping at once")
             os._exit(1)
         log.info("%s: stopping", signal.Signals(number).name)
         stop.set()
 
     for number in _STOP:
-        loop.add_signal_handler(number, asked_to_stop, number)
+        loop.add_signal_handler(number, on_stop_signal, number)
     loop.add_signal_handler(signal.SIGHUP, reload)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Tags of sealed events are tested in a few threads of their own, which let go of the interpreter in every pairing."""
+"""Tests the tags of sealed events in a few threads; each pairing releases the interpreter."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ from ..outputs import Probe
 from ..pipeline.tag_test_worker import TagTestWorker, available
 
 THREADS: Final = max(1, min(4, (os.cpu_count() or 1) - 1))
-"""One processor is the loop's."""
+"""One processor is left to the loop."""
 
 SWITCH_S: Final = 0.0005
-"""The loop is given the interpreter back within this, where Python's own 5 ms would count for each call of a turn."""
+"""Switch interval of the interpreter: the loop waits at most this long for it, instead of Python's 5 ms per call."""
 
 log: Final = logging.getLogger(__name__)
 
 
 class TagTestPool:
-    """The threads of one broker, which begin when there is something to test."""
+    """The threads of one broker, started by the first test."""
 
     def __init__(self, answer: Callable[[int, Sequence[Fit] | None], None]) -> None:
         """`answer` is called in a thread."""
         self._answer = answer
         self._threads: ThreadPoolExecutor | None = None
-        self._own = local()
+        self._thread_local = local()
 
     def test(self, probe: Probe) -> None:
-        """Carry it out: the broker bounds how many there are at once."""
+        """Run a test; the broker limits how many run at once."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(THREADS, "plait-tags")
             sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
         self._threads.submit(self._test, probe).add_done_callback(partial(self._tested, probe))
 
     def close(self) -> None:
-        """Test nothing more."""
+        """Cancel tests that have not started."""
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _test(self, probe: Probe) -> Sequence[Fit] | None:
-        prober: TagTestWorker | None = getattr(self._own, "prober", None)
-        if prober is None:
-            prober = self._own.prober = TagTestWorker()
+        tester: TagTestWorker | None = getattr(self._thread_local, "tester", None)
+        if tester is None:
+            tester = self._thread_local.tester = TagTestWorker()
             if not available():
                 log.warning("tags of sealed events are not tested here: pip install 'plait-broker[sealed]'")
-        return prober.fits(probe)
+        return tester.fits(probe)
 
     def _tested(self, probe: Probe, running: Future[Sequence[Fit] | None]) -> None:
         if running.cancelled():
             return
         if (error := running.exception()) is not None:
-            log.error("internal error: please report this; an event's tags are not tested", exc_info=error)
+            log.error("internal error: please report this; the tags of an event were not tested", exc_info=error)
         fits = [Fit.UNDECIDED] * len(probe.deposits) if error is not None else running.result()
         self._answer(probe.ticket, fits)

@@ -1,4 +1,4 @@
-"""One connection as asyncio sees it: bytes to the protocol and back. Nothing is awaited here, and nothing queued."""
+"""One connection as an asyncio protocol: bytes to the driver and back. Nothing is awaited here, and nothing queued."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ..clients.access import Caller
 from ..outputs import ConnectionId
 
 WRITE_BUFFER_BYTES: Final = 256 * 1024
-"""Bytes written to a connection that its other end has not taken, until the broker queues, by policy, instead. More
-than a fast peer leaves untaken for a moment, little enough for thousands of slow ones."""
+"""Unread bytes of a connection after which the broker queues according to its policies: more than a fast peer leaves
+unread for a moment, few enough for thousands of slow ones."""
 
 LINGER_S: Final = 1.0
-"""After the last byte, for the other end to read it and hang up: closing over unread input would destroy it."""
+"""Time after the last byte for the peer to read it and close: closing with unread input would destroy it."""
 
 FLUSH_S: Final = 5.0
-"""For the other end to take what was sent before a close; then it is cut off."""
+"""Time for the peer to read what was sent before a close; then the connection is aborted."""
 
 
 class Driver(Protocol):
-    """What a connection tells of itself."""
+    """The receiver of a connection's events."""
 
     def opened(self, connection: TcpConnection, caller: Caller) -> ConnectionId: ...
     def received(self, link: ConnectionId, data: bytes) -> None: ...
@@ -32,18 +32,20 @@ class Driver(Protocol):
 
 
 class TcpConnection(asyncio.Protocol):
-    """Between a transport and the driver."""
+    """Connects a transport to the driver."""
 
-    __slots__ = ("_close_by", "_dialled", "_driver", "_left", "_link", "_timer", "_transport", "_vouched")
+    __slots__ = ("_close_by", "_dialled", "_driver", "_link", "_on_lost", "_timer", "_transport", "_vouched")
 
     _transport: asyncio.Transport
     _link: ConnectionId
 
-    def __init__(self, driver: Driver, left: Callable[[], None], *, dialled: str = "", vouched: bool = False) -> None:
-        """`left` is called when the connection is gone; `dialled`: where, if it was made by this broker to another;
-        `vouched`: whether TLS has verified that the other end is a broker."""
+    def __init__(
+        self, driver: Driver, on_lost: Callable[[], None], *, dialled: str = "", vouched: bool = False
+    ) -> None:
+        """`left` is called when the connection is lost. `dialled` is the address of an outgoing connection to another
+        broker. `vouched`: TLS has verified that the peer is a broker."""
         self._driver = driver
-        self._left = left
+        self._on_lost = on_lost
         self._dialled = dialled
         self._vouched = vouched
         self._close_by: float | None = None
@@ -52,7 +54,7 @@ class TcpConnection(asyncio.Protocol):
     # --- from the transport -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # which uvloop's is by its methods, not by its class
+        transport = cast(asyncio.Transport, transport)  # uvloop's transport has the methods, but not the class
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._transport = transport
         caller = replace(_caller(transport), dialled=self._dialled, vouched=self._vouched)
@@ -72,18 +74,18 @@ class TcpConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._driver.lost(self._link)
-        self._left()
+        self._on_lost()
 
     # --- from the driver ----------------------------------------------------------------------------------------------
 
     def write(self, chunks: list[bytes]) -> None:
-        """Send. One joined write costs half of `writelines` for the batches that a turn of the loop makes."""
-        if self._transport.is_closing():  # the other end has gone, and `connection_lost` is about to say so
+        """Write chunks. One joined write costs half of `writelines` for the batches of a turn of the loop."""
+        if self._transport.is_closing():  # the peer has gone, and `connection_lost` follows
             return
         self._transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
 
     def close(self) -> None:
-        """Hang up once the other end has what was sent, or does not want it."""
+        """Close once the peer has read what was sent, or after FLUSH_S."""
         if self._close_by is not None or self._transport.is_closing():
             return
         self._close_by = monotonic() + FLUSH_S
@@ -93,11 +95,11 @@ class TcpConnection(asyncio.Protocol):
                 self._transport.write_eof()
             else:
                 self._transport.close()
-        except OSError:  # the other end has reset it: nobody is there to hear the rest
+        except OSError:  # the peer has reset the connection
             self._transport.abort()
 
     def abort(self) -> None:
-        """Hang up now."""
+        """Close at once."""
         self._transport.abort()
 
     def _cut(self) -> None:
@@ -109,7 +111,7 @@ class TcpConnection(asyncio.Protocol):
 
 
 def _caller(transport: asyncio.Transport) -> Caller:
-    """Who is at the other end, by address and by certificate if TLS has verified one."""
+    """Return the peer's address, and its name if TLS has verified a certificate."""
     peer = transport.get_extra_info("peername")
     host, port = (str(peer[0]), int(peer[1])) if peer else ("", 0)
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -117,7 +119,7 @@ def _caller(transport: asyncio.Transport) -> Caller:
 
 
 def common_name(certificate: dict[str, Any] | None) -> str:
-    """The common name in a verified certificate; none when there are several to choose from."""
+    """Return the common name of a verified certificate; empty if it has several."""
     pairs = [pair for group in (certificate or {}).get("subject", ()) for pair in group]
     names = [str(value) for key, value in pairs if key == "commonName"]
     return names[0] if len(names) == 1 else ""

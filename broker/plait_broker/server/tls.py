@@ -1,4 +1,4 @@
-"""TLS as configured: certificates read, and clients' certificates asked for."""
+"""TLS contexts from the configured certificates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .config.overlay_config import OverlayTls
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """How this broker proves who it is, and whom it believes; ConfigurationError when a file does not say it."""
+    """Return the context for clients' connections; raise ConfigurationError if a file is not usable."""
     context = http_context(files)
     if files.client_ca is not None:
         try:
@@ -24,7 +24,7 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def http_context(files: TlsFiles) -> ssl.SSLContext:
-    """How its HTTP side proves who it is. It asks nobody for a certificate: scrapers and browsers bring tokens."""
+    """Return the context for HTTP. It requests no client certificates: scrapers and browsers use tokens."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -39,7 +39,8 @@ def http_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def link_context(files: TlsFiles) -> ssl.SSLContext:
-    """How it connects to other brokers: with its own certificate, and believing the authority that signs clients'."""
+    """Return the context for connections to other brokers: with this broker's certificate, and trusting the authority
+    that signs those of clients."""
     context = ssl.create_default_context(cafile=str(files.client_ca) if files.client_ca is not None else None)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(files.certificate, files.key, password=_no_password)
@@ -47,8 +48,8 @@ def link_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def overlay_contexts(files: OverlayTls) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """How brokers meet each other, as the one that is connected to and as the one that connects: both show certificates
-    of the overlay's authority, which signs none but brokers'. Under which host one is found says nothing more."""
+    """Return the contexts for links between brokers, for accepting and for connecting. Both ends show certificates of
+    the overlay's authority, which signs only brokers, so the host name is not checked."""
     found: list[ssl.SSLContext] = []
     for protocol in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT):
         context = ssl.SSLContext(protocol)

@@ -1,4 +1,4 @@
-"""What a broker's pipeline records of its events, beyond what every process of Plait does."""
+"""Telemetry records of a broker's pipeline, beyond those of every process of Plait."""
 
 from __future__ import annotations
 
@@ -18,28 +18,35 @@ if TYPE_CHECKING:
 
 
 class BrokerTelemetry(Telemetry):
-    """One broker's records."""
+    """One broker's telemetry."""
 
     def __init__(self, settings: TelemetrySettings, wall_offset_us: int, records: int = RING_RECORDS) -> None:
         super().__init__(settings, wall_offset_us, records)
         if settings.space is not None:
             self._space, self._depth = settings.space, min(settings.space.depth, CELL_BITS)
-            self.published, self.passed = self._published_somewhere, self._passed_somewhere
+            self.published, self.passed = self._published_located, self._passed_located
 
-    def _published_somewhere(
-        self, frame: EventFrame, subscriptions: Sized, durables: Sized, homes: Sized, delay_us: int, now: float, /
+    def _published_located(
+        self,
+        frame: EventFrame,
+        subscriptions: Sized,
+        durables: Sized,
+        destinations: Sized,
+        delay_us: int,
+        now: float,
+        /,
     ) -> None:
         self._locate(frame)
-        self.ring.published(frame, subscriptions, durables, homes, delay_us, now)
+        self.ring.published(frame, subscriptions, durables, destinations, delay_us, now)
 
-    def _passed_somewhere(
+    def _passed_located(
         self, frame: EventFrame, number: int, within_us: int, delay_us: int, flags: int, now: float, /
     ) -> None:
         self._locate(frame)
         self.ring.passed(frame, number, within_us, delay_us, flags, now)
 
     def _locate(self, frame: EventFrame) -> None:
-        """Nowhere, if the event lies outside the space."""
+        """Set the cell of the event space for the next record; 0 if the event lies outside the space."""
         if self._mask and sampled_out(frame.sequence, self._mask):
             return
         try:
@@ -51,18 +58,18 @@ class BrokerTelemetry(Telemetry):
     def delivered_durably(
         self, subscription: Subscription, frame: EventFrame, delay_us: int, *, late: bool, replayed: bool, now: float
     ) -> None:
-        """One delivery of a durable subscription, perhaps not the first of its event."""
+        """Record one delivery of a durable subscription, which may be a repeated one."""
         flags = DURABLE | (LATE if late else 0) | (REPLAYED if replayed else 0)
         self.delivered(subscription.number, subscription.within_us, frame, delay_us, flags, now)
 
     def dropped_delivery(self, subscription: Subscription, entry: Queued, reason: str, now: float) -> None:
-        """One delivery, that may have waited, will not be."""
+        """Record a dropped delivery, which may have waited."""
         delay_us = entry.delay_us + round((now - entry.arrived) * 1_000_000)
         number, within_us = subscription.number, subscription.within_us
         self.dropped(entry.frame, reason, delay_us, now, subject=number, bound_us=within_us)
 
     def subscribed(self, party: Subscription | DurableSubscription) -> None:
-        """A subscription is there, or has another filter."""
+        """Record a new subscription, or a new filter of one."""
         session = getattr(party, "session", None)
         self.name(
             "subscription",

@@ -1,6 +1,6 @@
-"""What is recorded once a second, not with events: links, queues, who is there, which way leads where.
+"""Records made once a second, independent of events: links, queues, membership and routes.
 
-Links and queues are samples; membership and routing are recorded when they have changed.
+Links and queues are sampled; membership and routes are recorded when they change.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from plait_core.telemetry import PROBED, RETURNED, RecordKind
 from plait_telemetry.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from ..broker import Broker
+    from ..broker_view import BrokerView
 
 
 class Sampler:
-    """One broker's samples."""
+    """One broker's sampler."""
 
-    def __init__(self, broker: Broker, telemetry: Telemetry) -> None:
+    def __init__(self, broker: BrokerView, telemetry: Telemetry) -> None:
         self._broker = broker
         self._telemetry = telemetry
         self._sent: dict[int, int] = {}
         self._members: dict[int, str] = {}
-        self._ways: dict[int, tuple[int, int]] = {}
+        self._routes: dict[int, tuple[int, int]] = {}
         self._revision = -1
         self._lost = 0
         telemetry.name("broker", broker.id, name=broker.settings.name)
 
     def sample(self, now: float, elapsed_s: float, lost: int) -> None:
-        """Record how everything is. `lost`: records that were made, and never written, so far."""
+        """Record the current state. `lost`: records made so far that were never written."""
         self._links(now)
         interest = self._broker.interest
         waiting = interest.waiting
@@ -80,12 +80,12 @@ class Sampler:
 
     def _routing(self, now: float) -> None:
         overlay = self._broker.joining.overlay
-        ways: dict[int, tuple[int, int]] = {}
+        routes: dict[int, tuple[int, int]] = {}
         for broker in self._members:
             if broker == overlay.me:
                 continue
-            next_one = overlay.routes.next(broker)
-            ways[broker] = (next_one.id if next_one is not None else 0, overlay.map.cost_us(overlay.me, broker) or 0)
-            if self._ways.get(broker, (0, 0))[0] != ways[broker][0]:
-                self._telemetry.state(RecordKind.ROUTING, broker, now, by=ways[broker][0], delay_us=ways[broker][1])
-        self._ways = ways
+            next_hop = overlay.routes.next(broker)
+            routes[broker] = (next_hop.id if next_hop is not None else 0, overlay.map.cost_us(overlay.me, broker) or 0)
+            if self._routes.get(broker, (0, 0))[0] != routes[broker][0]:
+                self._telemetry.state(RecordKind.ROUTING, broker, now, by=routes[broker][0], delay_us=routes[broker][1])
+        self._routes = routes

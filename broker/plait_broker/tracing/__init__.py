@@ -1,1 +1,1 @@
-"""Why an event went where it did: beside the pipeline, never in its way."""
+"""Explanations of routes and deliveries, from data that the pipeline records without delaying events."""

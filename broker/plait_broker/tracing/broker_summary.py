@@ -1,7 +1,8 @@
-"""What a broker says of itself for the page that shows them all: all that is looked at twice a second.
+"""One broker's summary for the live page, which requests it from every broker up to twice a second.
 
-Numbers only ever grow or are as they are now; whoever asks compares two answers by their `at`. Of subscriptions the few
-are named that someone would want to see: slow ones, those whose bound is missed, the busiest. Never a secret in it.
+Counters only rise and gauges are current values; the reader divides two summaries by the difference of their `at`. Only
+the most interesting subscriptions are included: slow ones, those that miss their bound, the busiest. A summary never
+contains a secret.
 """
 
 from __future__ import annotations
@@ -17,29 +18,29 @@ from ..histograms import DelayHistogram
 from ..status import neighbour_facts, queue_facts
 
 if TYPE_CHECKING:
-    from ..broker import Broker
+    from ..broker_view import BrokerView
     from ..clients.sessions import Subscription
 
 Json: TypeAlias = dict[str, Any]
-DigestResources: TypeAlias = Callable[[], Json]
+ResourceFacts: TypeAlias = Callable[[], Json]
 
 SUBSCRIPTIONS_SHOWN: Final = 24
-"""Of one broker; a page of sixty brokers has over a thousand rows then."""
+"""Subscriptions in one summary; a page of sixty brokers then has over a thousand rows."""
 
 SUBSCRIPTIONS_LOOKED_AT: Final = 4_000
-"""To choose those from: two milliseconds. Of more, the oldest are looked at."""
+"""Subscriptions to choose from, the oldest first: examining them takes two milliseconds."""
 
 LINKS_SHOWN: Final = 64
 
 FILTER_CHARACTERS: Final = 240
-"""Of a filter, as it is shown."""
+"""Characters of a filter that are shown."""
 
 BROKEN: Final = ("forged", "bad_filters", "unexpected", "loops", "incarnation_claimed", "disputed")
-"""What the overlay counts that nobody honest does."""
+"""Counters of the overlay that rise only because of a faulty or hostile broker."""
 
 
-def describe_digest(broker: Broker, question: Json, now: float) -> Json:
-    """The broker as others show it."""
+def describe_summary(broker: BrokerView, question: Json, now: float) -> Json:
+    """Return the summary of a broker."""
     counters, overlay = broker.counters, broker.joining.overlay
     sessions = broker.sessions.all()
     return {
@@ -79,18 +80,18 @@ def describe_digest(broker: Broker, question: Json, now: float) -> Json:
         "awaiting": len(broker.confirmations),
         **queue_facts(broker.interest),
         "links": _links(broker, now),
-        "shown": [_shown(one) for one in _worth_showing(broker)],
+        "shown": [_subscription(one) for one in _worth_showing(broker)],
         "resources": broker.explaining.resources(),
     }
 
 
 def _sparse(times: DelayHistogram) -> Json:
-    """Counts by bits of their microseconds, where there are any."""
+    """Return the counts that are not zero, by the number of bits of their microseconds."""
     return {str(bits): count for bits, count in enumerate(times.counts) if count}
 
 
-def _links(broker: Broker, now: float) -> list[Json]:
-    """Its links to other brokers."""
+def _links(broker: BrokerView, now: float) -> list[Json]:
+    """Return the links to other brokers."""
     links = ((link, at) for link, at in broker.connections if link.neighbour)
     return [
         neighbour_facts(link, broker, now) | {"pending_bytes": link.data_bytes}
@@ -98,18 +99,18 @@ def _links(broker: Broker, now: float) -> list[Json]:
     ]
 
 
-def _worth_showing(broker: Broker) -> list[Subscription]:
+def _worth_showing(broker: BrokerView) -> list[Subscription]:
     looked_at = islice(broker.interest.subscriptions, SUBSCRIPTIONS_LOOKED_AT)
     return heapq.nlargest(SUBSCRIPTIONS_SHOWN, looked_at, key=_urgency)
 
 
 def _urgency(subscription: Subscription) -> tuple[int, int, int, int]:
-    """Slow ones first, then those whose bound is missed, those with a bound, the busiest."""
+    """Sort slow subscriptions first, then those that missed their bound, those with a bound, the busiest."""
     missed = subscription.late + subscription.dropped.total()
     return len(subscription.outbox), missed, bool(subscription.within_us), subscription.delivered
 
 
-def _shown(subscription: Subscription) -> Json:
+def _subscription(subscription: Subscription) -> Json:
     session, delays = subscription.session, subscription.delays
     p50, p99 = (None, None) if delays is None else (delays.percentile_us(0.5), delays.percentile_us(0.99))
     return {

@@ -1,7 +1,7 @@
-"""What a broker remembers of the last events, for `plait why`: where each came from or went, and what was dropped.
+"""The history of a broker's last events, for `plait why`: their source, their destinations and their drops.
 
-The hot path appends one tuple to `events` and nothing else; what an entry means is worked out when somebody asks. It
-refers to frames and copies none, so what it holds is looked at once per so many bytes received (`shed`).
+The hot path appends one tuple to `events` and does nothing else; entries are interpreted when a query arrives. Entries
+refer to frames and copy none, so large frames are replaced after every so many bytes received (`shed`).
 """
 
 from __future__ import annotations
@@ -20,51 +20,51 @@ from plait_core.wire import Confirm, EventFrame, Publish, encode_block
 from ..overlay import ReceivedEvent
 
 EVENTS_MAX: Final = 2048
-"""Events remembered: some 1 MB of small ones. Four times as many would fall out of the processor's caches, and cost an
-event 200 ns instead of 80."""
+"""Events remembered: about 1 MB of small ones. Four times as many would not fit the processor's caches, and an event
+would cost 200 ns instead of 80."""
 
 DROPS_MAX: Final = 4096
-"""Drops remembered, and deliveries that had to wait."""
+"""Drops remembered, and deliveries that waited."""
 
 LARGE_BYTES: Final = 2048
-"""Of an event above this, only its attributes are remembered, and not even these when they are above it as well."""
+"""Size above which only an event's attributes are remembered, and not even these if they exceed it as well."""
 
 SHED_EVERY_BYTES: Final = 8 << 20
-"""Large events are looked for each time that so much has been received: what may be held of them beside 16 MB."""
+"""Bytes received between two searches for large events: the history then holds at most about 16 MB of them."""
 
-Whereabouts: TypeAlias = "list[int] | ReceivedEvent"
-"""Of an event published here, the other brokers that it was for; of one that arrived, its arrival."""
+DestinationsOrArrival: TypeAlias = "list[int] | ReceivedEvent"
+"""The destinations of an event published here, or the received event of another broker."""
 
 
 class Remembered(NamedTuple):
-    """One event."""
+    """One event of the history."""
 
     at: float
     frame: EventFrame
-    whereabouts: Whereabouts
+    destinations_or_arrival: DestinationsOrArrival
 
     @property
     def arrival(self) -> ReceivedEvent | None:
-        """How it came, if it was published elsewhere."""
-        return self.whereabouts if isinstance(self.whereabouts, ReceivedEvent) else None
+        """The received event, if it was published at another broker."""
+        return self.destinations_or_arrival if isinstance(self.destinations_or_arrival, ReceivedEvent) else None
 
     @property
-    def homes(self) -> list[int]:
-        """The other brokers that it was for, if it was published here."""
-        return self.whereabouts if isinstance(self.whereabouts, list) else []
+    def destinations(self) -> list[int]:
+        """The other brokers to reach, if the event was published here."""
+        return self.destinations_or_arrival if isinstance(self.destinations_or_arrival, list) else []
 
 
 class Drop(NamedTuple):
-    """An event, or one delivery or copy of it, that ended here."""
+    """A dropped event, delivery or copy."""
 
     at: float
     publisher: int
     sequence: int
     reason: str
     subscription: int = 0
-    """Its number; 0 when it was not for one alone."""
+    """Number of the subscription; 0 if the drop concerns several."""
     broker: int = 0
-    """The other broker that does not get it; 0 when it was not for one alone."""
+    """The destination that the copy does not reach; 0 if the drop concerns several."""
 
 
 class Waited(NamedTuple):
@@ -77,64 +77,64 @@ class Waited(NamedTuple):
 
 
 class EventHistory:
-    """One broker's, of the last events."""
+    """The last events of one broker."""
 
     def __init__(self, events_max: int = EVENTS_MAX) -> None:
-        self.events: deque[tuple[float, EventFrame, Whereabouts]] = deque(maxlen=events_max)
-        """Oldest first: what `Remembered` names, as the plain tuple that costs a fifth of it."""
+        self.events: deque[tuple[float, EventFrame, DestinationsOrArrival]] = deque(maxlen=events_max)
+        """Oldest first: the fields of `Remembered` as a plain tuple, which costs a fifth of it."""
         self.shed_at_bytes = SHED_EVERY_BYTES
-        """To be looked at once so much was received."""
+        """Count of received bytes at which `shed` is due."""
         self._drops: deque[tuple[float, int, int, str, int, int]] = deque(maxlen=DROPS_MAX)
         self._waited: deque[tuple[float, int, int, int]] = deque(maxlen=DROPS_MAX)
 
     def drop(self, frame: EventFrame, reason: str, now: float, *, subscription: int = 0, broker: int = 0) -> None:
-        """An event, or a delivery or copy of it, ends here."""
+        """Record a dropped event, delivery or copy."""
         self._drops.append((now, frame.publisher, frame.sequence, reason, subscription, broker))
 
     def waited(self, frame: EventFrame, subscription: int, now: float) -> None:
-        """A delivery that had to wait is written."""
+        """Record that a delivery which had waited is written."""
         self._waited.append((now, frame.publisher, frame.sequence, subscription))
 
     def shed(self, bytes_in: int) -> None:
-        """Let go of what is large."""
+        """Replace large frames by their attributes."""
         self.shed_at_bytes = bytes_in + SHED_EVERY_BYTES
-        for at, (when, frame, whereabouts) in enumerate(self.events):
+        for at, (when, frame, destinations_or_arrival) in enumerate(self.events):
             if len(frame.block) > LARGE_BYTES:
                 slim = _slim(frame)
-                if isinstance(whereabouts, ReceivedEvent):
-                    whereabouts = whereabouts._replace(frame=slim)
-                self.events[at] = (when, slim, whereabouts)
+                if isinstance(destinations_or_arrival, ReceivedEvent):
+                    destinations_or_arrival = destinations_or_arrival._replace(frame=slim)
+                self.events[at] = (when, slim, destinations_or_arrival)
 
-    # --- when somebody asks -------------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------
 
     def find(self, id: EventId) -> Remembered | None:
-        """What is remembered of an event: of its first coming, should it have come again."""
+        """Return the entry of an event: the first one, if the event arrived several times."""
         for entry in self.events:
             if entry[1].sequence == id.sequence and entry[1].publisher == id.publisher:
                 return Remembered(*entry)
         return None
 
     def drops(self, id: EventId) -> Iterator[Drop]:
-        """Everything of an event that ended here, the latest first."""
+        """Return all drops of an event, the latest first."""
         return (Drop(*entry) for entry in reversed(self._drops) if entry[1:3] == id)
 
     def written_at(self, id: EventId, subscription: int) -> float | None:
-        """When a delivery that had waited was written."""
+        """Return when a delivery that had waited was written."""
         for entry in reversed(self._waited):
             if entry[1:3] == id and entry[3] == subscription:
                 return entry[0]
         return None
 
     def since(self) -> float | None:
-        """Since when all events are remembered; None when all that there were still are."""
+        """Return the time from which on all events are remembered; None if none was discarded yet."""
         return self.events[0][0] if len(self.events) == self.events.maxlen else None
 
 
 def _slim(frame: EventFrame) -> EventFrame:
-    """The same event without what nobody asks about."""
+    """Return the event without its payload."""
     try:
         attributes = frame.attributes()
-    except FrameError:  # nobody had to read them
+    except FrameError:  # no filter has read them, so nothing checked them
         attributes = {}
     event = Event(attributes, b"", frame.publisher, frame.sequence, frame.published_us, frame.lifetime_us)
     block = encode_block(event, EVENT_LIMITS)

@@ -1,7 +1,7 @@
-"""The last events of a broker, and how one of them passed: for the event tail of the page, and its trace view.
+"""The last events of a broker, and the passage of one event: for the live page's event tail and trace view.
 
-Both read the memory (`event_history.py`), so nothing was marked beforehand and nothing is added to an event's way. An
-event is published at one broker, which alone lists it; where else it came to, those brokers tell.
+Both read the history (`event_history.py`), so events need no mark and take no extra step. The broker that an event was
+published at lists it; other brokers report its passage.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from plait_core.values import Attributes
 from plait_core.wire import EventFrame
 
 from .event_history import Remembered
-from .local_status import DROPS_SHOWN, fate_of
+from .local_status import DROPS_SHOWN, outcome_of
 
 if TYPE_CHECKING:
-    from ..broker import Broker
+    from ..broker_view import BrokerView
     from ..clients.sessions import DurableSubscription, Subscription
 
 Json: TypeAlias = dict[str, Any]
@@ -30,7 +30,7 @@ LISTED_MAX: Final = 50
 """Events of one answer."""
 
 LOOKED_AT_MAX: Final = 256
-"""Of the latest, for those that a filter matches: a millisecond."""
+"""Latest events to search for those that a filter matches: a millisecond."""
 
 ATTRIBUTES_SHOWN: Final = 24
 TEXT_SHOWN: Final = 120
@@ -40,24 +40,24 @@ REASONS_SHOWN: Final = 4
 PARTIES_SHOWN: Final = 32
 
 
-def describe_recent(broker: Broker, question: Json, now: float) -> Json:
-    """The latest events that were published here, each with what the filter of the question says of it. FilterError
-    when that is none."""
-    text, wanted = str(question.get("filter", "")), question.get("limit")
+def describe_recent(broker: BrokerView, query: Json, now: float) -> Json:
+    """Return the latest events published here, each with the result of the query's filter. Raise FilterError if that is
+    no filter."""
+    text, requested = str(query.get("filter", "")), query.get("limit")
     filter = parse(text) if text else None
-    limit = min(wanted, LISTED_MAX) if isinstance(wanted, int) and wanted > 0 else LISTED_MAX
-    matching = bool(question.get("matching")) and filter is not None
-    found = (_listed(broker, entry, filter, now) for entry in _published(broker))
+    limit = min(requested, LISTED_MAX) if isinstance(requested, int) and requested > 0 else LISTED_MAX
+    matching = bool(query.get("matching")) and filter is not None
+    found = (_list_entry(broker, entry, filter, now) for entry in _published(broker))
     events = islice((one for one in found if not matching or one["result"] is True), limit)
     return {"broker": broker.settings.name, "events": list(events)}
 
 
-def describe_passage(broker: Broker, question: Json, now: float) -> Json:
-    """What became here of one event. EventInvalid when the question names none."""
-    id = EventId.parse(str(question.get("event", "")))
+def describe_passage(broker: BrokerView, query: Json, now: float) -> Json:
+    """Return what this broker recorded of one event. Raise EventInvalid if the query names none."""
+    id = EventId.parse(str(query.get("event", "")))
     known = broker.explaining.memory.find(id)
     drops = broker.explaining.memory.drops(id)
-    said: Json = {
+    report: Json = {
         "broker": broker.settings.name,
         "id": id_text(broker.id),
         "seen": None,
@@ -71,20 +71,20 @@ def describe_passage(broker: Broker, question: Json, now: float) -> Json:
         ],
     }
     if known is not None:
-        said["seen"] = _seen(known)
-        said["event"] = _event(known.frame, now - known.at)
-        said["parties"] = list(islice(_parties(broker, known, now), PARTIES_SHOWN))
-    return said
+        report["seen"] = _seen(known)
+        report["event"] = _event(known.frame, now - known.at)
+        report["parties"] = list(islice(_parties(broker, known, now), PARTIES_SHOWN))
+    return report
 
 
-def _published(broker: Broker) -> Iterator[Remembered]:
-    """The latest first."""
+def _published(broker: BrokerView) -> Iterator[Remembered]:
+    """Return the latest events published here, the latest first."""
     latest = islice(reversed(broker.explaining.memory.events), LOOKED_AT_MAX)
     return (entry for entry in map(Remembered._make, latest) if entry.arrival is None)
 
 
-def _listed(broker: Broker, entry: Remembered, filter: Filter | None, now: float) -> Json:
-    listed = _event(entry.frame, now - entry.at) | {"homes": len(entry.homes)}
+def _list_entry(broker: BrokerView, entry: Remembered, filter: Filter | None, now: float) -> Json:
+    listed = _event(entry.frame, now - entry.at) | {"homes": len(entry.destinations)}
     if filter is not None:
         explanation = filter.explain(attributes_of(entry.frame))
         listed["result"] = explanation.result
@@ -103,27 +103,27 @@ def _event(frame: EventFrame, ago_s: float) -> Json:
 
 
 def _seen(known: Remembered) -> Json:
-    """How the event came here."""
+    """Describe how the event reached this broker."""
     arrival = known.arrival
     if arrival is None:
-        return {"as": "published", "for": [id_text(home) for home in known.homes]}
+        return {"as": "published", "for": [id_text(destination) for destination in known.destinations]}
     return {"as": "arrived", "delay_ms": arrival.delay_us / 1000, "path": [id_text(passed) for passed in arrival.path]}
 
 
-def _parties(broker: Broker, known: Remembered, now: float) -> Iterator[Json]:
-    """The subscriptions here that it is for, and what became of it for each."""
+def _parties(broker: BrokerView, known: Remembered, now: float) -> Iterator[Json]:
+    """Return the subscriptions here that the event matches, each with its outcome."""
     try:
         subscriptions, durables = broker.interest.match(known.frame)
     except FrameError:
         return
     parties: list[Subscription | DurableSubscription] = [*subscriptions, *durables]
     for party in parties:
-        fate = fate_of(broker, party, known, now)
-        yield {"subscription": party.number, "filter": party.filter.text[:TEXT_SHOWN], **fate}
+        outcome = outcome_of(broker, party, known, now)
+        yield {"subscription": party.number, "filter": party.filter.text[:TEXT_SHOWN], **outcome}
 
 
 def attributes_of(frame: EventFrame) -> Attributes:
-    """None of an event whose attributes nobody had to read, and cannot."""
+    """Return the attributes of an event; none if they cannot be decoded."""
     try:
         return frame.attributes()
     except FrameError:
@@ -131,7 +131,7 @@ def attributes_of(frame: EventFrame) -> Attributes:
 
 
 def _shown(value: object) -> object:
-    """A value as JSON has it, and not longer than one reads."""
+    """Return a value as JSON, cut to a readable length."""
     if isinstance(value, str):
         return value if len(value) <= TEXT_SHOWN else value[:TEXT_SHOWN] + "…"
     if isinstance(value, bool) or value is None:

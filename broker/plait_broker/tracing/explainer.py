@@ -13,69 +13,69 @@ from plait_core import PlaitError
 from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMessage, TraceStep
 
 from ..pipeline.observer import EventObserver
-from .broker_summary import DigestResources, describe_digest
+from .broker_summary import ResourceFacts, describe_summary
 from .event_tail import describe_passage, describe_recent
-from .local_status import testify
+from .local_status import describe_local_status
 from .remote_queries import RemoteQueries
 from .route_explanation import describe_interest, describe_route
 
 if TYPE_CHECKING:
-    from ..broker import Broker
+    from ..broker_view import BrokerView
 
 Json: TypeAlias = dict[str, Any]
 
-ABOUT: Final[dict[str, Callable[[Broker, Json, float], Json]]] = {
-    "broker": lambda broker, question, now: broker.describe(),
-    "digest": describe_digest,
+ANSWERS: Final[dict[str, Callable[[BrokerView, Json, float], Json]]] = {
+    "broker": lambda broker, query, now: broker.describe(),
+    "digest": describe_summary,
     "passage": describe_passage,
     "recent": describe_recent,
     "interest": describe_interest,
     "route": describe_route,
-    "why": testify,
+    "why": describe_local_status,
 }
-"""What may be asked of a broker, by topic."""
+"""The queries that a broker answers, by topic."""
 
 
 class Explainer:
     """One broker's explanations."""
 
     def __init__(
-        self, broker: Broker, observer: EventObserver, tell: Callable[[TraceMessage], None], now: float
+        self, broker: BrokerView, observer: EventObserver, tell: Callable[[TraceMessage], None], now: float
     ) -> None:
         """`tell` sends a frame to another broker."""
         self.memory = observer.history
         self.tracing = observer.tracing
-        self.inquiries = RemoteQueries(broker.id, tell, self._answer, now)
+        self.queries = RemoteQueries(broker.id, tell, self._answer, now)
         self._observer = observer
         self._broker = broker
-        self.resources: DigestResources = dict
-        """What the process takes of its machine: the face knows."""
+        self.resources: ResourceFacts = dict
+        """Reads the resources of the process; set by the server."""
 
-    def hear(self, frame: TraceMessage, now: float) -> None:
-        """Another broker tells, asks or answers."""
+    def receive(self, frame: TraceMessage, now: float) -> None:
+        """Handle a step, a query or a result of another broker."""
         match frame:
             case TraceStep():
-                self.tracing.hear(frame)
+                self.tracing.receive(frame)
             case Query() | QueryResult():
-                self.inquiries.hear(frame, now)
+                self.queries.receive(frame, now)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
         self._observer.tick(now)
-        self.inquiries.tick(now)
+        self.queries.tick(now)
 
     def next_deadline(self) -> float | None:
-        """When `tick` is to be called."""
-        traced, asked = self.tracing.next_deadline(), self.inquiries.next_deadline()
-        return asked if traced is None else traced if asked is None else min(traced, asked)
+        """Return when `tick` is due."""
+        traced, queried = self.tracing.next_deadline(), self.queries.next_deadline()
+        return queried if traced is None else traced if queried is None else min(traced, queried)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _answer(self, topic: str, question: Json, now: float) -> Json:
-        about = ABOUT.get(topic)
-        if about is None:
-            return {"error": f"nothing is known here about {topic[:80]!r}"}
+    def _answer(self, topic: str, query: Json, now: float) -> Json:
+        answer = ANSWERS.get(topic)
+        if answer is None:
+            return {"error": f"this broker answers no queries about {topic[:80]!r}"}
         try:
-            return about(self._broker, question, now)
+            return answer(self._broker, query, now)
         except PlaitError as error:
             return {"error": error.message, "hint": error.hint}

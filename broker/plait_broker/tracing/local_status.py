@@ -1,8 +1,7 @@
-"""What one broker knows of an event and of a subscription: its part of the answer to `plait why`.
-`delivery_explanation.py` joins the parts of all brokers.
+"""One broker's report about an event and a subscription: its part of the answer to `plait why`.
 
-The question: `event`, and either `number` (a subscription of this broker) or `filter` and `home` (of one elsewhere; no
-`filter` when nobody answers who knows it).
+`delivery_explanation.py` joins the reports of all brokers. The query names `event`, and either `number` (a subscription
+of this broker) or `filter` and `home` (a subscription of another broker; no `filter` if that broker does not answer).
 """
 
 from __future__ import annotations
@@ -19,45 +18,45 @@ from ..clients.sessions import DurableSubscription, Subscription
 from .event_history import Remembered
 
 if TYPE_CHECKING:
-    from ..broker import Broker
+    from ..broker_view import BrokerView
 
 Json: TypeAlias = dict[str, Any]
 
 REASONS_SHOWN: Final = 16
-"""Atoms of a filter that are told of."""
+"""Atoms of a filter that are explained."""
 
 DROPS_SHOWN: Final = 16
-"""Of one event."""
+"""Drops shown of one event."""
 
 
-def testify(broker: Broker, question: Json, now: float) -> Json:
-    """What this broker knows. EventInvalid or FilterError when the question names none."""
-    id = EventId.parse(str(question.get("event", "")))
+def describe_local_status(broker: BrokerView, query: Json, now: float) -> Json:
+    """Return this broker's report. Raise EventInvalid or FilterError if the query names no event or no filter."""
+    id = EventId.parse(str(query.get("event", "")))
     known = broker.explaining.memory.find(id)
-    said: Json = {
+    report: Json = {
         "broker": broker.settings.name,
         "memory": _memory(broker, now),
         "event": None if known is None else _event(broker, known, now),
         "drops": _drops(broker, id, now),
     }
-    number = question.get("number")
+    number = query.get("number")
     if isinstance(number, int):
         party = broker.interest.party(number)
-        said["subscription"] = None if party is None else _subscription(party, now)
+        report["subscription"] = None if party is None else _subscription(party, now)
         if party is not None and known is not None:
-            said["matches"] = _matches(party.filter, known.frame)
-            if said["matches"]["result"] is True:
-                said["fate"] = fate_of(broker, party, known, now)
+            report["matches"] = _matches(party.filter, known.frame)
+            if report["matches"]["result"] is True:
+                report["fate"] = outcome_of(broker, party, known, now)
     elif known is not None:
-        home, filter = str(question.get("home", "")), question.get("filter")
+        home, filter = str(query.get("home", "")), query.get("filter")
         if filter is not None:
-            said["matches"] = _matches(parse(str(filter)), known.frame)
-        said["sent"] = _sent(broker, known, home, now)
-    return said
+            report["matches"] = _matches(parse(str(filter)), known.frame)
+        report["sent"] = _sent(broker, known, home, now)
+    return report
 
 
-def _memory(broker: Broker, now: float) -> Json:
-    """How far back it goes: to this broker's start unless it is full."""
+def _memory(broker: BrokerView, now: float) -> Json:
+    """Describe how far back the history goes: to this broker's start unless it is full."""
     memory = broker.explaining.memory
     since = memory.since()
     return {
@@ -67,8 +66,8 @@ def _memory(broker: Broker, now: float) -> Json:
     }
 
 
-def _event(broker: Broker, known: Remembered, now: float) -> Json:
-    """How the event came here."""
+def _event(broker: BrokerView, known: Remembered, now: float) -> Json:
+    """Describe how the event reached this broker."""
     arrival = known.arrival
     name = broker.joining.overlay.map.name
     return {
@@ -76,12 +75,12 @@ def _event(broker: Broker, known: Remembered, now: float) -> Json:
         "ago_s": round(now - known.at, 6),
         "delay_ms": None if arrival is None else arrival.delay_us / 1000,
         "path": [] if arrival is None else [name(passed) or id_text(passed) for passed in arrival.path],
-        "for": [name(home) or id_text(home) for home in known.homes],
+        "for": [name(home) or id_text(home) for home in known.destinations],
     }
 
 
-def _drops(broker: Broker, id: EventId, now: float) -> list[Json]:
-    """What of the event ended here."""
+def _drops(broker: BrokerView, id: EventId, now: float) -> list[Json]:
+    """Return the drops of the event at this broker."""
     name = broker.joining.overlay.map.name
     drops = [drop for drop, _ in zip(broker.explaining.memory.drops(id), range(DROPS_SHOWN), strict=False)]
     return [
@@ -108,7 +107,7 @@ def _subscription(party: Subscription | DurableSubscription, now: float) -> Json
 
 
 def _matches(filter: Filter, frame: EventFrame) -> Json:
-    """What the filter says of the event, and by which attributes."""
+    """Return whether the filter matches the event, and which attributes decide it."""
     try:
         explanation = filter.explain(frame.attributes())
     except FrameError:
@@ -119,8 +118,8 @@ def _matches(filter: Filter, frame: EventFrame) -> Json:
 # --- at the subscription's broker -------------------------------------------------------------------------------------
 
 
-def fate_of(broker: Broker, party: Subscription | DurableSubscription, known: Remembered, now: float) -> Json:
-    """What became here of an event for a subscription whose filter is true of it."""
+def outcome_of(broker: BrokerView, party: Subscription | DurableSubscription, known: Remembered, now: float) -> Json:
+    """Return the outcome of an event here for a subscription whose filter matches it."""
     id, memory = known.frame.id, broker.explaining.memory
     if party.routing and not broker.fits(known.frame, party.routing):
         return {"state": "other_tags"}
@@ -130,7 +129,7 @@ def fate_of(broker: Broker, party: Subscription | DurableSubscription, known: Re
         if drop.subscription == party.number:
             return {"state": "dropped", "reason": drop.reason, "ago_s": round(now - drop.at, 6)}
     if isinstance(party, DurableSubscription):
-        return _durable_fate(broker, party, id)
+        return _durable_outcome(broker, party, id)
     waiting = party.outbox.find(id)
     if waiting is not None:
         before, entry = waiting
@@ -148,11 +147,12 @@ def fate_of(broker: Broker, party: Subscription | DurableSubscription, known: Re
     }
 
 
-def _durable_fate(broker: Broker, durable: DurableSubscription, id: EventId) -> Json:
-    """Where it is in the log, as far as that is still in memory, and the subscription's place beside it."""
+def _durable_outcome(broker: BrokerView, durable: DurableSubscription, id: EventId) -> Json:
+    """Return the event's position in the log, if still in memory, and its state relative to the subscription's
+    cursor."""
     position = broker.durables.position_of(id)
     if position is None:
-        return {"state": "stored", "reason": "its place in the log is not in memory any more"}
+        return {"state": "stored", "reason": "its position in the log is no longer in memory"}
     facts: Json = {"position": position, "acknowledged_up_to": durable.acknowledged}
     if position <= durable.acknowledged or position in durable.beyond:
         return facts | {"state": "delivered", "acknowledged": True}
@@ -164,23 +164,24 @@ def _durable_fate(broker: Broker, durable: DurableSubscription, id: EventId) -> 
 # --- at the publisher's broker ----------------------------------------------------------------------------------------
 
 
-def _sent(broker: Broker, known: Remembered, home: str, now: float) -> Json | None:
-    """Whether the event was for a home broker, and whether that has taken it; None where it was not published."""
+def _sent(broker: BrokerView, known: Remembered, home: str, now: float) -> Json | None:
+    """Return whether the event was for a home broker, and whether that broker has acknowledged it; None if it was not
+    published here."""
     if known.arrival is not None:
         return None
     overlay = broker.joining.overlay
     found = next((sheet.origin for sheet in overlay.map.link_states if id_text(sheet.origin) == home), 0)
-    if found not in known.homes:
+    if found not in known.destinations:
         return {"for_it": False}
-    outgoing = overlay.dissemination.outgoing.get(found)
-    kept = {} if outgoing is None else outgoing.kept
-    for position, waiting in kept.items():
+    stream = overlay.dissemination.outgoing.get(found)
+    unacked = {} if stream is None else stream.kept
+    for position, waiting in unacked.items():
         if waiting.frame.id == known.frame.id:
             return {
                 "for_it": True,
                 "waiting": True,
                 "position": position,
-                "acked_up_to": outgoing.acked if outgoing is not None else 0,
+                "acked_up_to": stream.acked if stream is not None else 0,
                 "since_s": round(now - known.at, 6),
                 "reachable": broker.id in overlay.map.distances(found),
             }

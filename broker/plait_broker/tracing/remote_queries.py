@@ -1,7 +1,8 @@
-"""What one broker asks others so that people may know: a question to each, their answers, and no waiting for ever.
+"""Queries from one broker to others on behalf of people: one query to each broker, their results, and a timeout.
 
-The overlay carries Inquiry and Finding like any errand, and may lose them with a link; so a question is asked twice,
-and whoever has not answered by then is left out. Answers come from other brokers: they are shown, and decide nothing.
+The overlay carries Query and QueryResult as end-to-end control messages and may lose them with a link. A query is
+therefore sent twice, and a broker that has not answered by the deadline is left out. Results of other brokers are
+untrusted: they are shown, and decide nothing.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ from plait_core.wire.frame_types.trace_frames import FACTS_CHARACTERS_MAX, Query
 
 Json: TypeAlias = dict[str, Any]
 
-WAIT_S: Final = 2.0
-"""For answers: more than any path takes that people would call working."""
+TIMEOUT_S: Final = 2.0
+"""Timeout of a query: longer than any path that people would call working."""
 
-AGAIN_S: Final = 0.7
-"""After which those who have not answered are asked once more."""
+RESEND_S: Final = 0.7
+"""Time after which a query is sent again to brokers that have not answered."""
 
-ASKED_MAX: Final = 64
-"""Questions that wait for answers; more are answered by silence at once."""
+PENDING_MAX: Final = 64
+"""Queries that await results; further ones end at once with local results only."""
 
 ANSWERS_PER_S: Final = 200.0
 ANSWERS_BURST: Final = 200.0
-"""How often others are answered: each answer may look through all that is remembered, a millisecond."""
+"""Rate of queries that this broker answers: each may search the whole history, a millisecond."""
 
 
 @dataclass(slots=True)
 class PendingQuery:
-    """One question that waits."""
+    """A query that awaits results."""
 
     topic: str
     text: str
@@ -40,99 +41,99 @@ class PendingQuery:
     """Brokers that have not answered."""
     answers: dict[int, Json]
     done: Callable[[dict[int, Json]], None]
-    again_at: float | None
-    until: float
+    resend_at: float | None
+    deadline: float
 
 
 class RemoteQueries:
-    """One broker's questions to others, and its answers to theirs."""
+    """One broker's queries to others, and its answers to theirs."""
 
     def __init__(
         self,
         me: int,
-        tell: Callable[[Query | QueryResult], None],
+        send: Callable[[Query | QueryResult], None],
         answer: Callable[[str, Json, float], Json],
         now: float,
     ) -> None:
-        """`tell` sends a frame to another broker; `answer` answers a question on a topic, ours or another's."""
+        """`send` sends a frame to another broker; `answer` answers a query on a topic, of this broker or of another."""
         self._me = me
-        self._tell = tell
+        self._send = send
         self._answer = answer
-        self._pace = TokenBucket(ANSWERS_PER_S, ANSWERS_BURST, now)
+        self._rate_limit = TokenBucket(ANSWERS_PER_S, ANSWERS_BURST, now)
         self.pending: dict[int, PendingQuery] = {}
         """By number, the queries that await answers."""
         self._numbers = 0
 
     def ask(
-        self, brokers: Iterable[int], topic: str, question: Json, now: float, done: Callable[[dict[int, Json]], None]
+        self, brokers: Iterable[int], topic: str, arguments: Json, now: float, done: Callable[[dict[int, Json]], None]
     ) -> None:
-        """Ask these brokers, of which this one may be one; `done` gets the answers of those who gave one."""
+        """Query these brokers, which may include this one; `done` receives the results of those that answered."""
         answers: dict[int, Json] = {}
         waiting = dict.fromkeys(brokers)
         if self._me in waiting:
             del waiting[self._me]
-            answers[self._me] = self._answer(topic, question, now)
-        text = json.dumps(question)
-        assert len(text) <= FACTS_CHARACTERS_MAX, "the HTTP side takes no such paths"
-        if not waiting or len(self.pending) >= ASKED_MAX:
+            answers[self._me] = self._answer(topic, arguments, now)
+        text = json.dumps(arguments)
+        assert len(text) <= FACTS_CHARACTERS_MAX, "the HTTP server limits the length of a path"
+        if not waiting or len(self.pending) >= PENDING_MAX:
             done(answers)
             return
         self._numbers += 1
-        self.pending[self._numbers] = PendingQuery(topic, text, waiting, answers, done, now + AGAIN_S, now + WAIT_S)
-        self._send(self._numbers)
+        self.pending[self._numbers] = PendingQuery(topic, text, waiting, answers, done, now + RESEND_S, now + TIMEOUT_S)
+        self._send_query(self._numbers)
 
-    def hear(self, frame: Query | QueryResult, now: float) -> None:
-        """Another broker asks, or answers."""
+    def receive(self, frame: Query | QueryResult, now: float) -> None:
+        """Handle a query or a result of another broker."""
         if isinstance(frame, Query):
-            self._hear_inquiry(frame, now)
+            self._answer_query(frame, now)
             return
-        asked = self.pending.get(frame.number)
-        if asked is None or frame.source not in asked.waiting:
+        query = self.pending.get(frame.number)
+        if query is None or frame.source not in query.waiting:
             return
-        del asked.waiting[frame.source]
+        del query.waiting[frame.source]
         facts = _object(frame.text)
         if facts is not None:
-            asked.answers[frame.source] = facts
-        if not asked.waiting:
+            query.answers[frame.source] = facts
+        if not query.waiting:
             self._finish(frame.number)
 
     def tick(self, now: float) -> None:
-        """Ask again, or wait no more."""
-        for number, asked in list(self.pending.items()):
-            if now >= asked.until:
+        """Send queries again, and end those that timed out."""
+        for number, query in list(self.pending.items()):
+            if now >= query.deadline:
                 self._finish(number)
-            elif asked.again_at is not None and now >= asked.again_at:
-                asked.again_at = None
-                self._send(number)
+            elif query.resend_at is not None and now >= query.resend_at:
+                query.resend_at = None
+                self._send_query(number)
 
     def next_deadline(self) -> float | None:
-        """When `tick` is to be called."""
+        """Return when `tick` is due."""
         if not self.pending:
             return None
-        times = [asked.until if asked.again_at is None else asked.again_at for asked in self.pending.values()]
+        times = [query.deadline if query.resend_at is None else query.resend_at for query in self.pending.values()]
         return min(times, default=None)
 
-    def _send(self, number: int) -> None:
-        asked = self.pending[number]
-        for broker in list(asked.waiting):
-            self._tell(Query(broker, self._me, number, asked.topic, asked.text))
+    def _send_query(self, number: int) -> None:
+        query = self.pending[number]
+        for broker in list(query.waiting):
+            self._send(Query(broker, self._me, number, query.topic, query.text))
 
     def _finish(self, number: int) -> None:
-        asked = self.pending.pop(number)
-        asked.done(asked.answers)
+        query = self.pending.pop(number)
+        query.done(query.answers)
 
-    def _hear_inquiry(self, inquiry: Query, now: float) -> None:
-        question = _object(inquiry.text)
-        if question is None or not self._pace.take(now):
+    def _answer_query(self, query: Query, now: float) -> None:
+        arguments = _object(query.text)
+        if arguments is None or not self._rate_limit.take(now):
             return
-        text = json.dumps(self._answer(inquiry.topic, question, now))
+        text = json.dumps(self._answer(query.topic, arguments, now))
         if len(text) > FACTS_CHARACTERS_MAX:
             text = json.dumps({"error": f"an answer of {len(text)} characters"})
-        self._tell(QueryResult(inquiry.source, self._me, inquiry.number, text))
+        self._send(QueryResult(query.source, self._me, query.number, text))
 
 
 def _object(text: str) -> Json | None:
-    """The JSON object that another broker wrote; None when it is none."""
+    """Return the JSON object that another broker wrote; None if it is none."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""Why an event goes where it goes: for `plait route`, the destinations of a filter's events and the choice for each.
+"""Explain routes for `plait route`: the destinations of a filter's events, and the next hop to each.
 
-The choice is that of `overlay/topology/forwarding_table.py`, as it is made now; beyond the next broker, the path is
-what the map says.
+The next hop is the one that `overlay/topology/forwarding_table.py` chooses now. Beyond it the path is that of the
+link-state database.
 """
 
 from __future__ import annotations
@@ -15,62 +15,62 @@ from ..overlay.topology.link_state import LinkStateDatabase
 from ..overlay.topology.neighbours import Neighbour
 
 if TYPE_CHECKING:
-    from ..broker import Broker
+    from ..broker_view import BrokerView
 
 Json: TypeAlias = dict[str, Any]
 
 DESTINATIONS_SHOWN: Final = 64
-"""Of one filter; more are counted."""
+"""Destinations shown of one filter; more are counted."""
 
 ALTERNATIVES_SHOWN: Final = 16
-"""Neighbours told of for each destination, the fastest first; more are counted."""
+"""Neighbours shown for each destination, the fastest first; more are counted."""
 
 FILTERS_SHOWN: Final = 4
-"""Of each destination's filters that meet the one asked about."""
+"""Filters shown of each destination that intersect the given one."""
 
 
-def describe_interest(broker: Broker, question: Json, now: float) -> Json:
-    """Whether events that match a filter may be for this broker's subscriptions. FilterError when it is none."""
-    filters = broker.interest.meeting(parse(str(question.get("filter", ""))))
+def describe_interest(broker: BrokerView, query: Json, now: float) -> Json:
+    """Return the filters of this broker's subscriptions that intersect a filter. Raise FilterError if that is no
+    filter."""
+    filters = broker.interest.meeting(parse(str(query.get("filter", ""))))
     return {"subscriptions": len(filters), "filters": [filter.text for filter in filters[:FILTERS_SHOWN]]}
 
 
-def describe_route(broker: Broker, question: Json, now: float) -> Json:
-    """Where events that match a filter go when they are published at this broker: to those whose interest it knows,
-    and to those that the question names. FilterError when the filter is none."""
-    filter = parse(str(question.get("filter", "")))
+def describe_route(broker: BrokerView, query: Json, now: float) -> Json:
+    """Return where events that match a filter go when published at this broker. The destinations are brokers whose
+    interest is known here and brokers that the query names. Raise FilterError if the filter is none."""
+    filter = parse(str(query.get("filter", "")))
     known = broker.joining.overlay.meeting(filter)
-    named = question.get("homes")
-    homes = {home for home in named if isinstance(home, int)} if isinstance(named, list) else set()
-    destinations = sorted((known.keys() | homes) - {broker.id})
+    named = query.get("homes")
+    requested = {id for id in named if isinstance(id, int)} if isinstance(named, list) else set()
+    destinations = sorted((known.keys() | requested) - {broker.id})
+    shown = destinations[:DESTINATIONS_SHOWN]
     return {
         "broker": broker.settings.name,
         "tree": id_text(broker.id),
         "filter": filter.text,
         "local_subscriptions": len(broker.interest.meeting(filter)),
-        "destinations": [
-            _destination(broker, home) | {"known": home in known} for home in destinations[:DESTINATIONS_SHOWN]
-        ],
+        "destinations": [_destination(broker, id) | {"known": id in known} for id in shown],
         "destinations_total": len(destinations),
     }
 
 
-def _destination(broker: Broker, home: int) -> Json:
+def _destination(broker: BrokerView, destination: int) -> Json:
     overlay = broker.joining.overlay
-    distances = overlay.map.distances(home)
-    chosen = overlay.routes.next(home)
-    feasible = overlay.routes.feasible(home)
+    distances = overlay.map.distances(destination)
+    chosen = overlay.routes.next(destination)
+    feasible = overlay.routes.feasible(destination)
     others = [
         neighbour for neighbour in overlay.neighbours.values() if all(neighbour is not one for one, _ in feasible)
     ]
-    path = [] if chosen is None else [broker.id, *_onwards(overlay.map, chosen.id, home)]
+    path = [] if chosen is None else [broker.id, *_path(overlay.map, chosen.id, destination)]
     alternatives = [
         *(_feasible(neighbour, delay_us, chosen, feasible[0][1]) for neighbour, delay_us in feasible),
         *(_infeasible(other, distances.get(other.id), distances.get(broker.id)) for other in others),
     ]
     return {
-        "broker": overlay.map.name(home) or id_text(home),
-        "id": id_text(home),
+        "broker": overlay.map.name(destination) or id_text(destination),
+        "id": id_text(destination),
         "cost_ms": _ms(distances.get(broker.id)),
         "path": [overlay.map.name(passed) or id_text(passed) for passed in path],
         "alternatives": alternatives[:ALTERNATIVES_SHOWN],
@@ -79,7 +79,7 @@ def _destination(broker: Broker, home: int) -> Json:
 
 
 def _feasible(neighbour: Neighbour, delay_us: int, chosen: Neighbour | None, fastest_us: int) -> Json:
-    """One of the neighbours that may be handed the event."""
+    """Describe a neighbour that is a feasible next hop."""
     if neighbour is chosen:
         why = "the fastest"
         if delay_us > fastest_us:
@@ -100,7 +100,7 @@ def _feasible(neighbour: Neighbour, delay_us: int, chosen: Neighbour | None, fas
 
 
 def _infeasible(neighbour: Neighbour, theirs_us: int | None, ours_us: int | None) -> Json:
-    """One of those that may not."""
+    """Describe a neighbour that is no feasible next hop."""
     if theirs_us is None:
         why = "it does not reach that broker"
     elif ours_us is None:
@@ -118,11 +118,11 @@ def _infeasible(neighbour: Neighbour, theirs_us: int | None, ours_us: int | None
     }
 
 
-def _onwards(map: LinkStateDatabase, near: int, home: int) -> list[int]:
-    """The brokers from one on to the destination, both included, as the map has the fastest path."""
+def _path(map: LinkStateDatabase, near: int, destination: int) -> list[int]:
+    """Return the brokers on the fastest path of the link-state database, both ends included."""
     path = [near]
-    while path[-1] != home and len(path) <= len(map):
-        following = map.parent(home, path[-1])
+    while path[-1] != destination and len(path) <= len(map):
+        following = map.parent(destination, path[-1])
         if following is None:
             break
         path.append(following)

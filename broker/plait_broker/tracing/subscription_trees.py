@@ -1,6 +1,6 @@
-"""The trees that a subscription hangs on: from every broker whose clients offer what it wants, the way to it.
+"""The trees that lead events to a subscription: one from every broker whose clients advertise matching events.
 
-Offers and the map are known to every broker, so any of them can draw this for a subscription of another.
+Advertisements and link state are known to every broker, so each can compute this for a subscription of another.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from plait_core.ids import id_text
 from ..overlay.topology.link_state import LinkStateDatabase
 
 if TYPE_CHECKING:
-    from ..broker import Broker
+    from ..broker_view import BrokerView
 
 Json: TypeAlias = dict[str, Any]
 
 ROOTS_SHOWN: Final = 64
-OFFERS_SHOWN: Final = 4
+ADVERTISEMENTS_SHOWN: Final = 4
 
 
-def describe_trees(broker: Broker, home: int, filter: Filter) -> Json:
-    """For a filter of a client at `home`: each publishers' broker, the path from it, what else could be taken."""
+def describe_trees(broker: BrokerView, home: int, filter: Filter) -> Json:
+    """Return, for a filter of a client at `home`, each publishers' broker with its path, and the alternative links."""
     overlay = broker.joining.overlay
     roots: dict[int, list[str]] = {}
-    for (origin, _), offer in overlay.offered.filters.items():
-        if origin in overlay.map and offer.intersects(filter):
-            roots.setdefault(origin, []).append(offer.text)
+    for (origin, _), advertisement in overlay.offered.filters.items():
+        if origin in overlay.map and advertisement.intersects(filter):
+            roots.setdefault(origin, []).append(advertisement.text)
     known = overlay.map
     shown = sorted(roots)[:ROOTS_SHOWN]
     return {
@@ -39,7 +39,7 @@ def describe_trees(broker: Broker, home: int, filter: Filter) -> Json:
     }
 
 
-def _root(known: LinkStateDatabase, root: int, home: int, offers: list[str]) -> Json:
+def _root(known: LinkStateDatabase, root: int, home: int, advertised: list[str]) -> Json:
     path = known.path(root, home) or ()
     distance_us = known.distances(home).get(root)
     return {
@@ -47,13 +47,13 @@ def _root(known: LinkStateDatabase, root: int, home: int, offers: list[str]) -> 
         "name": known.name(root) or id_text(root),
         "path": [id_text(passed) for passed in path],
         "delay_ms": None if distance_us is None else distance_us / 1000,
-        "offers": offers[:OFFERS_SHOWN],
-        "offers_total": len(offers),
+        "offers": advertised[:ADVERTISEMENTS_SHOWN],
+        "offers_total": len(advertised),
     }
 
 
 def _alternates(known: LinkStateDatabase, roots: list[int], home: int) -> list[tuple[int, int]]:
-    """Links that some event on these ways may be moved to: from a broker on a path to a neighbour closer to home."""
+    """Return alternative links of these paths: from a broker on a path to a neighbour closer to `home`."""
     distances = known.distances(home)
     passed = {broker for root in roots for broker in known.path(root, home) or ()}
     taken = {(near, known.parent(home, near)) for near in passed}

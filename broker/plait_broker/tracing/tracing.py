@@ -1,7 +1,8 @@
-"""Marked events: what becomes of each at this broker, told step by step to its publisher's broker, and to its client.
+"""Marked events: each broker that they cross reports every step to the publisher's broker, which reports it to the
+client.
 
-An event is marked by a flag of its forward frame; at a broker that has it, it is `live` by its id for a while. While no
-event is live, which is nearly always, the pipeline finds one empty dict in its way.
+A flag of the forward frame marks an event. A broker keeps a marked event's id in `live` for a while. Nearly always
+`live` is empty, and then tracing costs the pipeline one test.
 """
 
 from __future__ import annotations
@@ -20,40 +21,41 @@ if TYPE_CHECKING:
     from ..overlay import ReceivedEvent
 
 LIVE_S: Final = 30.0
-"""How long a marked event is followed: whoever waits longer for a slow client asks `plait why`."""
+"""Time for which a marked event is traced; `plait why` covers clients that are slower than that."""
 
 LIVE_MAX: Final = 256
-"""Marked events followed at once; the oldest is let go."""
+"""Marked events traced at once; beyond it the oldest is removed."""
 
 STEPS_MAX: Final = 64
-"""Steps of one event that one broker tells of: a few neighbours, and sent again as often."""
+"""Steps that one broker reports of one event: those to a few neighbours, and their retransmissions."""
 
 MARKS_PER_S: Final = 10.0
 MARKS_BURST: Final = 20.0
-"""Events that this broker's clients may have marked. Each costs every broker that it passes some frames."""
+"""Rate of events that this broker's clients may mark. Each costs every broker on its way some frames."""
 
 FOLLOWED_PER_S: Final = 100.0
 FOLLOWED_BURST: Final = 200.0
-"""Marked events of other brokers that are told of, so that a broker that marks all its events is only not served."""
+"""Rate of other brokers' marked events that are traced, so that a broker that marks all its events loses only its
+traces."""
 
 Stopwatch: TypeAlias = Callable[[], float]
-"""Seconds, as fine as can be; asked for marked events alone. Protocols have no clock: a simulator gives a constant."""
+"""Seconds at high resolution, read for marked events only. Protocols have no clock: a simulator gives a constant."""
 
 
 @dataclass(slots=True, eq=False)
 class Trail:
-    """A marked event, as far as it is this broker's."""
+    """A marked event at this broker."""
 
     id: EventId
     root: int
     """The broker that it was published at."""
     until: float
     session: int = 0
-    """There: the session to be told."""
-    told: int = 0
+    """At the root: the session that receives the steps."""
+    steps: int = 0
     match_us: int = 0
     came: EventFrame | None = None
-    """The copy of which it was told last that it came."""
+    """The last copy whose arrival was reported."""
 
 
 class Tracing:
@@ -70,51 +72,52 @@ class Tracing:
         self._followed = TokenBucket(FOLLOWED_PER_S, FOLLOWED_BURST, now)
 
     def mark(self, session: int, id: EventId, now: float) -> bool:
-        """A client will publish this event, and wants to know; False when that is too often."""
+        """Trace an event that a client is about to publish; return False if its broker's clients mark too many."""
         if not self._marks.take(now):
             return False
         self._add(Trail(id, self._me, now + LIVE_S, session))
         return True
 
     def unmark(self, id: EventId) -> None:
-        """It was not admitted: its client has heard why."""
+        """End the trace of an event that was refused; its client has received the reason."""
         self.live.pop(id, None)
 
     def follow(self, frame: EventFrame, root: int, now: float) -> None:
-        """A marked event comes by."""
+        """Trace a marked event of another broker."""
         if frame.id not in self.live and self._followed.take(now):
             self._add(Trail(frame.id, root, now + LIVE_S))
 
     def tick(self, now: float) -> None:
-        """Let go of those that are followed no longer."""
+        """Remove expired traces."""
         for id in [id for id, trail in self.live.items() if now >= trail.until]:
             del self.live[id]
 
     def next_deadline(self) -> float | None:
-        """When `tick` is to be called."""
+        """Return when `tick` is due."""
         return next(iter(self.live.values())).until if self.live else None
 
-    # --- what happens, in the order of the pipeline -------------------------------------------------------------------
+    # --- steps, in the order of the pipeline --------------------------------------------------------------------------
 
-    def published(self, frame: EventFrame, local: int, homes: Sequence[int], delay_us: int) -> None:
-        """Admitted and matched: for so many here, and for other brokers."""
+    def published(self, frame: EventFrame, local: int, destinations: Sequence[int], delay_us: int) -> None:
+        """Report an event that was admitted and matched: the number of local subscriptions, and the other brokers to
+        reach."""
         trail = self.live.get(frame.id)
         if trail is not None:
-            self._say(trail, StepKind.PUBLISHED, delay_us, homes, len(homes), took_us=trail.match_us)
+            self._report(trail, StepKind.PUBLISHED, delay_us, destinations, len(destinations), took_us=trail.match_us)
             if local:
-                self._say(trail, StepKind.ARRIVED, delay_us, (), local, took_us=trail.match_us)
+                self._report(trail, StepKind.ARRIVED, delay_us, (), local, took_us=trail.match_us)
 
     def arrived(self, arrival: ReceivedEvent, local: int, delay_us: int) -> None:
-        """At a broker that it is for, and matched there."""
+        """Report an event that reached one of its destinations and was matched there."""
         trail = self.live.get(arrival.frame.id)
         if trail is not None:
             trail.came = arrival.frame
             came_from = arrival.path[-1] if arrival.path else 0
-            self._say(trail, StepKind.ARRIVED, delay_us, (), local, took_us=trail.match_us, peer=came_from)
+            self._report(trail, StepKind.ARRIVED, delay_us, (), local, took_us=trail.match_us, peer=came_from)
 
     def came(self, frame: EventFrame, delay_us: int, now: float) -> None:
-        """A copy from another broker goes on from here, or ends here without having been matched: so old it came. Told
-        once of each copy, to however many neighbours it goes."""
+        """Report the arrival of a copy that is forwarded or dropped before matching; once for each copy, however many
+        neighbours it is sent to."""
         if not isinstance(frame, Forward) or not frame.path:
             return
         self.follow(frame, frame.path[0], now)
@@ -122,7 +125,7 @@ class Tracing:
         if trail is not None and trail.came is not frame:
             trail.came = frame
             beyond = [home for home, _, _ in frame.destinations if home != self._me]
-            self._say(trail, StepKind.CAME, delay_us, beyond, len(beyond), peer=frame.path[-1])
+            self._report(trail, StepKind.CAME, delay_us, beyond, len(beyond), peer=frame.path[-1])
 
     def sent(
         self,
@@ -134,23 +137,28 @@ class Tracing:
         waited_us: int,
         now: float,
     ) -> None:
-        """A copy is written for a neighbour; `to` is its id, and the measured delay of its link."""
+        """Report a copy written for a neighbour; `to` is the neighbour's id and the measured delay of its link."""
         self.follow(frame, path[0], now)
         trail = self.live.get(frame.id)
         if trail is not None:
             neighbour, link_us = to
-            homes = [destination[0] for destination in destinations]
-            self._say(
-                trail, StepKind.SENT, delay_us, homes, len(homes),
+            reached = [destination[0] for destination in destinations]
+            self._report(
+                trail, StepKind.SENT, delay_us, reached, len(reached),
                 took_us=waited_us, link_us=link_us, peer=neighbour,
             )  # fmt: skip
 
     def stored(self, frame: EventFrame, durables: Sequence[DurableSubscription], delay_us: int) -> None:
-        """For durable subscriptions it goes to the log first; those without a client get it when they have one."""
+        """Report an event that goes to the log first; durable subscriptions without a client get it when one
+        attaches."""
         trail = self.live.get(frame.id)
         if trail is not None:
-            self._say_of(trail, StepKind.STORED, delay_us, [d for d in durables if d.subscription is None], "away")
-            self._say_of(trail, StepKind.QUEUED, delay_us, [d for d in durables if d.subscription is not None], "log")
+            self._report_parties(
+                trail, StepKind.STORED, delay_us, [d for d in durables if d.subscription is None], "away"
+            )
+            self._report_parties(
+                trail, StepKind.QUEUED, delay_us, [d for d in durables if d.subscription is not None], "log"
+            )
 
     def delivered(
         self,
@@ -159,38 +167,39 @@ class Tracing:
         delay_us: int,
         waited_us: int = 0,
     ) -> None:
-        """Written to clients."""
+        """Report deliveries written to clients."""
         trail = self.live.get(frame.id)
         if trail is not None:
-            self._say_of(trail, StepKind.DELIVERED, delay_us, subscriptions, took_us=waited_us)
+            self._report_parties(trail, StepKind.DELIVERED, delay_us, subscriptions, took_us=waited_us)
 
     def handed(self, frame: EventFrame, before: Sequence[tuple[Subscription, int]], delay_us: int) -> None:
-        """Given to subscriptions that had each delivered so much `before`: those that did not take it have it in their
-        queue, unless it was dropped, which was told by itself."""
+        """Report an event handed to subscriptions; `before` holds the number of deliveries of each before it. A
+        subscription whose number has not grown has the event in its queue or has dropped it; `dropped` reports the
+        latter."""
         trail = self.live.get(frame.id)
         if trail is None:
             return
         taken = [subscription for subscription, count in before if subscription.delivered > count]
-        self._say_of(trail, StepKind.DELIVERED, delay_us, taken)
+        self._report_parties(trail, StepKind.DELIVERED, delay_us, taken)
         for subscription, count in before:
             if subscription.delivered == count and subscription.outbox.find(frame.id) is not None:
                 away = subscription.session.connection is None
-                self._say_of(trail, StepKind.QUEUED, delay_us, [subscription], "away" if away else "behind")
+                self._report_parties(trail, StepKind.QUEUED, delay_us, [subscription], "away" if away else "behind")
 
     def dropped(self, frame: EventFrame, reason: str, delay_us: int, *parties: int) -> None:
-        """It ends here, for these subscriptions or altogether."""
+        """Report an event dropped here, for these subscriptions or altogether."""
         trail = self.live.get(frame.id)
         if trail is not None:
-            self._say(trail, StepKind.DROPPED, delay_us, parties, len(parties), reason=reason)
+            self._report(trail, StepKind.DROPPED, delay_us, parties, len(parties), reason=reason)
 
-    def lost(self, frame: EventFrame, reason: str, delay_us: int, *homes: int) -> None:
-        """A copy of it ends here, on its way to these brokers."""
+    def lost(self, frame: EventFrame, reason: str, delay_us: int, *destinations: int) -> None:
+        """Report a copy dropped on its way to these brokers."""
         trail = self.live.get(frame.id)
         if trail is not None:
-            self._say(trail, StepKind.LOST, delay_us, homes, len(homes), reason=reason)
+            self._report(trail, StepKind.LOST, delay_us, destinations, len(destinations), reason=reason)
 
-    def hear(self, step: TraceStep) -> None:
-        """Another broker tells a step of an event that was published here: its client hears of it."""
+    def receive(self, step: TraceStep) -> None:
+        """Pass another broker's step of an event published here to its client."""
         trail = self.live.get(EventId(step.publisher, step.sequence))
         if trail is not None and trail.root == self._me:
             self._tell_client(trail.session, step)
@@ -202,7 +211,7 @@ class Tracing:
         if len(self.live) > LIVE_MAX:
             del self.live[next(iter(self.live))]
 
-    def _say_of(
+    def _report_parties(
         self,
         trail: Trail,
         kind: StepKind,
@@ -214,9 +223,9 @@ class Tracing:
     ) -> None:
         if parties:
             numbers = [party.number for party in parties]
-            self._say(trail, kind, delay_us, numbers, len(numbers), took_us=took_us, reason=reason)
+            self._report(trail, kind, delay_us, numbers, len(numbers), took_us=took_us, reason=reason)
 
-    def _say(
+    def _report(
         self,
         trail: Trail,
         kind: StepKind,
@@ -229,8 +238,8 @@ class Tracing:
         peer: int = 0,
         reason: str = "",
     ) -> None:
-        trail.told += 1
-        if trail.told > STEPS_MAX:
+        trail.steps += 1
+        if trail.steps > STEPS_MAX:
             return
         named = tuple(party for party, _ in zip(parties, range(PARTIES_MAX), strict=False))
         step = TraceStep(trail.root, self._me, *trail.id, kind, delay_us, took_us, link_us, peer, count, named, reason)

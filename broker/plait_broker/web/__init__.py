@@ -1,1 +1,1 @@
-"""The broker's HTTP side: what it says of itself, in JSON, metrics and server-sent events."""
+"""The broker's HTTP server: status as JSON, metrics, server-sent events and the live page."""

@@ -1,6 +1,6 @@
-"""The part of the HTTP side that the analytics page reads: tables that `plait analyze --out DIR` wrote, as JSON.
+"""HTTP API of the analytics page: the tables that `plait analyze --out DIR` wrote, as JSON.
 
-The manifest says which file of a table holds; nothing else in the directory is read, and nothing outside it.
+The manifest names the current file of each table. Nothing else in the directory is read, and nothing outside it.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ SUMMARY: Final = "summary.json"
 FORMAT_KEYS: Final = frozenset({"format", "tables", "window_us"})
 
 FILE_BYTES_MAX: Final = 16 << 20
-"""Of one table's page: 5,000 rows are some megabytes."""
+"""Size of one table's page: 5,000 rows are some megabytes."""
 
 HINT: Final = (
     "record with `plait broker --telemetry DIR --tables OUT`, "
-    "then make tables with `plait analyze DIR/broker-* --out OUT`, now and then or by a timer"
+    "then make tables with `plait analyze DIR/broker-* --out OUT`, regularly"
 )
 
 
 class AnalyticsApi:
-    """The answers."""
+    """Serves the analytics tables."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
 
     def routes(self) -> list[Route]:
-        """Everything that is served."""
+        """Return all routes."""
         return [
             Route("/api/v1/analytics", self.tables),
             Route("/api/v1/analytics/{table}", self.table),
@@ -45,7 +45,7 @@ class AnalyticsApi:
         ]
 
     async def tables(self, request: Request) -> Response:
-        """What tables there are; with none, what makes them."""
+        """List the tables; without any, the commands that make them."""
         manifest = await asyncio.to_thread(self._manifest)
         if manifest is None:
             return JSONResponse({"tables": {}, "hint": HINT})
@@ -58,14 +58,14 @@ class AnalyticsApi:
         return JSONResponse(about | {"tables": described, "hint": HINT})
 
     async def table(self, request: Request) -> Response:
-        """The newest rows of one."""
+        """Return the newest rows of a table."""
         body = await asyncio.to_thread(self._page, request.path_params["table"])
         if body is None:
             raise HTTPException(404, "there is no such table")
         return Response(body, media_type="application/json")
 
     async def summary(self, request: Request) -> Response:
-        """Rates and distributions of the last windows: what programs go by."""
+        """Return rates and distributions of the last windows, for programs."""
         body = await asyncio.to_thread(self._summary)
         if body is None:
             raise HTTPException(404, f"there is no summary: {HINT}")
@@ -80,7 +80,7 @@ class AnalyticsApi:
             return None
 
     def _manifest(self) -> Json | None:
-        """What holds now; None when there is none that can be read."""
+        """Return the manifest; None if there is none that can be read."""
         if self._directory is None:
             return None
         try:
@@ -100,7 +100,7 @@ class AnalyticsApi:
             return None
         try:
             return _read(path)
-        except OSError:  # another analysis has just taken its place
+        except OSError:  # another analysis has just replaced it
             return None
 
 

@@ -1,9 +1,9 @@
-"""The HTTP side of a broker: health, metrics, what goes on as JSON and as a stream, the segments of its telemetry. Read
-only, but for how far readers of these are.
+"""The ASGI application of a broker: health, metrics, status as JSON and as a stream, telemetry files. Read only, except
+for readers' positions in telemetry.
 
-Requests are small and have no body; whoever does not finish one in time is hung up on. When others than this machine
-can reach it, all but health wants a token; when only this machine can, the Host header must name it, so that a web page
-whose name was rebound to 127.0.0.1 reads nothing.
+Requests are small and have no body, and a connection whose request is not complete in time is closed. If other machines
+can reach the server, everything except health needs a token. If only this machine can, the Host header must name it, so
+that a web page whose name was rebound to 127.0.0.1 reads nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from plait_core.errors import PlaitError
 from plait_core.rate_limit import TokenBuckets
 from plait_telemetry.recording import Recording
 
-from ..broker import Broker
+from ..broker_view import BrokerView
 from ..status import (
     describe_advertisements,
     describe_clients,
@@ -47,32 +47,32 @@ from .static_files import is_page
 from .telemetry_api import TelemetryApi
 
 PATH_CHARACTERS_MAX: Final = 4096
-"""Of a path with its query: a filter of some thousand characters, as people write them, fits."""
+"""Characters of a path with its query: enough for a filter of some thousand characters."""
 
 REQUESTS_PER_S, REQUESTS_BURST = 300.0, 3_000.0
-"""Of one address: fifty people behind one gateway may open the page at once."""
+"""Rate of one address: fifty people behind one gateway may open the page at once."""
 
 ADDRESSES_MAX: Final = 1_000
-"""Whose requests are counted; those that asked least lately are forgotten."""
+"""Addresses whose requests are counted; the least recent one is removed first."""
 
 ITEMS_DEFAULT, ITEMS_MAX = 1_000, 10_000
-"""Items of a list that one answer holds: some ten milliseconds to describe."""
+"""Items of a list in one answer: about ten milliseconds to describe."""
 
 Json: TypeAlias = dict[str, Any]
 MayRead: TypeAlias = Callable[[str, str], bool]
-"""Whether someone with this token, at this address, may look."""
+"""Returns whether a client with this token, at this address, may read."""
 
 _THIS_MACHINE: Final = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 
 _OPEN: Final = {"/healthz", "/readyz"}
-"""For those who only watch whether it lives: they tell nothing else."""
+"""Paths for health checks, which reveal nothing else and need no token."""
 
 CONTENT_SECURITY_POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     b"form-action 'none'; frame-ancestors 'none'; base-uri 'none'; "
     b"require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Nothing but the files of the package runs, and none of them may make markup of text."""
+"""Only files of the package run, and none of them may turn text into markup."""
 
 _HEADERS: Final = [
     (b"cache-control", b"no-store"),
@@ -85,58 +85,60 @@ _HEADERS: Final = [
 
 
 class NotReady(PlaitError):
-    """The broker is not there yet."""
+    """The broker is still starting."""
 
     retryable = True
 
 
-class Watched(Protocol):
-    """What is shown."""
+class ServedBroker(Protocol):
+    """The broker that the application serves."""
 
     @property
     def status(self) -> str:
-        """`ready`, or why it is not."""
+        """`ready`, or the reason why not."""
         ...
 
     @property
-    def broker(self) -> Broker | None:
-        """None while it starts."""
+    def broker(self) -> BrokerView | None:
+        """None during the start."""
         ...
 
     def facts(self) -> Json:
-        """What the face knows beside the broker: addresses, the log, the loop."""
+        """Return the server's status: addresses, log, loop."""
         ...
 
-    async def ask(self, brokers: Iterable[int], topic: str, question: Json) -> dict[int, Json]:
-        """Ask brokers, of which this may be one; the answers of those who gave one in time."""
+    async def query_brokers(self, brokers: Iterable[int], topic: str, question: Json) -> dict[int, Json]:
+        """Query brokers, which may include this one; return the results of those that answered in time."""
         ...
 
 
-class Pages:
-    """The answers."""
+class HttpApi:
+    """Serves the API and the pages."""
 
     def __init__(
         self,
-        watched: Watched,
+        served: ServedBroker,
         registry: CollectorRegistry,
         feed: Feed,
         overview: Feed,
         tables: Path | None,
         telemetry: Callable[[], Recording | None],
     ) -> None:
-        """`feed` is of this broker, `overview` of all; `tables` is where an analysis writes its own; `telemetry` is
-        what records, if something does."""
-        self._watched = watched
+        """`feed` streams this broker, `overview` all brokers; `tables` is the directory of an analysis; `telemetry`
+        returns the recording, if there is one."""
+        self._served = served
         self._registry = registry
         self._feed = feed
-        self._explanations = ExplainApi(lambda: _present(watched), lambda: broker_facts(watched), watched.ask)
+        self._explain_api = ExplainApi(
+            lambda: require_broker(served), lambda: broker_facts(served), served.query_brokers
+        )
         self._tables = tables
-        self._segments = TelemetryApi(telemetry)
-        self._watching = LiveApi(lambda: _present(watched), watched.ask, overview)
+        self._telemetry_api = TelemetryApi(telemetry)
+        self._live_api = LiveApi(lambda: require_broker(served), served.query_brokers, overview)
 
     def routes(self) -> list[Route]:
-        """Everything that is served."""
-        lists: dict[str, Callable[[Broker], list[Json]]] = {
+        """Return all routes."""
+        lists: dict[str, Callable[[BrokerView], list[Json]]] = {
             "links": describe_links,
             "clients": describe_clients,
             "subscriptions": describe_subscriptions,
@@ -151,70 +153,71 @@ class Pages:
             Route("/api/v1/broker", self.broker),
             Route("/api/v1/topology", self.topology),
             Route("/api/v1/stream", self.stream),
-            *self._explanations.routes(),
-            *self._watching.routes(),
+            *self._explain_api.routes(),
+            *self._live_api.routes(),
             *AnalyticsApi(self._tables).routes(),
-            *self._segments.routes(),
+            *self._telemetry_api.routes(),
             *(Route(f"/api/v1/{name}", self._list_of(describe)) for name, describe in lists.items()),
         ]
 
     async def index(self, request: Request) -> Response:
-        """What there is to read."""
+        """List the paths."""
         return JSONResponse({"paths": [route.path for route in self.routes()]})
 
     async def alive(self, request: Request) -> Response:
-        """The process is there and its loop turns."""
+        """Report that the process runs and its loop turns."""
         return JSONResponse({"status": "alive"})
 
     async def ready(self, request: Request) -> Response:
-        """Whether clients should be sent here."""
-        status = self._watched.status
+        """Report whether clients should be sent here."""
+        status = self._served.status
         return JSONResponse({"status": status}, 200 if status == "ready" else 503)
 
     async def metrics(self, request: Request) -> Response:
-        """For Prometheus."""
+        """Return the metrics for Prometheus."""
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(self._registry), headers={"content-type": content_type})
 
     async def broker(self, request: Request) -> Response:
-        """The broker itself."""
-        return JSONResponse(broker_facts(self._watched))
+        """Return the broker's status."""
+        return JSONResponse(broker_facts(self._served))
 
     async def topology(self, request: Request) -> Response:
-        """Brokers, and the links between them."""
-        found = describe_topology(_present(self._watched))
-        found["brokers"][0] |= broker_facts(self._watched)
+        """Return the brokers and the links between them."""
+        found = describe_topology(require_broker(self._served))
+        found["brokers"][0] |= broker_facts(self._served)
         return JSONResponse(found)
 
     async def stream(self, request: Request) -> Response:
-        """A snapshot, then what changes, as server-sent events."""
-        _present(self._watched)
+        """Send a snapshot, then its changes, as server-sent events."""
+        require_broker(self._served)
         return streamed(self._feed)
 
-    def _list_of(self, describe: Callable[[Broker], list[Json]]) -> Callable[[Request], Any]:
+    def _list_of(self, describe: Callable[[BrokerView], list[Json]]) -> Callable[[Request], Any]:
         async def items(request: Request) -> Response:
             limit = number_param(request, "limit", ITEMS_DEFAULT, ITEMS_MAX)
             offset = number_param(request, "offset", 0, 2**63)
-            found = describe(_present(self._watched))
+            found = describe(require_broker(self._served))
             return JSONResponse({"items": found[offset : offset + limit], "total": len(found), "offset": offset})
 
         return items
 
 
-def broker_facts(watched: Watched) -> Json:
-    """The broker itself, as the protocol and the face know it."""
-    return _present(watched).describe() | watched.facts() | {"status": watched.status}
+def broker_facts(served: ServedBroker) -> Json:
+    """Return the broker's status, as the protocol and the server report it."""
+    return require_broker(served).describe() | served.facts() | {"status": served.status}
 
 
-def application(static_files: Pages, may_read: MayRead, *, loopback: bool) -> ASGIApp:
-    """The ASGI application. `loopback`: only this machine can reach it."""
-    handlers: dict[Any, Any] = {HTTPException: _refused, NotReady: _not_ready}
+def application(api: HttpApi, may_read: MayRead, *, loopback: bool) -> ASGIApp:
+    """Return the ASGI application. `loopback`: only this machine can reach it."""
+    handlers: dict[Any, Any] = {HTTPException: _http_error, NotReady: _not_ready}
     guard = Middleware(Guard, may_read=may_read, loopback=loopback)
-    return Starlette(routes=list(static_files.routes()), middleware=[guard], exception_handlers=handlers)
+    return Starlette(routes=list(api.routes()), middleware=[guard], exception_handlers=handlers)
 
 
 class Guard:
-    """Turns away what is too large, mistaken in its host, or not permitted, before anything else looks at it."""
+    """Rejects requests that are too large, name the wrong host, come too fast or lack permission, before any other
+    code."""
 
     def __init__(self, app: ASGIApp, may_read: MayRead, loopback: bool) -> None:
         self._app = app
@@ -233,37 +236,39 @@ class Guard:
                 answered, message["headers"] = True, [*message["headers"], *_HEADERS]
             await send(message)
 
-        refusal = self._refusal(scope)
+        rejection = self._rejection(scope)
         try:
-            await (refusal or self._app)(scope, receive, send_guarded)
+            await (rejection or self._app)(scope, receive, send_guarded)
         except asyncio.CancelledError:  # the server stops, and has waited long enough
             if not answered:
                 await _error(503, "the broker is stopping", close=True)(scope, receive, send_guarded)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _rejection(self, scope: Scope) -> Response | None:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if len(scope["raw_path"]) + len(scope["query_string"]) > PATH_CHARACTERS_MAX:
             return _error(414, "the path is too long", close=True)
         if headers.get(b"content-length", "0") != "0" or b"transfer-encoding" in headers:
-            return _error(413, "nothing here takes a body", close=True)
+            return _error(413, "requests here have no body", close=True)
         if self._loopback and not _THIS_MACHINE.fullmatch(headers.get(b"host", "")):
-            return _error(421, "this answers to localhost only", hint="http://127.0.0.1 or http://localhost")
+            return _error(
+                421, "this server answers requests to localhost only", hint="http://127.0.0.1 or http://localhost"
+            )
         if not self._buckets.take(str((scope.get("client") or ("",))[0]), monotonic()):
-            return _error(429, "too many requests", hint="not more than some hundred a second")
+            return _error(429, "too many requests", hint="a few hundred a second are allowed")
         if scope["path"] in _OPEN or is_page(scope["path"]):
             return None
         scheme, _, token = headers.get(b"authorization", "").partition(" ")
-        offered = token.strip() if scheme.lower() == "bearer" else ""
+        given = token.strip() if scheme.lower() == "bearer" else ""
         client = scope.get("client")
-        if not self._may_read(offered, str(client[0]) if client else ""):
-            refused = _error(401, "a token is wanted", hint="Authorization: Bearer TOKEN")
-            refused.headers["www-authenticate"] = "Bearer"
-            return refused
+        if not self._may_read(given, str(client[0]) if client else ""):
+            rejected = _error(401, "a token is required", hint="Authorization: Bearer TOKEN")
+            rejected.headers["www-authenticate"] = "Bearer"
+            return rejected
         return None
 
 
-def _present(watched: Watched) -> Broker:
-    broker = watched.broker
+def require_broker(served: ServedBroker) -> BrokerView:
+    broker = served.broker
     if broker is None:
         raise NotReady("the broker is starting")
     return broker
@@ -271,12 +276,12 @@ def _present(watched: Watched) -> Broker:
 
 def _error(status: int, message: str, *, hint: str = "", close: bool = False) -> Response:
     response = JSONResponse({"error": message, **({"hint": hint} if hint else {})}, status)
-    if close:  # what follows is not read
+    if close:  # the rest of the request is not read
         response.headers["connection"] = "close"
     return response
 
 
-async def _refused(request: Request, error: HTTPException) -> Response:
+async def _http_error(request: Request, error: HTTPException) -> Response:
     response = _error(error.status_code, error.detail)
     response.headers.update(error.headers or {})
     return response

@@ -1,7 +1,7 @@
-"""The part of the HTTP side that asks other brokers too: all brokers, `plait route`, `plait why`.
+"""HTTP API that queries other brokers too: all brokers, `plait route`, `plait why`.
 
-Whoever asks reaches one broker; that one asks the others over the overlay (`remote_queries.py`), and answers with what
-it has heard after two seconds at most. Any broker will do.
+The broker that receives the request queries the others over the overlay (`remote_queries.py`), and answers within two
+seconds with the results that it has received. Any broker may be requested.
 """
 
 from __future__ import annotations
@@ -19,29 +19,31 @@ from plait_core.events import EventId
 from plait_core.filters import parse
 from plait_core.ids import id_text
 
-from ..broker import Broker
+from ..broker_view import BrokerView
 from ..status import describe_topology
-from ..tracing.delivery_explanation import decide
+from ..tracing.delivery_explanation import explain_delivery
 
 Json: TypeAlias = dict[str, Any]
-Ask: TypeAlias = Callable[[Iterable[int], str, Json], Awaitable[dict[int, Json]]]
-"""Asks brokers on a topic; the answers of those who gave one."""
+QueryBrokers: TypeAlias = Callable[[Iterable[int], str, Json], Awaitable[dict[int, Json]]]
+"""Queries brokers on a topic; returns the results of those that answered."""
 
 NAMED_MAX: Final = 8
-"""Brokers that an error names."""
+"""Brokers listed in an error."""
 
 
 class ExplainApi:
-    """The answers."""
+    """Serves explanations of routes and deliveries."""
 
-    def __init__(self, present: Callable[[], Broker], facts: Callable[[], Json], ask: Ask) -> None:
-        """`present` gives the broker, or raises while there is none; `facts` all that is known of it."""
-        self._present = present
+    def __init__(
+        self, require_broker: Callable[[], BrokerView], facts: Callable[[], Json], query_brokers: QueryBrokers
+    ) -> None:
+        """`require_broker` returns the broker, or raises NotReady; `facts` returns its status."""
+        self._require_broker = require_broker
         self._facts = facts
-        self._ask = ask
+        self._query_brokers = query_brokers
 
     def routes(self) -> list[Route]:
-        """Everything that is served."""
+        """Return all routes."""
         return [
             Route("/api/v1/brokers", self.brokers),
             Route("/api/v1/route", self.route),
@@ -49,101 +51,104 @@ class ExplainApi:
         ]
 
     async def brokers(self, request: Request) -> Response:
-        """All brokers: what the map says of each, and what each says of itself."""
-        broker = self._present()
+        """List all brokers: their link state, and the status that each reports."""
+        broker = self._require_broker()
         shown = describe_topology(broker)["brokers"]
-        reached = [int(item["id"], 16) for item in shown if item["reachable"]]
-        answers = await self._ask(reached, "broker", {})
+        reachable = [int(item["id"], 16) for item in shown if item["reachable"]]
+        answers = await self._query_brokers(reachable, "broker", {})
         answers[broker.id] = self._facts()
         items = []
         for item in shown:
-            said = answers.get(int(item["id"], 16))
-            status = item["status"] if said is None else "draining" if said.get("draining") else "ready"
-            silent = {"status": "silent"} if said is None and item["reachable"] else {}
-            items.append({**(said or {}), **item, "status": status, **silent})
+            report = answers.get(int(item["id"], 16))
+            status = item["status"] if report is None else "draining" if report.get("draining") else "ready"
+            silent = {"status": "silent"} if report is None and item["reachable"] else {}
+            items.append({**(report or {}), **item, "status": status, **silent})
         return JSONResponse({"items": items, "total": len(items), "offset": 0})
 
     async def route(self, request: Request) -> Response:
-        """Where events that match `filter` go when they are published `from` a broker, and why."""
-        broker = self._present()
-        text = asked_for(request, "filter")
+        """Explain where events that match `filter` go when published `from` a broker."""
+        broker = self._require_broker()
+        text = required_param(request, "filter")
         try:
             filter = parse(text)
         except PlaitError as error:
             raise HTTPException(400, f"filter: {error.message}") from None
         start = find_broker(broker, request.query_params.get("from", ""))
-        interest = await self._ask(reached_from(broker), "interest", {"filter": filter.text})
-        homes = [home for home, said in interest.items() if said.get("subscriptions")]
-        answers = await self._ask([start], "route", {"filter": filter.text, "homes": homes})
+        interest = await self._query_brokers(reachable_brokers(broker), "interest", {"filter": filter.text})
+        destinations = [home for home, report in interest.items() if report.get("subscriptions")]
+        answers = await self._query_brokers([start], "route", {"filter": filter.text, "homes": destinations})
         if start not in answers:
-            raise HTTPException(504, f"{name_of(broker, start)} does not answer")
+            raise HTTPException(504, f"{broker_name(broker, start)} does not answer")
         route = answers[start]
         for destination in route.get("destinations", []):
-            said = interest.get(int(destination["id"], 16), {})
-            destination |= {key: said.get(key) for key in ("subscriptions", "filters")}
-        return JSONResponse(route | {"silent": [name_of(broker, b) for b in reached_from(broker) if b not in interest]})
+            report = interest.get(int(destination["id"], 16), {})
+            destination |= {key: report.get(key) for key in ("subscriptions", "filters")}
+        return JSONResponse(
+            route | {"silent": [broker_name(broker, b) for b in reachable_brokers(broker) if b not in interest]}
+        )
 
     async def why(self, request: Request) -> Response:
-        """Why `event` was, or was not, delivered to `subscription`: BROKER/NUMBER, or a number of this broker."""
-        broker = self._present()
+        """Explain why `event` was, or was not, delivered to `subscription`: BROKER/NUMBER, or a number of this
+        broker."""
+        broker = self._require_broker()
         try:
-            event = EventId.parse(asked_for(request, "event"))
+            event = EventId.parse(required_param(request, "event"))
         except PlaitError as error:
             raise HTTPException(400, f"{error.message} ({error.hint})") from None
-        home, number = _subscription(broker, asked_for(request, "subscription"))
-        return JSONResponse(await self.judge(event, home, number))
+        home, number = _subscription(broker, required_param(request, "subscription"))
+        return JSONResponse(await self.explain(event, home, number))
 
-    async def judge(self, event: EventId, home: int, number: int) -> Json:
-        """What became of an event for a subscription: first its broker is asked, and if that does not answer, or has
-        not seen the event, all others."""
-        broker = self._present()
-        reached = reached_from(broker)
+    async def explain(self, event: EventId, home: int, number: int) -> Json:
+        """Explain what became of an event for a subscription. Query its broker first, and all others if it does not
+        answer or has not received the event."""
+        broker = self._require_broker()
+        reachable = reachable_brokers(broker)
         mine = {"event": str(event), "number": number}
-        testimony = (await self._ask([home], "why", mine)).get(home) if home in reached else None
+        report_of_home = (await self._query_brokers([home], "why", mine)).get(home) if home in reachable else None
         others: dict[int, Json] = {}
-        subscription = {} if testimony is None else testimony.get("subscription")
-        if subscription is not None and not (testimony or {}).get("event"):
-            question = {"event": str(event), "home": id_text(home), "filter": subscription.get("filter")}
-            others = await self._ask([b for b in reached if b != home], "why", question)
-        named = {name_of(broker, other): said for other, said in others.items()}
-        verdict = decide(testimony, named, (str(event), name_of(broker, home)))
-        about = {"event": str(event), "subscription": f"{name_of(broker, home)}/{number}", **verdict}
-        return about | {"reports": {name_of(broker, home): testimony, **named}}
+        subscription = {} if report_of_home is None else report_of_home.get("subscription")
+        if subscription is not None and not (report_of_home or {}).get("event"):
+            query = {"event": str(event), "home": id_text(home), "filter": subscription.get("filter")}
+            others = await self._query_brokers([b for b in reachable if b != home], "why", query)
+        named = {broker_name(broker, other): report for other, report in others.items()}
+        explanation = explain_delivery(report_of_home, named, (str(event), broker_name(broker, home)))
+        about = {"event": str(event), "subscription": f"{broker_name(broker, home)}/{number}", **explanation}
+        return about | {"reports": {broker_name(broker, home): report_of_home, **named}}
 
 
-def find_broker(broker: Broker, called: str) -> int:
-    """The id of the broker with this name or id; this one's when nothing is said."""
+def find_broker(broker: BrokerView, name: str) -> int:
+    """Return the id of the broker with this name or id; this one's if `name` is empty."""
     sheets = broker.joining.overlay.map.link_states
-    reached = broker.joining.overlay.map.distances(broker.id)
-    if not called or called in (broker.settings.name, id_text(broker.id)):
+    reachable = broker.joining.overlay.map.distances(broker.id)
+    if not name or name in (broker.settings.name, id_text(broker.id)):
         return broker.id
-    for sheet in sorted(sheets, key=lambda sheet: sheet.origin not in reached):
-        if called in (sheet.name, id_text(sheet.origin)):
+    for sheet in sorted(sheets, key=lambda sheet: sheet.origin not in reachable):
+        if name in (sheet.name, id_text(sheet.origin)):
             return sheet.origin
     names = ", ".join(sheet.name for sheet in sheets[:NAMED_MAX])
-    raise HTTPException(404, f"no broker is called {called[:80]!r}: there are {names}")
+    raise HTTPException(404, f"no broker is called {name[:80]!r}: there are {names}")
 
 
-def _subscription(broker: Broker, text: str) -> tuple[int, int]:
-    """The broker and the number that `BROKER/NUMBER` names; this broker when there is but a number."""
-    called, _, number = text.rpartition("/")
+def _subscription(broker: BrokerView, text: str) -> tuple[int, int]:
+    """Return the broker and the number that `BROKER/NUMBER` names; this broker's for a plain number."""
+    name, _, number = text.rpartition("/")
     if not (number.isascii() and number.isdecimal() and len(number) < 20):
         raise HTTPException(400, f"{text[:80]!r} is no subscription: BROKER/NUMBER, as `plait ls subs` prints it")
-    return find_broker(broker, called), int(number)
+    return find_broker(broker, name), int(number)
 
 
-def asked_for(request: Request, name: str) -> str:
-    """A query parameter that has to be there."""
+def required_param(request: Request, name: str) -> str:
+    """Return a query parameter; raise HTTPException 400 if it is missing."""
     value = request.query_params.get(name, "")
     if not value:
         raise HTTPException(400, f"{name}= is missing")
     return value
 
 
-def reached_from(broker: Broker) -> list[int]:
-    """All brokers that can be asked, this one included."""
+def reachable_brokers(broker: BrokerView) -> list[int]:
+    """Return all reachable brokers, including this one."""
     return sorted(broker.joining.overlay.map.distances(broker.id))
 
 
-def name_of(broker: Broker, id: int) -> str:
+def broker_name(broker: BrokerView, id: int) -> str:
     return broker.joining.overlay.map.name(id) or id_text(id)

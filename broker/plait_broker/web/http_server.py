@@ -1,6 +1,6 @@
-"""uvicorn in the broker's own loop: its HTTP protocol behind our listener, its signals left alone.
+"""uvicorn in the broker's own loop: its HTTP protocol behind our listener, without its signal handlers.
 
-uvicorn would take SIGINT and SIGTERM for itself, log in its own way, and wait for ever for a request that never ends.
+By default uvicorn would take SIGINT and SIGTERM, log in its own format, and wait without limit for a request to finish.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from ..server.connection_limits import ConnectionLimits
 
 REQUEST_S: Final = 10.0
-"""For a request to be complete, from the first of its bytes or the opening of its connection."""
+"""Timeout for a request to be complete, from its first byte or the opening of its connection."""
 
 KEEP_ALIVE_S: Final = 30
 """Longer than a scrape interval of 15 s, so that Prometheus keeps its connection."""
@@ -25,14 +25,14 @@ KEEP_ALIVE_S: Final = 30
 HEADER_BYTES_MAX: Final = 16 * 1024
 STOP_S: Final = 2
 
-HTTP_DOOR: Final = ConnectionLimits(
+HTTP_LIMITS: Final = ConnectionLimits(
     connections_max=512, address_connections_max=256, accepts_per_s=500.0, address_accepts_per_s=250.0
 )
-"""Dashboards, scrapers and health checks of one broker: people and machines in dozens."""
+"""Limits for dashboards, scrapers and health checks of one broker: dozens of clients."""
 
 
 class HttpServer(uvicorn.Server):
-    """Serves an application over connections that are handed to it."""
+    """Serves an application on connections that a listener has accepted."""
 
     def __init__(self, application: ASGIApp) -> None:
         config = uvicorn.Config(
@@ -43,7 +43,7 @@ class HttpServer(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # a caller's address is where it calls from, whatever it says
+            proxy_headers=False,  # a client's address is that of its socket; headers are not trusted
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=STOP_S,
             h11_max_incomplete_event_size=HEADER_BYTES_MAX,
@@ -57,26 +57,26 @@ class HttpServer(uvicorn.Server):
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin; connections come through `protocol`."""
+        """Start serving; `protocol` makes the protocol of each connection."""
         self._serving = asyncio.get_running_loop().create_task(self.serve())
 
-    def protocol(self, left: Callable[[], None]) -> asyncio.Protocol:
-        """The protocol of a new connection; `left` is called when it is gone."""
-        return _Connection(self, left)
+    def protocol(self, on_lost: Callable[[], None]) -> asyncio.Protocol:
+        """Return the protocol of a new connection; it calls `left` when the connection is lost."""
+        return _Connection(self, on_lost)
 
-    def here(self) -> None:
-        """A connection is made."""
+    def connection_opened(self) -> None:
+        """Count a new connection."""
         self._open += 1
         self._idle.clear()
 
-    def gone(self) -> None:
-        """A connection is lost."""
+    def connection_lost(self) -> None:
+        """Count a lost connection."""
         self._open -= 1
         if not self._open:
             self._idle.set()
 
     async def stop(self) -> None:
-        """Let requests under way finish, for a moment."""
+        """Let requests finish for STOP_S, then abort their connections."""
         self.should_exit = True
         if self._serving is not None:
             await self._serving
@@ -85,27 +85,27 @@ class HttpServer(uvicorn.Server):
         await self._idle.wait()
 
     async def startup(self, sockets: Any = None) -> None:
-        """Nothing to listen on: connections are handed over."""
+        """Listen nowhere: connections are handed over."""
         self.started = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the broker's."""
+        """Leave signals to the broker."""
         yield
 
 
 class _Connection(H11Protocol):
-    """uvicorn's, but a request has to come to its end."""
+    """uvicorn's protocol with a timeout for each request."""
 
-    def __init__(self, server: HttpServer, left: Callable[[], None]) -> None:
+    def __init__(self, server: HttpServer, on_lost: Callable[[], None]) -> None:
         super().__init__(server.config, server.server_state, {})
         self._server = server
-        self._left = left
+        self._on_lost = on_lost
         self._request_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
-        self._server.here()
+        self._server.connection_opened()
         self._request_timer = self.loop.call_later(REQUEST_S, transport.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -123,8 +123,8 @@ class _Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_request_timer()
         super().connection_lost(exc)
-        self._left()
-        self._server.gone()
+        self._on_lost()
+        self._server.connection_lost()
 
     def _stop_request_timer(self) -> None:
         if self._request_timer is not None:

@@ -1,7 +1,7 @@
-"""The whole overlay as one broker's page shows it: what the map says, and what each broker says of itself.
+"""The state of the whole overlay for the live page: link state, and the summary that each broker sends of itself.
 
-While anyone looks, every other broker is asked for its digest in turn, each once in a second or, of many, in up to
-four; nobody is asked when nobody looks. All who look are shown the same.
+While a page is open, every other broker is queried for its summary in turn: once a second, or up to every four seconds
+where there are many. Without an open page no broker is queried. All pages are sent the same state.
 """
 
 from __future__ import annotations
@@ -15,78 +15,78 @@ from typing import Any, Final, TypeAlias
 
 from plait_core.ids import id_text
 
-from ..broker import Broker
-from ..tracing.broker_summary import describe_digest
+from ..broker_view import BrokerView
+from ..tracing.broker_summary import describe_summary
 from .incidents import Incidents
 from .recent_history import RecentHistory
 from .sse import INTERVAL_S, Sample
 from .summary_reader import CounterDelta, SummaryReading, number, number_or_none, numbers, percentile_ms, short, text
 
 Json: TypeAlias = dict[str, Any]
-Ask: TypeAlias = Callable[[Iterable[int], str, Json], Awaitable[dict[int, Json]]]
+QueryBrokers: TypeAlias = Callable[[Iterable[int], str, Json], Awaitable[dict[int, Json]]]
 
 ROUND_S_MIN, ROUND_S_MAX = 1.0, 4.0
-ASKED_PER_S: Final = 20.0
-"""Brokers asked by one page's broker: sixty are all asked within three seconds."""
+QUERIES_PER_S: Final = 20.0
+"""Brokers queried a second: sixty are all queried within three seconds."""
 
 SILENT_S: Final = 6.0
-"""Who can be reached but has not answered for so long is said to be silent."""
+"""Time without an answer after which a reachable broker is shown as silent."""
 
 REMEMBERED_S: Final = 120.0
-"""Brokers and links that are no more are shown for so long, as what they are."""
+"""Time for which brokers and links that have disappeared are still shown."""
 
 SUBSCRIPTIONS_MAX: Final = 240
-"""On the page; the lists of the API have them all."""
+"""Subscriptions on the page; the lists of the API have all."""
 
 
 @dataclass(slots=True)
 class SeenBroker:
-    """One broker, as far as it is known."""
+    """The known state of one broker."""
 
     name: str
-    heard_at: float
+    received_at: float
     reading: SummaryReading | None = None
     change: CounterDelta | None = None
-    asked: bool = False
+    queried: bool = False
     times: dict[str, float] = field(default_factory=dict)
-    """Of its latest deliveries, counts by bits."""
+    """Delays of its latest deliveries, counts by bits."""
     cpu: float | None = None
-    gone_at: float | None = None
+    removed_at: float | None = None
 
 
 class OverlayView:
-    """Kept from one sample to the next."""
+    """The state of the overlay, kept from one sample to the next."""
 
-    def __init__(self, present: Callable[[], Broker | None], ask: Ask, version: str) -> None:
+    def __init__(self, present: Callable[[], BrokerView | None], query_brokers: QueryBrokers, version: str) -> None:
         self._present = present
-        self._ask = ask
+        self._query_brokers = query_brokers
         self._version = version
         self._brokers: dict[int, SeenBroker] = {}
         self._links: dict[str, Json] = {}
-        self._links_gone: dict[str, float] = {}
+        self._links_removed: dict[str, float] = {}
         self._turn = 0.0
-        self._asking: set[asyncio.Task[None]] = set()
+        self._queries: set[asyncio.Task[None]] = set()
         self._sampled_at = 0.0
-        self._chronicle = RecentHistory()
+        self._history = RecentHistory()
         self._incidents = Incidents()
 
     def sample(self) -> Sample:
-        """How everything is now."""
+        """Return the present state."""
         broker, now = self._present(), time.monotonic()
         if broker is None:
             return {}
-        if now - self._sampled_at > REMEMBERED_S:  # nobody has looked for long: it is another time
+        if now - self._sampled_at > REMEMBERED_S:  # no page was open for long: start anew
             self._brokers.clear()
             self._links.clear()
         self._sampled_at = now
-        self._meet(broker, now)
-        self._hear(broker.id, describe_digest(broker, {}, now), now)
-        self._ask_next(broker, now)
+        self._update_brokers(broker, now)
+        self._receive(broker.id, describe_summary(broker, {}, now), now)
+        self._query_next(broker, now)
         brokers = {id_text(id): self._shown(broker, id, seen, now) for id, seen in self._brokers.items()}
         links = self._shown_links(broker, brokers, now)
         totals = self._totals(brokers, links)
-        self._incidents.look(time.time(), brokers, links)
-        self._chronicle.tick(now, time.time(), totals)
+        self._incidents.update(time.time(), brokers, links)
+        self._history.tick(now, time.time(), totals)
         return {
             "about": {
                 "me": id_text(broker.id),
@@ -94,76 +94,76 @@ class OverlayView:
                 "version": self._version,
                 "interval_s": INTERVAL_S,
             },
-            "now": totals | self._chronicle.percentiles,
+            "now": totals | self._history.percentiles,
             "brokers": brokers,
             "links": links,
             "subscriptions": self._subscriptions(),
-            "history": self._chronicle.shown,
+            "history": self._history.shown,
             "incidents": self._incidents.shown,
         }
 
     async def close(self) -> None:
-        """Wait for no more answers."""
-        for task in self._asking:
+        """Cancel outstanding queries."""
+        for task in self._queries:
             task.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
+        await asyncio.gather(*self._queries, return_exceptions=True)
 
-    # --- who there is -------------------------------------------------------------------------------------------------
+    # --- brokers ------------------------------------------------------------------------------------------------------
 
-    def _meet(self, broker: Broker, now: float) -> None:
-        """Brokers that the map has, and those that it has no more."""
+    def _update_brokers(self, broker: BrokerView, now: float) -> None:
+        """Add brokers that are new in the link state, and remove those that have left it."""
         sheets = {sheet.origin: sheet.name for sheet in broker.joining.overlay.map.link_states}
         for id, name in sheets.items():
             known = self._brokers.setdefault(id, SeenBroker(name, now))
-            known.name, known.gone_at = name, None
+            known.name, known.removed_at = name, None
         for id, known in list(self._brokers.items()):
             if id in sheets:
                 continue
-            known.gone_at = known.gone_at or now
-            if now - known.gone_at > REMEMBERED_S or known.name in sheets.values():  # or it has started anew
+            known.removed_at = known.removed_at or now
+            if now - known.removed_at > REMEMBERED_S or known.name in sheets.values():  # or it has restarted
                 del self._brokers[id]
 
-    def _ask_next(self, broker: Broker, now: float) -> None:
-        """Ask those whose turn it is."""
+    def _query_next(self, broker: BrokerView, now: float) -> None:
+        """Query the brokers that were queried longest ago."""
         reached = broker.joining.overlay.map.distances(broker.id)
         others = [id for id in self._brokers if id in reached and id != broker.id]
         if not others:
             return
-        round_s = min(max(len(others) / ASKED_PER_S, ROUND_S_MIN), ROUND_S_MAX)
+        round_s = min(max(len(others) / QUERIES_PER_S, ROUND_S_MIN), ROUND_S_MAX)
         self._turn += len(others) * INTERVAL_S / round_s
         count, self._turn = int(self._turn), self._turn % 1
-        waiting = sorted((self._brokers[id].heard_at, id) for id in others if not self._brokers[id].asked)
+        waiting = sorted((self._brokers[id].received_at, id) for id in others if not self._brokers[id].queried)
         for _, id in islice(waiting, count):
-            self._brokers[id].asked = True
-            task = asyncio.get_running_loop().create_task(self._ask_one(id))
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            self._brokers[id].queried = True
+            task = asyncio.get_running_loop().create_task(self._query_one(id))
+            self._queries.add(task)
+            task.add_done_callback(self._queries.discard)
 
-    async def _ask_one(self, id: int) -> None:
-        answers = await self._ask([id], "digest", {})
+    async def _query_one(self, id: int) -> None:
+        answers = await self._query_brokers([id], "digest", {})
         seen = self._brokers.get(id)
         if seen is not None:
-            seen.asked = False
+            seen.queried = False
         if id in answers:
-            self._hear(id, answers[id], time.monotonic())
+            self._receive(id, answers[id], time.monotonic())
 
-    def _hear(self, id: int, said: Json, now: float) -> None:
-        """A digest came."""
+    def _receive(self, id: int, report: Json, now: float) -> None:
+        """Take in a summary."""
         seen = self._brokers.get(id)
-        if seen is None or "counts" not in said:
+        if seen is None or "counts" not in report:
             return
-        reading = SummaryReading(said)
+        reading = SummaryReading(report)
         if seen.reading is not None:
             change = seen.change = CounterDelta(seen.reading, reading)
             before, after = seen.reading.resources.get("cpu_s"), reading.resources.get("cpu_s")
             seen.cpu = short(max(0.0, number(after) - number(before)) / change.elapsed_s)
             seen.times = change.times["delivery"] or seen.times
-            self._chronicle.add(change, reading)
-        seen.reading, seen.heard_at = reading, now
+            self._history.add(change, reading)
+        seen.reading, seen.received_at = reading, now
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
-    def _shown(self, broker: Broker, id: int, seen: SeenBroker, now: float) -> Json:
+    def _shown(self, broker: BrokerView, id: int, seen: SeenBroker, now: float) -> Json:
         reading, change = seen.reading, seen.change
         distance_us = broker.joining.overlay.map.distances(broker.id).get(id)
         facts: Json = {
@@ -171,7 +171,7 @@ class OverlayView:
             "status": _status(seen, distance_us is not None, now),
             "distance_ms": None if distance_us is None else short(distance_us / 1000),
         }
-        if reading is None or seen.gone_at is not None or distance_us is None:
+        if reading is None or seen.removed_at is not None or distance_us is None:
             return facts
         facts |= reading.held
         facts |= {
@@ -195,8 +195,8 @@ class OverlayView:
             facts["reasons"] = {reason: short(n / change.elapsed_s) for reason, n in change.dropped.items()}
         return facts
 
-    def _shown_links(self, broker: Broker, brokers: dict[str, Json], now: float) -> dict[str, Json]:
-        """Both directions of every link: as its near end measures it now, or as the map has it."""
+    def _shown_links(self, broker: BrokerView, brokers: dict[str, Json], now: float) -> dict[str, Json]:
+        """Return both directions of every link: as its near end measures it, or as the link state has it."""
         found: dict[str, Json] = {}
         for sheet in broker.joining.overlay.map.link_states:
             near = id_text(sheet.origin)
@@ -208,23 +208,23 @@ class OverlayView:
         for id, seen in self._brokers.items():
             near = id_text(id)
             if seen.reading is not None and brokers[near]["status"] in ("ready", "draining"):
-                for said in seen.reading.links:
-                    self._measure(found, near, said)
+                for report in seen.reading.links:
+                    self._measure(found, near, report)
         return self._with_lost_links(found, now)
 
-    def _measure(self, found: dict[str, Json], near: str, said: Mapping[str, Any]) -> None:
-        """A link, as its near end says that it is."""
-        key = f"{near}>{text(said.get('broker'))}"
+    def _measure(self, found: dict[str, Json], near: str, report: Mapping[str, Any]) -> None:
+        """Add what a link's near end reports."""
+        key = f"{near}>{text(report.get('broker'))}"
         link, before = found.get(key), self._links.get(key, {})
         if link is None:
             return
         link |= {
-            "delay_ms": number_or_none(said.get("delay_ms")),
-            "jitter_ms": number_or_none(said.get("jitter_ms")),
-            "loss": number(said.get("loss")),
-            "state": said["state"] if said.get("state") in ("silent", "disputed") else "up",
-            "events": number(said.get("events")),
-            "pending_bytes": number(said.get("pending_bytes")),
+            "delay_ms": number_or_none(report.get("delay_ms")),
+            "jitter_ms": number_or_none(report.get("jitter_ms")),
+            "loss": number(report.get("loss")),
+            "state": report["state"] if report.get("state") in ("silent", "disputed") else "up",
+            "events": number(report.get("events")),
+            "pending_bytes": number(report.get("pending_bytes")),
         }
         change = self._brokers[int(near, 16)].change
         if change is None or "events" not in before:
@@ -236,30 +236,30 @@ class OverlayView:
         self._links[key] = {**link, "change": change}
 
     def _with_lost_links(self, found: dict[str, Json], now: float) -> dict[str, Json]:
-        """Those that were there a while ago, too."""
+        """Add links that have disappeared recently."""
         for key in found:
-            self._links_gone.pop(key, None)
+            self._links_removed.pop(key, None)
             self._links.setdefault(key, dict(found[key]))
         for key in list(self._links):
             if key in found:
                 continue
-            gone_at = self._links_gone.setdefault(key, now)
+            removed_at = self._links_removed.setdefault(key, now)
             near, _, far = key.partition(">")
             known = {id_text(id) for id in self._brokers}
-            if now - gone_at > REMEMBERED_S or near not in known or far not in known:
-                del self._links[key], self._links_gone[key]
+            if now - removed_at > REMEMBERED_S or near not in known or far not in known:
+                del self._links[key], self._links_removed[key]
             else:
                 found[key] = {"from": near, "to": far, "delay_ms": None, "state": "down"}
         return found
 
     def _subscriptions(self) -> dict[str, Json]:
-        """Of all brokers, those that one would want to see."""
+        """Return the most interesting subscriptions of all brokers."""
         rows: list[tuple[float, float, str, Json]] = []
         for id, seen in self._brokers.items():
-            if seen.reading is None or seen.gone_at is not None:
+            if seen.reading is None or seen.removed_at is not None:
                 continue
-            for said in seen.reading.shown:
-                row = _row(id_text(id), seen.name, said)
+            for report in seen.reading.shown:
+                row = _row(id_text(id), seen.name, report)
                 key = f"{id_text(id)}/{row['number']:.0f}"
                 rows.append((-row["pending"] - row["missed"], -row["delivered"], key, row))
         rows.sort(key=lambda row: row[:3])
@@ -287,34 +287,34 @@ class OverlayView:
 
 
 def _status(seen: SeenBroker, reached: bool, now: float) -> str:
-    if seen.gone_at is not None:
+    if seen.removed_at is not None:
         return "gone"
     if not reached:
         return "out of reach"
-    if now - seen.heard_at > SILENT_S:
+    if now - seen.received_at > SILENT_S:
         return "silent"
     return "draining" if seen.reading is not None and seen.reading.draining else "ready"
 
 
-def _row(broker: str, name: str, said: Mapping[str, Any]) -> Json:
-    """One subscription, as its broker says that it is."""
-    dropped = numbers(said.get("dropped"))
+def _row(broker: str, name: str, report: Mapping[str, Any]) -> Json:
+    """Return one subscription as its broker reports it."""
+    dropped = numbers(report.get("dropped"))
     return {
         "broker": broker,
         "at": name,
-        "number": number(said.get("number")),
-        "client": text(said.get("client")),
-        "filter": text(said.get("filter")),
-        "within_ms": number_or_none(said.get("within_ms")),
-        "connected": said.get("connected") is True,
-        "durable": said.get("durable") is True,
-        "delivered": number(said.get("delivered")),
-        "late": number(said.get("late")),
+        "number": number(report.get("number")),
+        "client": text(report.get("client")),
+        "filter": text(report.get("filter")),
+        "within_ms": number_or_none(report.get("within_ms")),
+        "connected": report.get("connected") is True,
+        "durable": report.get("durable") is True,
+        "delivered": number(report.get("delivered")),
+        "late": number(report.get("late")),
         "dropped": dropped,
-        "missed": number(said.get("late")) + sum(dropped.values()),
-        "pending": number(said.get("pending")),
-        "pending_bytes": number(said.get("pending_bytes")),
-        "slow": said.get("slow") is True,
-        "p50_ms": number_or_none(said.get("p50_ms")),
-        "p99_ms": number_or_none(said.get("p99_ms")),
+        "missed": number(report.get("late")) + sum(dropped.values()),
+        "pending": number(report.get("pending")),
+        "pending_bytes": number(report.get("pending_bytes")),
+        "slow": report.get("slow") is True,
+        "p50_ms": number_or_none(report.get("p50_ms")),
+        "p99_ms": number_or_none(report.get("p99_ms")),
     }

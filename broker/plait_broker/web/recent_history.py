@@ -1,4 +1,4 @@
-"""What the overlay did in the last ten minutes, in steps of two seconds: for the sparklines and the heat map."""
+"""The overlay's activity of the last ten minutes in steps of two seconds: for the sparklines and the heat map."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ STEP_S: Final = 2.0
 STEPS_MAX: Final = 300
 
 RECENT_STEPS: Final = 5
-"""That percentiles are of: those of single steps would jump."""
+"""Steps over which percentiles are computed: those of single steps would jump."""
 
 _KEPT: Final = ("published_s", "delivered_s", "dropped_s", "late_s", "pending", "slow_consumers")
 
 
 class RecentHistory:
-    """Of all brokers together."""
+    """The history of all brokers together."""
 
     def __init__(self) -> None:
         self.shown: dict[str, Json] = {}
-        """By the number of the step."""
+        """Entries by the number of their step."""
         self.percentiles: Json = {"p50_ms": None, "p99_ms": None, "p999_ms": None}
-        """Of the latest deliveries."""
+        """Percentiles of the latest deliveries."""
         self._times: dict[str, dict[str, float]] = {stage: {} for stage in (*STAGES, "links")}
         self._step = 0
         self._due = 0.0
 
     def add(self, change: CounterDelta, reading: SummaryReading) -> None:
-        """What one broker did, and how long its links take."""
+        """Add the activity of one broker, and the delays of its links."""
         for stage in STAGES:
             times = self._times[stage]
             for bits, count in change.times[stage].items():
@@ -43,7 +43,7 @@ class RecentHistory:
                 links[bits] = links.get(bits, 0) + 1
 
     def tick(self, now: float, wall_s: float, totals: Json) -> None:
-        """A step is over, perhaps."""
+        """End the step, when due."""
         if now < self._due:
             return
         self._due = now + STEP_S

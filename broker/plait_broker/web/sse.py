@@ -1,7 +1,8 @@
-"""Server-sent events: a snapshot to whoever comes, then what changed, twice a second at most.
+"""Server-sent events: a snapshot for each new stream, then the changes, twice a second at most.
 
-One sample is taken for all who watch, while anyone does, and what changed since the last is written once for all of
-them. A slow one skips samples, and is sent the difference to the one that it was sent before, so nothing queues.
+One sample is taken for all streams while at least one is open, and its difference to the previous sample is encoded
+once for all. A slow stream skips samples and receives the difference to the last one that it was sent, so nothing
+queues.
 """
 
 from __future__ import annotations
@@ -16,29 +17,30 @@ from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
 STREAMS_MAX: Final = 64
-"""Dashboards open at once."""
+"""Streams open at once."""
 
 INTERVAL_S: Final = 0.5
 
 SILENCE_S: Final = 15.0
-"""After which a comment is sent: proxies commonly cut connections that are idle for 30 to 60 s."""
+"""Time after which a comment is sent: proxies commonly close connections that are idle for 30 to 60 s."""
 
 Sample: TypeAlias = dict[str, dict[str, Any]]
-"""Sections, each of keys and values."""
+"""Sections, each a mapping of keys to values."""
 
 
 class Feed:
-    """Samples for all streams."""
+    """Takes samples for all streams."""
 
     def __init__(self, sample: Callable[[], Sample], *, linger_s: float = 0.0) -> None:
-        """`linger_s`: how long to go on when nobody watches any more, so that who comes back finds what was."""
+        """`linger_s`: time for which sampling continues after the last stream, so that a page that reloads keeps its
+        history."""
         self._sample = sample
         self._linger_s = linger_s
-        self._wanted_until = 0.0
+        self._sample_until = 0.0
         self._latest: Sample = {}
         self._previous: Sample = {}
-        self._written: dict[str, str] = {}
-        """Of the latest sample, the messages that somebody has needed."""
+        self._encoded: dict[str, str] = {}
+        """Messages already encoded of the latest sample, by kind."""
         self._next = asyncio.Event()
         self._streams = 0
         self._sampling: asyncio.Task[None] | None = None
@@ -46,18 +48,19 @@ class Feed:
 
     @property
     def full(self) -> bool:
-        """Whether no more streams are taken."""
+        """Whether no more streams are accepted."""
         return self._streams >= STREAMS_MAX or self.closed
 
     def current(self) -> Sample:
-        """The latest sample, for one who asks once; who asks again soon finds one that is kept up."""
-        self._wanted_until = max(self._wanted_until, monotonic() + self._linger_s)
+        """Return the latest sample once. Sampling continues for `linger_s`, so a repeated request returns a fresh
+        one."""
+        self._sample_until = max(self._sample_until, monotonic() + self._linger_s)
         self._begin()
         return self._latest
 
     async def stream(self) -> AsyncIterator[str]:
-        """Server-sent events until the watcher leaves or the feed is closed."""
-        assert not self.full, "ask first"
+        """Yield server-sent events until the client leaves or the feed is closed."""
+        assert not self.full, "the caller checks `full`"
         self._streams += 1
         try:
             self._begin()
@@ -74,7 +77,7 @@ class Feed:
                     yield ": still here\n\n"
         finally:
             self._streams -= 1
-            self._wanted_until = max(self._wanted_until, monotonic() + self._linger_s)
+            self._sample_until = max(self._sample_until, monotonic() + self._linger_s)
 
     async def close(self) -> None:
         """End all streams."""
@@ -91,20 +94,21 @@ class Feed:
 
     def _take(self) -> None:
         self._previous, self._latest = self._latest, self._sample()
-        self._written = {}
+        self._encoded = {}
 
     def _message(self, kind: str, sent: Sample) -> str:
-        """What one is to be told who was sent this; empty when that is nothing. Nearly all were sent the same."""
+        """Encode what a stream needs that was last sent this sample; empty if nothing changed. Nearly all streams share
+        it."""
         if kind == "delta" and sent is not self._previous:
             changed = difference(sent, self._latest)
             return _message(kind, changed) if changed else ""
-        if kind not in self._written:
-            told = self._latest if kind == "snapshot" else difference(sent, self._latest)
-            self._written[kind] = _message(kind, told) if told or kind == "snapshot" else ""
-        return self._written[kind]
+        if kind not in self._encoded:
+            content = self._latest if kind == "snapshot" else difference(sent, self._latest)
+            self._encoded[kind] = _message(kind, content) if content or kind == "snapshot" else ""
+        return self._encoded[kind]
 
     async def _keep_sampling(self) -> None:
-        while self._streams or monotonic() < self._wanted_until:
+        while self._streams or monotonic() < self._sample_until:
             await asyncio.sleep(INTERVAL_S)
             self._take()
             waiting, self._next = self._next, asyncio.Event()
@@ -112,14 +116,14 @@ class Feed:
 
 
 def streamed(feed: Feed) -> StreamingResponse:
-    """The answer to one who wants to watch."""
+    """Return the response of a new stream."""
     if feed.full:
         raise HTTPException(503, "too many streams are open", {"retry-after": "5"})
     return StreamingResponse(feed.stream(), media_type="text/event-stream")
 
 
 def difference(before: Sample, after: Sample) -> Sample:
-    """What to set so that `before` becomes `after`, section by section; null takes a key away."""
+    """Return the changes from `before` to `after`, section by section; None deletes a key."""
     changed: Sample = {}
     for section in before.keys() | after.keys():
         old, new = before.get(section, {}), after.get(section, {})

@@ -1,4 +1,4 @@
-"""The pages for people: files of the package, served as they are. They hold no data; what they show, they ask for."""
+"""The HTML pages: files of the package, served unchanged. They contain no data and request it from the API."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _TYPES: Final = {
 
 
 def is_page(path: str) -> bool:
-    """Whether a path is of a page or one of its files, which anyone may see who reaches the broker."""
+    """Return whether a path is a page or one of its files, which need no token."""
     return path in PAGES or path.startswith(OPEN_PREFIX)
 
 
 def routes() -> list[Route]:
-    """Everything that is served."""
+    """Return all routes."""
     return [*(Route(path, _page(name)) for path, name in PAGES.items()), Route("/static/{name}", _static)]
 
 
 @cache
 def _files() -> dict[str, tuple[bytes, str]]:
-    """All files and their types: what is not here is not served, whatever a path says."""
+    """Return all files with their types; nothing else is served, for any path."""
     found: dict[str, tuple[bytes, str]] = {}
     for entry in files(__package__).joinpath("static").iterdir():
         ending = entry.name.rpartition(".")[2]

@@ -1,8 +1,9 @@
-"""The part of the HTTP side that lets others read a broker's telemetry as it grows: latest, read, commit.
+"""HTTP API to read a broker's telemetry as it grows: list, read, commit.
 
-`GET /api/v1/telemetry` says which files there are and how long they are now. `GET /api/v1/telemetry/FILE?offset=N`
-gives bytes of one from there on, fewer than asked for only at its end. `POST /api/v1/telemetry/commit` with `reader`,
-`segment` and `records` in its query keeps how far a reader is. Files only grow: whoever has a part asks for the rest.
+`GET /api/v1/telemetry` lists the files with their present lengths. `GET /api/v1/telemetry/FILE?offset=N` returns bytes
+of one from an offset on, fewer than requested only at its end. `POST /api/v1/telemetry/commit` with `reader`, `segment`
+and `records` in its query stores a reader's position. Files only grow, so a reader fetches the rest of a file from its
+last offset.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
 Json: TypeAlias = dict[str, Any]
 
 READ_BYTES_MAX: Final = 4 << 20
-"""Of one answer: 65,000 records, some milliseconds of a thread, and what the broker holds of it in memory."""
+"""Bytes of one answer: 65,000 records, some milliseconds of a thread, held in the broker's memory."""
 
 READS_MAX: Final = 4
-"""Answers that are made at the same time; others wait."""
+"""Answers made at the same time; further requests wait."""
 
 FILES_MAX: Final = 100_000
-"""That are listed: more than the budget holds of any sensible size."""
+"""Files listed: more than any sensible size limit of the telemetry allows."""
 
 HINT: Final = "start it with `plait broker --telemetry DIR`"
 
@@ -44,14 +45,14 @@ _FILE: Final = re.compile(r"\d{16}-\d{6}\.seg|\d{16}\.names\.jsonl|schema-\d{1,5
 
 
 class TelemetryApi:
-    """The answers."""
+    """Serves the files of telemetry."""
 
     def __init__(self, telemetry: Callable[[], Recording | None]) -> None:
         self._telemetry = telemetry
         self._reading = asyncio.Semaphore(READS_MAX)
 
     def routes(self) -> list[Route]:
-        """Everything that is served."""
+        """Return all routes."""
         return [
             Route("/api/v1/telemetry", self.latest),
             Route("/api/v1/telemetry/commit", self.commit, methods=["POST"]),
@@ -59,49 +60,53 @@ class TelemetryApi:
         ]
 
     async def latest(self, request: Request) -> Response:
-        """Which files there are, how long each is now, and how far the readers are."""
-        face = self._recording()
+        """List the files, their lengths, and the readers' positions."""
+        recording = self._recording()
         async with self._reading:
-            files = await asyncio.to_thread(_listed, face.directory)
-        places = await asyncio.to_thread(face.readers.positions)
+            files = await asyncio.to_thread(_listed, recording.directory)
+        places = await asyncio.to_thread(recording.readers.positions)
         readers = {reader: {"segment": place.segment, "records": place.records} for reader, place in places.items()}
-        about = {"broker": id_text(face.broker), "name": face.directory.name, "read_bytes_max": READ_BYTES_MAX}
+        about = {
+            "broker": id_text(recording.broker),
+            "name": recording.directory.name,
+            "read_bytes_max": READ_BYTES_MAX,
+        }
         return JSONResponse(about | {"files": files, "readers": readers})
 
     async def read(self, request: Request) -> Response:
-        """Bytes of a file, from an offset on."""
-        face, name = self._recording(), request.path_params["file"]
+        """Return bytes of a file from an offset on."""
+        recording, name = self._recording(), request.path_params["file"]
         if not _FILE.fullmatch(name):
             raise HTTPException(404, "there is no such file")
         offset = number_param(request, "offset", 0, 2**50)
         limit = number_param(request, "limit", READ_BYTES_MAX, READ_BYTES_MAX)
         async with self._reading:
-            body = await asyncio.to_thread(_part, face.directory / name, offset, limit)
+            body = await asyncio.to_thread(_part, recording.directory / name, offset, limit)
         if body is None:
             raise HTTPException(404, "there is no such file")
         return Response(body, media_type="application/octet-stream")
 
     async def commit(self, request: Request) -> Response:
-        """A reader says how far it is."""
-        if "origin" in request.headers:  # any page on the web can have a browser send this to who listens on loopback
+        """Store a reader's position."""
+        if "origin" in request.headers:  # any page on the web can make a browser send this to a server on loopback
             raise HTTPException(403, "this is for programs, not for pages")
-        face, asked = self._recording(), request.query_params
+        recording, params = self._recording(), request.query_params
         records = number_param(request, "records", 0, 2**50)
         try:
             place = await asyncio.to_thread(
-                face.readers.commit, asked.get("reader", ""), asked.get("segment", ""), records
+                recording.readers.commit, params.get("reader", ""), params.get("segment", ""), records
             )
         except ReaderError as error:
             raise HTTPException(400, error.message) from None
         except OSError as error:
-            raise HTTPException(503, f"that cannot be kept: {error.strerror}") from None
+            raise HTTPException(503, f"the position cannot be stored: {error.strerror}") from None
         return JSONResponse({"segment": place.segment, "records": place.records})
 
     def _recording(self) -> Recording:
-        face = self._telemetry()
-        if face is None:
-            raise HTTPException(404, f"this broker keeps no records: {HINT}")
-        return face
+        recording = self._telemetry()
+        if recording is None:
+            raise HTTPException(404, f"this broker records no telemetry: {HINT}")
+        return recording
 
 
 def _listed(directory: Path) -> Json:

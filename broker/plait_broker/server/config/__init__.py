@@ -1,1 +1,1 @@
-"""The configuration file of a broker: read, checked, and turned into settings."""
+"""The configuration of a broker: read, checked, and turned into settings."""

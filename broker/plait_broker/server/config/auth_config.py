@@ -1,7 +1,7 @@
-"""Who gets in, as configured: the gate that hellos are shown to, and who may read the HTTP side.
+"""Access as configured: the gate that checks Hellos, and the permission to read HTTP.
 
-Nothing configured and only this machine can reach the broker: it is open. Nothing configured and others can: a token is
-drawn, told once, and known to nobody else.
+Without access rules a broker that only this machine can reach is open. One that other machines can reach generates a
+token, which is printed once and stored nowhere.
 """
 
 from __future__ import annotations
@@ -18,34 +18,35 @@ from .configuration import Configuration
 
 @dataclass(frozen=True, slots=True)
 class AuthConfig:
-    """Decides for connections and for HTTP requests."""
+    """Decides about connections and HTTP requests."""
 
     gate: Gate
     http_open: bool
     http_digests: tuple[bytes, ...] = field(default=(), repr=False)
     guarded: bool = True
-    """Whether the gate tells callers apart at all."""
+    """Whether the gate distinguishes clients at all."""
 
     def may_read(self, token: str, address: str) -> bool:
-        """Whether an HTTP caller may look: with a token for that, or as someone who may hear everything anyway."""
+        """Return whether an HTTP client may read: with a token for HTTP, or as a principal that may subscribe to
+        everything."""
         if self.http_open:
             return True
         if not token:
             return False
-        offered = digest(token)
-        if [known for known in self.http_digests if hmac.compare_digest(known, offered)]:
+        given = digest(token)
+        if [known for known in self.http_digests if hmac.compare_digest(known, given)]:
             return True
         if not self.guarded:
             return False
         try:
             principal = self.gate.admit(_as_hello(token), Caller(address))
-        except Exception:  # a gate that fails lets nobody in, whatever the failure
+        except Exception:  # a gate that fails admits no one
             return False
         return principal is not None and principal.subscribe.open
 
 
 def needs_token(configuration: Configuration) -> bool:
-    """Whether others could come in and nothing says who may."""
+    """Return whether other machines could connect and the configuration has no access rules."""
     access = configuration.access
     if access.keyring is not None:
         return False
@@ -54,13 +55,13 @@ def needs_token(configuration: Configuration) -> bool:
     return any(not endpoint.loopback for endpoint in configuration.endpoints)
 
 
-def draw_token() -> str:
-    """A token that nobody can guess, in characters that survive a URL and a shell."""
+def generate_token() -> str:
+    """Return an unguessable token, in characters that survive a URL and a shell."""
     return secrets.token_urlsafe(24)
 
 
-def auth_config(configuration: Configuration, drawn: str | None) -> AuthConfig:
-    """The entrance that a configuration describes; `drawn` is the token that was drawn when it needs one."""
+def auth_config(configuration: Configuration, generated: str | None) -> AuthConfig:
+    """Return the access rules of a configuration; `drawn` is the generated token, if it needs one."""
     access = configuration.access
     http_open = configuration.http is None or configuration.http.loopback
     digests = () if access.http_token is None else (access.http_token,)
@@ -68,10 +69,10 @@ def auth_config(configuration: Configuration, drawn: str | None) -> AuthConfig:
         return AuthConfig(access.keyring, http_open, digests)
     if not needs_token(configuration):
         return AuthConfig(OpenGate(), http_open, digests, guarded=False)
-    assert drawn, "a broker that others can reach is never open by accident"
+    assert generated, "the caller generates a token if one is needed"
     if access.open:
-        return AuthConfig(OpenGate(), http_open, (*digests, digest(drawn)), guarded=False)
-    return AuthConfig(Keyring({digest(drawn): Principal("token", system=ALL)}), http_open, digests)
+        return AuthConfig(OpenGate(), http_open, (*digests, digest(generated)), guarded=False)
+    return AuthConfig(Keyring({digest(generated): Principal("token", system=ALL)}), http_open, digests)
 
 
 def _as_hello(token: str) -> Hello:

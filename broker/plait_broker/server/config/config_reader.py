@@ -1,7 +1,7 @@
-"""Reading configuration: tables of a TOML document, each value checked once, each mistake told with file, key and hint.
+"""Read configuration: tables of a TOML document. Each value is checked once; each error names file, key and hint.
 
-Values can come from the file, from the environment and from the command line; a mistake names the one to correct. What
-a key holds is never repeated in a message: it might be a secret.
+Values may come from the file, the environment or the command line, and an error names the place to correct. An error
+never contains a value, which might be a secret.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ KeyPath: TypeAlias = tuple[str, ...]
 _T = TypeVar("_T")
 
 TEXT_MAX: Final = 4096
-"""Characters of one value that is a name, an address or a path: PATH_MAX."""
+"""Characters of a name, an address or a path: PATH_MAX."""
 
 SECRET_FILE_BYTES_MAX: Final = 4096
 SECRET_MIN, SECRET_MAX = 8, 1024
-"""Characters of a token. Shorter ones are guessed; longer ones do not fit the first frame of a connection."""
+"""Characters of a token. Shorter ones can be guessed; longer ones do not fit the first frame of a connection."""
 
 
 class ConfigurationError(PlaitError):
-    """A configuration that cannot be used. `source` is the file, variable or option to correct, `key` what in it."""
+    """An invalid configuration. `source` is the file, variable or option to correct, `key` the key in it."""
 
     def __init__(self, message: str, *, source: str = "", key: str = "", hint: str = "") -> None:
         super().__init__(": ".join(part for part in (source, key, message) if part), hint=hint)
@@ -37,7 +37,7 @@ class ConfigurationError(PlaitError):
 
 
 class Origin:
-    """Where values came from: the file, unless a variable or an option has overridden them."""
+    """The source of each value: the file, unless a variable or an option overrides it."""
 
     def __init__(self, file: Path | None, environment: Mapping[str, str]) -> None:
         self.file = file
@@ -45,27 +45,27 @@ class Origin:
         self._overridden: dict[KeyPath, str] = {}
 
     def override(self, path: KeyPath, by: str) -> None:
-        """`by` gave the value of this key and of all within it."""
+        """Note that `by` gave the value of this key and of all keys below it."""
         self._overridden[path] = by
 
     def of(self, path: KeyPath) -> str:
-        """What to correct when the value of this key is wrong."""
+        """Return the source to correct if the value of this key is wrong."""
         by = self.overridden(path)
         return by if by is not None else (str(self.file) if self.file is not None else "configuration")
 
     def overridden(self, path: KeyPath) -> str | None:
-        """The variable or option that gave this key, if one did."""
+        """Return the variable or option that gave this key, if one did."""
         heads = (path[:length] for length in range(len(path), 0, -1))
         return next((self._overridden[head] for head in heads if head in self._overridden), None)
 
     def located(self, path: KeyPath, text: str) -> Path:
-        """A path as its writer means it: in a file, relative to that file's directory."""
+        """Return an absolute path: in a file, relative to that file's directory."""
         home = self.file.absolute().parent if self.file is not None and self.overridden(path) is None else Path.cwd()
         return home / Path(text).expanduser()
 
 
 class ConfigSection:
-    """One table. Take every key that may be there, then call `finish`, which refuses the others."""
+    """One table. Read every key that may be there, then call `finish`, which rejects the others."""
 
     def __init__(self, table: Table, origin: Origin, path: KeyPath = ()) -> None:
         self._table = table
@@ -77,37 +77,37 @@ class ConfigSection:
         return key in self._table
 
     def error(self, key: str | None, message: str, hint: str = "") -> ConfigurationError:
-        """What is wrong with a key, or with the whole section when there is none."""
+        """Return an error about a key, or about the whole section if `key` is None."""
         path = self._path if key is None else (*self._path, key)
         return ConfigurationError(message, source=self._origin.of(path), key=_shown(path), hint=hint)
 
     def text(self, key: str) -> str | None:
-        """A text that is not empty."""
+        """Return a text that is not empty."""
         value = self._take(key, str, "a text in quotes")
         if value is not None and not (0 < len(value) <= TEXT_MAX and value.isprintable()):
             raise self.error(key, f"is a text of 1 to {TEXT_MAX} printable characters")
         return value
 
     def texts(self, key: str) -> tuple[str, ...] | None:
-        """A list of texts."""
+        """Return a list of texts."""
         value = self._take(key, list, "a list of texts")
         if value is not None and not all(type(item) is str for item in value):
             raise self.error(key, "is a list of texts, each in quotes")
         return None if value is None else tuple(value)
 
     def flag(self, key: str) -> bool | None:
-        """True or false."""
+        """Return true or false."""
         return self._take(key, bool, "true or false")
 
     def whole(self, key: str, least: int, greatest: int) -> int | None:
-        """A whole number."""
+        """Return a whole number."""
         value = self._take(key, int, "a whole number")
         if value is not None and not least <= value <= greatest:
             raise self.error(key, f"is between {least:,} and {greatest:,}")
         return value
 
     def number(self, key: str, least: float, greatest: float) -> float | None:
-        """A number, whole or not."""
+        """Return a number, whole or not."""
         if type(self._table.get(key)) is int:
             return self.whole(key, math.ceil(least), math.floor(greatest))
         value = self._take(key, float, "a number")
@@ -116,12 +116,12 @@ class ConfigSection:
         return value
 
     def path(self, key: str) -> Path | None:
-        """A path."""
+        """Return a path."""
         text = self.text(key)
         return None if text is None else self._origin.located((*self._path, key), text)
 
     def file(self, key: str) -> Path | None:
-        """A path of a file that can be read now."""
+        """Return the path of a file that can be read now."""
         path = self.path(key)
         if path is not None:
             try:
@@ -132,7 +132,7 @@ class ConfigSection:
         return path
 
     def secret(self, name: str) -> str | None:
-        """A token, given as `name`, in a file as `name_file`, or in a variable as `name_env`."""
+        """Return a token, given as `name`, in a file as `name_file`, or in a variable as `name_env`."""
         given = [key for key in (name, f"{name}_file", f"{name}_env") if self._knows(key)]
         if not given:
             return None
@@ -147,7 +147,7 @@ class ConfigSection:
             variable = self.text(key) or ""
             token = self._origin.environment.get(variable, "")
             if not token:
-                raise self.error(key, f"the environment has no {variable}", hint="nobody is let in with an empty token")
+                raise self.error(key, f"the environment has no {variable}", hint="an empty token is not accepted")
         token = token.strip("\r\n")
         if not (
             SECRET_MIN <= len(token) <= SECRET_MAX and token.isascii() and token.isprintable() and " " not in token
@@ -160,12 +160,12 @@ class ConfigSection:
         return token
 
     def section(self, key: str) -> ConfigSection | None:
-        """A table within."""
+        """Return a table below."""
         table = self._take(key, dict, f"a table, written [{_shown((*self._path, key))}]")
         return None if table is None else ConfigSection(table, self._origin, (*self._path, key))
 
     def sections(self, key: str) -> list[ConfigSection] | None:
-        """A list of tables within."""
+        """Return a list of tables below."""
         shown = _shown((*self._path, key))
         tables = self._take(key, list, f"a list of tables, each begun by [[{shown}]]")
         if tables is None:
@@ -178,19 +178,19 @@ class ConfigSection:
         ]
 
     def finish(self) -> None:
-        """Everything that may be here has been taken: what is left was a mistake."""
+        """Reject every key that was not read."""
         for key in self._table:
             if key not in self._known:
                 near = difflib.get_close_matches(key, self._known, 1)
                 hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(self._known)}"
-                raise self.error(key[:64], "is not a key that means anything here", hint)
+                raise self.error(key[:64], "is not a known key here", hint)
 
     def _knows(self, key: str) -> bool:
         self._known[key] = None
         return key in self._table
 
     def _take(self, key: str, kind: type[_T], called: str) -> _T | None:
-        """The value, None when there is none. TOML has no null, and a bool is no number."""
+        """Return the value, or None without one. TOML has no null, and a bool is no number."""
         if not self._knows(key):
             return None
         value = self._table[key]
@@ -200,7 +200,7 @@ class ConfigSection:
 
     def _read_secret(self, key: str) -> str:
         path = self.path(key)
-        assert path is not None, "asked for a key that is there"
+        assert path is not None, "the caller checked that the key exists"
         try:
             with path.open("rb") as file:
                 return file.read(SECRET_FILE_BYTES_MAX).decode("ascii", errors="replace")
@@ -213,7 +213,7 @@ class ConfigSection:
 
 
 def override(table: Table, path: KeyPath, value: object) -> None:
-    """Set a value deep inside a table, making tables on the way."""
+    """Set a value deep inside a table, and create the tables on the way."""
     for key in path[:-1]:
         inner = table.get(key)
         if not isinstance(inner, dict):
@@ -223,7 +223,7 @@ def override(table: Table, path: KeyPath, value: object) -> None:
 
 
 def remove(table: Table, head: KeyPath, keys: Sequence[str]) -> None:
-    """Take values out from deep inside a table, where they are there."""
+    """Delete values deep inside a table, where they exist."""
     inner: object = table
     for key in head:
         inner = inner.get(key) if isinstance(inner, dict) else None
@@ -233,5 +233,5 @@ def remove(table: Table, head: KeyPath, keys: Sequence[str]) -> None:
 
 
 def _shown(path: KeyPath) -> str:
-    """A key as it goes into a message: whatever a file may hold, one line."""
+    """Return a key for a message: one line of printable characters."""
     return "".join(character if character.isprintable() else "?" for character in ".".join(path))

@@ -1,33 +1,33 @@
-"""What a broker is told when it starts: a TOML file, overridden by the environment, overridden by the command line.
+"""A broker's configuration: a TOML file, overridden by environment variables, overridden by the command line.
 
-    name = "north"                                  # [A-Za-z0-9._-], in metrics and in what clients see
+    name = "north"                                  # [A-Za-z0-9._-], in metrics and shown to clients
     listen = "127.0.0.1:4680"                       # port 0: any
     http = "127.0.0.1:4681"                         # or "off"
-    data = "/var/lib/plait"                         # without it nothing is durable
-    tables = "/var/lib/plait-tables"                # what plait analyze --out writes, for the page /analytics
+    data = "/var/lib/plait"                         # the event log; without it nothing is durable
+    tables = "/var/lib/plait-tables"                # output of plait analyze --out, for the page /analytics
 
     [overlay]                                       # other brokers
-    links = ["10.0.0.2:4680"]                       # to connect to; they may connect as well
-    seeds = ["10.0.0.1:4680"]                       # or: where to hear of others, to choose from
+    links = ["10.0.0.2:4680"]                       # to connect to; they may also connect to this one
+    seeds = ["10.0.0.1:4680"]                       # or: brokers that list others to choose from
     discover = true                                 # or: find them by multicast on this network segment
-    degree = 3                                      # how many to choose
-    advertise = "north.example:4680"                # where others can connect, if that is not `listen`
-    secret_file = "overlay-secret"                  # what all brokers know (or secret, or secret_env); without one,
-                                                    # only brokers on this machine are let in
-    links_max = 12                                  # beyond it, links that nobody configured are given up
-    join_s = 3.0                                    # how long to wait for these before serving clients
+    degree = 3                                      # links to choose
+    advertise = "north.example:4680"                # address for other brokers, if it is not `listen`
+    secret_file = "overlay-secret"                  # shared by all brokers (or secret, or secret_env); without one,
+                                                    # only brokers on this machine may connect
+    links_max = 12                                  # beyond it, links that nobody configured are closed
+    join_s = 3.0                                    # time to wait for links before serving clients
     dissemination = "shortest-paths"                # the strategy that plans the copies of events
     laboratory = false                              # allow strategies that may loop, and retransmit = false
     retransmit = true                               # send unacknowledged events again
     capacity = 125_000_000                          # bytes/s of each link; flooded, no path depends on it
     segments = ["rack-7"]                           # network segments of this broker; flooded likewise
-    forget = ["east-2"]                             # brokers that will not come back: nothing is kept for them
+    forget = ["east-2"]                             # brokers that will not return: nothing is kept for them
     name = "plait"                                  # these three for discovery
     group = "239.255.46.80:4680"
     interface = "10.0.0.3"
 
     [overlay.tls]                                   # links over TLS, besides a secret or instead of one
-    listen = "0.0.0.0:4690"                         # for other brokers alone
+    listen = "0.0.0.0:4690"                         # for other brokers only
     certificate = "broker.pem"
     key = "broker.key"
     ca = "brokers-ca.pem"                           # signs certificates of brokers, and no others
@@ -36,30 +36,30 @@
     bytes_max = 1_073_741_824
     age_s_max = 604_800
 
-    [telemetry]                                     # records of what happens, for `plait analyze`
+    [telemetry]                                     # telemetry, for `plait analyze`
     directory = "/var/lib/plait-telemetry"          # or --telemetry DIR
-    bytes_max = 4_294_967_296                       # of all that is kept
+    bytes_max = 4_294_967_296                       # of all files together
     records_per_s_max = 200_000                     # above it, every second, fourth, ... event is recorded
-    space = "space.json"                            # an event space, to count where in it events lie; none by default
+    space = "space.json"                            # an event space, to record each event's cell; default none
     segment_bytes_max = 67_108_864                  # a file ends there,
     segment_s_max = 60.0                            # or then
 
-    [tls]                                           # makes `listen` and `http` speak TLS
+    [tls]                                           # TLS for `listen` and `http`
     certificate = "server.pem"
     key = "server.key"
-    client_ca = "clients-ca.pem"                    # asks clients for certificates
-    client_certificate = "required"                 # or "optional": a token will do as well. HTTP asks for none
-    listen = "0.0.0.0:4690"                         # TLS here, and the broker's own `listen` stays plain
+    client_ca = "clients-ca.pem"                    # authority of clients' certificates
+    client_certificate = "required"                 # or "optional": a token suffices. HTTP needs none
+    listen = "0.0.0.0:4690"                         # TLS here; `listen` above stays plain
     plain_http = true                               # HTTP stays plain
 
-    [limits]                                        # the fields of BrokerSettings and DoorLimits
+    [limits]                                        # the fields of BrokerSettings and ConnectionLimits
     heartbeat_s = 5.0
     frame_timeout_s = 10.0                          # for one frame, once it has begun
 
     [access]
-    token_file = "token"                            # whoever has it may do everything (or token, or token_env)
-    http_token_env = "METRICS_TOKEN"                # whoever has it may read /metrics and /api, and nothing else
-    open = true                                     # instead of both: anyone may do everything
+    token_file = "token"                            # permits everything (or token, or token_env)
+    http_token_env = "METRICS_TOKEN"                # permits reading /metrics and /api, and nothing else
+    open = true                                     # instead of both: permit everything without a token
 
     [[access.principals]]
     name = "feed"
@@ -67,8 +67,8 @@
     publish = { allow = ["symbol == 'IBM'"], deny = ["price < 0"] }
     subscribe = { allow = [] }
 
-A variable PLAIT_BROKER__LIMITS__HEARTBEAT_S=2.5 overrides that key; one that is no text is written as in TOML. Paths
-in the file are relative to it. SIGHUP reads everything again; a mistake leaves the broker as it was.
+A variable PLAIT_BROKER__LIMITS__HEARTBEAT_S=2.5 overrides that key; a value that is no text is written as in TOML.
+Paths in the file are relative to it. SIGHUP reloads the configuration; an invalid one changes nothing.
 """
 
 from __future__ import annotations
@@ -100,15 +100,15 @@ LISTEN: Final = Endpoint("127.0.0.1", 4680)
 HTTP: Final = Endpoint("127.0.0.1", 4681)
 
 Options: TypeAlias = Mapping[str, tuple[str, object]]
-"""What the command line says: by dotted key, the option's name and its value."""
+"""Options of the command line: by dotted key, the option's name and its value."""
 
 VARIABLE_PREFIX: Final = "PLAIT_BROKER__"
 
 FILE_BYTES_MAX: Final = 1024 * 1024
-"""Of a configuration file: ten thousand principals."""
+"""Size of a configuration file: ten thousand principals."""
 
 PRINCIPALS_MAX: Final = 10_000
-"""Each hello is compared with all of them, in the same time whoever it is: some milliseconds."""
+"""Each Hello is compared with all principals in constant time: some milliseconds."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 _SECONDS: Final = (0.001, 86_400.0)
@@ -120,21 +120,21 @@ _NOT_LIMITS: Final = {"name", "capabilities", "log_filter", "linking"}
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """How to speak TLS."""
+    """Certificates and addresses of TLS."""
 
     certificate: Path
     key: Path
     client_ca: Path | None = None
     client_certificate_required: bool = True
     listen: Endpoint | None = None
-    """A second listener; None makes the broker's own speak TLS."""
+    """Address of a second listener with TLS; None enables TLS on the broker's own."""
     plain_http: bool = False
-    """Whether the HTTP side stays without TLS."""
+    """Whether HTTP is served without TLS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who gets in. Tokens are kept as digests only, and not even these are shown."""
+    """The access rules. Tokens are kept as digests only, and these are never shown."""
 
     keyring: Keyring | None = field(default=None, repr=False)
     open: bool = False
@@ -150,12 +150,12 @@ class Configuration:
     http: Endpoint | None = HTTP
     data: Path | None = None
     tables: Path | None = None
-    """Where `plait analyze` writes its tables, for the analytics page."""
+    """Directory that `plait analyze` writes its tables to, for the analytics page."""
     retention: Retention = field(default_factory=Retention)
     tls: TlsFiles | None = None
     overlay: OverlayConfig = field(default_factory=OverlayConfig)
     telemetry: TelemetryPlace | None = None
-    door: ConnectionLimits = field(default_factory=ConnectionLimits)
+    connection_limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     access: Access = field(default_factory=Access)
 
     @property
@@ -164,7 +164,7 @@ class Configuration:
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """All that clients and scrapers connect to."""
+        """All addresses for clients and scrapers."""
         tls = self.tls.listen if self.tls is not None else None
         return [endpoint for endpoint in (self.listen, tls, self.http) if endpoint is not None]
 
@@ -174,7 +174,7 @@ def read_configuration(
     options: Options | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Configuration:
-    """The configuration from everywhere, or ConfigurationError. `options`: by dotted key, its name and value."""
+    """Return the merged configuration, or raise ConfigurationError. `options`: by dotted key, its name and value."""
     environment = os.environ if environment is None else environment
     return parse_configuration(_read(file) if file is not None else b"", file, options or {}, environment)
 
@@ -185,7 +185,7 @@ def parse_configuration(
     options: Options | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Configuration:
-    """The configuration that a TOML document and its overrides write, or ConfigurationError."""
+    """Return the configuration of a TOML document and its overrides, or raise ConfigurationError."""
     environment = environment or {}
     origin = Origin(file, environment)
     table = _parsed(document, origin.of(()))
@@ -203,8 +203,8 @@ def parse_configuration(
 
 def _read(file: Path) -> bytes:
     try:
-        with file.open("rb") as opened:
-            document = opened.read(FILE_BYTES_MAX + 1)
+        with file.open("rb") as open_to_all:
+            document = open_to_all.read(FILE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it is no path"
         raise ConfigurationError(f"cannot be read: {why}", source=str(file), hint="check --config") from None
@@ -224,7 +224,7 @@ def _parsed(document: bytes, source: str) -> Table:
 
 
 def _override(table: Table, origin: Origin, path: KeyPath, by: str, value: object) -> None:
-    """A token overrides a token of a lower layer, however either is given."""
+    """Override a value; a token overrides the token of a lower layer, in whichever of its forms."""
     head, key = path[:-1], path[-1]
     for family in _SECRET_KEYS.values():
         if head == ("access",) and key in family and not any(origin.overridden((*head, k)) == by for k in family):
@@ -253,13 +253,13 @@ _TEXT_KEYS: Final = {
 
 
 def _as_toml(path: KeyPath, value: str) -> object:
-    """The value of a variable: texts as they are, anything else as TOML writes it."""
+    """Return the value of a variable: texts unchanged, anything else parsed as TOML."""
     if path[-1] in _TEXT_KEYS:
         return value
     try:
         parsed = tomllib.loads(f"value = {value}")
     except (ValueError, RecursionError):
-        return value  # and whoever takes it says what it should have been
+        return value  # the reader of the key rejects it
     return parsed["value"] if len(parsed) == 1 else value
 
 
@@ -273,7 +273,7 @@ def _configuration(root: ConfigSection) -> Configuration:
         raise root.error("name", "is 1 to 64 letters, digits, dots, dashes and underscores")
     listen = _endpoint(root, "listen") or base.listen
     http = None if root.text("http") == "off" else _endpoint(root, "http") or base.http
-    settings, door = _limits(root.section("limits"))
+    settings, connection_limits = _limits(root.section("limits"))
     overlay = read_overlay(root.section("overlay"))
     found = Configuration(
         settings=replace(settings, name=name, linking=overlay.links),
@@ -285,13 +285,13 @@ def _configuration(root: ConfigSection) -> Configuration:
         tls=_tls(root.section("tls")),
         overlay=overlay,
         telemetry=read_telemetry(root.section("telemetry")),
-        door=door,
+        connection_limits=connection_limits,
         access=_access(root.section("access")),
     )
     root.finish()
-    all_there_are = found.endpoints + ([overlay.tls.listen] if overlay.tls is not None else [])
-    if len({str(endpoint) for endpoint in all_there_are if endpoint.port}) < sum(e.port > 0 for e in all_there_are):
-        raise root.error("listen", "is an address that something else listens on", hint="each needs a port of its own")
+    endpoints = found.endpoints + ([overlay.tls.listen] if overlay.tls is not None else [])
+    if len({str(endpoint) for endpoint in endpoints if endpoint.port}) < sum(e.port > 0 for e in endpoints):
+        raise root.error("listen", "is the address of another listener", hint="each needs a port of its own")
     return found
 
 
@@ -322,15 +322,15 @@ def _tls(section: ConfigSection | None) -> TlsFiles | None:
     if certificate is None or key is None:
         missing = "certificate" if certificate is None else "key"
         raise section.error(missing, "is missing", hint="TLS needs both: certificate and key, as PEM files")
-    client_ca, asked = section.file("client_ca"), section.text("client_certificate")
-    if asked not in (None, "required", "optional"):
+    client_ca, requirement = section.file("client_ca"), section.text("client_certificate")
+    if requirement not in (None, "required", "optional"):
         raise section.error("client_certificate", 'is "required" or "optional"')
-    if asked is not None and client_ca is None:
+    if requirement is not None and client_ca is None:
         raise section.error(
             "client_certificate", "needs client_ca", hint="the authority that signs clients' certificates"
         )
     listen, plain_http = _endpoint(section, "listen"), section.flag("plain_http")
-    found = TlsFiles(certificate, key, client_ca, asked != "optional", listen, bool(plain_http))
+    found = TlsFiles(certificate, key, client_ca, requirement != "optional", listen, bool(plain_http))
     section.finish()
     return found
 
@@ -339,7 +339,7 @@ def _limits(section: ConfigSection | None) -> tuple[BrokerSettings, ConnectionLi
     if section is None:
         return BrokerSettings(), ConnectionLimits()
     settings = BrokerSettings(**_numbers(section, BrokerSettings))
-    door = ConnectionLimits(**_numbers(section, ConnectionLimits))
+    connection_limits = ConnectionLimits(**_numbers(section, ConnectionLimits))
     log_filter = section.text("log_filter")
     if log_filter is not None:
         settings = replace(settings, log_filter=_filter(section, "log_filter", log_filter).text)
@@ -348,13 +348,13 @@ def _limits(section: ConfigSection | None) -> tuple[BrokerSettings, ConnectionLi
         raise section.error("duplicate_window", f"is between 1 and {_WINDOW_MAX:,}")
     if settings.unconfirmed_max > settings.duplicate_window:
         raise section.error(
-            "unconfirmed_max", "is above duplicate_window", hint="after a reconnect all of them come again"
+            "unconfirmed_max", "is above duplicate_window", hint="after a reconnect all of them are sent again"
         )
-    return settings, door
+    return settings, connection_limits
 
 
 def _numbers(section: ConfigSection, kind: type[BrokerSettings] | type[ConnectionLimits]) -> dict[str, Any]:
-    """What a section says of a dataclass's numbers."""
+    """Return the numbers of a section that are fields of a dataclass."""
     found: dict[str, Any] = {}
     for declared in fields(kind):
         key = declared.name
@@ -372,24 +372,23 @@ def _numbers(section: ConfigSection, kind: type[BrokerSettings] | type[Connectio
 
 
 def _access(section: ConfigSection | None) -> Access:
-    """Fails closed: a section that lets nobody in, or that leaves it open what someone may do, is a mistake."""
+    """Return the access rules. It fails closed: a section that admits no one, or leaves permissions open, is an
+    error."""
     if section is None:
         return Access()
-    token, http_token, opened = section.secret("token"), section.secret("http_token"), section.flag("open")
+    token, http_token, open_to_all = section.secret("token"), section.secret("http_token"), section.flag("open")
     principals = section.sections("principals")
     section.finish()
-    if opened and (token is not None or principals is not None):
-        raise section.error("open", "lets anyone in, whatever tokens say", hint="remove it, or everything else")
+    if open_to_all and (token is not None or principals is not None):
+        raise section.error("open", "admits everyone, so tokens have no effect", hint="remove it, or everything else")
     if principals is not None and not principals:
         raise section.error(
-            "principals", "is empty: nobody could connect", hint="remove it, or add [[access.principals]]"
+            "principals", "is empty: no one could connect", hint="remove it, or add [[access.principals]]"
         )
-    if not opened and token is None and not principals:
-        raise section.error(
-            "", "lets nobody in", hint="give a token, principals, or open = true; or leave [access] out"
-        )
-    keyring = None if opened else _keyring(token, principals or [])
-    return Access(keyring, bool(opened), None if http_token is None else digest(http_token))
+    if not open_to_all and token is None and not principals:
+        raise section.error("", "admits no one", hint="give a token, principals, or open = true; or leave [access] out")
+    keyring = None if open_to_all else _keyring(token, principals or [])
+    return Access(keyring, bool(open_to_all), None if http_token is None else digest(http_token))
 
 
 def _keyring(token: str | None, sections: list[ConfigSection]) -> Keyring:
@@ -400,9 +399,7 @@ def _keyring(token: str | None, sections: list[ConfigSection]) -> Keyring:
         by_token[digest(token)] = Principal("token", system=ALL)
         names.add("token")
     if len(sections) > PRINCIPALS_MAX:
-        raise sections[PRINCIPALS_MAX].error(
-            "", f"is one more than the {PRINCIPALS_MAX:,} principals that there may be"
-        )
+        raise sections[PRINCIPALS_MAX].error("", f"exceeds the limit of {PRINCIPALS_MAX:,} principals")
     for section in sections:
         principal = _principal(section)
         if principal.name in names:
@@ -411,7 +408,9 @@ def _keyring(token: str | None, sections: list[ConfigSection]) -> Keyring:
         secret, certificate = section.secret("token"), section.text("certificate")
         section.finish()
         if secret is None and certificate is None:
-            raise section.error(None, "has neither token nor certificate", hint="give one, or nobody can be it")
+            raise section.error(
+                None, "has neither token nor certificate", hint="give one, so that a client can authenticate"
+            )
         if secret is not None and by_token.setdefault(digest(secret), principal) is not principal:
             raise section.error("token", "is another principal's as well", hint="give each its own")
         if certificate is not None and by_certificate.setdefault(certificate, principal) is not principal:
@@ -444,7 +443,7 @@ def _rules(section: ConfigSection, key: str) -> Rules | None:
     allow, deny = inner.texts("allow"), inner.texts("deny")
     inner.finish()
     if allow is None:
-        raise inner.error("allow", "is missing", hint='["true"] allows everything that deny does not name')
+        raise inner.error("allow", "is missing", hint='["true"] allows everything that deny does not match')
     allowed = tuple(_filter(inner, "allow", text) for text in allow)
     denied = tuple(_filter(inner, "deny", text) for text in deny or ())
     return ALL if Rules(allowed, denied) == ALL else Rules(allowed, denied)
@@ -453,7 +452,7 @@ def _rules(section: ConfigSection, key: str) -> Rules | None:
 def _filter(section: ConfigSection, key: str, text: str) -> Filter:
     try:
         found = parse(text)
-        found.normal  # noqa: B018  one that is too complex says so here, and not when the first event comes
+        found.normal  # noqa: B018  rejects a filter that is too complex now, and not at the first event
     except FilterError as error:
         shown = error.caret(60).partition("\n")[0].strip()
         raise section.error(key, f"{error.message} at column {error.column}, in: {shown}", hint=error.hint) from None

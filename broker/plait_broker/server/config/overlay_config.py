@@ -1,4 +1,4 @@
-"""The `[overlay]` section of the configuration: which other brokers to link to, how they are found, what they know."""
+"""The `[overlay]` section of the configuration: links to other brokers, their discovery and their authentication."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..endpoints import Endpoint
 from .config_reader import ConfigSection
 
 SEEDS_MAX: Final = 64
-"""Some that are up whatever happens are enough: the others are heard of there."""
+"""A few seeds that are always up suffice: they list the other brokers."""
 
 DEGREE_MAX: Final = 64
 
@@ -23,12 +23,12 @@ CAPACITY_MAX: Final = 10**15
 """Bytes/s of one link: a thousand times the fastest that is sold."""
 
 GROUP: Final = Endpoint("239.255.46.80", 4680)
-"""Where brokers announce themselves: of the multicast addresses that stay within a site."""
+"""Multicast group for announcements, from the range that stays within a site."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverlayTls:
-    """Links over TLS between brokers that one authority vouches for: it signs no certificates but theirs."""
+    """Links over TLS between brokers with certificates of one authority, which signs no others."""
 
     listen: Endpoint
     certificate: Path
@@ -38,21 +38,21 @@ class OverlayTls:
 
 @dataclass(frozen=True, slots=True)
 class OverlayConfig:
-    """Where a broker meets others."""
+    """The overlay's configuration."""
 
     links: LinkSettings = field(default_factory=LinkSettings)
     name: str = "plait"
-    """Of the overlay: announcements of others are not listened to."""
+    """Name of the overlay: announcements of others are ignored."""
     group: Endpoint = GROUP
     interface: str = ""
-    """By address, the one to announce on; empty: where the broker listens."""
+    """Address of the interface to announce on; empty: that of the listener."""
     advertise: Endpoint | None = None
-    """Where others can connect, if that is not where it listens."""
+    """Address at which others can connect, if it differs from the listener's."""
     tls: OverlayTls | None = None
 
 
 def read_overlay(section: ConfigSection | None) -> OverlayConfig:
-    """What it says, or ConfigurationError."""
+    """Return the section's settings, or raise ConfigurationError."""
     base = OverlayConfig()
     if section is None:
         return base
@@ -84,7 +84,9 @@ def read_overlay(section: ConfigSection | None) -> OverlayConfig:
     if len(found.name.encode()) > NAME_BYTES_MAX:
         raise section.error("name", f"is at most {NAME_BYTES_MAX} bytes")
     if found.links.links_max <= found.links.degree:
-        raise section.error("links_max", "is above degree", hint="else links are made and given up for ever")
+        raise section.error(
+            "links_max", "is above degree", hint="otherwise links would be made and closed again and again"
+        )
     _check_strategy(section, found.links)
     if found.advertise is not None and not found.advertise.port:
         raise section.error("advertise", "has a port", hint="HOST:PORT where other brokers can connect to this one")
@@ -103,7 +105,7 @@ def _check_strategy(section: ConfigSection, links: LinkSettings) -> None:
 
 
 def _addresses(section: ConfigSection, key: str, most: int) -> tuple[str, ...]:
-    """Other brokers, each by the text that means it."""
+    """Return addresses of other brokers in their canonical text."""
     found: list[Endpoint] = []
     for text in section.texts(key) or ():
         try:

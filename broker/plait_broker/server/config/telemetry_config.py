@@ -1,4 +1,4 @@
-"""The [telemetry] section of a broker's configuration: where records go, how many, and how long they stay."""
+"""The `[telemetry]` section of the configuration: directory, rate, and retention of records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .config_reader import ConfigSection
 
 
 def read_telemetry(section: ConfigSection | None) -> TelemetryPlace | None:
-    """What the section says; None when there is none."""
+    """Return the section's settings; None without a section."""
     if section is None:
         return None
     directory = section.path("directory")

@@ -1,7 +1,7 @@
-"""The metrics page: the broker's own counters, read when somebody asks, and how late its loop runs.
+"""The metrics page: the broker's counters, read at each scrape, and the lag of its loop.
 
-Labels are of small closed sets (reasons, codes, faults) and names of neighbours, never a client, a subscription or an
-event.
+Labels come from small closed sets (reasons, codes, faults) or are names of neighbours; never a client, a subscription
+or an event.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from .overlay_metrics import overlay_metrics
 if TYPE_CHECKING:
     from plait_telemetry.recording import Recording
 
-    from ...broker import Broker
+    from ...broker_view import BrokerView
     from ...log.event_log import LogStats
 
 LAG_INTERVAL_S: Final = 0.1
-"""Between two looks at how late the loop runs: a stall of one interval is always seen, at ten wake-ups a second."""
+"""Time between two measurements of the loop's lag: a stall of one interval is always noticed, at ten wake-ups a
+second."""
 
 
 class LoopLag:
-    """Measures how much later than asked a timer of the running loop fires."""
+    """Measures how late a timer of the running loop fires."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.last_s = 0.0
@@ -45,12 +46,12 @@ class LoopLag:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Measure from now on."""
+        """Start measuring."""
         self._due = monotonic() + LAG_INTERVAL_S
         self._timer = self._loop.call_later(LAG_INTERVAL_S, self._measure)
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -60,15 +61,13 @@ class LoopLag:
         self.start()
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing in advance, as below."""
+        """Return no metrics in advance, as `BrokerCollector.describe`."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """How late, as it is now."""
+        """Yield the present lag."""
         yield histogram("plait_loop_lag_seconds", "How late the event loop runs.", self._lags)
-        yield gauge(
-            "plait_tasks", "What the event loop is at: tasks that have not ended.", len(asyncio.all_tasks(self._loop))
-        )
+        yield gauge("plait_tasks", "Tasks of the event loop that have not ended.", len(asyncio.all_tasks(self._loop)))
 
 
 class BrokerCollector:
@@ -77,26 +76,27 @@ class BrokerCollector:
     def __init__(
         self,
         version: str,
-        broker: Callable[[], Broker | None],
+        broker: Callable[[], BrokerView | None],
         log_stats: Callable[[], LogStats | None],
         telemetry: Callable[[], Recording | None],
     ) -> None:
-        """`broker` gives none while the broker starts; `log_stats` and `telemetry` none when it keeps none."""
+        """`broker` returns None while the broker starts; `log_stats` and `telemetry` return None without a log or
+        telemetry."""
         self._version = version
         self._broker = broker
         self._log_stats = log_stats
         self._telemetry = telemetry
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing in advance: a registry asks for this so as not to collect while it is being built."""
+        """Return no metrics in advance: a registry calls this so as not to collect while it is being built."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric, as it is now."""
+        """Yield every metric with its present value."""
         broker = self._broker()
         yield InfoMetricFamily(
             "plait_build",
-            "What runs here.",
+            "Version and name of the broker.",
             {"version": self._version, "name": broker.settings.name if broker is not None else ""},
         )
         if broker is not None:
@@ -111,7 +111,7 @@ class BrokerCollector:
 
 
 def new_registry(collector: BrokerCollector) -> CollectorRegistry:
-    """A registry of one broker: several may live in a process."""
+    """Return a registry for one broker: several may live in a process."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
     ProcessCollector(registry=registry)
@@ -120,49 +120,51 @@ def new_registry(collector: BrokerCollector) -> CollectorRegistry:
     return registry
 
 
-def _counted(broker: Broker) -> Iterator[Metric]:
-    told = broker.counters
-    yield counter("plait_events_published", "Events that arrived from publishers.", told.published)
-    yield counter("plait_events_admitted", "Events that were let in.", told.admitted)
+def _counted(broker: BrokerView) -> Iterator[Metric]:
+    counts = broker.counters
+    yield counter("plait_events_published", "Events that arrived from publishers.", counts.published)
+    yield counter("plait_events_admitted", "Events admitted.", counts.admitted)
     yield counter("plait_events_delivered", "Deliveries written: an event for three subscriptions is three.",
-                  told.delivered)  # fmt: skip
-    yield counter("plait_events_logged", "Events stored for durable subscriptions.", told.logged)
-    yield counter("plait_events_confirmed", "Events confirmed to their publishers.", told.confirmed)
-    yield counter("plait_events_refused", "Events refused to their publishers.", told.refused)
+                  counts.delivered)  # fmt: skip
+    yield counter("plait_events_logged", "Events stored for durable subscriptions.", counts.logged)
+    yield counter("plait_events_confirmed", "Events confirmed to their publishers.", counts.confirmed)
+    yield counter("plait_events_refused", "Events refused to their publishers.", counts.refused)
     yield counters("plait_events_dropped", "Events and deliveries dropped, by reason.", "reason", list(DropReason),
-                   told.dropped)  # fmt: skip
+                   counts.dropped)  # fmt: skip
     yield histogram("plait_delivery_delay_seconds", "How long delivered events had been under way.",
-                    told.delivery_delays)  # fmt: skip
+                    counts.delivery_delays)  # fmt: skip
     yield counter(
-        "plait_events_late", "Deliveries beyond their bound, to subscribers who want late events too.", told.late
+        "plait_events_late",
+        "Deliveries written after their bound, to subscribers that accept late events.",
+        counts.late,
     )
     yield histogram(
-        "plait_waiting_seconds", "How long deliveries that had to wait for their subscriber did.", told.waiting_times
+        "plait_waiting_seconds", "How long deliveries that could not be written at once waited.", counts.waiting_times
     )
     yield histogram("plait_matching_seconds", "From the read that brought an event until it was matched.",
-                    told.matching_times)  # fmt: skip
-    yield counter("plait_received_bytes", "Bytes from connections of clients and brokers.", told.bytes_in)
-    yield counter("plait_sent_bytes", "Bytes to connections of clients and brokers.", told.bytes_out)
-    yield counter("plait_connections_opened", "Connections taken.", told.connections)
+                    counts.matching_times)  # fmt: skip
+    yield counter("plait_received_bytes", "Bytes from connections of clients and brokers.", counts.bytes_in)
+    yield counter("plait_sent_bytes", "Bytes to connections of clients and brokers.", counts.bytes_out)
+    yield counter("plait_connections_opened", "Connections accepted.", counts.connections)
     yield counters("plait_faults", "Connections closed because of what they sent, by fault.", "fault",
-                   [*FrameFault, Code.FLOOD, Code.FORGED], told.faults)  # fmt: skip
-    yield counters("plait_rejected", "Connections and requests refused, by code.", "code", list(Code), told.rejected)
-    yield counter("plait_system_events", "Records that became events, for those who listen to the system.",
+                   [*FrameFault, Code.FLOOD, Code.FORGED], counts.faults)  # fmt: skip
+    yield counters("plait_rejected", "Connections and requests refused, by code.", "code", list(Code), counts.rejected)
+    yield counter("plait_system_events", "Telemetry records published as system events.",
                   broker.system.events)  # fmt: skip
-    yield counter("plait_system_missed", "Records of kinds that somebody listens to, for which there was no time.",
+    yield counter("plait_system_missed", "Telemetry records that exceeded the limit of system events.",
                   broker.system.missed)  # fmt: skip
-    yield counters("plait_tags", "Tests of sealed events' tags, and what came of them.", "outcome", OUTCOMES, told.tags)
+    yield counters("plait_tags", "Tests of sealed events' tags, by outcome.", "outcome", OUTCOMES, counts.tags)
 
 
-def _held(broker: Broker) -> Iterator[Metric]:
+def _held(broker: BrokerView) -> Iterator[Metric]:
     sessions = broker.sessions.all()
     waiting = broker.interest.waiting
     yield gauge("plait_connections", "Clients connected.", sum(session.connection is not None for session in sessions))
-    yield gauge("plait_sessions", "Sessions of clients, connected or expected back.", len(sessions))
+    yield gauge("plait_sessions", "Sessions of clients, connected or able to resume.", len(sessions))
     yield gauge("plait_subscriptions", "Open subscriptions.", sum(len(session.subscriptions) for session in sessions))
     yield gauge("plait_advertisements", "Open advertisements.", sum(len(s.advertisements) for s in sessions))
-    yield gauge("plait_delivery_queue_events", "Deliveries that wait for their subscribers.", waiting.items)
-    yield gauge("plait_delivery_queue_bytes", "Size of the deliveries that wait for their subscribers.", waiting.bytes)
+    yield gauge("plait_delivery_queue_events", "Deliveries queued for subscribers.", waiting.items)
+    yield gauge("plait_delivery_queue_bytes", "Size of the deliveries queued for subscribers.", waiting.bytes)
     yield gauge("plait_slow_consumers", "Subscriptions whose queue is half full or more.", waiting.slow)
     yield gauge("plait_unconfirmed_events", "Events that wait for confirmation.", len(broker.confirmations))
     yield gauge("plait_draining", "1 while the broker stops.", int(broker.draining))
@@ -179,8 +181,10 @@ def _logged(stats: LogStats) -> Iterator[Metric]:
     yield counter("plait_log_commits_failed", "Transactions of the log that failed.", stats.commits_failed)
     yield counter("plait_log_records_stored", "Events stored in the log.", stats.records_stored)
     yield counter("plait_log_records_trimmed", "Events that retention removed from the log.", stats.records_trimmed)
-    yield counter("plait_log_records_damaged", "Damaged events met in the log, and not served.", stats.records_damaged)
-    yield counter("plait_log_persists_refused", "Requests to store turned away.", stats.persists_refused)
+    yield counter(
+        "plait_log_records_damaged", "Damaged events found in the log, and not served.", stats.records_damaged
+    )
+    yield counter("plait_log_persists_refused", "Requests to store that were refused.", stats.persists_refused)
 
 
 def _recorded(telemetry: Recording) -> Iterator[Metric]:

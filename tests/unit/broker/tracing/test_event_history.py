@@ -19,7 +19,7 @@ def test_the_oldest_are_forgotten_and_the_window_is_told() -> None:
         memory.events.append((float(sequence), frame(sequence), [9]))
     found = memory.find(EventId(7, 1))
     assert found is not None
-    assert (found.at, found.homes, found.arrival) == (1.0, [9], None)
+    assert (found.at, found.destinations, found.arrival) == (1.0, [9], None)
     assert memory.since() == 1.0, "it is full"
     memory.events.append((4.0, frame(4), []))
     assert memory.find(EventId(7, 1)) is None

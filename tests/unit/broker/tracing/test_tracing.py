@@ -1,4 +1,4 @@
-"""Traced events: each broker reports every step to the publisher; other events leave no trace."""
+"""Marked events: every step is reported to the publisher; unmarked events leave no trace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORK = {(0, 1): 0.010, (1, 2): 0.020, (1, 3): 0.030}
 
 
 class Traced:
-    """A client that publishes traced events and receives the reported steps."""
+    """A client that publishes marked events and receives their steps."""
 
     def __init__(self, world: LinkedBrokers, broker: int = 0) -> None:
         self.world = world
@@ -31,7 +31,7 @@ class Traced:
         world.run(5.0)  # it receives the brokers' names
 
     def publish(self, attributes: dict[str, Any], for_s: float = 1.0, **parts: Any) -> list[TraceStep]:
-        """Publish a traced event and return its reported steps."""
+        """Publish a marked event; return its steps."""
         client = self.client
         client.sequence += 1
         event = Event.checked(attributes, publisher=client.publisher, sequence=client.sequence, **parts)
@@ -46,10 +46,10 @@ class Traced:
         return [(self.names[step.source], step.kind) for step in steps]
 
     def judge(self, steps: list[TraceStep]) -> Steps:
-        """Order and complete the steps as `plait trace` does."""
+        """Return the steps as `plait trace` shows them."""
         seen = Steps()
-        told: list[TraceStep | Brokers] = [*self.client.heard(Brokers), *steps]
-        for one in told:
+        received: list[TraceStep | Brokers] = [*self.client.heard(Brokers), *steps]
+        for one in received:
             list(seen.add(one))
         return seen
 
@@ -108,14 +108,14 @@ def test_in_whatever_order_steps_are_told_causes_are_shown_first(seed: int) -> N
     traced = Traced(world)
     for broker in (0, 2, 3):
         subscribed(world, broker)
-    told = traced.publish({"price": 11})
-    Random(seed).shuffle(told)
+    received = traced.publish({"price": 11})
+    Random(seed).shuffle(received)
     steps = Steps()
     list(steps.add(traced.client.heard(Brokers)[-1]))
-    shown = [facts for step in told for facts, _ in steps.add(step)]
+    shown = [facts for step in received for facts, _ in steps.add(step)]
     assert steps.done
     assert list(steps.remaining()) == []
-    assert len(shown) == len(told)
+    assert len(shown) == len(received)
     assert not any(facts["again"] for facts in shown)
     places = {(facts["broker"], facts["kind"], facts["peer"]): at for at, facts in enumerate(shown)}
     for chain in (
@@ -131,10 +131,10 @@ def test_what_nothing_told_led_to_is_shown_at_the_end() -> None:
     world.run()
     traced = Traced(world)
     subscribed(world, 2)
-    told = [step for step in traced.publish({"price": 11}) if traced.names[step.source] != 1]
+    received = [step for step in traced.publish({"price": 11}) if traced.names[step.source] != 1]
     steps = Steps()
     list(steps.add(traced.client.heard(Brokers)[-1]))
-    shown = [facts["kind"] for step in told for facts, _ in steps.add(step)]
+    shown = [facts["kind"] for step in received for facts, _ in steps.add(step)]
     assert shown == ["published", "sent"]
     assert steps.complete
     assert not steps.done, "what b1 did is told yet, perhaps"
@@ -153,10 +153,10 @@ def test_a_copy_that_is_sent_again_is_told_as_such() -> None:
     traced.publish({"price": 11}, for_s=1.0)
     home.receive = receive  # type: ignore[method-assign]
     world.run(3.0)
-    told = traced.steps(traced.client.sequence)
+    received = traced.steps(traced.client.sequence)
     steps = Steps()
     list(steps.add(traced.client.heard(Brokers)[-1]))
-    lines = [line.strip() for step in told for _, line in steps.add(step)]
+    lines = [line.strip() for step in received for _, line in steps.add(step)]
     assert len(set(lines)) == len(lines), "no line is printed twice"
     assert sum(line.startswith("b0: -> b1") for line in lines) == 1
     assert any(line.startswith("b0: again -> b1 for b2 after ") for line in lines)
@@ -285,7 +285,7 @@ def test_it_is_bounded_in_what_it_tells_and_for_how_long() -> None:
     tracing = world.brokers[1].broker.explaining.tracing
     (trail,) = tracing.live.values()
     before = len(traced.client.heard(TraceStep))
-    trail.told = STEPS_MAX
+    trail.steps = STEPS_MAX
     tracing.dropped(world.brokers[1].broker.explaining.memory.events[0][1], "late", 0, 1)
     world.brokers[1].act()
     world.run(1.0)

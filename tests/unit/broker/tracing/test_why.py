@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plait_broker import BrokerSettings
-from plait_broker.tracing.delivery_explanation import decide
+from plait_broker.tracing.delivery_explanation import explain_delivery
 from plait_broker.tracing.event_history import EVENTS_MAX
 from plait_broker.web.explain_api import ExplainApi
 from plait_core import Event
@@ -46,13 +46,13 @@ class Overlay(LinkedBrokers):
 
         async def ask(brokers: Iterable[int], topic: str, question: dict[str, Any]) -> dict[int, dict[str, Any]]:
             answers: list[dict[int, dict[str, Any]]] = []
-            face.broker.explaining.inquiries.ask(brokers, topic, question, self.now, answers.append)
+            face.broker.explaining.queries.ask(brokers, topic, question, self.now, answers.append)
             face.act()
             self.run(3.0)
             return answers[0]
 
-        judge = ExplainApi(lambda: face.broker, dict, ask).judge
-        return asyncio.run(judge(event, self.brokers[home].broker.id, number))
+        explain = ExplainApi(lambda: face.broker, dict, ask).explain
+        return asyncio.run(explain(event, self.brokers[home].broker.id, number))
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
@@ -141,12 +141,12 @@ def test_a_broker_that_does_not_answer_is_named() -> None:
     taken, unwanted = world.publish(), world.publish(5)
     world.hang_up(world.wire(1, 2))
     world.run(1.0)
-    for event, said in ((taken, "it has taken charge of the event, says b0"), (EventId(4711, 1), "no other broker")):
+    for event, text in ((taken, "b0 reports that it has acknowledged"), (EventId(4711, 1), "no other broker")):
         verdict = world.why(event)
         assert verdict["verdict"] == "unanswered"
         assert "b2, where the subscription lives, does not answer" in verdict["text"]
-        assert said in verdict["text"]
-    assert "b0 knew of nobody there who wanted the event" in world.why(unwanted)["text"]
+        assert text in verdict["text"]
+    assert "b0 knew of no matching subscription there" in world.why(unwanted)["text"]
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -205,7 +205,7 @@ def test_what_another_broker_did_not_get_says_nothing_of_this_one() -> None:
     }
     for elsewhere, verdict in (("other", "too_long_ago"), ("home", "dropped")):
         said = {"root": published | {"drops": [lost | {"for": elsewhere}]}}
-        assert decide(home, said, ("event", "home"))["verdict"] == verdict
+        assert explain_delivery(home, said, ("event", "home"))["verdict"] == verdict
 
 
 def test_who_does_not_exist_and_what_nobody_has_seen() -> None:

@@ -314,8 +314,8 @@ async def test_beyond_this_machine_a_token_is_asked_for() -> None:
 async def test_nothing_said_and_http_beyond_this_machine_draws_a_token() -> None:
     async with watched(replace(WITH_HTTP, http=Endpoint("0.0.0.0", 0))) as (server, browser):
         assert (await browser.get("/metrics")).status_code == 401
-        assert server.drawn_token
-        headers = {"authorization": f"Bearer {server.drawn_token}"}
+        assert server.generated_token
+        headers = {"authorization": f"Bearer {server.generated_token}"}
         assert (await browser.get("/metrics", headers=headers)).status_code == 200
 
 

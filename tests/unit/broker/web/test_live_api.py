@@ -158,8 +158,8 @@ async def test_the_trees_of_a_subscription() -> None:
 
 
 async def test_questions_have_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_api, "QUESTIONS_BURST", 1.0)
-    monkeypatch.setattr(live_api, "QUESTIONS_PER_S", 0.001)
+    monkeypatch.setattr(live_api, "QUERIES_BURST", 1.0)
+    monkeypatch.setattr(live_api, "QUERIES_PER_S", 0.001)
     async with watched() as (_, browser):
         asked = [await browser.get("/api/v1/events", params={"filter": f"n == {n}"}) for n in range(3)]
         assert [answer.status_code for answer in asked] == [200, 429, 429]
@@ -251,13 +251,13 @@ def test_incidents_are_what_differs() -> None:
     incidents = Incidents()
     north, south = {"name": "north", "status": "ready"}, {"name": "south", "status": "ready"}
     link = {"a>b": {"from": "a", "to": "b", "state": "up"}, "b>a": {"from": "b", "to": "a", "state": "up"}}
-    incidents.look(100.0, {"a": north, "b": south}, link)
+    incidents.update(100.0, {"a": north, "b": south}, link)
     assert incidents.shown == {}, "what one finds is no incident"
     cut = {key: one | {"state": "silent"} for key, one in link.items()}
     burst = north | {"dropped_s": 50, "lost": 100, "reasons": {"late": 45, "unmatched": 900, "expired": 5}}
-    incidents.look(101.0, {"a": burst, "b": south | {"status": "silent"}}, cut)
+    incidents.update(101.0, {"a": burst, "b": south | {"status": "silent"}}, cut)
     said = [one["text"] for one in incidents.shown.values()]
     assert said == ["north drops 50 a second: late", "south is silent", "north – south is silent"]
-    incidents.look(102.0, {"a": burst | {"lost": 200}, "b": south, "c": {"name": "west", "status": "ready"}}, link)
+    incidents.update(102.0, {"a": burst | {"lost": 200}, "b": south, "c": {"name": "west", "status": "ready"}}, link)
     said = [one["text"] for one in incidents.shown.values()][3:]
     assert said == ["south is back", "west joined", "north – south is up"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plait_broker import ALL, Caller, OpenGate
 from plait_broker.command import broker
-from plait_broker.server.config.auth_config import auth_config, draw_token, needs_token
+from plait_broker.server.config.auth_config import auth_config, generate_token, needs_token
 from plait_broker.server.config.configuration import (
     Configuration,
     ConfigurationError,
@@ -88,7 +88,7 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
     assert found.settings.sessions_max == 7
     assert found.settings.log_filter == "kind == 'trade'"
     assert found.settings.name == "north"
-    assert (found.door.connections_max, found.door.drain_s) == (9, 1.5)
+    assert (found.connection_limits.connections_max, found.connection_limits.drain_s) == (9, 1.5)
     assert found.tls is not None
     assert found.tls.certificate == tmp_path / "cert.pem"
     assert not found.tls.client_certificate_required
@@ -179,11 +179,11 @@ def test_principals_come_in_by_token_or_certificate_and_have_their_rules() -> No
 def test_beyond_this_machine_nothing_said_wants_a_token_that_nobody_knows(listen: str) -> None:
     found = configured(f"listen = '{listen}'")
     assert needs_token(found)
-    drawn = draw_token()
+    drawn = generate_token()
     gate = auth_config(found, drawn).gate
     assert gate.admit(hello(drawn), Caller()) is not None
     assert gate.admit(hello(None), Caller()) is None
-    assert gate.admit(hello(draw_token()), Caller()) is None
+    assert gate.admit(hello(generate_token()), Caller()) is None
     with pytest.raises(AssertionError):
         auth_config(found, None)
 
@@ -260,8 +260,8 @@ def test_access_rules_that_say_too_little_or_too_much_let_nobody_in(text: str) -
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("lissten = 'x'", "configuration: lissten: is not a key that means anything here (did you mean listen?)"),
-        ("[limits]\nheartbeat = 1.0", "limits.heartbeat: is not a key"),
+        ("lissten = 'x'", "configuration: lissten: is not a known key here (did you mean listen?)"),
+        ("[limits]\nheartbeat = 1.0", "limits.heartbeat: is not a known key"),
         ("[limits]\nheartbeat_s = 'often'", "limits.heartbeat_s: is not a number"),
         ("[limits]\nheartbeat_s = true", "limits.heartbeat_s: is not a number"),
         ("[limits]\nheartbeat_s = 0.0", "limits.heartbeat_s: is between 0.001 and 86400"),
@@ -271,7 +271,7 @@ def test_access_rules_that_say_too_little_or_too_much_let_nobody_in(text: str) -
         ("[limits]\nsessions_max = 1.5", "limits.sessions_max: is not a whole number"),
         ("[limits]\nslow_fraction = 1.5", "limits.slow_fraction: is between 0.01 and 1"),
         ("[limits]\nunconfirmed_max = 5000", "limits.unconfirmed_max: is above duplicate_window"),
-        ("[limits]\nname = 'x'", "limits.name: is not a key"),
+        ("[limits]\nname = 'x'", "limits.name: is not a known key"),
         ("[limits]\nlog_filter = 'a ='", "limits.log_filter: "),
         ("limits = []", "limits: is not a table, written [limits]"),
         ("listen = 4680", "listen: is not a text in quotes"),
@@ -279,7 +279,7 @@ def test_access_rules_that_say_too_little_or_too_much_let_nobody_in(text: str) -
         ("listen = '::1:4680'", "listen: an IPv6 address goes into brackets"),
         ("listen = 'h:99999'", "listen: the port is a number from 0 to 65535"),
         ("listen = 'h:²'", "listen: the port is a number"),
-        ("listen = '127.0.0.1:4681'", "listen: is an address that something else listens on"),
+        ("listen = '127.0.0.1:4681'", "listen: is the address of another listener"),
         ("name = ''", "name: is a text of 1 to"),
         ("name = 'a b'", "name: is 1 to 64 letters"),
         ("data = \"a\\u0000b\"", "data: is a text of 1 to"),
@@ -406,14 +406,14 @@ def test_check_config(tmp_path: Path) -> None:
     good = CliRunner().invoke(broker, ["--config", str(file), "--check-config"])
     assert (good.exit_code, good.stdout) == (
         0,
-        "the configuration is right: name=north listen=127.0.0.1:4680 http=off\n",
+        "the configuration is valid: name=north listen=127.0.0.1:4680 http=off\n",
     )
     json_too = CliRunner().invoke(broker, ["--check-config", "--json"])
     assert json_too.stdout.startswith('{"valid": true, "name": "broker"')
     file.write_text("nam = 'north'")
     bad = CliRunner().invoke(broker, ["--config", str(file), "--check-config"])
     assert bad.exit_code == 2
-    assert bad.stderr == f"plait broker: {file}: nam: is not a key that means anything here (did you mean name?)\n"
+    assert bad.stderr == f"plait broker: {file}: nam: is not a known key here (did you mean name?)\n"
 
 
 def test_certificates_are_checked_too(tmp_path: Path) -> None:

@@ -1,0 +1,116 @@
+"""Views of a running broker for status, tracing, telemetry and the HTTP server, so that none needs `Broker`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sized
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from plait_core.events import EventId
+    from plait_core.filters import Filter
+    from plait_core.matching import Index
+    from plait_core.wire import EventFrame
+
+    from .clients.connection import Connection
+    from .clients.delivery_queue import Waiting
+    from .clients.sessions import ClientAdvertisement, DurableSubscription, Session, Subscription
+    from .counters import Counters
+    from .outputs import ConnectionId
+    from .overlay.overlay import Overlay
+    from .settings import BrokerSettings
+    from .tracing.event_history import EventHistory
+
+Json: TypeAlias = dict[str, Any]
+
+
+class IndexView(Protocol):
+    """The index of subscriptions and advertisements."""
+
+    @property
+    def subscriptions(self) -> list[Subscription]: ...
+    @property
+    def advertisements(self) -> list[ClientAdvertisement]: ...
+    @property
+    def waiting(self) -> Waiting: ...
+    @property
+    def system(self) -> Index: ...
+    @property
+    def system_revision(self) -> int: ...
+    def __len__(self) -> int: ...
+    def party(self, number: int) -> Subscription | DurableSubscription | None: ...
+    def match(self, frame: EventFrame) -> tuple[list[Subscription], list[DurableSubscription]]: ...
+    def meeting(self, filter: Filter) -> list[Filter]: ...
+
+
+class SessionsView(Protocol):
+    """The clients' sessions."""
+
+    @property
+    def by_connection(self) -> Mapping[ConnectionId, Session]: ...
+    def __len__(self) -> int: ...
+    def all(self) -> list[Session]: ...
+
+
+class DurablesView(Protocol):
+    """The durable subscriptions."""
+
+    def __len__(self) -> int: ...
+    def all(self) -> list[DurableSubscription]: ...
+    def position_of(self, id: EventId) -> int | None: ...
+
+
+class OverlayHolder(Protocol):
+    """The part that holds the overlay."""
+
+    @property
+    def overlay(self) -> Overlay: ...
+
+
+class ExplainerView(Protocol):
+    """The history of events and the resources of the process."""
+
+    @property
+    def memory(self) -> EventHistory: ...
+    def resources(self) -> Json: ...
+
+
+class SystemEventCounts(Protocol):
+    """The counters of the system stream."""
+
+    @property
+    def events(self) -> int: ...
+    @property
+    def missed(self) -> int: ...
+
+
+class BrokerView(Protocol):
+    """A running broker, read only."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def settings(self) -> BrokerSettings: ...
+    @property
+    def started_at(self) -> float: ...
+    @property
+    def draining(self) -> bool: ...
+    @property
+    def counters(self) -> Counters: ...
+    @property
+    def connections(self) -> list[tuple[Connection, float]]: ...
+    @property
+    def sessions(self) -> SessionsView: ...
+    @property
+    def interest(self) -> IndexView: ...
+    @property
+    def durables(self) -> DurablesView: ...
+    @property
+    def confirmations(self) -> Sized: ...
+    @property
+    def joining(self) -> OverlayHolder: ...
+    @property
+    def explaining(self) -> ExplainerView: ...
+    @property
+    def system(self) -> SystemEventCounts: ...
+    def describe(self) -> Json: ...
+    def fits(self, frame: EventFrame, deposit: bytes) -> bool: ...
