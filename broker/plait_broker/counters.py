@@ -17,7 +17,7 @@ class Counters:
     """Events received from publishers, admitted or not."""
     admitted: int = 0
     delivered: int = 0
-    """Deliveries written: an event for three subscriptions counts three."""
+    """Deliveries written: an event for three subscriptions counts three times."""
     logged: int = 0
     forwarded: int = 0
     """Copies of events sent towards other brokers."""
@@ -39,7 +39,7 @@ class Counters:
     faults: Counter[str] = field(default_factory=Counter)
     """Connections closed because of faulty frames, by FrameFault."""
     rejected: Counter[str] = field(default_factory=Counter)
-    """Connections and requests refused, by Code."""
+    """Refused connections and requests, by Code."""
     dropped: Counter[DropReason] = field(default_factory=Counter)
     tags: Counter[str] = field(default_factory=Counter)
     """Tests of sealed events, their results, and the events that passed untested."""

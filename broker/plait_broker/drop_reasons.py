@@ -8,9 +8,9 @@ from enum import StrEnum
 class DropReason(StrEnum):
     """The label of counters, notices and metrics of drops."""
 
-    # of a whole event, at admission
+    # a whole event, at admission
     DUPLICATE = "duplicate"  # this publisher's sequence number was seen before
-    STALE = "stale"  # its sequence number lies below the window in which duplicates are told apart
+    STALE = "stale"  # its sequence number lies below the window in which duplicates are detected
     EXPIRED = "expired"  # its lifetime was over
     NOT_ALLOWED = "not_allowed"  # its publisher has no right to publish it
     INVALID = "invalid"  # its attributes cannot be read

@@ -20,7 +20,7 @@ _BITS_MAX: Final = 64
 
 
 class DelayHistogram:
-    """Times, by power of two of their microseconds."""
+    """Counts of durations, by power of two of their microseconds."""
 
     __slots__ = ("counts", "sum_us")
 

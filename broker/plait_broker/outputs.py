@@ -52,7 +52,7 @@ class Cursor:
 
     name: str
     owner: str
-    """The principal that it belongs to."""
+    """Name of the principal that owns it."""
     filter: str
     acknowledged: int
     beyond: tuple[int, ...] = ()
@@ -69,13 +69,13 @@ class StoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Store all of this, or none of it, and only then report `persisted(ticket)`. Tickets come back in order."""
+    """Store all of this or nothing, then report `persisted(ticket)`. Tickets are reported in order."""
 
     ticket: int
     records: tuple[LogRecord, ...] = ()
     cursors: tuple[Cursor, ...] = ()
     forgotten: tuple[tuple[str, str], ...] = ()
-    """Durable subscriptions given up, as (owner, name)."""
+    """Deleted durable subscriptions, as (owner, name)."""
     memories: tuple[StoredDocument, ...] = ()
 
 
@@ -124,7 +124,7 @@ class Recovered:
     recent: tuple[LogRecord, ...] = ()
     """The newest records, ascending: they refill the duplicate window."""
     log: int = 0
-    """The log's identity, drawn when it was made: a wiped one comes back as another. 0: there is no log."""
+    """Identity of the log, drawn when it is created, so that a wiped log has another one. 0: there is no log."""
     memories: tuple[StoredDocument, ...] = ()
     log_secret: bytes = b""
     """Secret of the log's identity; with it a broker proves to others that it owns the log."""

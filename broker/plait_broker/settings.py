@@ -96,7 +96,7 @@ class BrokerSettings:
     """Timeout after which an event that is not acknowledged is reported as not confirmed."""
     durables_max: int = 10_000
     durable_window: int = 1024
-    """Deliveries of one durable subscription that may await acknowledgement."""
+    """Unacknowledged deliveries of one durable subscription."""
     durable_fetch: int = 256
     """Log records of one Fetch while a durable subscription catches up."""
     durable_tail: int = 4096

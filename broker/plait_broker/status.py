@@ -59,7 +59,7 @@ def counters_facts(counters: Counters) -> Json:
 
 
 def _percentiles_ms(times: DelayHistogram) -> Json:
-    """Return percentiles in milliseconds; None of each while nothing was measured."""
+    """Return percentiles in milliseconds, each None while nothing was measured."""
     found = {f"p{percent}": times.percentile_us(percent / 100) for percent in (50, 90, 99)}
     return {name: None if us is None else round(us / 1000, 3) for name, us in found.items()}
 

@@ -1,6 +1,7 @@
-"""The broker that `plait.testing` runs in a user's tests: the production protocol on bytes and a time, its log a list.
+"""The broker that `plait.testing` runs in a user's tests: the production protocol on bytes and a time, with its log in
+a list.
 
-Found by the entry point `broker` in the group `plait.testing`, so that the SDK needs no import of this distribution.
+The SDK finds it by the entry point `broker` in the group `plait.testing`, so it need not import this distribution.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class InMemoryBroker:
             recovered=Recovered(log=new_id(randomness)),
         )
         self._log: list[LogRecord] = []
-        self._prober: TagTestWorker | None = None
+        self._tag_tester: TagTestWorker | None = None
 
     def connected(self, connection: int, now: float) -> None:
         self.protocol.connected(connection, Caller("memory"), now)
@@ -61,10 +62,10 @@ class InMemoryBroker:
                     case Fetch():
                         self.protocol.fetched(output.ticket, self._read(output), False, None, now)
                     case Probe():
-                        self._prober = self._prober or TagTestWorker()
-                        self.protocol.probed(output.ticket, self._prober.fits(output), now)
+                        self._tag_tester = self._tag_tester or TagTestWorker()
+                        self.protocol.probed(output.ticket, self._tag_tester.fits(output), now)
         return written
 
     def _read(self, fetch: Fetch) -> list[LogRecord]:
-        wanted = (r for r in self._log if r.position >= fetch.position and r.logged_us >= fetch.since_us)
-        return [record for record, _ in zip(wanted, range(fetch.count), strict=False)]
+        matching = (r for r in self._log if r.position >= fetch.position and r.logged_us >= fetch.since_us)
+        return [record for record, _ in zip(matching, range(fetch.count), strict=False)]

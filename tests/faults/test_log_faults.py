@@ -1,6 +1,6 @@
-"""The event log under what happens to real disks and processes: SCORECARD F1, F2, F10, F11.
+"""The event log on failing disks and in killed processes: SCORECARD F1, F2, F10, F11.
 
-Killed writers are real processes and full disks real file systems; flipped and torn files are those of a log that was
+Killed writers are real processes and full disks real file systems. Flipped and torn files are those of a log that was
 not closed.
 """
 
@@ -36,7 +36,7 @@ def opened(directory: str | Path, *, fsync: bool = True) -> EventLog:
 
 
 def record(position: int) -> LogRecord:
-    """The only record that is ever written at a position: what else is served there is false."""
+    """Return the only record that may be written at a position: any other record served there is wrong."""
     digest = hashlib.sha256(b"%d" % position).digest()
     return LogRecord(
         position, 1_700_000_000_000_000 + position, digest * (1 + position % 7 + 200 * (position % 50 == 0))
@@ -44,7 +44,7 @@ def record(position: int) -> LogRecord:
 
 
 def cursor(number: int, position: int) -> Cursor:
-    """Return the cursor of a subscription that has acknowledged the record just before a position."""
+    """Return a cursor that has acknowledged everything before a position."""
     return Cursor(f"name {number}", "owner", "true", position - 3, (position - 1,))
 
 
@@ -88,7 +88,7 @@ while True:
 
 
 def killed_writer(directory: Path, acknowledgements: int) -> int:
-    """Run a writer, kill it after this many acks, and return the last position that it acknowledged."""
+    """Run a writer and kill it after a number of acknowledgements; return the last acknowledged position."""
     program = WRITER.format(path=[str(Path(__file__).parent), *filter(None, sys.path)])
     with subprocess.Popen([sys.executable, "-c", program, str(directory)], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -118,7 +118,8 @@ def test_nothing_acknowledged_is_lost_when_the_writer_is_killed(tmp_path: Path) 
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of a log of 1,200 records that was not closed: most in the database, the rest in SQLite's log."""
+    """Return the files of a log of 1,200 records that was not closed: most in the database, the rest in SQLite's
+    log."""
     home = tmp_path_factory.mktemp("log")
     with closing(opened(home / "live")) as log:
         for first in range(1, 1001, 50):
@@ -199,7 +200,7 @@ def test_what_is_torn_or_flipped_is_detected_and_never_served(image: Path, tmp_p
 
 
 def test_flips_in_every_page_of_records_are_each_detected(image: Path, tmp_path: Path) -> None:
-    """Payload bytes have no structure that SQLite could check. Only the record's checksum detects the damage."""
+    """Payload bytes have no structure that SQLite could check: only our checksum detects these flips."""
     written = {position: record(position) for position in range(1, 1201)}
     chance = random.Random(2)
     home = shutil.copytree(image, tmp_path / "log")
@@ -227,7 +228,7 @@ def test_flips_in_every_page_of_records_are_each_detected(image: Path, tmp_path:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Two megabytes, and really no more."""
+    """Mount a file system of two megabytes."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True)
@@ -238,7 +239,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(ballast: Path) -> None:
-    """Fill the disk to the last byte."""
+    """Fill the file system completely."""
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(4096)):
             pass
@@ -300,7 +301,7 @@ def test_a_log_on_a_full_disk_cannot_be_opened_and_says_why(small_disk: Path) ->
 
 @pytest.mark.parametrize("room", [60_000, 100_000, 140_000])
 def test_a_repair_that_finds_no_room_leaves_the_damaged_log_as_it_was(small_disk: Path, room: int) -> None:
-    """Check this for several sizes of free space, so that the repair fails at different points."""
+    """At whichever step the disk is full."""
     home = small_disk / "log"
     with closing(opened(home)) as log:
         assert store(log, Persist(1, tuple(record(position) for position in range(1, 401)))) is None

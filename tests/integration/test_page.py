@@ -126,12 +126,12 @@ def _try_filters(driver: Any) -> None:
 def _look_at_an_event(driver: Any) -> None:
     wanted = next(row for row in rows(driver, "#tail") if "symbol=IBM" in row.text and "price=119" in row.text)
     click(driver, wanted)
-    until("its way", lambda: "delivered to" in text_of(driver, "#inspector"))
+    until("its path", lambda: "delivered to" in text_of(driver, "#inspector"))
     told = text_of(driver, "#inspector")
     assert "published at north, for south" in told
     assert "reached south after" in told
     assert f"delivered to {HOSTILE}" in told
-    until("its way, drawn", lambda: driver.find_element(CSS, "#topology path.route"))
+    until("its path, drawn", lambda: driver.find_element(CSS, "#topology path.route"))
 
 
 def _look_at_a_subscription(driver: Any) -> None:
@@ -139,7 +139,7 @@ def _look_at_a_subscription(driver: Any) -> None:
     until("its trees", lambda: "north → south" in text_of(driver, "#inspector"))
     assert driver.find_element(CSS, "#topology path.route")
     click(driver, driver.find_element(CSS, "#clear"))
-    until("nothing selected", lambda: "Choose a broker" in text_of(driver, "#inspector"))
+    until("nothing selected", lambda: "Select a broker" in text_of(driver, "#inspector"))
     assert not driver.find_elements(CSS, "#topology path.route")
 
 
@@ -178,7 +178,7 @@ def test_the_page_loses_its_broker_and_finds_it_again() -> None:
             process.kill()
             process.wait()
             until("lost", lambda: driver.find_element(CSS, 'body[data-state="lost"]'))
-            assert "Trying again" in text_of(driver, "#banner")
+            assert "Reconnecting" in text_of(driver, "#banner")
             assert driver.title == "lost · Plait"
             assert driver.find_elements(CSS, ".node[data-id]"), "what was is still there"
         with broker("phoenix", port, http), sync.connect(f"plait://127.0.0.1:{port}", name="early") as client:

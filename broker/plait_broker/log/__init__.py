@@ -1,1 +1,1 @@
-"""The event log: SQLite with group commit, checksums and repair. `event_log` is its face to the server."""
+"""The event log on disk: a SQLite database, with the lock and the repairs around it."""

@@ -1,9 +1,9 @@
-"""What can be wrong with the event log, and how a failure of the disk is put into words.
+"""Errors of the event log, and messages for failures of the disk.
 
 PlaitError
-└── LogError             the log cannot be opened; a failure of one Persist is told to its ticket instead
-    ├── LogInUse         another broker holds the directory
-    └── LogTooNew        a later version of Plait wrote it
+└── LogError             The log cannot be opened. A failed Persist is reported to its ticket instead.
+    ├── LogInUse         Another broker holds the directory.
+    └── LogTooNew        A later version of Plait wrote it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNREADABLE = {
     sqlite3.SQLITE_IOERR_DATA,
     sqlite3.SQLITE_IOERR_CORRUPTFS,
 }
-"""Extended codes: of the I/O errors, those of a place on the disk. Others come of a disk that is full or away."""
+"""Extended codes of the I/O errors that concern one place on the disk. Others mean a full or absent disk."""
 
 _WORDS = {
     sqlite3.SQLITE_FULL: "the disk is full",
@@ -39,7 +39,7 @@ class LogError(PlaitError):
 
 
 class LogInUse(LogError):
-    """The directory belongs to another broker that is running."""
+    """The directory belongs to another running broker."""
 
     retryable = True
 
@@ -48,39 +48,40 @@ class LogTooNew(LogError):
     """A later version of Plait wrote this log."""
 
 
-def in_words(error: Exception) -> str:
-    """A short text for whoever waits for an acknowledgement."""
+def error_text(error: Exception) -> str:
+    """Return a short message for a client that waits for an acknowledgement."""
     return _WORDS.get(_code(error), str(error) or type(error).__name__)
 
 
 def is_damage(error: Exception) -> bool:
-    """The structure of the database is broken: nothing but a repair helps. A disk that fails is no such thing."""
+    """Return whether the structure of the database is broken, so that only a repair helps. A failing disk is not
+    damage."""
     return _code(error) in _DAMAGE
 
 
 def is_unreadable(error: Exception) -> bool:
-    """What was asked for cannot be read, and asking again will not help; what lies around it may still be read."""
+    """Return whether the data cannot be read and a retry will not help; data around it may still be readable."""
     return is_damage(error) or getattr(error, "sqlite_errorcode", None) in _UNREADABLE
 
 
-def is_cut(error: Exception) -> bool:
-    """The file ends where a page should be."""
+def is_truncated(error: Exception) -> bool:
+    """Return whether the file ends where a page should be."""
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHORT_READ
 
 
-def is_garbled(error: Exception) -> bool:
-    """A table or a column is missing: to be asked only where the statements are known to be right."""
+def is_schema_missing(error: Exception) -> bool:
+    """Return whether a table or a column is missing. Use only where the statements are known to be right."""
     return _code(error) == sqlite3.SQLITE_ERROR
 
 
 def damage(text: str) -> sqlite3.DatabaseError:
-    """What SQLite would raise, had it seen this itself."""
+    """Return the error that SQLite raises for damage, for damage that it has not noticed."""
     error = sqlite3.DatabaseError(text)
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
 
 
 def _code(error: Exception) -> int:
-    """SQLite's primary result code; 0 for an exception that has none."""
+    """Return SQLite's primary result code; 0 for an exception without one."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return (code or 0) & 0xFF

@@ -1,10 +1,10 @@
 """The event log: carries out the protocol's Persist and Fetch on a directory of its own.
 
-    log_mark.py      the lock of the directory, and how far positions were given out
-    log_repair.py    opening the database whatever has become of it
-    log_store.py     its schema and its transactions          log_records.py   rows under checksums
-    log_writer.py    the thread that commits in groups        log_reader.py    verified records in order
-    log_errors.py    what can be wrong
+    high_water_mark.py  the lock of the directory, and the highest position assigned
+    repair.py           opening the database, and repairing it if it is damaged
+    store.py            its schema and its transactions     records.py   rows with checksums
+    writer.py           the thread that commits in groups   reader.py    verified records in order
+    errors.py           errors
 
 One thread writes and one reads, through a connection each: in SQLite's WAL mode neither waits for the other.
 """
@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 
 from ..outputs import Fetch, LogRecord, Persist, Recovered
 from ..overlay.security.identity import incarnation_key_of, incarnation_of
-from .errors import LogError, LogInUse, LogTooNew, in_words
+from .errors import LogError, LogInUse, LogTooNew, error_text
 from .high_water_mark import HighWaterMark
 from .reader import RecordReader
 from .repair import DATABASE, open_store
@@ -41,13 +41,13 @@ RECENT_BYTES_MAX: Final = 64 << 20
 """Their blocks together: less than a second to read."""
 
 FETCHES_MAX: Final = 16_384
-"""Fetches that wait: more than one for each durable subscription that a broker may have."""
+"""Queued Fetches: more than one for each durable subscription that a broker may have."""
 
 MARK: Final = "log.mark"
 
 Fetched: TypeAlias = Callable[[int, list[LogRecord], bool, str | None], None]
-"""Told a ticket, its records, whether some are lost, and an error, after which the same Fetch may be tried again.
-Called in the reader's thread."""
+"""Called with a ticket, its records, whether some are lost, and an error after which the Fetch may be retried. Called
+in the reader's thread."""
 
 
 def _wall_us() -> int:
@@ -56,29 +56,29 @@ def _wall_us() -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogStats:
-    """Figures for metrics. Counters count since the log was opened."""
+    """Figures for metrics. Counters start at 0 when the log is opened."""
 
     records: int
     bytes: int
-    """Of records, as retention counts them."""
+    """Size of the records, as retention counts them."""
     last_position: int
     commits: int
     commits_failed: int
     records_stored: int
     records_trimmed: int
     records_damaged: int
-    """How often a damaged record was met; none was served."""
+    """Reads of a damaged record; none was served."""
     persists_refused: int
-    """Turned away because too much was waiting."""
+    """Persists refused because the queue was full."""
     last_commit_s: float
     queue_items: int
     queue_bytes: int
     failing: str | None
-    """Why the last transaction failed; None once one succeeds."""
+    """Reason why the last transaction failed, or None after one that succeeded."""
 
     @property
     def records_per_commit(self) -> float:
-        """How large the groups are on average."""
+        """The average size of a group."""
         return self.records_stored / self.commits if self.commits else 0.0
 
 
@@ -88,9 +88,9 @@ class EventLog:
     def __init__(
         self, path: Path, mark: HighWaterMark, store: Store, writer: LogWriter, notices: tuple[str, ...]
     ) -> None:
-        """Not for callers: see `open`."""
+        """Use `open` instead."""
         self.notices = notices
-        """What had to be repaired or is lost, for the operator; usually empty."""
+        """Repairs and losses, for the operator; usually empty."""
         self._path = path
         self._mark = mark
         self._store = store
@@ -114,10 +114,10 @@ class EventLog:
         fsync: bool = True,
         wall_us: Callable[[], int] = _wall_us,
     ) -> EventLog:
-        """Take a directory, making it if need be; repair what is in it if need be, and say so in `notices`.
+        """Open a directory, create it if needed, repair its database if needed, and report repairs in `notices`.
 
-        `fsync=False` gives up what was acknowledged in the seconds before a power cut: for tests. Raises LogInUse,
-        LogTooNew, or LogError when the disk does not let us.
+        `fsync=False` risks the acknowledged events of the last seconds before a power cut: for tests. Raise LogInUse,
+        LogTooNew, or LogError if the disk fails.
         """
         home = Path(directory).absolute()
         try:
@@ -147,7 +147,7 @@ class EventLog:
         return log
 
     def recover(self, recent: int = RECENT_RECORDS, recent_bytes_max: int = RECENT_BYTES_MAX) -> Recovered:
-        """What a starting broker needs to know. A durable subscription that was damaged is added to `notices`."""
+        """Return the state for a starting broker. Damaged durable subscriptions are reported in `notices`."""
         last = self._writer.last_position
         try:
             with closing(connect(self._path, reading=True)) as connection:
@@ -160,14 +160,15 @@ class EventLog:
         self._recovery_damaged = reader.damaged + damaged
         if damaged:
             self.notices += (f"{damaged} durable subscriptions were damaged and are forgotten",)
-        # A position whose Persist failed may have been acknowledged all the same: it is not given out again either.
+        # A position whose Persist failed may still have been acknowledged, so it is not assigned again either.
         highest = max([last, *(max((cursor.acknowledged, *cursor.beyond)) for cursor in cursors)])
         secret = self._store.secret
         log = incarnation_of(incarnation_key_of(secret))
         return Recovered(highest + 1, tuple(cursors), tuple(records), log, tuple(memories), secret)
 
     def persist(self, persist: Persist, done: Stored) -> None:
-        """Store all of it or none, then call `done(ticket, error)`; in the order of the asking, failed ones too."""
+        """Store all of it or nothing, then call `done(ticket, error)`; calls keep the order of requests, including
+        failed ones."""
         with self._closing:
             if not self._closed:
                 self._writer.submit(persist, done)
@@ -177,14 +178,14 @@ class EventLog:
     def fetch(self, fetch: Fetch, done: Fetched) -> None:
         """Read records, then call `done(ticket, records, lost, error)`."""
         with self._closing:
-            refused = CLOSED if self._closed else "too many wait to read the log" if self._too_many() else None
+            refused = CLOSED if self._closed else "too many reads of the log are queued" if self._too_many() else None
             if refused is None:
                 self._fetches.put((fetch, done))
                 return
         done(fetch.ticket, [], False, refused)
 
     def stats(self) -> LogStats:
-        """Figures of this moment."""
+        """Return the present figures."""
         writer, tally = self._writer, self._store.tally
         return LogStats(
             records=tally.records,
@@ -203,7 +204,7 @@ class EventLog:
         )
 
     def close(self) -> None:
-        """Carry out what is queued, and let the directory go. Later calls do nothing."""
+        """Finish the queued requests and release the directory. Later calls do nothing."""
         with self._closing:
             if self._closed:
                 return
@@ -220,20 +221,20 @@ class EventLog:
         return self._fetches.qsize() >= FETCHES_MAX
 
     def _serve(self) -> None:
-        while (asked := self._fetches.get()) is not None:
-            fetch, done = asked
+        while (request := self._fetches.get()) is not None:
+            fetch, done = request
             records, lost, error = self._read(fetch)
             try:
                 done(fetch.ticket, records, lost, error)
             except Exception:
-                logging.getLogger(__name__).exception("whoever reads the log raised")
+                logging.getLogger(__name__).exception("the callback of a Fetch raised")
 
     def _read(self, fetch: Fetch) -> tuple[list[LogRecord], bool, str | None]:
         last, broken = self._writer.last_position, self._reader.broken
         try:
             records, lost = self._reader.read(fetch.position, fetch.count, last=last, since_us=fetch.since_us)
         except Exception as error:
-            return [], False, in_words(error)
+            return [], False, error_text(error)
         if self._reader.broken and not broken:
             self._mark.suspect()
         return records, lost, None
@@ -241,6 +242,6 @@ class EventLog:
 
 def _cannot_open(directory: Path, error: Exception) -> LogError:
     return LogError(
-        f"the event log in {directory} cannot be opened: {in_words(error)}",
+        f"the event log in {directory} cannot be opened: {error_text(error)}",
         hint="the directory must be writable and its disk must have some room",
     )

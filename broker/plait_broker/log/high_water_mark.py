@@ -1,9 +1,9 @@
-"""The mark: how far positions were given out, told by a second file; and the lock of the directory.
+"""The high-water mark: the highest position assigned, in a second file, which also locks the directory.
 
-A bit flipped in SQLite's write-ahead log makes SQLite drop everything after it without a word: a shorter log looks
-exactly like a log that was always short. The mark notices, and keeps positions from being given out a second time even
-when the database is lost altogether. It is written after each commit without waiting for the disk, so it never claims
-more than was committed, and after a power cut it may claim a little less: it never cries wolf.
+A flipped bit in SQLite's write-ahead log makes SQLite silently drop everything after it: the log then looks as if it
+had always been short. The mark detects that. It also prevents a second assignment of positions if the database is lost
+altogether. It is written after each commit without waiting for the disk. So it never exceeds what was committed, and
+after a power cut it may be a little lower: it raises no false alarm.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _CHECKSUM: Final = Struct("<I")
 _MAGIC: Final = b"plaitlog"
 _COPY_BYTES: Final = _FORM.size + _CHECKSUM.size
 _COPIES: Final = (0, 4096)
-"""Two copies in two pages: what tears or flips one leaves the other."""
+"""Two copies in two pages: a torn write or a flipped bit damages one of them only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What the mark says."""
+    """The content of the mark."""
 
     last_position: int = 0
     suspect: bool = False
-    """The database was found damaged while it was in use: it must be checked before it is used again."""
+    """The database was found damaged during use: it must be checked before it is used again."""
 
 
 class HighWaterMark:
-    """Holds the directory's lock from its making until `close`."""
+    """Holds the directory's lock from its creation until `close`."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -54,22 +54,23 @@ class HighWaterMark:
         self._write(self.marked)  # allocates both copies: writing them later needs no free space
 
     def advance(self, last_position: int) -> None:
-        """Positions up to this one are stored."""
+        """Note that positions up to this one are stored."""
         with self._lock:
             self._write(replace(self.marked, last_position=last_position))
 
     def suspect(self) -> None:
-        """The next start is to check the whole database, and to repair it."""
+        """Make the next start check and repair the whole database."""
         with self._lock:
             self._write(replace(self.marked, suspect=True))
 
     def trust(self) -> None:
-        """The database was checked, or is new."""
+        """Note that the database was checked, or is new."""
         with self._lock:
             self._write(replace(self.marked, suspect=False))
 
     def _write(self, marked: Marked) -> None:
-        """A mark that cannot be written is no reason to refuse an acknowledgement: it only detects."""
+        """Write both copies. A failure is ignored, because the mark only detects errors: acknowledgements do not depend
+        on it."""
         self.marked = marked
         body = _FORM.pack(_MAGIC, marked.last_position, marked.suspect)
         for offset in _COPIES:
@@ -79,11 +80,11 @@ class HighWaterMark:
                 return
 
     def sync(self) -> None:
-        """Wait until the disk has it."""
+        """Wait until the mark is on disk."""
         os.fsync(self._file)
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         os.close(self._file)
 
     def _read(self) -> Marked:

@@ -1,4 +1,4 @@
-"""Reading the log: verified records in order, past whatever is damaged, and never a missing one unnoticed."""
+"""Read the log: verified records in order, past damaged ones; a missing record is always noticed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _NEWEST: Final = "SELECT position, length(block) FROM record WHERE position <= ?
 
 
 class RecordReader:
-    """Reads through one connection; of one thread at a time."""
+    """Reads through one connection, in one thread at a time."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self.damaged = 0
-        """How often a row was found damaged; the same row counts each time that it is met."""
+        """Damaged rows read; a row counts each time."""
         self.broken = False
-        """Whether SQLite itself met damage: the structure of the file is not sound."""
+        """Whether SQLite itself found damage: the structure of the file is broken."""
 
     def read(self, position: int, count: int, *, last: int, since_us: int = 0) -> tuple[list[LogRecord], bool]:
-        """Records as a Fetch asks for them, `last` being the newest position; and whether one of them is lost."""
+        """Return the records of a Fetch, `last` being the newest position, and whether one of them is lost."""
         walk = Walk(self, self.first_since(position, since_us, last) if since_us else position, last)
         found: list[LogRecord] = []
         while len(found) < count and (kept := walk.take(count - len(found))):
@@ -35,7 +35,7 @@ class RecordReader:
         return found, walk.lost
 
     def recent(self, count: int, bytes_max: int, *, last: int) -> list[LogRecord]:
-        """The newest records, ascending."""
+        """Return the newest records, ascending."""
         first = last + 1
         for position, length in self._rows(_NEWEST, (last, count)):
             bytes_max -= length or 0
@@ -46,7 +46,8 @@ class RecordReader:
         return records
 
     def first_since(self, position: int, since_us: int, last: int) -> int:
-        """A position from `position` on: each record before it is older than `since_us`. By bisection, not by scan."""
+        """Return a position such that each record from `position` up to it is older than `since_us`. By bisection, not
+        by scan."""
         first = self.at_or_after(position, last)
         if first is None or first.latest_us >= since_us:
             return position
@@ -61,11 +62,11 @@ class RecordReader:
         return newer
 
     def at_or_after(self, position: int, last: int) -> StoredState | None:
-        """The first verified record from a position on."""
+        """Return the first verified record from a position on."""
         return next(iter(Walk(self, position, last).take(1)), None)
 
     def verified(self, position: int, count: int, last: int) -> list[StoredState]:
-        """What of the next `count` rows is readable and true, ascending."""
+        """Return the readable and valid ones of the next `count` rows, ascending."""
         found: list[StoredState] = []
         for row in self._rows(SELECT_RECORDS, (position, last, count)):
             try:
@@ -79,7 +80,7 @@ class RecordReader:
         return found
 
     def _rows(self, statement: str, parameters: tuple[int, ...]) -> list[Row]:
-        """All rows, or those before the first that cannot be read."""
+        """Return all rows, or those before the first unreadable one."""
         rows: list[Row] = []
         try:
             rows.extend(self._connection.execute(statement, parameters))
@@ -92,7 +93,7 @@ class RecordReader:
 
 
 class Walk:
-    """Goes through the chain of records. `lost` once a record that was written from the start on is not there."""
+    """Follows the chain of records. `lost` is set once a record after the starting position is missing."""
 
     def __init__(self, reader: RecordReader, position: int, last: int) -> None:
         self._reader = reader
@@ -101,10 +102,10 @@ class Walk:
         self.lost = False
 
     def take(self, count: int) -> list[StoredState]:
-        """The next ones, up to `count`; none only at the end. Each turn of the loop ends it or comes further."""
+        """Return up to `count` next records; none only at the end. Every pass of the loop ends it or advances."""
         if self._reached >= self._last:
             return []
-        # Alone, since to read the last record before a damaged page together with what follows fails.
+        # One alone as a second attempt: a read that runs into a damaged page fails as a whole.
         found = self._reader.verified(self._reached + 1, count, self._last) or self._reader.verified(
             self._reached + 1, 1, self._last
         )
@@ -121,7 +122,7 @@ class Walk:
         return found
 
     def _beyond_damage(self, position: int) -> int:
-        """Where records can be read again: galloping there and bisecting back, for a page holds many."""
+        """Return the next readable position: double the step, then bisect, because a page holds many records."""
         damaged, readable, leap = position, position + 1, 1
         while readable <= self._last and not self._reader.verified(readable, 1, self._last):
             damaged, leap = readable, leap * 2

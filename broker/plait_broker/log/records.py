@@ -1,13 +1,13 @@
-"""Records and cursors as rows, each under its own checksum; pure functions.
+"""Records and cursors as rows, each with its own checksum; pure functions.
 
-The checksum is CRC-32, over the position and the length as well as the content, so that neither a record in another's
-place nor a cut one passes. It defends against accident, not malice: who can write the file can recompute any sum
-without a key. It finds every burst of up to 32 bits and every flip of up to 3 bits at these lengths, and misses one in
-4e9 of anything worse, below SQLite's own checksums of the write-ahead log; it costs 0.1 µs for a small record, where
-BLAKE2 costs four times that. CRC-32C would not be better, only faster where there is an instruction for it.
+The checksum is CRC-32 over position, length and content, so neither a misplaced record nor a truncated one passes. It
+detects accidents, not malice: anyone who can write the file can recompute a checksum without a key. At these lengths it
+finds every burst of up to 32 bits and every flip of up to 3 bits. Of larger errors it misses one in 4e9; below it are
+SQLite's own checksums of the write-ahead log. It costs 0.1 µs for a small record; BLAKE2 costs four times that. CRC-32C
+would not be better, only faster where the processor has an instruction for it.
 
-Each record also names how far back the record before it is. So the rows form a chain, and one that vanished, which
-leaves no row whose checksum could fail, is missed all the same. SQLite stores the usual distance, 1, in no bytes.
+Each record also contains the distance to the record before it. So the rows form a chain, and a row that has vanished,
+whose checksum cannot fail, is noticed all the same. SQLite stores the usual distance, 1, in no bytes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from zlib import crc32
 from ..outputs import Cursor, LogRecord, StoredDocument
 
 Row: TypeAlias = tuple[Any, ...]
-"""What SQLite gave back. After damage a column may be of any type."""
+"""Values that SQLite returned. After damage a column may have any type."""
 
 ROW_BYTES: Final = 32
-"""What the file holds for a record beside its block, rounded up: header, times, checksum, share of the page."""
+"""Bytes of a record in the file in addition to its block, rounded up: header, times, checksum, share of the page."""
 
 _RECORD: Final = Struct("<qqqqI")
 _CURSOR: Final = Struct("<qIIII")
@@ -31,7 +31,7 @@ _NUMBERS: Final = Struct("<6q")
 
 
 class Damaged(Exception):
-    """A row that is not what was once written."""
+    """A row that differs from the one written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class StoredState:
 
     record: LogRecord
     previous: int
-    """Position of the record that was written before it."""
+    """Position of the record written before it."""
     latest_us: int
-    """The latest time of any record up to this one: it ascends even where a restart has set the calendar back."""
+    """The latest time of any record up to this one: it ascends even where a restart has set the clock back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What the log holds in all; a row of the database that changes with every commit."""
+    """Totals of the log: a row of the database that changes with every commit."""
 
     last_position: int = 0
     latest_us: int = 0
@@ -56,14 +56,14 @@ class Tally:
 
 
 def record_row(record: LogRecord, previous: int, latest_us: int) -> Row:
-    """Position, step, time, how far that time lies behind the latest, checksum, block."""
+    """Return position, step, time, distance of that time from the latest, checksum, block."""
     step, behind_us = record.position - previous, latest_us - record.logged_us
     head = _RECORD.pack(record.position, step, record.logged_us, behind_us, len(record.block))
     return record.position, step, record.logged_us, behind_us, crc32(record.block, crc32(head)), record.block
 
 
 def checked_record(row: Row) -> StoredState:
-    """Raises Damaged unless the row is exactly what `record_row` made."""
+    """Return a verified record; raise Damaged unless the row is exactly what `record_row` made."""
     position, step, logged_us, behind_us, checksum, block = row
     try:
         valid = crc32(block, crc32(_RECORD.pack(position, step, logged_us, behind_us, len(block)))) == checksum
@@ -75,7 +75,7 @@ def checked_record(row: Row) -> StoredState:
 
 
 def cursor_row(cursor: Cursor) -> Row:
-    """Owner, name, filter, acknowledged, what lies beyond as distances in decimal, checksum."""
+    """Return owner, name, filter, acknowledged, `beyond` as distances in decimal, checksum."""
     owner, name, filter = cursor.owner.encode(), cursor.name.encode(), cursor.filter.encode()
     distances, before = [], cursor.acknowledged
     for position in cursor.beyond:
@@ -93,7 +93,7 @@ def cursor_row(cursor: Cursor) -> Row:
 
 
 def checked_cursor(row: Row) -> Cursor:
-    """Raises Damaged unless the row is exactly what `cursor_row` made."""
+    """Return a verified cursor; raise Damaged unless the row is exactly what `cursor_row` made."""
     owner, name, filter, acknowledged, beyond, checksum = row
     try:
         valid = _cursor_checksum(owner, name, filter, acknowledged, beyond) == checksum
@@ -109,23 +109,23 @@ def checked_cursor(row: Row) -> Cursor:
 
 
 def cursor_key(owner: str, name: str) -> tuple[bytes, bytes]:
-    """A durable subscription's key, as in its row."""
+    """Return a durable subscription's key, as in its row."""
     return owner.encode(), name.encode()
 
 
 def memory_key(origin: int, number: int) -> tuple[bytes, bytes]:
-    """What names a memory, as in its row: numbers of 64 bits, which SQLite's own do not hold."""
+    """Return a document's key, as in its row: numbers of 64 bits, which exceed SQLite's own."""
     return origin.to_bytes(8, "big"), number.to_bytes(8, "big")
 
 
 def memory_row(memory: StoredDocument) -> Row:
-    """Origin, number, frame, checksum."""
+    """Return origin, number, frame, checksum."""
     origin, number = memory_key(memory.origin, memory.number)
     return origin, number, memory.frame, crc32(memory.frame, crc32(origin + number))
 
 
 def checked_memory(row: Row) -> StoredDocument:
-    """Raises Damaged unless the row is exactly what `memory_row` made."""
+    """Return a verified document; raise Damaged unless the row is exactly what `memory_row` made."""
     origin, number, frame, checksum = row
     try:
         valid = len(origin) == len(number) == 8 and crc32(frame, crc32(origin + number)) == checksum
@@ -137,13 +137,13 @@ def checked_memory(row: Row) -> StoredDocument:
 
 
 def tally_row(tally: Tally) -> Row:
-    """The tally's numbers and their checksum."""
+    """Return the tally's numbers and their checksum."""
     numbers = (tally.last_position, tally.latest_us, tally.records, tally.bytes)
     return (*numbers, numbers_checksum(*numbers))
 
 
 def checked_tally(row: Row) -> Tally:
-    """Raises Damaged unless the row is exactly what `tally_row` made."""
+    """Return a verified tally; raise Damaged unless the row is exactly what `tally_row` made."""
     *numbers, checksum = row
     if numbers_checksum(*numbers) != checksum:
         raise Damaged
@@ -151,7 +151,7 @@ def checked_tally(row: Row) -> Tally:
 
 
 def numbers_checksum(*numbers: int) -> int:
-    """Of up to six numbers; -1, which no checksum is, when one of them is none."""
+    """Return the checksum of up to six numbers; -1, which no checksum is, if a value is no number."""
     try:
         return crc32(_NUMBERS.pack(*numbers, *(0,) * (6 - len(numbers))))
     except error:

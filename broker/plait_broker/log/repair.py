@@ -1,7 +1,7 @@
-"""Opening the database whatever has become of it: what can be read of a damaged one is copied, and it is set aside.
+"""Open the database, and repair it if it is damaged: copy what can be read, and set the damaged file aside.
 
 The copy is complete before the damaged database is touched. So a disk that fills up in between, or a broker that is
-killed, loses nothing: the next start finds either the damaged database, or no database and a complete copy.
+killed, loses nothing. The next start finds either the damaged database, or no database and a complete copy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ..outputs import Persist
-from .errors import is_cut, is_damage, is_garbled
+from .errors import is_damage, is_schema_missing, is_truncated
 from .high_water_mark import Marked
 from .reader import RecordReader, Walk
 from .records import StoredState
@@ -27,11 +27,11 @@ REPAIRED: Final = "repaired.db"
 SUFFIXES: Final = ("", "-wal", "-shm")
 
 CHECKED_BYTES_MAX: Final = 256 << 20
-"""A larger database is not checked at each start, for that reads all of it: half a second for this much when cached.
-Its records have checksums; damage to its structure shows when it is met, and then the next start does check it."""
+"""A larger database is not checked at each start, because the check reads all of it: half a second for this much when
+cached. Its records have checksums; damage to its structure shows when it is read, and then the next start checks it."""
 
 ASIDE_MAX: Final = 3
-"""Damaged databases that are kept; beyond it the oldest goes, or a failing disk would fill up with them."""
+"""Damaged databases that are kept. The oldest is deleted, so that a failing disk does not fill up with them."""
 
 SALVAGE_RECORDS: Final = 1024
 """Records copied in one transaction."""
@@ -40,25 +40,25 @@ POSITION_MAX: Final = 2**63 - 1
 
 
 def open_store(directory: Path, marked: Marked, *, fsync: bool) -> tuple[Store, list[str]]:
-    """The database, checked, with positions that are never given out twice; and what there is to tell about it."""
+    """Return the checked database, with positions that are never assigned twice, and notices for the operator."""
     notices: list[str] = []
     if not (directory / DATABASE).exists() and (directory / REPAIRED).exists():
         notices += [f"a repair that was cut short is finished; the damaged database is in {_put_in_place(directory)}"]
     try:
-        store, lost = _sound_store(directory, marked, fsync=fsync)
+        store, lost = _open_checked(directory, marked, fsync=fsync)
     except sqlite3.DatabaseError as error:
         if not _is_broken(error):
             raise
         saved = _repair(directory)
         aside = _put_in_place(directory)
         notices += [f"the log's database was damaged ({error}): it was moved to {aside}; {saved}"]
-        store, lost = _sound_store(directory, marked, fsync=fsync)
+        store, lost = _open_checked(directory, marked, fsync=fsync)
     return store, notices + lost
 
 
-def _sound_store(directory: Path, marked: Marked, *, fsync: bool) -> tuple[Store, list[str]]:
-    """Raises sqlite3.DatabaseError for a database that is not sound."""
-    settle(directory)
+def _open_checked(directory: Path, marked: Marked, *, fsync: bool) -> tuple[Store, list[str]]:
+    """Return the database; raise sqlite3.DatabaseError if it is damaged."""
+    sync_files(directory)
     store = Store(directory / DATABASE, fsync=fsync)
     try:
         store.check_form()
@@ -70,8 +70,8 @@ def _sound_store(directory: Path, marked: Marked, *, fsync: bool) -> tuple[Store
         raise
 
 
-def settle(directory: Path) -> None:
-    """Have on disk what a killed broker may have left in memory: what is recovered must not vanish later."""
+def sync_files(directory: Path) -> None:
+    """Sync files that a killed broker may have left in memory: recovered data must not vanish later."""
     for path in (directory / f"{DATABASE}-wal", directory / DATABASE, directory, directory.parent):
         if path.exists():
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -82,13 +82,14 @@ def settle(directory: Path) -> None:
 
 
 def _is_broken(error: sqlite3.DatabaseError) -> bool:
-    """The file is not the database that it was. A disk that cannot be read is for the operator, and not for a repair:
-    it may be read again when its cable is."""
-    return is_damage(error) or is_garbled(error) or is_cut(error)
+    """Return whether the file needs a repair. A disk that cannot be read needs the operator instead: it may be readable
+    again later."""
+    return is_damage(error) or is_schema_missing(error) or is_truncated(error)
 
 
 def _settle_positions(store: Store, marked: Marked) -> list[str]:
-    """The newest position, from whoever knows of the highest; a log that is shorter than its mark has lost its end."""
+    """Adopt the highest position known to the records or the mark. A log that is shorter than its mark has lost its
+    end."""
     newest = _newest(store)
     store.adopt(newest.record.position if newest else 0, newest.latest_us if newest else 0)
     known = store.tally.last_position
@@ -101,7 +102,7 @@ def _settle_positions(store: Store, marked: Marked) -> list[str]:
 
 
 def _newest(store: Store) -> StoredState | None:
-    """The newest record that is true, if it is among the last few rows."""
+    """Return the newest valid record, if it is among the last few rows."""
     reader = RecordReader(store.connection)
     rows = store.connection.execute("SELECT position FROM record ORDER BY position DESC LIMIT 16").fetchall()
     found = (reader.verified(position, 1, position) for (position,) in rows)
@@ -109,7 +110,7 @@ def _newest(store: Store) -> StoredState | None:
 
 
 def _repair(directory: Path) -> str:
-    """Make a new database of every record and cursor that is readable and true, or nothing if there is no room."""
+    """Make a new database of every readable and valid record and cursor, or nothing if there is no room."""
     _discard_repaired(directory)
     try:
         with closing(Store(directory / REPAIRED, fsync=True)) as store:
@@ -129,7 +130,7 @@ def _discard_repaired(directory: Path) -> None:
 
 
 def _put_in_place(directory: Path) -> Path:
-    """Move the damaged database aside, itself first and what belongs to it after, and the repaired one in its place."""
+    """Move the damaged database aside, the main file first, and put the repaired one in its place."""
     taken = sorted(int(path.suffix[1:]) for path in directory.glob("damaged.*") if path.suffix[1:].isdigit())
     for number in taken[: max(len(taken) - ASIDE_MAX + 1, 0)]:
         shutil.rmtree(directory / f"damaged.{number}")
@@ -139,9 +140,9 @@ def _put_in_place(directory: Path) -> Path:
         path = directory / f"{DATABASE}{suffix}"
         if path.exists():
             path.rename(aside / path.name)
-    settle(directory)
+    sync_files(directory)
     (directory / REPAIRED).rename(directory / DATABASE)
-    settle(directory)
+    sync_files(directory)
     return aside
 
 
@@ -156,7 +157,8 @@ def _attempt(damaged: Path, store: Store, copy: Callable[[sqlite3.Connection, St
 
 
 def _copy_identity(connection: sqlite3.Connection, store: Store) -> int:
-    """If it cannot be read, the log is another one from now on: clients are told once too often that it was lost."""
+    """Copy the log's identity. Without it the log gets a new one, and clients are notified of a loss that may not
+    exist."""
     secret = read_secret(connection)
     if secret is not None:
         store.set_secret(secret)

@@ -1,7 +1,7 @@
-"""The log's database: its schema, and each of its transactions. One connection writes; any number may read.
+"""The log's database: its schema and its transactions. One connection writes; any number may read.
 
-`synchronous=FULL`, because an acknowledgement must survive a power cut: SQLite then waits for the disk at each commit.
-NORMAL would wait at checkpoints only; commits would survive a crash of the broker, and the last ones not a power cut.
+`synchronous=FULL`, because an acknowledgement must survive a power cut: SQLite waits for the disk at each commit. With
+NORMAL it would wait at checkpoints only; commits would survive a crash of the broker, but not a power cut.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from zlib import crc32
 
 from ..outputs import Cursor, Persist, StoredDocument
-from .errors import LogError, LogTooNew, damage, is_garbled, is_unreadable
+from .errors import LogError, LogTooNew, damage, is_schema_missing, is_unreadable
 from .reader import SELECT_RECORDS
 from .records import (
     ROW_BYTES,
@@ -40,19 +40,19 @@ from .records import (
 SCHEMA_VERSION: Final = 1
 
 SECRET_BYTES: Final = 32
-"""Of what shows that a log is the one that it was: an Ed25519 key."""
+"""Size of the key that proves the log's identity: an Ed25519 key."""
 
 BUSY_S: Final = 5.0
-"""How long SQLite waits for a lock; only a person with a SQLite shell can hold one."""
+"""Time that SQLite waits for a lock; only a person with a SQLite shell can hold one."""
 
 WAL_BYTES_KEPT: Final = 16 << 20
-"""What the write-ahead log is cut back to when a burst has made it longer: four checkpoints' worth."""
+"""Size to which the write-ahead log is cut back after a burst: four checkpoints' worth."""
 
 FREE_PAGES_KEPT: Final = 256
-"""Empty pages (1 MiB) that are left in the file for the next records."""
+"""Empty pages (1 MiB) left in the file for the next records."""
 
 VACUUM_PAGES: Final = 128
-"""Pages given back at once: each may have to be moved, so this is half a megabyte of writing between two commits."""
+"""Pages freed at once: each may have to be moved, so this writes half a megabyte between two commits."""
 
 _CREATE_IDENTITY: Final = "CREATE TABLE IF NOT EXISTS identity (secret BLOB NOT NULL, checksum INTEGER NOT NULL)"
 _CREATE_MEMORY: Final = """CREATE TABLE IF NOT EXISTS memory (origin BLOB NOT NULL, number BLOB NOT NULL,
@@ -70,7 +70,7 @@ _SCHEMA: Final = (
     _CREATE_MEMORY,
 )
 _INSERT: Final = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)"
-"""Replacing, for a flipped bit may have put another row where this one belongs."""
+"""Replacing, because a flipped bit may have put another row at this position."""
 SELECT_CURSORS: Final = "SELECT owner, name, filter, acknowledged, beyond, checksum FROM cursor"
 SELECT_MEMORIES: Final = "SELECT origin, number, frame, checksum FROM memory"
 _OLDEST: Final = "SELECT position, length(block) FROM record ORDER BY position LIMIT ?"
@@ -80,22 +80,22 @@ _COUNT: Final = "SELECT count(*), coalesce(sum(length(block)), 0) FROM record"
 
 
 class CommitRefused(Exception):
-    """One Persist that cannot be stored as it is; those that came with it can."""
+    """One Persist cannot be stored, while the others of its batch can."""
 
 
 class Batch:
-    """What one transaction writes: many Persists, each of them whole or not at all."""
+    """The content of one transaction: many Persists, each of them completely or not at all."""
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
         self.records: list[Row] = []
         self.cursors: dict[tuple[bytes, bytes], Row | None] = {}
-        """The last word on each durable subscription; None where it is given up."""
+        """The last row of each durable subscription; None deletes it."""
         self.memories: dict[tuple[bytes, bytes], Row | None] = {}
-        """The last word on each memory of another broker; None where it is kept no more."""
+        """The last row of each document of another broker; None deletes it."""
 
     def add(self, persist: Persist) -> None:
-        """Raises Refused and adds nothing when a value has no form in the database."""
+        """Add a Persist; raise CommitRefused and add nothing if a value cannot be represented in the database."""
         last, latest_us, rows, size = self.tally.last_position, self.tally.latest_us, [], 0
         try:
             for record in persist.records:
@@ -119,14 +119,14 @@ class Batch:
         self.tally = Tally(last, latest_us, self.tally.records + len(rows), self.tally.bytes + size)
 
     def follow(self, kept: StoredState) -> None:
-        """Add a record as it stood in another database, so that what is missing before it is still missed."""
+        """Add a record with its distance from another database, so that a record missing before it is still noticed."""
         self.records.append(record_row(kept.record, kept.previous, kept.latest_us))
         size = self.tally.bytes + len(kept.record.block) + ROW_BYTES
         self.tally = Tally(kept.record.position, kept.latest_us, self.tally.records + 1, size)
 
 
 class Store:
-    """The writing side of the database. Of one thread at a time."""
+    """The writing side of the database, for one thread at a time."""
 
     def __init__(self, path: Path, *, fsync: bool) -> None:
         self.path = path
@@ -169,7 +169,8 @@ class Store:
             self._store_tally(Tally())
 
     def _check_version(self) -> None:
-        """Only a version under a valid checksum is believed: a flipped bit is no reason to refuse."""
+        """Raise LogTooNew for a later version. Only a version with a valid checksum counts: a flipped bit is no reason
+        to refuse."""
         for version, checksum in self.connection.execute("SELECT version, checksum FROM version"):
             if checksum == numbers_checksum(version) and version > SCHEMA_VERSION:
                 raise LogTooNew(
@@ -178,7 +179,7 @@ class Store:
                 )
 
     def _read_tally(self) -> Tally:
-        """As it was stored; counted anew when that is damaged."""
+        """Return the stored tally; count again if it is damaged."""
         for row in self.connection.execute(f"SELECT {_TALLY} FROM tally WHERE rowid = 1").fetchall():  # noqa: S608
             try:
                 return checked_tally(row)
@@ -193,7 +194,7 @@ class Store:
         return drawn
 
     def set_secret(self, secret: bytes) -> None:
-        """This log is the one with that secret: its positions mean what they meant there."""
+        """Set the log's identity: its positions then continue those of the log with that secret."""
         with self._transaction():
             self.connection.execute(_CREATE_IDENTITY)
             self.connection.execute(
@@ -202,19 +203,19 @@ class Store:
         self.secret = secret
 
     def check_form(self) -> None:
-        """Raises sqlite3.Error when a table or a column that is used is not there."""
+        """Raise sqlite3.Error if a table or a column is missing."""
         for statement in (_OLDEST, SELECT_RECORDS, SELECT_CURSORS, SELECT_MEMORIES):
             self.connection.execute(f"EXPLAIN {statement}", (0,) * statement.count("?")).fetchall()
 
     def check_structure(self) -> None:
-        """Raises sqlite3.DatabaseError when SQLite finds something wrong with the file; it reads all of it."""
+        """Raise sqlite3.DatabaseError if SQLite finds an error in the file; this reads all of it."""
         ((found,),) = self.connection.execute("PRAGMA quick_check(1)").fetchall()
         text: str = found.decode(errors="replace")
         if text != "ok":
             raise damage(text.removeprefix("*** in database main ***").strip().replace("\n", " "))
 
     def commit(self, batch: Batch) -> None:
-        """All of a batch, or none of it and the error."""
+        """Store all of a batch, or raise the error and store nothing."""
         with self._transaction():
             self.connection.executemany(_INSERT, batch.records)
             for key, row in batch.cursors.items():
@@ -231,7 +232,7 @@ class Store:
         self.tally = batch.tally
 
     def adopt(self, last_position: int, latest_us: int) -> None:
-        """Count positions up to this one as given out, whether their records are here or not."""
+        """Mark positions up to this one as assigned, whether their records exist or not."""
         tally = replace(
             self.tally,
             last_position=max(self.tally.last_position, last_position),
@@ -243,7 +244,8 @@ class Store:
             self.tally = tally
 
     def trim(self, excess_bytes: int, expired_before: int, *, records_max: int, bytes_max: int) -> int:
-        """Delete the oldest records while bytes are in excess or positions expired, in one small step; how many."""
+        """Delete the oldest records while bytes are in excess or positions expired, in one small step; return their
+        number."""
         cut, count, size = 0, 0, 0
         for position, length in self.connection.execute(_OLDEST, (records_max,)).fetchall():
             if (size >= excess_bytes and position >= expired_before) or size >= bytes_max:
@@ -261,17 +263,17 @@ class Store:
         return count
 
     def shrink(self) -> bool:
-        """Give a few empty pages back to the file system, when they are many; whether it did."""
+        """Free a few empty pages if there are many; return whether it did."""
         (pages,) = self.connection.execute("PRAGMA page_count").fetchone()
         (free,) = self.connection.execute("PRAGMA freelist_count").fetchone()
         if free <= max(FREE_PAGES_KEPT, pages // 4):
             return False
-        # As a script, for that steps on through rows without columns: `execute` would stop after the first page.
+        # As a script, which steps through rows without columns: `execute` would stop after the first page.
         self.connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
         return True
 
     def close(self) -> None:
-        """Fold the write-ahead log into the database, as SQLite does when the last connection closes."""
+        """Close; with the last connection SQLite merges the write-ahead log into the database."""
         self.connection.close()
 
     def _store_tally(self, tally: Tally) -> None:
@@ -290,7 +292,7 @@ class Store:
 
 
 def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
-    """A connection that trusts nothing in the file, and leaves text as the bytes that it is."""
+    """Return a connection that trusts nothing in the file, and returns text as bytes."""
     connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     connection.text_factory = bytes
     connection.execute("PRAGMA trusted_schema=OFF")
@@ -301,11 +303,11 @@ def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
 
 
 def read_secret(connection: sqlite3.Connection) -> bytes | None:
-    """What shows that a log is the one that it was; None when that is not there, or damaged."""
+    """Return the key of the log's identity, or None if it is missing or damaged."""
     try:
         rows = connection.execute("SELECT secret, checksum FROM identity WHERE rowid = 1").fetchall()
     except sqlite3.DatabaseError as error:
-        if not (is_unreadable(error) or is_garbled(error)):
+        if not (is_unreadable(error) or is_schema_missing(error)):
             raise
         return None
     for secret, checksum in rows:
@@ -315,7 +317,7 @@ def read_secret(connection: sqlite3.Connection) -> bytes | None:
 
 
 def read_cursors(connection: sqlite3.Connection) -> tuple[list[Cursor], int]:
-    """All durable subscriptions in order, and how many rows were damaged or could not be read."""
+    """Return all durable subscriptions in order, and the number of damaged or unreadable rows."""
     cursors: list[Cursor] = []
     damaged = 0
     rows: list[Row] = []
@@ -334,13 +336,13 @@ def read_cursors(connection: sqlite3.Connection) -> tuple[list[Cursor], int]:
 
 
 def read_memories(connection: sqlite3.Connection) -> list[StoredDocument]:
-    """All that was kept of other brokers, and is not damaged; they tell what is missing when they are met again."""
+    """Return all valid documents of other brokers; these brokers resend missing ones when they connect."""
     memories: list[StoredDocument] = []
     rows: list[Row] = []
     try:
         rows.extend(connection.execute(SELECT_MEMORIES))
     except sqlite3.DatabaseError as error:
-        if not (is_unreadable(error) or is_garbled(error)):
+        if not (is_unreadable(error) or is_schema_missing(error)):
             raise
     for row in rows:
         with suppress(Damaged):

@@ -1,8 +1,8 @@
-"""The writer: one thread that commits in groups, and between two commits lets the oldest records go.
+"""The writer: one thread that commits in groups, and deletes the oldest records between two commits.
 
-Whatever queued while the disk was busy with one transaction becomes the next. So the slower the disk, the larger the
-groups, and a lone event still waits for one commit only. A transaction that fails fails for everyone in it, for they
-were promised all or nothing; the next one is tried like any other, so a disk that is freed is used at once.
+Requests that queue during one transaction form the next. So the slower the disk, the larger the groups, and a single
+event still waits for one commit only. A transaction that fails fails for every request in it, because each was promised
+all or nothing. The next one is tried as usual, so a disk that has room again is used at once.
 """
 
 from __future__ import annotations
@@ -17,37 +17,38 @@ from time import monotonic, perf_counter
 from typing import Final, NamedTuple, TypeAlias
 
 from ..outputs import Persist
-from .errors import in_words, is_damage
+from .errors import error_text, is_damage
 from .high_water_mark import HighWaterMark
 from .reader import RecordReader
 from .records import Tally
 from .store import Batch, CommitRefused, Store
 
 Stored: TypeAlias = Callable[[int, str | None], None]
-"""Told a ticket and, when it is not stored, why. Called in the writer's thread, in the order of the asking."""
+"""Called with a ticket and, if it is not stored, the reason. Called in the writer's thread, in the order of
+requests."""
 
 QUEUE_ITEMS_MAX: Final = 65_536
-"""Persists that wait: what one session may have unconfirmed, or six seconds of 10,000/s on a disk that stalls."""
+"""Queued Persists: the unconfirmed events of one session, or six seconds of 10,000/s on a disk that stalls."""
 
 QUEUE_BYTES_MAX: Final = 64 << 20
-"""Their blocks: one second of a fast disk, and what a broker can spare."""
+"""Bytes of their blocks: one second of a fast disk, and affordable memory."""
 
 GROUP_RECORDS_MAX: Final = 4096
-"""Records of one transaction: some 10 ms of work, so that the first of them does not wait long for the last."""
+"""Records of one transaction: about 10 ms of work, so that the first does not wait long for the last."""
 
 GROUP_BYTES_MAX: Final = 8 << 20
-"""Bytes of one transaction: two checkpoints' worth, some 20 ms of a fast disk."""
+"""Bytes of one transaction: two checkpoints' worth, about 20 ms of a fast disk."""
 
 TRIM_RECORDS: Final = 1024
 TRIM_BYTES: Final = 8 << 20
-"""Oldest records deleted between two commits: some milliseconds of work. Twice what the commit added when that is more,
-so that deleting always catches up."""
+"""Oldest records deleted between two commits: some milliseconds of work. Twice the additions of the last commit if that
+is more, so that deletion keeps up."""
 
 TRIM_SLACK: Final = 64
-"""Trimming for size goes on until a 64th is free, so that it happens now and then and not after every commit."""
+"""Trimming for size continues until a 64th is free, so that it runs now and then and not after every commit."""
 
-LOOK_INTERVAL_S: Final = 1.0
-"""How often ages and empty pages are looked at, and how long after a failed trim the next is tried."""
+CHECK_INTERVAL_S: Final = 1.0
+"""Time between two checks of ages and empty pages, and before a failed trim is retried."""
 
 BEHIND: Final = "the log is behind: too much waits to be stored"
 CLOSED: Final = "the log is closed"
@@ -55,12 +56,12 @@ CLOSED: Final = "the log is closed"
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What the log may keep. The oldest records go first, whoever has not read them."""
+    """Limits of the log. The oldest records are deleted first, whether they were read or not."""
 
     bytes_max: int = 1 << 30
-    """Of records. The files are larger by up to a third, and by 20 MiB of write-ahead log."""
+    """Size of the records. The files are larger by up to a third, and by 20 MiB of write-ahead log."""
     age_s_max: float = 7 * 86_400.0
-    """As Kafka's default: long enough for a subscriber to be away over a weekend."""
+    """Kafka's default: long enough for a subscriber to be away over a weekend."""
 
 
 class _Waiting(NamedTuple):
@@ -81,9 +82,9 @@ class LogWriter:
         self.persists_refused = 0
         self.last_commit_s = 0.0
         self.failing: str | None = None
-        """Why the last transaction failed; None once one succeeds."""
+        """Reason why the last transaction failed; None once one succeeds."""
         self.last_position = store.tally.last_position
-        """The newest record that is stored, for readers."""
+        """Position of the newest stored record, for readers."""
         self.queue_items = 0
         self.queue_bytes = 0
         self._store = store
@@ -94,19 +95,19 @@ class LogWriter:
         self._changed = threading.Condition()
         self._closing = False
         self._added = Tally()
-        """What the last commit added."""
+        """Size of the last commit."""
         self._trimming = self._shrinking = False
-        self._look_at = 0.0
+        self._check_at = 0.0
         self._expired_before = 0
-        """Records below this position were too old when ages were last looked at."""
+        """Records below this position were too old at the last check."""
         self._thread = threading.Thread(target=self._run, name="plait-log-writer", daemon=True)
 
     def start(self) -> None:
-        """Begin to commit."""
+        """Start to commit."""
         self._thread.start()
 
     def submit(self, persist: Persist, done: Stored) -> None:
-        """Queue it, or have it refused in its turn; never waits."""
+        """Queue a Persist, or its refusal, in order; never block."""
         size = sum(len(record.block) for record in persist.records)
         with self._changed:
             refused = self._refusal(size)
@@ -116,11 +117,11 @@ class LogWriter:
                 self._queue.append(_Waiting(persist, done, size, None))
             else:
                 self.persists_refused += 1
-                self._queue.append(_Waiting(Persist(persist.ticket), done, 0, refused))  # what it held is let go
+                self._queue.append(_Waiting(Persist(persist.ticket), done, 0, refused))  # releases the records
             self._changed.notify()
 
     def close(self) -> None:
-        """Store what is queued, and end."""
+        """Store the queued requests, and end."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -130,14 +131,14 @@ class LogWriter:
         if self._closing:
             return CLOSED
         full = self.queue_items >= QUEUE_ITEMS_MAX or self.queue_bytes + size > QUEUE_BYTES_MAX
-        return BEHIND if full and self.queue_items else None  # one that is alone is never too large
+        return BEHIND if full and self.queue_items else None  # a single request is never too large
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         more = False
         while True:
-            group, closing = self._next_group(0.0 if more else LOOK_INTERVAL_S)
+            group, closing = self._next_group(0.0 if more else CHECK_INTERVAL_S)
             if group:
                 self._carry_out(group)
             elif closing:
@@ -165,10 +166,10 @@ class LogWriter:
             try:
                 waiting.done(waiting.persist.ticket, outcome)
             except Exception:
-                logging.getLogger(__name__).exception("whoever waits for the log raised")
+                logging.getLogger(__name__).exception("the callback of a Persist raised")
 
     def _committed(self, group: list[_Waiting]) -> list[str | None]:
-        """Store a group; for each of it None, or why it is not stored."""
+        """Store a group; return None or the reason of a failure for each request."""
         began, before = perf_counter(), self._store.tally
         batch = Batch(before)
         outcomes = [waiting.refused or _added(batch, waiting.persist) for waiting in group]
@@ -179,7 +180,7 @@ class LogWriter:
         except Exception as error:
             self._note_damage(error)
             self.commits_failed += 1
-            self.failing = in_words(error)
+            self.failing = error_text(error)
             return [outcome or self.failing for outcome in outcomes]
         self.last_position = batch.tally.last_position
         self._mark.advance(self.last_position)
@@ -193,10 +194,10 @@ class LogWriter:
     # --- retention ----------------------------------------------------------------------------------------------------
 
     def _make_room(self) -> bool:
-        """One small step towards what retention allows; whether another is due."""
+        """Make one small step towards the limits of retention; return whether another is due."""
         try:
-            if monotonic() >= self._look_at:
-                self._look_at = monotonic() + LOOK_INTERVAL_S
+            if monotonic() >= self._check_at:
+                self._check_at = monotonic() + CHECK_INTERVAL_S
                 self._expired_before = self._first_young()
                 self._shrinking = True
             trimmed = self._trim()
@@ -223,7 +224,7 @@ class LogWriter:
         return trimmed
 
     def _first_young(self) -> int:
-        """The first position that is not too old, 0 when nothing is."""
+        """Return the first position that is not too old; 0 if none is too old."""
         if not self._store.tally.records:
             return 0
         oldest_us = self._wall_us() - int(self._retention.age_s_max * 1_000_000)

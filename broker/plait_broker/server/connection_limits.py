@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 ADDRESSES_MAX: Final = 65_536
-"""Addresses remembered at once; the least recent one without a connection is removed first."""
+"""Addresses remembered at once. The least recent one without a connection is removed first."""
 
 
 @dataclass(frozen=True, slots=True)

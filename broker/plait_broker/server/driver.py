@@ -99,7 +99,7 @@ class BrokerDriver:
         self._schedule_flush()
 
     async def query_brokers(
-        self, brokers: Iterable[int], topic: str, question: dict[str, Any]
+        self, brokers: Iterable[int], topic: str, query: dict[str, Any]
     ) -> dict[int, dict[str, Any]]:
         """Query brokers, which may include this one; return the results of those that answered in time."""
         answered: asyncio.Future[dict[int, dict[str, Any]]] = self._loop.create_future()
@@ -108,7 +108,7 @@ class BrokerDriver:
             if not answered.done():  # the request may have been cancelled
                 answered.set_result(answers)
 
-        self.broker.explaining.queries.ask(brokers, topic, question, monotonic(), done)
+        self.broker.explaining.queries.start(brokers, topic, query, monotonic(), done)
         self._schedule_flush()
         return await answered
 

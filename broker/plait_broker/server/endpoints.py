@@ -60,7 +60,7 @@ class Endpoint:
 
     @property
     def wildcard(self) -> bool:
-        """Whether the host means all addresses of this machine, none of which others could connect to by that name."""
+        """Whether the host means all addresses of this machine. Other machines cannot connect to such a host."""
         try:
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:

@@ -10,7 +10,7 @@ from typing import Final
 
 LINES_PER_PERIOD: Final = 20
 PERIOD_S: Final = 10.0
-"""Period in which one kind of line may appear LINES_PER_PERIOD times; the next period begins with the number
+"""Period in which one kind of line may appear LINES_PER_PERIOD times. The next period begins with the number
 omitted."""
 
 KINDS_MAX: Final = 1024

@@ -292,7 +292,7 @@ class BrokerServer:
         listener = Listener(
             sockets,
             self._limiter,
-            lambda left: TcpConnection(driver, left, vouched=vouched),
+            lambda on_lost: TcpConnection(driver, on_lost, vouched=vouched),
             _refusal,
             driver.broker.counters.rejected,
             tls=context,
@@ -347,7 +347,7 @@ class BrokerServer:
 
     @property
     def broker(self) -> Broker | None:
-        """The protocol object; None during the start."""
+        """The protocol object, or None during the start."""
         return self._driver.broker if self._driver is not None else None
 
     @property
@@ -404,11 +404,11 @@ class BrokerServer:
         }
 
     async def query_brokers(
-        self, brokers: Iterable[int], topic: str, question: dict[str, Any]
+        self, brokers: Iterable[int], topic: str, query: dict[str, Any]
     ) -> dict[int, dict[str, Any]]:
         """Query brokers, which may include this one; return the results of those that answered in time."""
         assert self._driver is not None, "the driver was started"
-        return await self._driver.query_brokers(brokers, topic, question)
+        return await self._driver.query_brokers(brokers, topic, query)
 
     def _sample(self) -> Sample:
         """Return a sample for the stream. With many connections it contains the broker only; lists then show the

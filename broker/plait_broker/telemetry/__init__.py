@@ -1,1 +1,1 @@
-"""What a broker records of its pipeline, samples of itself, and publishes as its system stream."""
+"""Telemetry of a broker: records of its pipeline, periodic samples, and the system stream."""

@@ -54,28 +54,30 @@ def explain_delivery(home: Json | None, others: Mapping[str, Json], names: tuple
 
 def _received(home: Json, broker: str) -> dict[str, Any]:
     """Explain an event that the subscription's broker has received."""
-    matches, fate = _part(home, "matches"), _part(home, "fate")
+    matches, outcome = _part(home, "matches"), _part(home, "fate")
     if matches.get("result") is not True:
         return _explanation("not_matched", "the filter does not match it", matches)
-    match fate.get("state"):
-        case "delivered" if fate.get("acknowledged") is False:
-            return _explanation("sent", "sent to its client, which has not acknowledged it", matches, fate)
+    match outcome.get("state"):
+        case "delivered" if outcome.get("acknowledged") is False:
+            return _explanation("sent", "sent to its client, which has not acknowledged it", matches, outcome)
         case "delivered":
-            ago = f" {_seconds(fate['ago_s'])} ago" if "ago_s" in fate else ""
-            to = f" to {fate['client']}" if fate.get("client") else ""
-            return _explanation("delivered", f"delivered{to}{ago}", matches, fate)
+            ago = f" {_seconds(outcome['ago_s'])} ago" if "ago_s" in outcome else ""
+            to = f" to {outcome['client']}" if outcome.get("client") else ""
+            return _explanation("delivered", f"delivered{to}{ago}", matches, outcome)
         case "dropped":
-            return _dropped(fate, broker, matches)
+            return _dropped(outcome, broker, matches)
         case "waiting":
-            reason = str(fate.get("reason", ""))
-            return _explanation("waiting", f"it waits at {broker}: {WAITS.get(reason, reason)}", matches, fate)
+            reason = str(outcome.get("reason", ""))
+            return _explanation("waiting", f"it waits at {broker}: {WAITS.get(reason, reason)}", matches, outcome)
         case "stored":
-            return _explanation("stored", f"it is in the log of {broker}: {fate.get('reason', '')}", matches, fate)
+            return _explanation(
+                "stored", f"it is in the log of {broker}: {outcome.get('reason', '')}", matches, outcome
+            )
         case "other_tags":
             return _other_tags(matches)
         case "not_yet":
-            return _not_yet(fate.get("by_s"), broker, matches)
-    return _explanation("unknown", f"{broker} reports no outcome", matches, fate)
+            return _not_yet(outcome.get("by_s"), broker, matches)
+    return _explanation("unknown", f"{broker} reports no outcome", matches, outcome)
 
 
 def _in_transit(name: str, report: Json, home: Json, broker: str) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class EventHistory:
         return None
 
     def since(self) -> float | None:
-        """Return the time from which on all events are remembered; None if none was discarded yet."""
+        """Return the time from which on all events are remembered, or None if none was discarded yet."""
         return self.events[0][0] if len(self.events) == self.events.maxlen else None
 
 

@@ -1,4 +1,4 @@
-"""Answers to questions about a broker and its events: history, marked events, and queries between brokers.
+"""Answers to queries about a broker and its events: history, marked events, and queries between brokers.
 
 The pipeline records what happens through its observer (`pipeline/observer.py`). The answers come from
 `local_status.py`, `route_explanation.py` and `status.py`.
@@ -40,12 +40,12 @@ class Explainer:
     """One broker's explanations."""
 
     def __init__(
-        self, broker: BrokerView, observer: EventObserver, tell: Callable[[TraceMessage], None], now: float
+        self, broker: BrokerView, observer: EventObserver, send: Callable[[TraceMessage], None], now: float
     ) -> None:
-        """`tell` sends a frame to another broker."""
+        """`send` sends a frame to another broker."""
         self.memory = observer.history
         self.tracing = observer.tracing
-        self.queries = RemoteQueries(broker.id, tell, self._answer, now)
+        self.queries = RemoteQueries(broker.id, send, self._answer, now)
         self._observer = observer
         self._broker = broker
         self.resources: ResourceFacts = dict

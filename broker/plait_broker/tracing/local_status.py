@@ -165,7 +165,7 @@ def _durable_outcome(broker: BrokerView, durable: DurableSubscription, id: Event
 
 
 def _sent(broker: BrokerView, known: Remembered, home: str, now: float) -> Json | None:
-    """Return whether the event was for a home broker, and whether that broker has acknowledged it; None if it was not
+    """Return whether the event was for a home broker and whether that broker has acknowledged it, or None if it was not
     published here."""
     if known.arrival is not None:
         return None

@@ -64,7 +64,7 @@ class RemoteQueries:
         """By number, the queries that await answers."""
         self._numbers = 0
 
-    def ask(
+    def start(
         self, brokers: Iterable[int], topic: str, arguments: Json, now: float, done: Callable[[dict[int, Json]], None]
     ) -> None:
         """Query these brokers, which may include this one; `done` receives the results of those that answered."""
@@ -133,7 +133,7 @@ class RemoteQueries:
 
 
 def _object(text: str) -> Json | None:
-    """Return the JSON object that another broker wrote; None if it is none."""
+    """Return the JSON object that another broker wrote, or None if it is none."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -202,7 +202,7 @@ class Tracing:
         """Pass another broker's step of an event published here to its client."""
         trail = self.live.get(EventId(step.publisher, step.sequence))
         if trail is not None and trail.root == self._me:
-            self._tell_client(trail.session, step)
+            self._send_to_client(trail.session, step)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -244,11 +244,11 @@ class Tracing:
         named = tuple(party for party, _ in zip(parties, range(PARTIES_MAX), strict=False))
         step = TraceStep(trail.root, self._me, *trail.id, kind, delay_us, took_us, link_us, peer, count, named, reason)
         if trail.root == self._me:
-            self._tell_client(trail.session, step)
+            self._send_to_client(trail.session, step)
         else:
             self.outgoing.append(step)
 
-    def _tell_client(self, session: int, step: TraceStep) -> None:
+    def _send_to_client(self, session: int, step: TraceStep) -> None:
         known = self._sessions.get(session)
         if known is not None and known.connection is not None:
             known.connection.send(step)

@@ -80,7 +80,7 @@ class AnalyticsApi:
             return None
 
     def _manifest(self) -> Json | None:
-        """Return the manifest; None if there is none that can be read."""
+        """Return the manifest, or None if there is none that can be read."""
         if self._directory is None:
             return None
         try:

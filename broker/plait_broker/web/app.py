@@ -53,7 +53,7 @@ REQUESTS_PER_S, REQUESTS_BURST = 300.0, 3_000.0
 """Rate of one address: fifty people behind one gateway may open the page at once."""
 
 ADDRESSES_MAX: Final = 1_000
-"""Addresses whose requests are counted; the least recent one is removed first."""
+"""Addresses whose requests are counted. The least recent one is removed first."""
 
 ITEMS_DEFAULT, ITEMS_MAX = 1_000, 10_000
 """Items of a list in one answer: about ten milliseconds to describe."""
@@ -107,7 +107,7 @@ class ServedBroker(Protocol):
         """Return the server's status: addresses, log, loop."""
         ...
 
-    async def query_brokers(self, brokers: Iterable[int], topic: str, question: Json) -> dict[int, Json]:
+    async def query_brokers(self, brokers: Iterable[int], topic: str, query: Json) -> dict[int, Json]:
         """Query brokers, which may include this one; return the results of those that answered in time."""
         ...
 

@@ -53,8 +53,8 @@ class Incidents:
             self._add(wall_s, kind, id, f"{name} {text}", repeat_s=0)
         rerouted = after.get("rerouted", 0) - before.get("rerouted", 0)
         if rerouted > 0 and "rerouted" in before:
-            ways = "a destination" if rerouted == 1 else f"{rerouted:.0f} destinations"
-            self._add(wall_s, "reroute", id, f"{name} moved {ways} to another path")
+            destinations = "a destination" if rerouted == 1 else f"{rerouted:.0f} destinations"
+            self._add(wall_s, "reroute", id, f"{name} moved {destinations} to another path")
         slow = after.get("slow_consumers", 0)
         if slow > before.get("slow_consumers", 0):
             self._add(wall_s, "slow", id, f"{slow:.0f} slow consumer{'s' * (slow != 1)} at {name}")
@@ -76,8 +76,8 @@ class Incidents:
         for key, link in links.items():
             state, before = link["state"], self._states.get(key)
             near, far = (brokers.get(link[end], {}).get("name", link[end]) for end in ("from", "to"))
-            gone = [id for id in (link["from"], link["to"]) if brokers.get(id, {}).get("status") == "gone"]
-            if state != before and not gone and (before is not None or self._states) and link["from"] < link["to"]:
+            removed = [id for id in (link["from"], link["to"]) if brokers.get(id, {}).get("status") == "gone"]
+            if state != before and not removed and (before is not None or self._states) and link["from"] < link["to"]:
                 kind = {"up": "link up", "disputed": "security"}.get(state, "link down")
                 self._add(wall_s, kind, key, f"{near} – {far} is {state}", repeat_s=0)
         self._states = {key: link["state"] for key, link in links.items()}

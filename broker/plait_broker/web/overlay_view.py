@@ -36,7 +36,7 @@ REMEMBERED_S: Final = 120.0
 """Time for which brokers and links that have disappeared are still shown."""
 
 SUBSCRIPTIONS_MAX: Final = 240
-"""Subscriptions on the page; the lists of the API have all."""
+"""Subscriptions on the page. The lists of the API have all."""
 
 
 @dataclass(slots=True)

@@ -123,7 +123,7 @@ def streamed(feed: Feed) -> StreamingResponse:
 
 
 def difference(before: Sample, after: Sample) -> Sample:
-    """Return the changes from `before` to `after`, section by section; None deletes a key."""
+    """Return the changes from `before` to `after`, section by section, with None for deleted keys."""
     changed: Sample = {}
     for section in before.keys() | after.keys():
         old, new = before.get(section, {}), after.get(section, {})

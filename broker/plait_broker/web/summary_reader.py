@@ -17,7 +17,7 @@ from ..histograms import DelayHistogram
 Json: TypeAlias = dict[str, Any]
 
 STAGES: Final = ("delivery", "matching", "waiting")
-"""Stages of which every broker keeps a histogram."""
+"""Stages whose delays every broker keeps in a histogram."""
 
 COUNTS: Final = (
     "published", "delivered", "forwarded", "arrived", "late", "bytes_in", "bytes_out", "rerouted", "links_dead",
@@ -104,7 +104,7 @@ def histogram_of(counts: Mapping[str, float]) -> DelayHistogram:
 
 
 def percentile_ms(counts: Mapping[str, float], fraction: float) -> float | None:
-    """Return a percentile in milliseconds; None while there are no counts."""
+    """Return a percentile in milliseconds, or None while there are no counts."""
     found = histogram_of(counts).percentile_us(fraction)
     return None if found is None else short(found / 1000)
 

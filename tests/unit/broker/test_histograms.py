@@ -1,4 +1,4 @@
-"""Histograms: times fall into the buckets that bound them, and Prometheus' own parser accepts the page."""
+"""Histograms: times fall into the buckets that bound them, and Prometheus' own parser accepts the metrics page."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class _Page:
 @pytest.mark.parametrize(("encode", "parse"), [(openmetrics, parse_openmetrics), (classic, parse_classic)])
 @pytest.mark.parametrize("times_us", [[], [0], drawn(7)], ids=["none", "one", "many"])
 def test_the_page_reads_back(encode: Callable[..., bytes], parse: Parse, times_us: list[int]) -> None:
-    """Parse a page and compare it. The OpenMetrics parser also checks order, bounds, +Inf and the count."""
+    """The parser checks order, bounds, +Inf and that the count equals the last bucket's."""
     registry = CollectorRegistry()
     registry.register(_Page(filled(times_us)))
     (family,) = parse(encode(registry).decode())
@@ -105,7 +105,7 @@ def test_the_page_reads_back(encode: Callable[..., bytes], parse: Parse, times_u
 
 
 def test_the_parser_would_notice() -> None:
-    """Check that the parser rejects the errors that the test above relies on it to find."""
+    """The parser rejects pages that the test above relies on it to reject."""
     registry = CollectorRegistry()
     registry.register(_Page(filled(drawn(3))))
     page = openmetrics(registry).decode()

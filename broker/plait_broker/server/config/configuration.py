@@ -127,7 +127,7 @@ class TlsFiles:
     client_ca: Path | None = None
     client_certificate_required: bool = True
     listen: Endpoint | None = None
-    """Address of a second listener with TLS; None enables TLS on the broker's own."""
+    """Address of a second listener with TLS, or None to enable TLS on the broker's own."""
     plain_http: bool = False
     """Whether HTTP is served without TLS."""
 

@@ -12,7 +12,7 @@ from .config_reader import ConfigSection
 
 
 def read_telemetry(section: ConfigSection | None) -> TelemetryPlace | None:
-    """Return the section's settings; None without a section."""
+    """Return the section's settings, or None without a section."""
     if section is None:
         return None
     directory = section.path("directory")

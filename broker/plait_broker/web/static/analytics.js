@@ -1,10 +1,10 @@
-// The analytics page: what recorded telemetry says over hours and days, from the tables that `plait analyze` writes.
+// The analytics page: recorded telemetry over hours and days, from the tables that `plait analyze` writes.
 
-import { themed, wantToken } from "./chrome.js";
-import { bytes, count, el, find, ms, percent, put, say, svg, Table } from "./dom.js";
-import { ask } from "./feed.js";
+import { themed, requestToken } from "./chrome.js";
+import { bytes, count, el, find, ms, percent, put, setText, svg, Table } from "./dom.js";
+import { getJson } from "./feed.js";
 
-const WANTED = ["brokers", "subscriptions", "selectivity", "flows", "similarity", "incidents", "journeys", "links"];
+const TABLES = ["brokers", "subscriptions", "selectivity", "flows", "similarity", "incidents", "journeys", "links"];
 const RANGES = [["1 h", 3600], ["24 h", 86400], ["7 d", 604800], ["all", Infinity]];
 const COLOURS = ["--accent", "--slow", "--good", "--bad"];
 
@@ -15,10 +15,10 @@ let names = new Map();
 async function load(path) {
   for (;;) {
     try {
-      return await ask(path);
+      return await getJson(path);
     } catch (error) {
       if (!error.message.includes("token")) throw error;
-      sessionStorage.setItem("plait-token", await wantToken());
+      sessionStorage.setItem("plait-token", await requestToken());
     }
   }
 }
@@ -27,15 +27,15 @@ async function begin() {
   themed(draw);
   const main = find("#main");
   try {
-    const said = await load("/api/v1/analytics");
-    if (!Object.keys(said.tables).length) {
-      main.replaceChildren(empty(said.hint));
+    const index = await load("/api/v1/analytics");
+    if (!Object.keys(index.tables).length) {
+      main.replaceChildren(empty(index.hint));
       return;
     }
-    const found = await Promise.all(WANTED.filter((name) => said.tables[name]).map(async (name) => [name, objects(await load(`/api/v1/analytics/${name}`))]));
+    const found = await Promise.all(TABLES.filter((name) => index.tables[name]).map(async (name) => [name, objects(await load(`/api/v1/analytics/${name}`))]));
     tables = Object.fromEntries(found);
     names = new Map((tables.brokers ?? []).map((row) => [row.broker, row.name || row.broker]));
-    say(find("#where"), `${count(said.records)} records, windows of ${said.window_us / 1e6} s, by ${said.engine}`);
+    setText(find("#where"), `${count(index.records)} records, windows of ${index.window_us / 1e6} s, by ${index.engine}`);
     draw();
   } catch (error) {
     main.replaceChildren(panel("Analytics", "", el("p", { class: "bad" }, error.message)));
@@ -44,7 +44,7 @@ async function begin() {
 
 function empty(hint) {
   const commands = hint.split("`").map((part, at) => (at % 2 ? el("code", { class: "mono" }, part) : part));
-  return panel("No tables yet", "", el("p", { class: "what" }, "This page shows what recorded telemetry says over hours and days."), el("p", {}, "To fill it, ", ...commands, "."));
+  return panel("No tables yet", "", el("p", { class: "what" }, "This page shows recorded telemetry over hours and days."), el("p", {}, "To fill it, ", ...commands, "."));
 }
 
 /** Rows as objects, each with its window in seconds. */
@@ -115,7 +115,7 @@ function summed(rows, name) {
   return found;
 }
 
-/** A mean over rows of a window, each weighing as much as it delivered. */
+/** The mean over the rows of a window, weighted by deliveries. */
 function weighted(rows, name, weight) {
   const found = new Map();
   for (const row of rows) {
@@ -135,7 +135,7 @@ function history() {
 
 function delays() {
   const rows = within(tables.subscriptions);
-  return panel("Delay of deliveries", "half", chart([["p50_us", "half"], ["p90_us", "nine of ten"], ["p99_us", "99 of 100"]].map(([name, said]) => [said, weighted(rows, name, "delivered")]), ms));
+  return panel("Delay of deliveries", "half", chart([["p50_us", "half"], ["p90_us", "nine of ten"], ["p99_us", "99 of 100"]].map(([name, label]) => [label, weighted(rows, name, "delivered")]), ms));
 }
 
 function journeys() {
@@ -143,7 +143,7 @@ function journeys() {
   const all = (name) => rows.reduce((sum, row) => sum + (row[name] ?? 0), 0);
   const fact = (name, value, bad) => el("div", { class: "stat", "data-mood": bad ? "bad" : "calm" }, el("dt", {}, name), el("dd", {}, value));
   const section = panel("End to end", "");
-  const strip = el("div", { class: "strip" }, fact("Events", count(all("events"))), fact("Deliveries due", count(all("expected"))), fact("Delivered", count(all("delivered"))), fact("Lost with a reason", count(all("lost") + all("lost_homes")), all("lost") + all("lost_homes")), fact("Of which nothing is known", count(all("missing") + all("missing_homes")), all("missing") + all("missing_homes")), fact("Delivered twice", count(all("duplicates")), all("duplicates")));
+  const strip = el("div", { class: "strip" }, fact("Events", count(all("events"))), fact("Deliveries due", count(all("expected"))), fact("Delivered", count(all("delivered"))), fact("Lost with a reason", count(all("lost") + all("lost_homes")), all("lost") + all("lost_homes")), fact("Lost without a known reason", count(all("missing") + all("missing_homes")), all("missing") + all("missing_homes")), fact("Delivered twice", count(all("duplicates")), all("duplicates")));
   find(".body", section).append(strip);
   return section;
 }
@@ -155,7 +155,7 @@ function listed(title, kind, rows, columns, none) {
   return section;
 }
 
-const called = (id) => names.get(id) ?? id;
+const brokerName = (id) => names.get(id) ?? id;
 
 function grouped(rows, keys, sums) {
   const found = new Map();
@@ -171,9 +171,9 @@ function grouped(rows, keys, sums) {
 function regionalism() {
   const rows = grouped(within(tables.selectivity), ["broker"], ["published", "wanted", "wanted_here", "wanted_here_only", "copies"]);
   return listed("Regionalism", "half", rows.sort((a, b) => b.published - a.published), [
-    { title: "Broker", text: (row) => called(row.broker) },
+    { title: "Broker", text: (row) => brokerName(row.broker) },
     { title: "Published", width: "76", num: true, text: (row) => count(row.published) },
-    { title: "Wanted", width: "64", num: true, text: (row) => percent(row.published ? row.wanted / row.published : null) },
+    { title: "Matched", width: "64", num: true, text: (row) => percent(row.published ? row.wanted / row.published : null) },
     { title: "Stays here", width: "80", num: true, text: (row) => percent(row.wanted ? row.wanted_here_only / row.wanted : null) },
     { title: "Brokers reached", width: "110", num: true, text: (row) => (row.wanted ? (row.copies / row.wanted).toFixed(2) : "–") },
   ], "nothing was published");
@@ -181,19 +181,19 @@ function regionalism() {
 
 function flows() {
   const rows = grouped(within(tables.flows), ["source", "destination"], ["events"]);
-  const ends = [...new Set(rows.flatMap((row) => [row.source, row.destination]))].sort((a, b) => called(a).localeCompare(called(b)));
-  if (!ends.length) return panel("Flows between brokers", "half", el("p", { class: "empty" }, "no event went anywhere"));
+  const ends = [...new Set(rows.flatMap((row) => [row.source, row.destination]))].sort((a, b) => brokerName(a).localeCompare(brokerName(b)));
+  if (!ends.length) return panel("Flows between brokers", "half", el("p", { class: "empty" }, "no events between brokers"));
   const most = Math.max(...rows.map((row) => row.events));
   const size = Math.min(34, 520 / ends.length);
   const drawing = svg("svg", { class: "matrix", width: 110 + ends.length * size, viewBox: `0 0 ${110 + ends.length * size} ${ends.length * size + 70}`, role: "img", "aria-label": "Events from publishers' brokers (rows) to subscribers' brokers (columns)" });
   ends.forEach((end, at) => {
-    drawing.append(svg("text", { class: "tick", x: 104, y: at * size + size / 2 + 4, "text-anchor": "end" }, called(end).slice(0, 16)));
-    drawing.append(svg("text", { class: "tick", transform: `translate(${110 + at * size + size / 2 + 3} ${ends.length * size + 8}) rotate(60)` }, called(end).slice(0, 10)));
+    drawing.append(svg("text", { class: "tick", x: 104, y: at * size + size / 2 + 4, "text-anchor": "end" }, brokerName(end).slice(0, 16)));
+    drawing.append(svg("text", { class: "tick", transform: `translate(${110 + at * size + size / 2 + 3} ${ends.length * size + 8}) rotate(60)` }, brokerName(end).slice(0, 10)));
   });
   for (const row of rows) {
     const [x, y] = [ends.indexOf(row.destination), ends.indexOf(row.source)];
     const cell = svg("rect", { x: 110 + x * size, y: y * size, width: size - 1.5, height: size - 1.5, rx: 2, fill: "var(--accent)", "fill-opacity": (0.12 + 0.88 * (row.events / most)).toFixed(2) });
-    cell.append(svg("title", {}, `${called(row.source)} to ${called(row.destination)}: ${count(row.events)} events`));
+    cell.append(svg("title", {}, `${brokerName(row.source)} to ${brokerName(row.destination)}: ${count(row.events)} events`));
     drawing.append(cell);
   }
   return panel("Flows between brokers", "half", drawing, el("p", { class: "muted" }, `from rows to columns; the darkest is ${count(most)} events`));
@@ -202,19 +202,19 @@ function flows() {
 function similarity() {
   const pairs = grouped(within(tables.similarity), ["broker", "subscription", "other_broker", "other"], ["shared", "either"]);
   const filters = new Map((tables.subscriptions ?? []).map((row) => [`${row.broker} ${row.subscription}`, row.filter]));
-  const filter = (broker, number) => filters.get(`${broker} ${number}`) ?? `${called(broker)}/${number}`;
+  const filter = (broker, number) => filters.get(`${broker} ${number}`) ?? `${brokerName(broker)}/${number}`;
   return listed("Subscriptions that match the same events", "half", pairs.sort((a, b) => b.shared / b.either - a.shared / a.either), [
     { title: "One", mono: true, text: (row) => filter(row.broker, row.subscription) },
     { title: "Other", mono: true, text: (row) => filter(row.other_broker, row.other) },
     { title: "Shared", width: "66", num: true, text: (row) => count(row.shared) },
     { title: "Similarity", width: "72", num: true, text: (row) => percent(row.shared / row.either) },
-  ], "no two are much alike");
+  ], "no similar subscriptions");
 }
 
 function incidents() {
   return listed("Out of the ordinary", "half", within(tables.incidents).sort((a, b) => b.at - a.at), [
     { title: "When", width: "128", text: (row) => new Date(row.at * 1000).toLocaleString([], { hour12: false, dateStyle: "short", timeStyle: "short" }) },
-    { title: "What", text: (row) => `${row.entity} ${called(row.broker)}${row.subject ? ` ${called(row.subject)}` : ""}` },
+    { title: "What", text: (row) => `${row.entity} ${brokerName(row.broker)}${row.subject ? ` ${brokerName(row.subject)}` : ""}` },
     { title: "Measure", width: "110", text: (row) => row.measure },
     { title: "Is", width: "66", num: true, text: (row) => count(row.value), mood: () => "warn" },
     { title: "Usually", width: "66", num: true, text: (row) => count(row.usual) },
@@ -225,24 +225,24 @@ function links() {
   const rows = within(tables.links);
   const found = grouped(rows, ["broker", "neighbour"], ["copies", "bytes", "samples", "samples_busy", "pings_missing"]);
   return listed("Links", "half", found.sort((a, b) => b.copies - a.copies), [
-    { title: "Link", text: (row) => `${called(row.broker)} → ${called(row.neighbour)}` },
+    { title: "Link", text: (row) => `${brokerName(row.broker)} → ${brokerName(row.neighbour)}` },
     { title: "Copies", width: "66", num: true, text: (row) => count(row.copies) },
     { title: "Bytes", width: "66", num: true, text: (row) => bytes(row.bytes) },
     { title: "Busy", width: "54", num: true, text: (row) => percent(row.samples ? row.samples_busy / row.samples : null) },
     { title: "Median", width: "70", num: true, text: (row) => ms(us(row.last.p50_us)) },
     { title: "99%", width: "70", num: true, text: (row) => ms(us(row.last.p99_us)) },
-  ], "one broker alone");
+  ], "no links");
 }
 
 function subscriptions() {
   const rows = grouped(within(tables.subscriptions), ["broker", "subscription"], ["matched", "delivered", "on_time", "late"]);
   return listed("Subscriptions", "half", rows.sort((a, b) => b.delivered - a.delivered), [
     { title: "Client", width: "20%", text: (row) => row.last.client || "unnamed" },
-    { title: "Filter", mono: true, text: (row) => row.last.filter || `${called(row.broker)}/${row.subscription}` },
+    { title: "Filter", mono: true, text: (row) => row.last.filter || `${brokerName(row.broker)}/${row.subscription}` },
     { title: "Due", width: "62", num: true, text: (row) => count(row.matched) },
     { title: "On time", width: "64", num: true, text: (row) => percent(row.matched ? row.on_time / row.matched : null), mood: (row) => (row.on_time < row.matched ? "warn" : "good") },
     { title: "99%", width: "70", num: true, text: (row) => ms(us(row.last.p99_us)) },
-  ], "nobody subscribed");
+  ], "no subscriptions");
 }
 
 const us = (value) => (value === null || value === undefined ? null : value / 1000);

@@ -1,4 +1,4 @@
-// What both pages share: the theme, and the question for a token.
+// Shared by both pages: the theme, and the dialog for a token.
 
 import { find } from "./dom.js";
 
@@ -16,8 +16,8 @@ export function themed(changed) {
   return turn;
 }
 
-/** The token that someone gives; asked for until there is one. */
-export function wantToken() {
+/** Show the dialog until a token is entered; return the token. */
+export function requestToken() {
   const dialog = find("#token");
   const box = find("input", dialog);
   return new Promise((resolve) => {

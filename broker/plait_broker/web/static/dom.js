@@ -1,5 +1,5 @@
-// Building blocks: elements, numbers as people read them, and a table that changes only what has changed.
-// Everything that comes from a broker goes through textContent or setAttribute; nothing is ever parsed as markup.
+// Building blocks: elements, readable numbers, and a table that updates only changed cells.
+// Data of a broker is set with textContent or setAttribute only; nothing is ever parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -8,7 +8,7 @@ export function el(name, attributes = {}, ...children) {
   return filled(document.createElement(name), attributes, children);
 }
 
-/** The same of a drawing. */
+/** An SVG element. */
 export function svg(name, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, name), attributes, children);
 }
@@ -29,11 +29,11 @@ export function put(element, name, value) {
   const text = String(value);
   if (element.getAttribute(name) !== text) element.setAttribute(name, text);
 }
-export function say(element, text) {
+export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** For sorting: by code unit, since the rules of a language cost a hundred times as much at the first look. */
+/** Compare by code unit: collation costs a hundred times as much at its first use. */
 export const byText = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 
 // --- numbers -----------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ export function bytes(n) {
   return (n / 2 ** (10 * unit)).toPrecision(3).replace(/\.0+$/, "").replace(/e\+3/, "") + [" B", " KB", " MB", " GB"][unit];
 }
 
-/** Neither nothing nor everything looks like it when it is not. */
+/** A share; only exactly 0 and 1 are shown as 0% and 100%. */
 export function percent(part) {
   if (part === null || part === undefined) return "–";
   if (part === 0 || part === 1) return part * 100 + "%";
@@ -69,7 +69,7 @@ export function percent(part) {
   if (part > 0.99) return Math.floor(part * 1000) / 10 + "%";
   return part >= 0.1 ? Math.round(part * 100) + "%" : (part * 100).toFixed(1) + "%";
 }
-/** Written by hand: the browser's own formatter takes a twentieth of a second to be there. */
+/** A time of day. The browser's own formatter takes 50 ms to load. */
 export function clock(wall) {
   const time = new Date(wall * 1000);
   return [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
@@ -83,7 +83,7 @@ export function age(seconds) {
 
 // --- small drawings -----------------------------------------------------------------------------------------------------
 
-/** A line over time, filled below; null leaves a hole out. */
+/** A line over time, filled below; null leaves a gap. */
 export class Spark {
   constructor(width = 100, height = 22) {
     this.width = width;
@@ -133,7 +133,7 @@ export class Table {
     this.table.hidden = !items.length;
     this.none.hidden = items.length > 0;
     this.more.hidden = items.length <= this.limit;
-    say(this.more, this.full ? "Show fewer" : `Show all ${items.length}`);
+    setText(this.more, this.full ? "Show fewer" : `Show all ${items.length}`);
     const keep = new Set(shown.map(([key]) => key));
     for (const [key, line] of this.rows) {
       if (!keep.has(key)) {
@@ -152,7 +152,7 @@ export class Table {
       if (line === before) before = before.nextSibling;
       else this.body.insertBefore(line, before);
     }
-    this.rove();
+    this.updateTabOrder();
   }
 
   line(key) {
@@ -168,8 +168,8 @@ export class Table {
       if (column.draw) column.draw(cell, row);
       else {
         const text = column.text(row);
-        if (cell.said !== text) {
-          cell.textContent = cell.said = text;
+        if (cell.content !== text) {
+          cell.textContent = cell.content = text;
           if (!column.num) cell.title = text;
         }
       }
@@ -183,8 +183,8 @@ export class Table {
     for (const line of this.rows.values()) put(line, "aria-selected", line.dataset.key === key);
   }
 
-  /** One row at a time is in the order of the Tab key; arrows go through them. */
-  rove() {
+  /** Put one row into the tab order; arrows move between rows. */
+  updateTabOrder() {
     if (!this.select || !this.body.firstChild) return;
     if (!this.body.contains(this.current)) this.current = this.body.firstChild;
     for (const line of this.rows.values()) put(line, "tabindex", line === this.current ? 0 : -1);
@@ -197,7 +197,7 @@ export class Table {
     if (event.key === "Enter" || event.key === " ") this.select(line.dataset.key);
     else if (to) {
       this.current = to;
-      this.rove();
+      this.updateTabOrder();
       to.focus();
     } else return;
     event.preventDefault();

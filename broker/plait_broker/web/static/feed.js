@@ -1,17 +1,17 @@
-// The stream of the broker: a snapshot, then what changes, over fetch, which (unlike EventSource) can carry a token.
-// When the broker goes, this says so, tries again for ever with growing pauses, and begins anew with a snapshot.
+// The event stream of the broker: a snapshot, then changes, over fetch, which (unlike EventSource) can send a token.
+// When the connection is lost, the feed reports it, retries with growing pauses, and starts again with a snapshot.
 
 const PAUSE_MIN_MS = 400;
 const PAUSE_MAX_MS = 5000;
-const SILENCE_MS = 20000; // the broker says something every 15 s at least
+const SILENCE_MS = 20000; // the broker sends something every 15 s at least
 
 const TOKEN = "plait-token";
 
-export async function ask(path) {
+export async function getJson(path) {
   const answer = await fetch(path, { headers: headers(), cache: "no-store" });
-  const said = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(said.error || `the broker answered ${answer.status}`);
-  return said;
+  const body = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(body.error || `the broker answered ${answer.status}`);
+  return body;
 }
 
 function headers() {
@@ -20,9 +20,9 @@ function headers() {
 }
 
 export class Feed {
-  /** `changed(sections)` after every message, `turned(state, detail)` when the connection comes or goes. */
-  constructor(path, changed, turned, wantToken) {
-    Object.assign(this, { path, changed, turned, wantToken, state: {}, heardAt: 0, pause: PAUSE_MIN_MS });
+  /** Calls `changed(sections)` after every message, `connectionChanged(state, detail)` when the connection opens or ends. */
+  constructor(path, changed, connectionChanged, requestToken) {
+    Object.assign(this, { path, changed, connectionChanged, requestToken, state: {}, receivedAt: 0, pause: PAUSE_MIN_MS });
   }
 
   async run() {
@@ -31,9 +31,9 @@ export class Feed {
       try {
         detail = await this.listen();
       } catch (error) {
-        detail = error.name === "AbortError" ? "it has said nothing for long" : "it does not answer";
+        detail = error.name === "AbortError" ? "it has sent nothing for long" : "it does not answer";
       }
-      this.turned("lost", detail);
+      this.connectionChanged("lost", detail);
       await new Promise((resolve) => setTimeout(resolve, this.pause * (0.7 + 0.6 * Math.random())));
       this.pause = Math.min(PAUSE_MAX_MS, this.pause * 1.6);
     }
@@ -45,15 +45,15 @@ export class Feed {
     try {
       const answer = await fetch(this.path, { headers: headers(), cache: "no-store", signal: silence.signal });
       if (answer.status === 401) {
-        sessionStorage.setItem(TOKEN, await this.wantToken());
-        return "a token is wanted";
+        sessionStorage.setItem(TOKEN, await this.requestToken());
+        return "a token is required";
       }
       if (!answer.ok) return (await answer.json().catch(() => ({}))).error || `it answered ${answer.status}`;
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       for (;;) {
         const { value, done } = await reader.read();
-        if (done) return "it has ended the connection";
+        if (done) return "it closed the connection";
         clearTimeout(timer);
         timer = setTimeout(() => silence.abort(), SILENCE_MS);
         const messages = (rest + value).split("\n\n");
@@ -73,22 +73,22 @@ export class Feed {
       else if (line.startsWith("data: ")) data = line.slice(6);
     }
     if (!data) return;
-    const said = JSON.parse(data);
-    this.heardAt = Date.now();
+    const update = JSON.parse(data);
+    this.receivedAt = Date.now();
     if (kind === "snapshot") {
-      this.state = said;
+      this.state = update;
       this.pause = PAUSE_MIN_MS;
-      this.turned("live", "");
+      this.connectionChanged("live", "");
     } else {
-      for (const [section, values] of Object.entries(said)) merge((this.state[section] ??= {}), values);
+      for (const [section, values] of Object.entries(update)) merge((this.state[section] ??= {}), values);
     }
-    this.changed(new Set(Object.keys(said)));
+    this.changed(new Set(Object.keys(update)));
   }
 }
 
 function merge(into, values) {
   for (const [key, value] of Object.entries(values)) {
-    // null takes a key away; of the totals it is a value, and reads the same
+    // null deletes a key; among the totals it is a value, and a missing key reads the same
     if (value === null) delete into[key];
     else into[key] = value;
   }

@@ -1,6 +1,6 @@
-// What happened, the latest first. Each kind has a shape of its own beside its colour.
+// Incidents, the latest first. Each kind has its own shape in addition to its colour.
 
-import { clock, el, find, say } from "./dom.js";
+import { clock, el, find, setText } from "./dom.js";
 
 const MARKS = { join: ["+", "good"], "link up": ["+", "good"], leave: ["✕", "bad"], "link down": ["✕", "bad"], drain: ["▼", "warn"], reroute: ["↷", "muted"], drops: ["▲", "bad"], slow: ["◗", "warn"], security: ["!", "bad"] };
 
@@ -13,11 +13,11 @@ export class IncidentsPanel {
 
   update(state) {
     const found = Object.entries(state.incidents ?? {}).sort((a, b) => b[0] - a[0]);
-    say(this.meta, found.length ? `${found.length}` : "");
+    setText(this.meta, found.length ? `${found.length}` : "");
     const key = found[0]?.[0] ?? "none";
     if (key === this.latest) return;
     this.latest = key;
-    this.body.replaceChildren(...(found.length ? found.map(([, one]) => this.line(one)) : [el("p", { class: "empty" }, "nothing happened since somebody looked")]));
+    this.body.replaceChildren(...(found.length ? found.map(([, one]) => this.line(one)) : [el("p", { class: "empty" }, "nothing since this page was first opened")]));
   }
 
   line(one) {

@@ -1,7 +1,7 @@
-// What is selected, told at length: a broker, a link, a subscription with its trees, an event with the way it took.
+// Details of the selection: a broker, a link, a subscription with its trees, an event with its path.
 
-import { ask } from "./feed.js";
-import { age, bytes, count, el, find, ms, percent, say } from "./dom.js";
+import { getJson } from "./feed.js";
+import { age, bytes, count, el, find, ms, percent, setText } from "./dom.js";
 import { paired } from "./topology.js";
 
 const NOTHING = { paths: [], alternates: [] };
@@ -22,10 +22,10 @@ export class Inspector {
     this.button.hidden = !selected;
     this.highlight(NOTHING);
     this.draw(state);
-    const path = question(selected, state);
+    const path = queryPath(selected, state);
     if (!path) return;
     try {
-      const answer = await ask(path);
+      const answer = await getJson(path);
       if (turn !== this.turn) return;
       this.answer = answer;
       this.highlight(selected.kind === "event" ? passed(answer) : trees(answer));
@@ -35,11 +35,11 @@ export class Inspector {
     if (turn === this.turn) this.draw(state);
   }
 
-  /** Only what differs from what stands there is drawn. */
+  /** Redraw only if the content has changed. */
   draw(state) {
     const { kind, id } = this.selected ?? { kind: "" };
     const [title, parts] = { "": () => guide(), broker: () => broker(state, id), link: () => link(state, id), subscription: () => subscription(state, id, this.answer), event: () => event(state, id, this.answer) }[kind]();
-    say(this.title, title);
+    setText(this.title, title);
     const text = JSON.stringify(parts.map((part) => part.outerHTML));
     if (text === this.shown) return;
     this.shown = text;
@@ -47,7 +47,7 @@ export class Inspector {
   }
 }
 
-function question(selected, state) {
+function queryPath(selected, state) {
   if (selected?.kind === "event") return `/api/v1/passage?${new URLSearchParams({ event: selected.id })}`;
   const row = selected?.kind === "subscription" && state.subscriptions?.[selected.id];
   return row ? `/api/v1/tree?${new URLSearchParams({ at: row.broker, filter: row.filter })}` : "";
@@ -63,8 +63,8 @@ function facts(pairs) {
 
 function guide() {
   return ["Selected", [
-    el("p", { class: "muted" }, "Choose a broker or a link in the drawing, a subscription to see the trees that it hangs on, or an event to see the way it took."),
-    facts([["Tab, arrows", "go through brokers and rows"], ["Enter", "choose"], ["Esc", "choose nothing"], ["/", "try a filter on the last events"], ["p", "hold the page still"], ["t", "light or dark"]]),
+    el("p", { class: "muted" }, "Select a broker or a link in the drawing, a subscription to see its trees, or an event to see its path."),
+    facts([["Tab, arrows", "move through brokers and rows"], ["Enter", "select"], ["Esc", "clear the selection"], ["/", "try a filter on the last events"], ["p", "pause the page"], ["t", "light or dark"]]),
   ]];
 }
 
@@ -72,23 +72,23 @@ const name = (state, id) => state.brokers?.[id]?.name ?? id;
 
 function broker(state, id) {
   const one = state.brokers?.[id];
-  if (!one) return ["Broker", [el("p", { class: "empty" }, "it is no more")]];
+  if (!one) return ["Broker", [el("p", { class: "empty" }, "it no longer exists")]];
   const drops = Object.entries(one.drops ?? {}).filter(([, n]) => n).map(([reason, n]) => `${reason} ${count(n)}`).join(", ");
   return ["Broker", [
     el("p", { class: "what" }, one.name),
     facts([
-      ["State", one.status + (id === state.about?.me ? ", this page is its own" : "")],
+      ["State", one.status + (id === state.about?.me ? ", serves this page" : "")],
       ["Id", el("span", { class: "mono" }, id)],
       ["Distance", one.distance_ms === null ? "out of reach" : id === state.about?.me ? "" : ms(one.distance_ms)],
-      ["Published", `${count(one.published_s ?? 0)}/s`], ["Delivered", `${count(one.delivered_s ?? 0)}/s`], ["Passed on", `${count(one.forwarded_s ?? 0)}/s`],
+      ["Published", `${count(one.published_s ?? 0)}/s`], ["Delivered", `${count(one.delivered_s ?? 0)}/s`], ["Forwarded", `${count(one.forwarded_s ?? 0)}/s`],
       ["Bytes", `${bytes(one.bytes_in_s)}/s in, ${bytes(one.bytes_out_s)}/s out`],
       ["Delay", `median ${ms(one.p50_ms)}, 99% ${ms(one.p99_ms)}`],
       ["Clients", `${count(one.clients)} with ${count(one.subscriptions)} subscriptions, ${count(one.advertisements)} advertisements`],
-      ["Covering", one.subscriptions ? `${count(one.exported)} of ${count(one.subscriptions)} filters told to others` : ""],
+      ["Covering", one.subscriptions ? `${count(one.exported)} of ${count(one.subscriptions)} filters announced to others` : ""],
       ["Table", `${count(one.table)} filters`],
       ["Waiting", one.pending ? `${count(one.pending)} deliveries, ${bytes(one.pending_bytes)}` : "nothing"],
       ["Unconfirmed", count(one.awaiting)],
-      ["Ended here", drops || "nothing"],
+      ["Dropped here", drops || "nothing"],
       ["Process", `${percent(one.cpu)} of a core, ${bytes(one.rss)}, loop ${ms(one.lag_ms)} late, up ${age(Date.now() / 1000 - one.started)}`],
     ]),
   ]];
@@ -96,7 +96,7 @@ function broker(state, id) {
 
 function link(state, key) {
   const pair = paired(state.links ?? {}).get(key);
-  if (!pair) return ["Link", [el("p", { class: "empty" }, "it is no more")]];
+  if (!pair) return ["Link", [el("p", { class: "empty" }, "it no longer exists")]];
   return ["Link", [
     el("p", { class: "what" }, pair.ends.map((end) => name(state, end)).join(" – ")),
     ...pair.directions.flatMap((one) => [
@@ -108,28 +108,28 @@ function link(state, key) {
 
 function subscription(state, key, answer) {
   const row = state.subscriptions?.[key];
-  if (!row) return ["Subscription", [el("p", { class: "empty" }, "it is no more, or not among those shown")]];
+  if (!row) return ["Subscription", [el("p", { class: "empty" }, "it has ended, or is not among those shown")]];
   const dropped = Object.entries(row.dropped).map(([reason, n]) => `${reason} ${count(n)}`).join(", ");
   return ["Subscription", [
     el("p", { class: "what mono" }, row.filter),
     facts([
       ["Client", `${row.client || "unnamed"}, at ${row.at}/${row.number}${row.connected ? "" : ", away"}${row.durable ? ", durable" : ""}`],
       ["Delivered", count(row.delivered)], ["Dropped", dropped || "nothing"], ["Late", row.within_ms ? count(row.late) : ""],
-      ["Bound", row.within_ms ? `${ms(row.within_ms)}; median ${ms(row.p50_ms)}, 99% ${ms(row.p99_ms)}` : "none asked for"],
+      ["Bound", row.within_ms ? `${ms(row.within_ms)}; median ${ms(row.p50_ms)}, 99% ${ms(row.p99_ms)}` : "none requested"],
       ["Waiting", row.pending ? `${count(row.pending)}, ${bytes(row.pending_bytes)}` : "nothing"],
     ]),
     el("h3", {}, "Its trees"),
-    ...ways(state, row, answer),
+    ...treeList(state, row, answer),
   ]];
 }
 
-function ways(state, row, answer) {
-  if (!answer) return [el("p", { class: "muted" }, "asking…")];
+function treeList(state, row, answer) {
+  if (!answer) return [el("p", { class: "muted" }, "loading…")];
   if (answer.error) return [el("p", { class: "bad" }, answer.error)];
-  if (!answer.roots.length) return [el("p", { class: "muted" }, "nobody offers what it wants, yet")];
+  if (!answer.roots.length) return [el("p", { class: "muted" }, "no publisher advertises matching events yet")];
   return answer.roots.map((root) => {
     const tight = row.within_ms && root.delay_ms > row.within_ms;
-    return el("div", { class: "way" }, el("b", {}, root.path.length > 1 ? root.path.map((id) => name(state, id)).join(" → ") : root.path.length ? `${root.name} itself` : `${root.name}: no way`),
+    return el("div", { class: "way" }, el("b", {}, root.path.length > 1 ? root.path.map((id) => name(state, id)).join(" → ") : root.path.length ? `${root.name} itself` : `${root.name}: unreachable`),
       " ", el("span", { class: tight ? "bad" : "" }, root.path.length > 1 ? ms(root.delay_ms) : ""),
       el("span", { class: "muted mono" }, root.offers.join("   ") + (root.offers_total > root.offers.length ? ` and ${root.offers_total - root.offers.length} more` : "")));
   });
@@ -137,7 +137,7 @@ function ways(state, row, answer) {
 
 function event(state, id, answer) {
   const head = el("p", { class: "what mono" }, id);
-  if (!answer) return ["Event", [head, el("p", { class: "muted" }, "asking all brokers…")]];
+  if (!answer) return ["Event", [head, el("p", { class: "muted" }, "querying all brokers…")]];
   if (answer.error) return ["Event", [head, el("p", { class: "bad" }, answer.error)]];
   const seen = answer.brokers.filter((one) => one.seen).sort((a, b) => (a.seen.delay_ms ?? -1) - (b.seen.delay_ms ?? -1));
   if (!seen.length) return ["Event", [head, el("p", { class: "empty" }, "no broker remembers it any more")]];
@@ -145,7 +145,7 @@ function event(state, id, answer) {
   return ["Event", [
     head,
     facts(attributes.map(([key, value]) => [key, el("span", { class: "mono" }, typeof value === "string" ? value : JSON.stringify(value))])),
-    el("h3", {}, "Its way"),
+    el("h3", {}, "Its path"),
     ...seen.flatMap((one) => steps(state, one)),
     ...answer.brokers.filter((one) => !one.seen).flatMap((one) => drops(state, one)),
     answer.silent.length ? el("p", { class: "muted" }, `did not answer: ${answer.silent.join(", ")}`) : el("p"),
@@ -154,14 +154,14 @@ function event(state, id, answer) {
 
 function steps(state, one) {
   const { seen } = one;
-  const came = seen.as === "published"
-    ? `published at ${one.broker}, for ${seen.for.length ? seen.for.map((home) => name(state, home)).join(", ") : "nobody elsewhere"}`
-    : `reached ${one.broker} after ${ms(seen.delay_ms)}, by ${seen.path.map((passing) => name(state, passing)).join(" → ")}`;
+  const arrival = seen.as === "published"
+    ? `published at ${one.broker}, for ${seen.for.length ? seen.for.map((home) => name(state, home)).join(", ") : "no other broker"}`
+    : `reached ${one.broker} after ${ms(seen.delay_ms)}, by ${seen.path.map((broker) => name(state, broker)).join(" → ")}`;
   const parties = (one.parties ?? []).map((party) => {
-    const told = party.state === "delivered" ? ` after ${ms(party.delay_ms)}${party.waited_ms ? `, of which ${ms(party.waited_ms)} in its queue` : ""}` : party.reason ? `: ${party.reason}` : "";
-    return el("div", { class: party.state === "dropped" ? "step lost" : "step" }, `${party.state.replaceAll("_", " ")} ${party.client ? `to ${party.client} ` : ""}(${one.broker}/${party.subscription})${told}`, el("div", { class: "why mono" }, party.filter));
+    const detail = party.state === "delivered" ? ` after ${ms(party.delay_ms)}${party.waited_ms ? `, ${ms(party.waited_ms)} of it in the queue` : ""}` : party.reason ? `: ${party.reason}` : "";
+    return el("div", { class: party.state === "dropped" ? "step lost" : "step" }, `${party.state.replaceAll("_", " ")} ${party.client ? `to ${party.client} ` : ""}(${one.broker}/${party.subscription})${detail}`, el("div", { class: "why mono" }, party.filter));
   });
-  return [el("div", { class: "step" }, came), ...parties, ...drops(state, one)];
+  return [el("div", { class: "step" }, arrival), ...parties, ...drops(state, one)];
 }
 
-const drops = (state, one) => one.drops.map((drop) => el("div", { class: "step lost" }, `ended at ${one.broker}: ${drop.reason}${drop.for ? `, for ${name(state, drop.for)}` : drop.subscription ? `, for ${one.broker}/${drop.subscription}` : ""}`));
+const drops = (state, one) => one.drops.map((drop) => el("div", { class: "step lost" }, `dropped at ${one.broker}: ${drop.reason}${drop.for ? `, for ${name(state, drop.for)}` : drop.subscription ? `, for ${one.broker}/${drop.subscription}` : ""}`));

@@ -1,6 +1,6 @@
-// The delay heat map: time to the right, delay upwards in steps that double, shade by how many; and the percentiles.
+// The heat map of delays: time on the x axis, delay in doubling steps on the y axis, shade by count; with percentiles.
 
-import { clock, el, find, ms, put, say } from "./dom.js";
+import { clock, el, find, ms, put, setText } from "./dom.js";
 
 const STAGES = [
   ["delivery", "End to end", "from publication to the writing of each delivery"],
@@ -55,7 +55,7 @@ export class Latency {
     this.draw();
   }
 
-  /** Another theme: its colours are read when they are needed, and kept, since asking costs as much as drawing. */
+  /** Forget the colours of the previous theme. Colours are cached, because reading them costs as much as drawing. */
   recolour() {
     this.palette = null;
   }
@@ -104,7 +104,7 @@ export class Latency {
     });
     this.lines(pen, { columns: columns.slice(first), left, step, height, low, tall, colour });
     this.times(pen, { first, left, step, width, height, colour });
-    this.tell(columns);
+    this.describe(columns);
   }
 
   grid(pen, { width, height, low, high, tall, colour }) {
@@ -148,19 +148,19 @@ export class Latency {
     }
   }
 
-  tell(columns) {
+  describe(columns) {
     const all = {};
     for (const column of columns.slice(-15)) for (const [bits, n] of Object.entries(column)) all[bits] = (all[bits] ?? 0) + n;
     const [p50, p99] = [0.5, 0.99].map((fraction) => percentile(all, fraction));
     const value = (bits) => (bits === null ? "–" : ms(2 ** bits / 1000));
-    say(this.meta, p50 === null ? "nothing in the last 30 s" : `last 30 s: median ${value(p50)}, 99% ${value(p99)} (orange line)`);
+    setText(this.meta, p50 === null ? "nothing in the last 30 s" : `last 30 s: median ${value(p50)}, 99% ${value(p99)} (orange line)`);
     put(this.canvas, "aria-label", `${STAGES.find(([stage]) => stage === this.stage)[1]} delay over the last ten minutes. ${this.meta.textContent}`);
   }
 }
 
 const power = (bits) => ms(2 ** bits / 1000).replace(/\.0+ /, " ").replace(/(\.\d)\d /, "$1 ");
 
-/** Rows that are needed, with one of air, and never so few that noise looks like an event. */
+/** The range of rows with a margin of one, and never so few that noise looks significant. */
 function span(columns) {
   const seen = columns.flatMap((column) => Object.keys(column).map(Number));
   const low = Math.max(LOWEST, Math.min(...seen, 9) - 1);
@@ -168,7 +168,7 @@ function span(columns) {
   return [low, Math.max(high, low + 7)];
 }
 
-/** As bits, with where in its bucket. */
+/** A percentile in bits, interpolated within its bucket. */
 function percentile(column, fraction) {
   const entries = Object.entries(column).map(([bits, n]) => [Number(bits), n]).sort((a, b) => a[0] - b[0]);
   const total = entries.reduce((sum, [, n]) => sum + n, 0);

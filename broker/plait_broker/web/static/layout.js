@@ -1,9 +1,9 @@
-// Where brokers are drawn: stress majorisation over the distances in links, begun from classical scaling, so that the
-// same overlay is always drawn the same way and one more broker moves the others little.
+// Positions of brokers: stress majorisation over distances in links, initialised by classical scaling. So the same
+// overlay is always drawn alike, and a new broker moves the others little.
 
 const ROUNDS = 120;
 const ROUNDS_WARM = 30;
-const STILL = 1e-6; // of a link's length, squared: nobody sees such a step
+const STILL = 1e-6; // of a link's length, squared: an invisible step
 
 export function arrange(ids, edges, before) {
   const index = new Map(ids.map((id, at) => [id, at]));
@@ -19,7 +19,7 @@ export function arrange(ids, edges, before) {
   return new Map(ids.map((id, at) => [id, [x[at], y[at]]]));
 }
 
-/** The two axes that say most about the distances: the first eigenvectors of their centred squares. */
+/** The two main axes of the distances: the first eigenvectors of their centred squares. */
 function scaled(far) {
   const n = far.length;
   const means = far.map((row) => row.reduce((sum, d) => sum + d * d, 0) / n);
@@ -58,7 +58,7 @@ function started(at, total, edges, id, before) {
   return [x + 0.4 * Math.cos(angle), y + 0.4 * Math.sin(angle)];
 }
 
-/** In links, between all pairs; what is not connected is put a little further than everything else. */
+/** Distances in links between all pairs; unconnected ones are a little longer than all others. */
 function distances(total, edges) {
   const beside = Array.from({ length: total }, () => []);
   for (const [near, far] of edges) {
@@ -83,7 +83,7 @@ function distances(total, edges) {
   });
 }
 
-/** One round; the longest step that anyone took, squared. A square root, not Math.hypot, which takes ten times as long. */
+/** Run one round; return the longest step, squared. A square root, not Math.hypot, which takes ten times as long. */
 function improve(x, y, far, weights) {
   let longest = 0;
   for (let i = 0; i < x.length; i += 1) {

@@ -1,6 +1,6 @@
-// The panels that are lists: links, subscriptions, delay bounds, slow consumers, resources.
+// Panels with lists: links, subscriptions, delay bounds, slow consumers, resources.
 
-import { age, bytes, byText, count, el, find, ms, percent, put, say, svg, Spark, Table } from "./dom.js";
+import { age, bytes, byText, count, el, find, ms, percent, put, setText, svg, Spark, Table } from "./dom.js";
 import { paired } from "./topology.js";
 
 const KEPT = 90; // samples of a link's delay
@@ -38,7 +38,7 @@ export class Links {
     rows.sort(([, a], [, b]) => (a.state === "up") - (b.state === "up") || b.delay_ms - a.delay_ms || byText(a.name, b.name));
     this.table.update(rows);
     this.table.mark(selected?.kind === "link" ? selected.id : null);
-    say(this.meta, rows.length ? "the slower direction of each" : "");
+    setText(this.meta, rows.length ? "the slower direction of each" : "");
     for (const key of this.delays.keys()) if (!rows.some(([known]) => known === key)) this.delays.delete(key);
   }
 
@@ -64,7 +64,7 @@ export class Subscriptions {
       { title: "Filter", mono: true, text: (row) => row.filter },
       { title: "Delivered", width: "72", num: true, text: (row) => count(row.delivered) },
       { title: "Missed", width: "60", num: true, text: (row) => count(row.missed), mood: (row) => (row.missed ? "bad" : "muted") },
-    ], { select: (key) => select("subscription", key), empty: "nobody subscribes yet: plait sub \"price > 100\"", label: "Subscriptions" });
+    ], { select: (key) => select("subscription", key), empty: "no subscriptions yet: plait sub \"price > 100\"", label: "Subscriptions" });
   }
 
   update(state, selected) {
@@ -73,7 +73,7 @@ export class Subscriptions {
     this.table.mark(selected?.kind === "subscription" ? selected.id : null);
     const { subscriptions = 0, exported = 0 } = state.now ?? {};
     const covered = subscriptions ? Math.max(0, 1 - exported / subscriptions) : 0;
-    say(this.meta, subscriptions ? `${count(subscriptions)} in all, ${count(exported)} told to other brokers: ${percent(covered)} covered` : "");
+    setText(this.meta, subscriptions ? `${count(subscriptions)} in all, ${count(exported)} announced to other brokers: ${percent(covered)} covered` : "");
   }
 }
 
@@ -87,7 +87,7 @@ export class Bounds {
       { title: "99%", width: "72", num: true, text: (row) => ms(row.p99_ms), mood: (row) => (row.p99_ms > row.within_ms ? "bad" : "") },
       { title: "Kept", width: "58", num: true, text: (row) => percent(row.kept), mood: (row) => (row.kept < 0.999 ? "bad" : "good") },
       { title: "Against its bound", width: "24%", draw: bullet },
-    ], { select: (key) => select("subscription", key), limit: 7, empty: "no subscription asks for a bound: plait sub FILTER --within 50ms", label: "Delay bounds" });
+    ], { select: (key) => select("subscription", key), limit: 7, empty: "no subscription has a bound: plait sub FILTER --within 50ms", label: "Delay bounds" });
   }
 
   update(state, selected) {
@@ -96,11 +96,11 @@ export class Bounds {
     this.table.update(rows);
     this.table.mark(selected?.kind === "subscription" ? selected.id : null);
     const missed = rows.filter(([, row]) => row.kept !== null && row.kept < 1).length;
-    say(this.meta, rows.length ? `${rows.length - missed} of ${rows.length} kept so far` : "");
+    setText(this.meta, rows.length ? `${rows.length - missed} of ${rows.length} kept so far` : "");
   }
 }
 
-/** Of what should have come, what came in time. */
+/** The share of deliveries that were in time. */
 function kept(row) {
   const late = row.late + (row.dropped.late ?? 0) + (row.dropped.expired ?? 0);
   const all = row.delivered + total(row.dropped);
@@ -129,14 +129,14 @@ export class Slow {
       { title: "Client", text: (row) => `${row.client || "unnamed"} at ${row.at}` },
       { title: "Waiting", width: "62", num: true, text: (row) => count(row.pending), mood: (row) => (row.slow ? "warn" : "") },
       { title: "Dropped", width: "62", num: true, text: (row) => count(total(row.dropped)), mood: (row) => (total(row.dropped) ? "bad" : "muted") },
-    ], { select: (key) => select("subscription", key), limit: 7, empty: "nobody falls behind", label: "Slow consumers" });
+    ], { select: (key) => select("subscription", key), limit: 7, empty: "no slow consumers", label: "Slow consumers" });
   }
 
   update(state) {
     const rows = Object.entries(state.subscriptions ?? {}).filter(([, row]) => row.slow || row.pending || row.dropped.outbox_items || row.dropped.outbox_bytes);
     rows.sort(([, a], [, b]) => b.pending - a.pending || total(b.dropped) - total(a.dropped));
     this.table.update(rows);
-    say(this.meta, rows.length ? bytes(rows.reduce((sum, [, row]) => sum + row.pending_bytes, 0)) : "");
+    setText(this.meta, rows.length ? bytes(rows.reduce((sum, [, row]) => sum + row.pending_bytes, 0)) : "");
   }
 }
 
@@ -160,7 +160,7 @@ export class ResourcesPanel {
     this.table.mark(selected?.kind === "broker" ? selected.id : null);
     const cpu = rows.reduce((sum, [, row]) => sum + (row.cpu ?? 0), 0);
     const rss = rows.reduce((sum, [, row]) => sum + row.rss, 0);
-    say(this.meta, rows.length ? `${cpu.toFixed(2)} cores, ${bytes(rss)}` : "");
+    setText(this.meta, rows.length ? `${cpu.toFixed(2)} cores, ${bytes(rss)}` : "");
   }
 }
 
@@ -170,7 +170,7 @@ export class Security {
     this.meta = find(".meta", panel);
     this.rows = new Map();
     this.list = el("div", { class: "bars" });
-    this.none = el("p", { class: "empty" }, "nobody was refused");
+    this.none = el("p", { class: "empty" }, "nothing was refused");
     this.seal = el("p", { class: "muted" });
     this.body.append(this.list, this.none, this.seal);
   }
@@ -193,12 +193,12 @@ export class Security {
     ]));
     this.list.hidden = !found.length;
     this.none.hidden = found.length > 0;
-    say(this.meta, found.length ? `${count(total(counts))} refused since start` : "");
+    setText(this.meta, found.length ? `${count(total(counts))} refused since start` : "");
   }
 
-  /** Of the last events, how many were sealed. */
+  /** Show how many of the last events were sealed. */
   sealed(events) {
     const sealed = events.filter((event) => "$sealed" in event.attributes).length;
-    say(this.seal, events.length ? `${sealed} of the last ${events.length} events were sealed` : "");
+    setText(this.seal, events.length ? `${sealed} of the last ${events.length} events were sealed` : "");
   }
 }

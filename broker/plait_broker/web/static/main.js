@@ -1,7 +1,7 @@
-// The live page: one stream in, each panel redrawn when what it shows has changed, once a frame.
+// The live page: one stream of data; each panel is redrawn when its data changes, at most once a frame.
 
-import { themed, wantToken } from "./chrome.js";
-import { clock, el, find, put, say } from "./dom.js";
+import { themed, requestToken } from "./chrome.js";
+import { clock, el, find, put, setText } from "./dom.js";
 import { Feed } from "./feed.js";
 import { IncidentsPanel } from "./incidents.js";
 import { Inspector } from "./inspector.js";
@@ -17,7 +17,7 @@ let dirty = new Set();
 let due = false;
 
 const panel = (id) => find(`#${id}`);
-const feed = new Feed("/api/v1/overview/stream", changed, turned, wantToken);
+const feed = new Feed("/api/v1/overview/stream", changed, connectionChanged, requestToken);
 
 const topology = new Topology(panel("topology"), select);
 const inspector = new Inspector(panel("inspector"), (route) => topology.highlight(route), () => select(null));
@@ -32,7 +32,7 @@ const slow = new Slow(panel("slow"), select);
 const security = new Security(panel("security"));
 const tail = new Tail(panel("tail"), select, (events) => security.sealed(events));
 
-/** Which panels show which sections. */
+/** The panels, each with the sections that it shows. */
 const VIEWS = [
   [["now", "history"], () => strip.update(feed.state, dirty)],
   [["brokers", "links", "now", "about"], () => topology.update(feed.state, selected)],
@@ -65,7 +65,7 @@ function update() {
   performance.measure("update", "update-begins");
 }
 
-function everything() {
+function redrawAll() {
   changed(new Set(VIEWS.flatMap(([sections]) => sections)));
 }
 
@@ -78,32 +78,32 @@ function select(kind, id) {
   selected = kind === null || (selected?.kind === kind && selected.id === id) ? null : { kind, id };
   tail.mark(selected?.kind === "event" ? selected.id : null);
   inspector.choose(selected, feed.state);
-  everything();
+  redrawAll();
 }
 
-function turned(state, detail) {
+function connectionChanged(state, detail) {
   put(document.body, "data-state", state);
-  say(find("#state span"), state === "live" ? "live" : feed.heardAt ? "lost" : "connecting");
+  setText(find("#state span"), state === "live" ? "live" : feed.receivedAt ? "lost" : "connecting");
   const banner = panel("banner");
   banner.hidden = state === "live";
   const name = feed.state.about?.name ?? "The broker";
-  if (state === "live") say(banner, "");
-  else say(banner, `${name}: ${detail}. Trying again…${feed.heardAt ? ` What is shown is of ${clock(feed.heardAt / 1000)}.` : ""}`);
+  if (state === "live") setText(banner, "");
+  else setText(banner, `${name}: ${detail}. Reconnecting…${feed.receivedAt ? ` The data shown is of ${clock(feed.receivedAt / 1000)}.` : ""}`);
   document.title = state === "live" ? `${name} · Plait` : "lost · Plait";
-  if (state === "live") tail.look();
+  if (state === "live") tail.refresh();
 }
 
 function pause() {
   paused = !paused;
   tail.paused = paused;
   put(panel("pause"), "aria-pressed", paused);
-  say(panel("pause"), paused ? "Paused" : "Pause");
-  if (!paused) everything();
+  setText(panel("pause"), paused ? "Paused" : "Pause");
+  if (!paused) redrawAll();
 }
 
-const turnTheme = themed(() => {
+const switchTheme = themed(() => {
   latency.recolour();
-  everything();
+  redrawAll();
 });
 panel("pause").addEventListener("click", pause);
 document.addEventListener("keydown", (event) => {
@@ -113,7 +113,7 @@ document.addEventListener("keydown", (event) => {
   else if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
   else if (event.key === "/") panel("filter").focus();
   else if (event.key === "p") pause();
-  else if (event.key === "t") turnTheme();
+  else if (event.key === "t") switchTheme();
   else return;
   event.preventDefault();
 });

@@ -1,6 +1,6 @@
-// The now strip: what the overlay does at this moment, each figure with its last ten minutes.
+// The strip of present figures, each with its last ten minutes.
 
-import { count, el, ms, percent, put, say, Spark } from "./dom.js";
+import { count, el, ms, percent, put, setText, Spark } from "./dom.js";
 
 const HARMLESS = new Set(["unmatched", "duplicate"]);
 
@@ -48,10 +48,10 @@ export class Strip {
     for (const { stat, cell, value, unit, why, spark } of this.cells) {
       const text = stat.value(now);
       if (value.data !== text) value.data = text;
-      say(unit, typeof stat.unit === "function" ? stat.unit(now) : stat.unit);
-      const told = stat.why?.(now) ?? "";
-      say(why, told);
-      put(why, "title", told);
+      setText(unit, typeof stat.unit === "function" ? stat.unit(now) : stat.unit);
+      const detail = stat.why?.(now) ?? "";
+      setText(why, detail);
+      put(why, "title", detail);
       put(cell, "data-mood", stat.mood?.(now) || "calm");
       if (history && spark) spark.draw(history.map((entry) => entry[stat.history] ?? null), Math.max(30, history.length));
     }

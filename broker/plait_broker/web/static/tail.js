@@ -1,14 +1,14 @@
-// The last events of all brokers, with a filter to try: which match, and which atom of the filter says no.
+// The last events of all brokers, with a filter to try: which match, and which atom of the filter does not.
 
-import { ask } from "./feed.js";
-import { clock, count, el, find, put, say } from "./dom.js";
+import { getJson } from "./feed.js";
+import { clock, count, el, find, put, setText } from "./dom.js";
 
 const EVERY_MS = 2000;
 const TYPING_MS = 250;
 
 export class Tail {
-  constructor(panel, select, heard) {
-    Object.assign(this, { select, heard, paused: false, filter: "", rows: new Map(), seen: new Map(), turn: 0 });
+  constructor(panel, select, onEvents) {
+    Object.assign(this, { select, onEvents, paused: false, filter: "", rows: new Map(), seen: new Map(), turn: 0 });
     this.meta = find(".meta", panel);
     this.problem = find("#problem");
     this.box = find("#filter");
@@ -22,39 +22,39 @@ export class Tail {
     find(".body", panel).append(this.table, this.none);
     find("#try").addEventListener("submit", (event) => {
       event.preventDefault();
-      this.now();
+      this.apply();
     });
     this.box.addEventListener("input", () => {
       clearTimeout(this.typing);
-      this.typing = setTimeout(() => this.now(), TYPING_MS);
+      this.typing = setTimeout(() => this.apply(), TYPING_MS);
     });
-    this.matching.addEventListener("change", () => this.now());
-    setInterval(() => !this.paused && !document.hidden && this.look(), EVERY_MS);
+    this.matching.addEventListener("change", () => this.apply());
+    setInterval(() => !this.paused && !document.hidden && this.refresh(), EVERY_MS);
   }
 
-  now() {
+  apply() {
     this.filter = this.box.value.trim();
-    this.look();
+    this.refresh();
   }
 
-  async look() {
+  async refresh() {
     const turn = (this.turn += 1);
     const query = new URLSearchParams();
     if (this.filter) query.set("filter", this.filter);
     if (this.filter && this.matching.checked) query.set("matching", "1");
     try {
-      const said = await ask(`/api/v1/events?${query}`);
-      if (turn !== this.turn) return; // a later question is under way
-      this.tell("");
-      this.show(said.events);
+      const answer = await getJson(`/api/v1/events?${query}`);
+      if (turn !== this.turn) return; // a later request is running
+      this.showProblem("");
+      this.show(answer.events);
     } catch (error) {
-      if (turn === this.turn) this.tell(this.filter ? error.message : "");
+      if (turn === this.turn) this.showProblem(this.filter ? error.message : "");
     }
   }
 
-  tell(problem) {
+  showProblem(problem) {
     this.problem.hidden = !problem;
-    say(this.problem, problem);
+    setText(this.problem, problem);
     put(this.box, "aria-invalid", Boolean(problem));
   }
 
@@ -64,9 +64,9 @@ export class Tail {
     const before = this.rows;
     this.rows = new Map();
     const lines = events.map((event) => {
-      const said = JSON.stringify([event.result, event.why]);
+      const content = JSON.stringify([event.result, event.why]);
       const known = before.get(event.event);
-      const row = known?.said === said ? known : { said, line: this.line(event, at) }; // what one may be clicking on stays
+      const row = known?.content === content ? known : { content, line: this.line(event, at) }; // a row that is being clicked stays
       this.rows.set(event.event, row);
       return row.line;
     });
@@ -76,10 +76,10 @@ export class Tail {
     if (focused) lines.find((line) => line.dataset.key === focused)?.focus({ preventScroll: true });
     this.table.hidden = !events.length;
     this.none.hidden = events.length > 0;
-    say(this.none, this.filter && this.matching.checked ? "no recent event matches" : "no events yet: plait pub symbol=IBM price=99.5");
+    setText(this.none, this.filter && this.matching.checked ? "no recent event matches" : "no events yet: plait pub symbol=IBM price=99.5");
     const hits = events.filter((event) => event.result === true).length;
-    say(this.meta, this.filter && events.length ? `${count(hits)} of the last ${events.length} match` : "");
-    if (!this.filter) this.heard(events);
+    setText(this.meta, this.filter && events.length ? `${count(hits)} of the last ${events.length} match` : "");
+    if (!this.filter) this.onEvents(events);
   }
 
   line(event, now) {

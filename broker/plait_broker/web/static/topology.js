@@ -1,11 +1,11 @@
-// The overlay, drawn: brokers with their load, links with their delay, and over them the way of what is selected.
+// The drawing of the overlay: brokers with their load, links with their delay, and the paths of the selection.
 
-import { count, find, ms, percent, put, say, svg } from "./dom.js";
+import { count, find, ms, percent, put, setText, svg } from "./dom.js";
 import { arrange } from "./layout.js";
 
 const RADIUS = 13;
-const LABELS_MAX = 24; // links that are labelled; of more, those of what is selected
-const CROWD = 26; // brokers that are still drawn with large labels
+const LABELS_MAX = 24; // links up to which all are labelled; beyond it only those of the selection
+const CROWD = 26; // brokers up to which labels are large
 
 const STOPS = [0.2, 1, 5, 20, 100]; // milliseconds, from the fast colour over the middle one to the slow one
 
@@ -49,10 +49,10 @@ export class Topology {
     const delays = pairs.size <= LABELS_MAX;
     for (const [key, pair] of pairs) this.drawLink(key, pair, delays);
     const now = state.now ?? {};
-    say(this.meta, `${now.brokers_up ?? 0} of ${now.brokers ?? 0} brokers, ${now.links_up ?? 0} of ${now.links ?? 0} links up`);
+    setText(this.meta, `${now.brokers_up ?? 0} of ${now.brokers ?? 0} brokers, ${now.links_up ?? 0} of ${now.links ?? 0} links up`);
   }
 
-  /** Show ways through the overlay: paths are lists of ids, alternates pairs. */
+  /** Show paths through the overlay: paths are lists of ids, alternates pairs. */
   highlight(route) {
     this.route = route;
     this.drawRoute();
@@ -60,7 +60,7 @@ export class Topology {
 
   // --- places ---------------------------------------------------------------------------------------------------------
 
-  /** The browser says the size by itself: to ask for it would have it lay out the page in the middle of an update. */
+  /** The observer reports the size: reading it would force a layout in the middle of an update. */
   resized(box) {
     const [width, height] = [Math.max(box.width, 200), Math.max(box.height, 200)];
     if (this.width === width && this.height === height) return;
@@ -70,7 +70,7 @@ export class Topology {
 
   place() {
     const { width, height } = this;
-    if (!width) return; // it is about to be known
+    if (!width) return; // the observer reports it soon
     put(this.drawing, "viewBox", `0 0 ${width} ${height}`);
     const spots = [...this.places.values()];
     const reach = (at) => Math.max(0.5, ...spots.map((spot) => Math.abs(spot[at])));
@@ -141,14 +141,14 @@ export class Topology {
     const cpu = Math.min(1, facts.cpu ?? 0);
     put(node.cpu, "d", cpu > 0.02 ? arc(r + 4, cpu) : "M0 0");
     put(node.cpu, "data-mood", cpu > 0.85 ? "bad" : cpu > 0.6 ? "warn" : "good");
-    say(node.name, facts.name.length > 18 ? facts.name.slice(0, 17) + "…" : facts.name);
-    say(node.rate, facts.status === "ready" ? `${count(facts.delivered_s ?? 0)}/s` : facts.status);
-    const told = `${facts.name}, ${facts.status}, ${count(facts.delivered_s ?? 0)} delivered a second, processor ${percent(facts.cpu)}`;
-    say(node.title, told);
-    put(node.group, "aria-label", told);
+    setText(node.name, facts.name.length > 18 ? facts.name.slice(0, 17) + "…" : facts.name);
+    setText(node.rate, facts.status === "ready" ? `${count(facts.delivered_s ?? 0)}/s` : facts.status);
+    const label = `${facts.name}, ${facts.status}, ${count(facts.delivered_s ?? 0)} delivered a second, processor ${percent(facts.cpu)}`;
+    setText(node.title, label);
+    put(node.group, "aria-label", label);
   }
 
-  /** Arrows go to the nearest broker in that direction. */
+  /** Arrow keys move to the nearest broker in that direction. */
   keys(event) {
     const from = event.target.closest(".node");
     if (!from) return;
@@ -191,10 +191,10 @@ export class Topology {
     put(link.line, "stroke", delayColour(pair.delay_ms));
     put(link.line, "stroke-width", (chosen ? 2 : 0) + (this.crowded ? 1.2 : 1.6) + Math.min(5, Math.log10(1 + pair.rate) * (this.crowded ? 0.8 : 1.5)));
     const text = pair.state === "up" ? ms(pair.delay_ms) + (pair.loss ? ` · ${percent(pair.loss)} lost` : "") : pair.state;
-    say(link.label, labelled || chosen || beside ? text : "");
+    setText(link.label, labelled || chosen || beside ? text : "");
     put(link.label, "visibility", labelled || chosen || beside ? "visible" : "hidden");
     link.label.style.display = chosen || beside ? "inline" : "";
-    say(link.title, `${pair.ends.map((end) => this.state.brokers[end]?.name ?? end).join(" – ")}: ${text}, ${count(pair.rate)} events a second`);
+    setText(link.title, `${pair.ends.map((end) => this.state.brokers[end]?.name ?? end).join(" – ")}: ${text}, ${count(pair.rate)} events a second`);
   }
 
   drawRoute() {
@@ -207,7 +207,7 @@ export class Topology {
   }
 }
 
-/** Where a label stands that the line does not strike through: above what lies, to the right of what stands. */
+/** The offset of a label from its line: above horizontal lines, to the right of vertical ones. */
 function beside(near, far) {
   const [dx, dy] = [far[0] - near[0], far[1] - near[1]];
   const length = Math.hypot(dx, dy) || 1;
@@ -243,7 +243,7 @@ function arc(r, part) {
   return `M0 ${-r}A${r} ${r} 0 ${part > 0.5 ? 1 : 0} 1 ${(r * Math.sin(end)).toFixed(2)} ${(-r * Math.cos(end)).toFixed(2)}`;
 }
 
-/** From blue over grey to orange, which all eyes tell apart. */
+/** From blue over grey to orange, which are distinguishable with colour blindness. */
 function delayColour(delay) {
   if (delay === null) return "var(--down)";
   const part = Math.min(1, Math.max(0, Math.log(delay / STOPS[0]) / Math.log(STOPS.at(-1) / STOPS[0])));

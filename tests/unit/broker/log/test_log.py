@@ -1,4 +1,4 @@
-"""The event log on a real disk: order, groups, reading, retention, refusals, and recovery."""
+"""The event log on a real disk: order, groups, reading, retention, refusals, recovery."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def records(first: int, last: int, size: int = 100) -> list[LogRecord]:
 
 
 class Story:
-    """A log, and a user of it that waits for answers."""
+    """A log with a client that waits for answers."""
 
     def __init__(self, log: EventLog) -> None:
         self.log = log
@@ -66,7 +66,7 @@ class Story:
         return kept, lost
 
     def block_writer(self) -> Callable[[], None]:
-        """Block the writer inside a callback, as behind a slow disk. Return the function that releases it."""
+        """Block the writer inside a callback, as a slow disk would, until the returned function is called."""
         reached, go_on = threading.Event(), threading.Event()
 
         def wait(ticket: int, error: str | None) -> None:
@@ -303,7 +303,7 @@ def test_too_many_readers_are_turned_away(tmp_path: Path, monkeypatch: pytest.Mo
     with story(tmp_path) as user:
         user.log.fetch(Fetch(3, 1, 1), lambda *answer: answers.append(answer))
     user.log.fetch(Fetch(4, 1, 1), lambda *answer: answers.append(answer))
-    assert answers == [(3, [], False, "too many wait to read the log"), (4, [], False, log_writer.CLOSED)]
+    assert answers == [(3, [], False, "too many reads of the log are queued"), (4, [], False, log_writer.CLOSED)]
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------
@@ -474,7 +474,7 @@ def test_a_name_given_up_and_taken_again_at_once_is_kept(tmp_path: Path) -> None
 
 
 def test_a_position_that_was_acknowledged_is_not_given_out_again(tmp_path: Path) -> None:
-    """Check this because storing its record may have failed, and the next event must not count as acknowledged."""
+    """If its record was not stored, the next event must not count as acknowledged."""
     with story(tmp_path) as user:
         user.store(record(1), cursors=(Cursor("orders", "alice", "true", 4, (6,)),))
         assert user.log.recover().next_position == 7
@@ -520,7 +520,7 @@ def test_a_directory_that_is_none_is_a_clear_error(tmp_path: Path) -> None:
 
 
 def identity(directory: Path) -> int:
-    """Return the id of the log that a broker recovers from this directory."""
+    """Return the identity that a starting broker recovers."""
     with story(directory) as user:
         return user.log.recover().log
 
@@ -571,7 +571,7 @@ def test_an_identity_that_is_damaged_or_missing_is_drawn_anew_and_kept(tmp_path:
 
 
 def settled(user: Story) -> None:
-    """Wait until retention has removed all surplus records."""
+    """Wait until retention has nothing left to do."""
     deadline = threading.Event()
     writer = user.log._writer
     for _ in range(500):
@@ -605,11 +605,11 @@ def test_the_oldest_go_when_they_are_too_old_and_positions_stay(
     with story(tmp_path, Retention(age_s_max=60), lambda: now_us) as user:
         user.store(*records(1, 100))
         now_us = NOON_US + 60 * SECOND_US + 41
-        user.log._writer._look_at = 0
+        user.log._writer._check_at = 0
         settled(user)
         assert user.read() == (records(41, 100), True)
         now_us = NOON_US + 61 * SECOND_US
-        user.log._writer._look_at = 0
+        user.log._writer._check_at = 0
         settled(user)
         assert user.read() == ([], True)
         assert user.read(101) == ([], False)

@@ -1,4 +1,4 @@
-"""The system stream: brokers publish their records as events for permitted clients that subscribe to `$` names."""
+"""The system stream: telemetry records as events, for subscriptions with `$` names and the permission for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from plait_telemetry.telemetry import Telemetry, TelemetrySettings
 
 
 class Everyone:
-    """A gate that maps every client to one principal."""
+    """A gate that gives every client the same principal."""
 
     def __init__(self, allow: Sequence[str] = ("true",), deny: Sequence[str] = ()) -> None:
         rules = Rules(tuple(map(parse, allow)), tuple(map(parse, deny)))
@@ -34,8 +34,8 @@ class Everyone:
         return self.principal
 
 
-def heard(client: RawClient, subscription: int = 1) -> list[Attributes]:
-    """Return the attributes of the events that a subscription received."""
+def delivered(client: RawClient, subscription: int = 1) -> list[Attributes]:
+    """Return the events delivered to a subscription."""
     return [
         frame.attributes()
         for frame in client.of(Deliver)
@@ -53,7 +53,7 @@ def now_recorded(stage: Stage) -> Telemetry | None:
 
 
 def kinds(client: RawClient, subscription: int = 1) -> list[object]:
-    return [said[KIND] for said in heard(client, subscription)]
+    return [said[KIND] for said in delivered(client, subscription)]
 
 
 def test_drops_are_events_for_who_asks_for_them() -> None:
@@ -66,8 +66,8 @@ def test_drops_are_events_for_who_asks_for_them() -> None:
     stage.run(0.2)
     publisher.publish(n=1)
     stage.run(0.2)
-    assert heard(watcher, 2) == []
-    [said] = heard(watcher)
+    assert delivered(watcher, 2) == []
+    [said] = delivered(watcher)
     assert (said[KIND], said["$broker"], said["$reason"], said["$sequence"]) == ("drop", "north", "late", 2)
     assert (said["$bound_us"], said["$to_broker"], said["$weight"]) == (1, False, 1)
     [frame] = [frame for frame in watcher.of(Deliver)]
@@ -102,8 +102,8 @@ def test_what_it_says_makes_no_records_and_reaches_nobody_else() -> None:
     events = [kind for kind in kinds(watcher) if kind not in ("queue", "membership")]
     assert events == ["publish", "delivery"], "of the client's event, not of its own"
     assert kinds(watcher, 2) == ["delivery"]
-    assert heard(other) == [{"n": 1}]
-    assert heard(other, 2) == [], "a filter that names $ is about the system's events alone"
+    assert delivered(other) == [{"n": 1}]
+    assert delivered(other, 2) == [], "a filter that names $ is about the system's events alone"
     watcher.set_reading(False)
     publisher.publish(n=2)
     stage.run(0.3)
@@ -130,7 +130,7 @@ def test_a_queue_that_overflows_makes_no_records_of_it_either() -> None:
     assert stage.broker.counters.dropped[DropReason.OUTBOX_ITEMS] > 50, "its own"
     watcher.set_reading(True)
     stage.run(1)
-    assert len(heard(watcher, 2)) == 200
+    assert len(delivered(watcher, 2)) == 200
     assert set(kinds(watcher)) == {"publish"}
 
 
@@ -154,8 +154,8 @@ def test_rules_say_which_of_it() -> None:
     for n in range(3):
         publisher.publish(n=n)
     stage.run(0.2)
-    assert [(said[KIND], said["$sequence"]) for said in heard(watcher, 2)] == [("publish", 1), ("publish", 3)]
-    assert len(heard(watcher, 3)) == 3
+    assert [(said[KIND], said["$sequence"]) for said in delivered(watcher, 2)] == [("publish", 1), ("publish", 3)]
+    assert len(delivered(watcher, 3)) == 3
     assert stage.broker.counters.dropped[DropReason.FORBIDDEN] > 0
 
 
@@ -181,7 +181,7 @@ def test_who_loses_the_right_to_it_hears_no_more() -> None:
     stage.run(0.1)
     publisher.publish(n=1)
     stage.run(0.2)
-    assert heard(watcher) == []
+    assert delivered(watcher) == []
 
 
 def test_clients_say_nothing_in_its_name() -> None:
@@ -198,8 +198,8 @@ def test_clients_say_nothing_in_its_name() -> None:
     stage.run(0.2)
     [refusal] = publisher.of(Refusal)
     assert (refusal.sequence, refusal.code, refusal.hint) == (1, "not_allowed", "choose another name")
-    assert heard(watcher, 2) == [{"n": "$5"}, {"$sealed": "ab", "$reply": "cd"}]
-    assert [(said["$sequence"], said["$reason"]) for said in heard(watcher)] == [(1, "not_allowed")]
+    assert delivered(watcher, 2) == [{"n": "$5"}, {"$sealed": "ab", "$reply": "cd"}]
+    assert [(said["$sequence"], said["$reason"]) for said in delivered(watcher)] == [(1, "not_allowed")]
 
 
 def test_clients_promise_nothing_in_its_name() -> None:
@@ -231,8 +231,8 @@ def test_what_is_too_much_is_thinned_out_and_says_so(monkeypatch: pytest.MonkeyP
     for n in range(300):
         publisher.publish(n=n)
     stage.run(0.5)
-    assert len(heard(watcher, 2)) == 300
-    said = heard(watcher)
+    assert len(delivered(watcher, 2)) == 300
+    said = delivered(watcher)
     assert 0 < len(said) < 150
     by_kind = {kind: {each["$sequence"] for each in said if each[KIND] == kind} for kind in ("publish", "delivery")}
     thinned = {each["$sequence"] for each in said if each["$weight"] != 1}
@@ -283,7 +283,7 @@ def test_the_same_seed_says_the_same() -> None:
         for n in range(50):
             publisher.publish(n=n)
             stage.run(stage.rng.random() / 20)
-        return heard(watcher)
+        return delivered(watcher)
 
     assert history() == history() != []
 
@@ -297,7 +297,7 @@ def test_it_goes_beside_telemetry_that_is_written_anyway() -> None:
     stage.run(0.1)
     publisher.publish(n=1)
     stage.run(0.1)
-    assert [said["$sequence"] for said in heard(watcher)] == [2]
+    assert [said["$sequence"] for said in delivered(watcher)] == [2]
     assert telemetry.ring.taken == 0, "that is for who writes it"
     leave(watcher)
     stage.run(120)

@@ -1,4 +1,4 @@
-"""The history of recent events: bounded in number and in bytes, and searchable by event id."""
+"""The history of the last events: bounded in number and bytes, and searchable by event id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plait why`: the verdict for each possible fate of an event, queried at any broker of an overlay."""
+"""`plait why`: the explanation of each possible outcome of an event, requested at any broker of an overlay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHAIN = {(0, 1): 0.010, (1, 2): 0.020}
 
 
 class Overlay(LinkedBrokers):
-    """A chain of brokers, a publisher at one end that has advertised, a subscriber at the other."""
+    """A chain of brokers with a publisher at one end, which has advertised, and a subscriber at the other."""
 
     def __init__(self) -> None:
         super().__init__(CHAIN)
@@ -46,7 +46,7 @@ class Overlay(LinkedBrokers):
 
         async def ask(brokers: Iterable[int], topic: str, question: dict[str, Any]) -> dict[int, dict[str, Any]]:
             answers: list[dict[int, dict[str, Any]]] = []
-            face.broker.explaining.queries.ask(brokers, topic, question, self.now, answers.append)
+            face.broker.explaining.queries.start(brokers, topic, question, self.now, answers.append)
             face.act()
             self.run(3.0)
             return answers[0]
@@ -221,7 +221,7 @@ def test_who_does_not_exist_and_what_nobody_has_seen() -> None:
 
 
 def flood(world: LinkedBrokers, client: FrameClient) -> None:
-    """Publish more events than brokers remember."""
+    """Publish more events than a broker's history holds."""
     for _ in range(EVENTS_MAX + 1):
         client.publish({"price": 11})
     world.run(5.0)

@@ -1,4 +1,4 @@
-"""The tables of an analysis over HTTP: only those that the manifest names."""
+"""The tables of an analysis over HTTP: those that the manifest names, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP server over real sockets: permissions and responses."""
+"""The HTTP server on real sockets: permissions and answers."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ PATHS = ["broker", "links", "clients", "subscriptions", "advertisements", "topol
 
 
 @asynccontextmanager
-async def watched(
+async def served(
     configuration: Configuration = WITH_HTTP, **settings: Any
 ) -> AsyncIterator[tuple[BrokerServer, httpx.AsyncClient]]:
-    """Run a broker with an HTTP client."""
+    """Start a broker with its HTTP server."""
     async with running(configuration, **settings) as server:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.http_port}", trust_env=False) as browser:
             yield server, browser
 
 
 async def metrics(browser: httpx.AsyncClient) -> dict[str, float]:
-    """Return all values of the metrics page by name and labels."""
+    """Return all samples of the metrics page, by name and labels."""
     page = (await browser.get("/metrics")).text
     return {
         sample.name + "".join(f"{{{value}}}" for value in sample.labels.values()): sample.value
@@ -52,7 +52,7 @@ async def metrics(browser: httpx.AsyncClient) -> dict[str, float]:
 
 
 async def raw(server: BrokerServer, request: bytes) -> bytes:
-    """The whole answer to a request as it is written here."""
+    """Return the complete response to a literal request."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
     writer.write(request)
     answer = await asyncio.wait_for(reader.read(), 5)
@@ -65,7 +65,7 @@ async def raw(server: BrokerServer, request: bytes) -> bytes:
 
 
 async def test_health_and_the_index() -> None:
-    async with watched() as (_, browser):
+    async with served() as (_, browser):
         assert (await browser.get("/healthz")).json() == {"status": "alive"}
         ready = await browser.get("/readyz")
         assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
@@ -79,7 +79,7 @@ async def test_health_and_the_index() -> None:
 
 
 async def test_lists_say_what_goes_on() -> None:
-    async with watched(name="north") as (server, browser), client_of(server, "a", 1) as a, client_of(server, "b", 2):
+    async with served(name="north") as (server, browser), client_of(server, "a", 1) as a, client_of(server, "b", 2):
         await a.subscribe("price > 100")
         await a.send(Advertise(2, 1, "price > 0"))
         assert {type(await a.next_frame()) for _ in range(2)} == {Done, Matching}
@@ -98,7 +98,7 @@ async def test_lists_say_what_goes_on() -> None:
 
 
 async def test_long_lists_come_in_parts() -> None:
-    async with watched() as (server, browser), client_of(server) as client:
+    async with served() as (server, browser), client_of(server) as client:
         for number in range(1, 8):
             await client.subscribe(f"n == {number}", number)
         part = (await browser.get("/api/v1/subscriptions", params={"offset": 2, "limit": 3})).json()
@@ -109,7 +109,7 @@ async def test_long_lists_come_in_parts() -> None:
 
 
 async def test_metrics_count_what_happens() -> None:
-    async with watched(name="north") as (server, browser), client_of(server) as client:
+    async with served(name="north") as (server, browser), client_of(server) as client:
         await client.subscribe("n > 0")
         for n in (1, 2, -1):
             await client.publish({"n": n})
@@ -133,7 +133,7 @@ async def test_metrics_count_what_happens() -> None:
 
 
 async def test_metrics_of_the_log(tmp_path: Path) -> None:
-    async with watched(replace(WITH_HTTP, data=tmp_path)) as (server, browser), client_of(server) as client:
+    async with served(replace(WITH_HTTP, data=tmp_path)) as (server, browser), client_of(server) as client:
         await client.subscribe("true", durable="mine")
         await client.publish({"n": 1})
         await client.delivered()
@@ -145,20 +145,20 @@ async def test_metrics_of_the_log(tmp_path: Path) -> None:
 
 
 async def test_openmetrics_for_who_prefers_it() -> None:
-    async with watched() as (_, browser):
+    async with served() as (_, browser):
         page = await browser.get("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
         assert page.headers["content-type"].startswith("application/openmetrics-text")
         assert page.text.endswith("# EOF\n")
 
 
 async def test_two_brokers_in_one_process_count_apart() -> None:
-    async with watched() as (first, one), watched() as (_, other), client_of(first):
+    async with served() as (first, one), served() as (_, other), client_of(first):
         assert (await metrics(one))["plait_connections"] == 1
         assert (await metrics(other))["plait_connections"] == 0
 
 
 async def test_readiness_follows_the_broker(tmp_path: Path) -> None:
-    async with watched(replace(WITH_HTTP, data=tmp_path)) as (server, browser), client_of(server) as client:
+    async with served(replace(WITH_HTTP, data=tmp_path)) as (server, browser), client_of(server) as client:
         await client.subscribe("true")
         assert server.broker is not None
         server.broker.drain(time.monotonic())
@@ -171,7 +171,7 @@ async def test_readiness_follows_the_broker(tmp_path: Path) -> None:
 
 
 async def test_a_log_that_fails_is_no_place_to_send_clients_to(tmp_path: Path) -> None:
-    async with watched(replace(WITH_HTTP, data=tmp_path)) as (server, browser):
+    async with served(replace(WITH_HTTP, data=tmp_path)) as (server, browser):
         assert server._event_log is not None
         server._event_log._writer.failing = "the disk is full"
         ready = await browser.get("/readyz")
@@ -182,7 +182,7 @@ async def test_a_log_that_fails_is_no_place_to_send_clients_to(tmp_path: Path) -
 async def test_no_session_id_and_no_token_in_any_answer() -> None:
     token = "canary-0123456789"
     access = parse_configuration(f"[access]\ntoken = '{token}'".encode()).access
-    async with watched(replace(WITH_HTTP, access=access)) as (server, browser):
+    async with served(replace(WITH_HTTP, access=access)) as (server, browser):
         async with await ScriptedClient.connect(server.port) as client:
             session = (await client.hello(token=token)).session
             await client.subscribe("true")
@@ -200,13 +200,13 @@ async def test_no_session_id_and_no_token_in_any_answer() -> None:
 
 
 class EventStream:
-    """A reader of server-sent events."""
+    """Reads server-sent events."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self.reader = reader
 
     async def message(self) -> tuple[str, Any]:
-        """Return the next message: its kind and its data."""
+        """Return the kind and the data of the next message."""
         kind = ""
         while line := await asyncio.wait_for(self.reader.readline(), 5):
             if line.startswith(b"event: "):
@@ -229,7 +229,7 @@ async def event_stream(server: BrokerServer) -> AsyncIterator[EventStream]:
 
 
 async def test_a_stream_is_a_snapshot_and_then_what_changes() -> None:
-    async with watched() as (server, _), event_stream(server) as sse:
+    async with served() as (server, _), event_stream(server) as sse:
         kind, state = await sse.message()
         assert kind == "snapshot"
         assert state["clients"] == {}
@@ -259,7 +259,7 @@ async def test_streams_end_when_the_broker_does(caplog: pytest.LogCaptureFixture
 
 async def test_a_watcher_who_leaves_is_not_sampled_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "INTERVAL_S", 0.02)
-    async with watched() as (server, _):
+    async with served() as (server, _):
         async with event_stream(server) as watching:
             await watching.message()
         tasks = {task for task in asyncio.all_tasks() if "_keep_sampling" in repr(task)}
@@ -272,7 +272,7 @@ async def test_a_watcher_who_leaves_is_not_sampled_for(monkeypatch: pytest.Monke
 
 async def test_only_so_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "STREAMS_MAX", 1)
-    async with watched() as (server, browser), event_stream(server):
+    async with served() as (server, browser), event_stream(server):
         refused = await browser.get("/api/v1/stream")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
 
@@ -291,7 +291,7 @@ def test_differences_make_the_one_state_from_the_other() -> None:
 async def test_beyond_this_machine_a_token_is_asked_for() -> None:
     access = parse_configuration(b"[access]\ntoken = 'the-broker-token'\nhttp_token = 'the-http-token'").access
     everywhere = replace(WITH_HTTP, http=Endpoint("0.0.0.0", 0), access=access)
-    async with watched(everywhere) as (_, browser):
+    async with served(everywhere) as (_, browser):
         for path in ("/healthz", "/readyz", "/", "/analytics", "/static/main.js"):  # pages hold no data
             assert (await browser.get(path)).status_code == 200
         for path in ("/api/v1", "/metrics", "/nowhere", *(f"/api/v1/{path}" for path in PATHS)):
@@ -312,7 +312,7 @@ async def test_beyond_this_machine_a_token_is_asked_for() -> None:
 
 
 async def test_nothing_said_and_http_beyond_this_machine_draws_a_token() -> None:
-    async with watched(replace(WITH_HTTP, http=Endpoint("0.0.0.0", 0))) as (server, browser):
+    async with served(replace(WITH_HTTP, http=Endpoint("0.0.0.0", 0))) as (server, browser):
         assert (await browser.get("/metrics")).status_code == 401
         assert server.generated_token
         headers = {"authorization": f"Bearer {server.generated_token}"}
@@ -325,7 +325,7 @@ async def test_nothing_said_and_http_beyond_this_machine_draws_a_token() -> None
     + [("evil.example", 421), ("127.0.0.1.evil.example", 421), ("localhost:80@evil.example", 421)],
 )
 async def test_a_rebound_name_reads_nothing(host: str, status: int) -> None:
-    async with watched() as (_, browser):
+    async with served() as (_, browser):
         assert (await browser.get("/healthz", headers={"host": host})).status_code == status
 
 
@@ -333,7 +333,7 @@ async def test_a_rebound_name_reads_nothing(host: str, status: int) -> None:
 
 
 async def test_methods_paths_and_bodies_have_bounds() -> None:
-    async with watched() as (server, browser):
+    async with served() as (server, browser):
         for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
             refused = await browser.request(method, "/api/v1/broker")
             assert refused.status_code == 405, method
@@ -355,7 +355,7 @@ async def test_methods_paths_and_bodies_have_bounds() -> None:
 
 async def test_a_request_that_does_not_end_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "REQUEST_S", 0.3)
-    async with watched() as (server, _):
+    async with served() as (server, _):
         began = time.monotonic()
         answers = await asyncio.gather(
             raw(server, b""), raw(server, b"GET / HT"), raw(server, b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "),

@@ -1,4 +1,5 @@
-"""The live page's API, without a browser: overview, last events, an event's path, a subscription's trees."""
+"""The API of the live page, without a browser: overview, last events, the passage of one, the trees of a
+subscription."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration: values and their precedence, one-line errors, and secrets that never appear in output."""
+"""Configuration: valid files, one-line errors for invalid ones, and secrets that stay secret."""
 
 from __future__ import annotations
 
