@@ -1,2 +1,1 @@
-"""What all brokers know of the overlay: links with their delays, flooded documents, next hops, and which brokers are
-gone."""
+"""The shared picture of the overlay: flooded documents, link states, next hops, source routes and membership."""

@@ -30,7 +30,8 @@ Key: TypeAlias = tuple[int, int, int]
 """Origin, kind and number: the name of a document over all its versions."""
 
 VERSIONS_MAX: Final = 1 << 62
-"""No origin gets there by counting. A higher version is a lie, and to answer it would need one above the highest."""
+"""The greatest valid version: no origin counts so far. A document with a higher one is dropped: its origin could not
+outbid it."""
 
 UNREAD_MAX: Final = 4096
 """Documents that this broker stores without being able to read them: a few new kinds for each of a thousand brokers."""
@@ -63,7 +64,7 @@ class StoredDocument:
 
 
 class Flooding:
-    """All documents of the overlay, as far as they are known here."""
+    """The documents of the overlay that this broker knows, and their relaying."""
 
     def __init__(
         self,
@@ -85,20 +86,20 @@ class Flooding:
         self._unread_bytes = 0
         self._neighbours: dict[int, None] = {}
         self._doubtful: dict[int, None] = {}
-        """Neighbours to send a summary at the next beat."""
+        """Neighbours that get a summary at the next beat."""
         self._answered: dict[int, None] = {}
         """Neighbours whose summaries were answered since the last beat."""
         self._asking: dict[int, dict[Key, int]] = {}
-        """By neighbour, a summary that came since."""
+        """By neighbour, a complete summary that came after that and is answered at the next beat."""
         self._forgotten: dict[int, None] = {}
-        """Brokers whose documents were forgotten, and of which no document came since."""
+        """Brokers whose documents were forgotten and have not come again since."""
         self._dead: dict[int, None] = {}
-        """Brokers that will never come back under this id. Others that do not know it yet may still relay their
-        documents: two brokers that learn of a death at different times would relay them to each other for ever."""
+        """Brokers that will never come back under this id. Their documents are dropped on arrival: otherwise brokers
+        that learn of a death at different times would relay them to each other for ever."""
         self._summaries: dict[int, dict[Key, int]] = {}
         """By neighbour, the summary that is coming in."""
         self._withdrawn: dict[Key, float] = {}
-        """Withdrawn documents, and since when as far as `forget_withdrawn` knows."""
+        """Withdrawn documents, each with the time at which `forget_withdrawn` first saw it (inf: not yet)."""
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -136,8 +137,8 @@ class Flooding:
         self._flood(StoredDocument(self._trust.sign(signed), _read(signed)))
 
     def receive(self, signed: Signed, neighbour: int) -> None:
-        """Store and relay a neighbour's document if it is newer. Forged when its origin did not sign it, FrameError
-        when no honest broker relays it."""
+        """Store and relay a neighbour's document if it is newer. Raise Forged if its origin did not sign it, FrameError
+        if it is a document that no honest broker relays."""
         if signed.version > VERSIONS_MAX or signed.origin in self._dead:
             return
         known = self._documents.get(key_of(signed))
@@ -152,22 +153,22 @@ class Flooding:
         if document is None:
             return
         if signed.origin == self._me:
-            self._contest(signed)
+            self._outbid(signed)
             return
         if document.document is None and not self._has_room(signed, known):
             self._counts["documents_refused"] += 1
             return
         before = self._store(document)
-        self._relay(signed, but=neighbour)
+        self._relay(signed, exclude=neighbour)
         self._report(document, before)
-        if signed.origin in self._forgotten:  # neighbours send no more than what is new, and may remember
-            del self._forgotten[signed.origin]  # what was withdrawn meanwhile
+        if signed.origin in self._forgotten:  # neighbours send only newer documents, and may still
+            del self._forgotten[signed.origin]  # store ones that were withdrawn meanwhile
             self._doubtful.update(self._neighbours)
         if self._trust.awaited(signed.origin):
             self._doubtful[neighbour] = None
 
     def recall(self, signed: Signed) -> bool:
-        """Take up a document that was stored before this broker started. Return whether it still counts."""
+        """Load a document that was stored before this broker started. Return whether it was accepted."""
         if signed.origin in self._dead or key_of(signed) in self._documents or self._link_states >= BROKERS_MAX:
             return False
         try:
@@ -206,8 +207,10 @@ class Flooding:
                 self._answer(neighbour)
 
     def beat(self) -> None:
-        """Send summaries to neighbours that may be out of date, and answer those that sent another one. A summary is a
-        few bytes, and must not cost all documents more often than once a beat."""
+        """Send summaries to neighbours that may be out of date, and answer summaries that came since the last beat.
+
+        A summary is a few bytes, and its answer may be all documents: so each neighbour gets one answer per beat.
+        """
         self._answered.clear()
         for neighbour in list(self._asking):
             self._answer(neighbour)
@@ -241,8 +244,9 @@ class Flooding:
     def _verified(self, signed: Signed) -> StoredDocument | None:
         """Return a document that its origin signed, or None while the origin's keys are awaited.
 
-        The neighbour has verified the same signature. So a body that cannot be read is its origin's fault, or of a
-        newer version. A link state is the exception: its keys are in its body, so no relay can have verified it.
+        The neighbour has verified the same signature. So a body that cannot be read comes from a faulty origin or a
+        newer version, and is relayed. A link state is the exception: its keys are in its body, so a relay that cannot
+        read it cannot verify it, and the FrameError is the neighbour's fault.
         """
         if signed.kind == LINK_STATE:
             document = read_document(signed)
@@ -258,7 +262,7 @@ class Flooding:
 
     def _flood(self, stored: StoredDocument) -> None:
         self._store(stored)
-        self._relay(stored.signed, but=None)
+        self._relay(stored.signed, exclude=None)
 
     def _answer(self, neighbour: int) -> None:
         self._answered[neighbour] = None
@@ -285,8 +289,8 @@ class Flooding:
                 ),
             )
 
-    def _contest(self, signed: Signed) -> None:
-        """Flood, above the version of a document in our name that we do not know, our own body, or its withdrawal."""
+    def _outbid(self, signed: Signed) -> None:
+        """Replace an unknown document in our name: flood our own body, or a withdrawal, with a higher version."""
         own = self._documents.get(key_of(signed))
         if own is None and signed.kind == LINK_STATE:
             return
@@ -330,9 +334,9 @@ class Flooding:
             self._unread += by
             self._unread_bytes += by * len(stored.signed.body)
 
-    def _relay(self, signed: Signed, but: int | None) -> None:
+    def _relay(self, signed: Signed, exclude: int | None) -> None:
         for neighbour in self._neighbours:
-            if neighbour != but:
+            if neighbour != exclude:
                 self._send(neighbour, signed)
 
 

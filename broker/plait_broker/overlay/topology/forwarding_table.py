@@ -1,9 +1,9 @@
-"""Which neighbour an event for a destination is handed to: the rule of the overlay.
+"""The forwarding table: the next hop for each destination.
 
-Only a neighbour that is strictly closer to the destination than we are may get it (it is *feasible*), so that it comes
-closer with every hop; among those, the one on the fastest path by what we measure now. Another one takes over when
-it is faster by more than noise, or at once when the link of the chosen one goes. Brokers that the event has passed are
-never chosen again: while maps differ between brokers for a moment, that alone keeps it from running in circles.
+A next hop must be *feasible*: strictly closer to the destination than this broker, so the remaining distance falls at
+every hop. Of the feasible neighbours the fastest path, by delays measured now, is chosen. The choice has hysteresis:
+another neighbour replaces it when it is faster by more than noise, or at once when the chosen link goes down. Brokers
+on an event's path are never next hops again. That alone prevents loops while brokers' link-state databases differ.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .neighbours import Neighbour
 
 KEEP_RATIO: Final = 1.25
 KEEP_US: Final = 300
-"""A path is kept until another is faster by a fifth and by more than a busy machine's noise."""
+"""A next hop is kept until another path is faster by a fifth and by more than the noise of a busy machine."""
 
 
 class ForwardingTable:
-    """The choice for each destination, kept until something changes."""
+    """The next hop for each destination, cached until a link or a delay changes."""
 
     def __init__(self, me: int, map: LinkStateDatabase, neighbours: dict[int, Neighbour]) -> None:
         self._me = me
@@ -31,14 +31,14 @@ class ForwardingTable:
         """By destination, its feasible neighbours, the chosen one first."""
         self._chosen: dict[int, int] = {}
         self.changes = 0
-        """How often a destination has moved to another neighbour."""
+        """Counts changes of a destination's next hop."""
 
     def stale(self) -> None:
-        """A delay or a link has changed."""
+        """Drop the cached choices: a delay or a link has changed."""
         self._best.clear()
 
     def next_hop(self, to: int, passed: Collection[int] = ()) -> int | None:
-        """Return the neighbour for a destination that is not among those passed; None if there is none."""
+        """Return the best feasible neighbour that is not in `passed`, or None if there is none."""
         for neighbour in self.feasible_ids(to):
             if neighbour not in passed:
                 return neighbour
@@ -60,7 +60,7 @@ class ForwardingTable:
         return best
 
     def feasible(self, to: int) -> list[tuple[Neighbour, int]]:
-        """All who may get it, with the whole delay of their paths in microseconds, the fastest first."""
+        """Return the feasible neighbours, each with the delay of the whole path in microseconds, the fastest first."""
         distances = self._map.distances(to)
         here = distances.get(self._me)
         found: list[tuple[Neighbour, int]] = []
@@ -73,7 +73,7 @@ class ForwardingTable:
         return found
 
     def forget(self, to: int) -> None:
-        """A broker is no more."""
+        """Forget a destination."""
         self._best.pop(to, None)
         self._chosen.pop(to, None)
 

@@ -1,9 +1,9 @@
 """The link-state database: the brokers of the overlay, their links, and the delay of each. Every broker has the same.
 
-A link counts when both its ends flood it, with the greater of the two delays. So a broker that claims to be near draws
-no events, and one that claims to be far gets none. Distances are sums of delays, computed towards one destination for
-all brokers at once. So a broker knows its own distance and those of its neighbours: a neighbour that is strictly closer
-may get an event, and cannot send it back.
+A link counts when both its ends flood it, with the greater of the two delays. So a broker cannot attract events by
+claiming a short delay; by claiming a long one it only loses events. Distances are sums of link costs, computed towards
+one destination for all brokers at once. So a broker knows its own distance and those of its neighbours, and which
+neighbours are feasible: strictly closer, so that they cannot send an event back.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Final
 from plait_core.wire.frame_types.overlay_frames import LinkState
 
 HOP_US: Final = 50
-"""Added to each link's delay: the time that a broker takes to pass an event on. Of two equal paths the shorter wins."""
+"""Added to each link's delay: the time that a broker takes to forward an event. Of two equal paths the one with fewer
+hops wins."""
 
 SHY_US: Final = 1 << 44
-"""More than the cost of any path."""
+"""The cost of passing a broker that is to be avoided: more than the cost of any path."""
 
 
 class LinkStateDatabase:
@@ -28,14 +29,14 @@ class LinkStateDatabase:
         self.known: dict[int, LinkState] = {}
         """By broker, its newest link state."""
         self._links: dict[int, dict[int, int]] = {}
-        """By broker, its neighbours and the delays that it has measured to them."""
+        """By broker, its neighbours and the delays to them that it floods."""
         self._costs: dict[int, dict[int, int]] = {}
         """By broker, its links and the cost that each adds to a path; the same from both ends."""
         self._distances: dict[int, dict[int, int]] = {}
         self.revision = 0
         """Counts changes."""
         self.links_revision = 0
-        """Counts changes of which links there are; changes of their delays are not among them."""
+        """Counts additions and removals of links, but not changes of delays."""
 
     def __len__(self) -> int:
         return len(self.known)
@@ -132,7 +133,7 @@ class LinkStateDatabase:
                 costs[far] = self._costs[far][broker] = max(there_us, back_us) + HOP_US
 
     def _walk(self, to: int, without: Collection[int] = (), shy: Collection[int] = ()) -> dict[int, int]:
-        """Compute distances by Dijkstra's algorithm, against the direction of the links."""
+        """Compute the distances of all brokers to `to` by Dijkstra's algorithm."""
         found: dict[int, int] = {}
         heap = [(0, to)] if to in self._links else []
         while heap:

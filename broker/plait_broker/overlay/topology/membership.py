@@ -19,7 +19,7 @@ class Membership:
         """Brokers for which only the events of durable subscriptions are still kept."""
 
     def link_state_changed(self, incarnation: int, now: float) -> None:
-        """Note which brokers can be reached now, and which of this incarnation have restarted."""
+        """Note which brokers can be reached now, and which brokers of this incarnation have restarted."""
         overlay = self._overlay
         reached = overlay.map.distances(overlay.me)
         for known in overlay.map.link_states:
@@ -38,17 +38,18 @@ class Membership:
         overlay, settings = self._overlay, self._overlay.settings
         for broker, since in list(self._since.items()):
             if overlay.given_up and overlay.map.name(broker) in overlay.given_up:
-                self._gone(broker, dead=True)
+                self._remove(broker, dead=True)
                 continue
             if now - since < settings.gone_s:
                 continue
             if now - since >= settings.durable_gone_s or not self._is_durable(broker):
-                self._gone(broker)
+                self._remove(broker)
             elif broker not in self._thinned:
                 self._thin(broker)
 
     def _is_durable(self, broker: int) -> bool:
-        """Return whether a broker is kept for longer: it has durable subscriptions, or we have, and it has a log."""
+        """Return whether a broker's state is kept for longer: it has durable subscriptions, or it has a log and we have
+        durable subscriptions."""
         overlay = self._overlay
         if broker in overlay.standing:
             return True
@@ -62,8 +63,10 @@ class Membership:
         overlay.dissemination.thin(broker, lambda frame: overlay.standing.matches(broker, frame), overlay.now)
 
     def _look_for_successors(self, incarnation: int, now: float) -> None:
-        """Of brokers with the same incarnation only the last is alive: it has restarted under another id. It gets the
-        events that its predecessor had not acked."""
+        """Find brokers that have restarted under another id: of one incarnation only the broker born last is alive.
+
+        It gets the events that its predecessors had not acked.
+        """
         overlay = self._overlay
         same = (known for known in overlay.map.link_states if known.incarnation == incarnation)
         lives = sorted(same, key=lambda known: known.born)
@@ -78,20 +81,20 @@ class Membership:
                 overlay.counts["incarnation_claimed"] += 1
                 continue
             if successor != overlay.me:
-                anew = overlay.wanted.homes.get(successor)
-                since = anew.since if anew is not None else math.inf
+                successor_interest = overlay.wanted.homes.get(successor)
+                since = successor_interest.since if successor_interest is not None else math.inf
                 overlay.dissemination.succeed(known.origin, successor, since, now)
                 overlay.wanted.succeed(known.origin, successor)
                 if since == math.inf:
                     overlay.standing.succeed(known.origin, successor)
-            self._gone(known.origin, dead=True)
+            self._remove(known.origin, dead=True)
             neighbour = overlay.neighbours.get(known.origin)
             if neighbour is not None:
                 overlay.host.close(neighbour.link, f"{neighbour.name} has restarted")
                 overlay.link_down(known.origin, now)
 
-    def _gone(self, broker: int, *, dead: bool = False) -> None:
-        """Forget a broker that could not be reached for long, or is dead."""
+    def _remove(self, broker: int, *, dead: bool = False) -> None:
+        """Forget a broker that was out of reach for too long, or is dead."""
         overlay = self._overlay
         self._since.pop(broker, None)
         self._thinned.discard(broker)

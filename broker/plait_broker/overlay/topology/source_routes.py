@@ -1,9 +1,9 @@
-"""Source routes: ways around brokers that lose what passes through them.
+"""Source routes: paths around brokers that lose frames.
 
-The link-state database shows no difference between such a broker and an honest one: it answers pings and floods what it
-should. It is noticed because the far end does not ack. So a retransmission takes another route, given in full: around
-as many brokers of the usual path as possible, or around one of them, each in turn. The far end knows that the route of
-a frame that arrived is good, and answers by it.
+In the link-state database such a broker looks like an honest one: it answers pings and floods its link state. It shows
+only by missing acks. So a retransmission takes another route, which the frame names in full: around as many brokers of
+the shortest path as possible, or around each of them in turn. A frame that arrives proves its route, so the destination
+answers along the reverse route.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from plait_core.wire.frame_types.envelope_frames import EndToEnd, SourceRouted
 from .link_state import LinkStateDatabase
 
 DELAY_US_MAX: Final = 1 << 62
-"""The greatest delay of an event, so that no broker further on has to write more than a frame holds."""
+"""The greatest delay of an event. Brokers further on can add to it and stay below 2^64."""
 
 
 def ways_around(map: LinkStateDatabase, near: int, far: int, taken: int | None) -> list[tuple[int, ...]]:
     """Return routes from one broker to another. No third broker is on all of them, unless there is no path without it.
 
-    `taken` is the present next hop. Brokers keep to a path though another is slightly faster, and their databases may
-    differ. So the fastest path itself, in full, is a way around some broker, too.
+    `taken` is the present next hop. It may be off the shortest path, because of hysteresis or because databases differ.
+    Then the shortest path itself is a way around it, and comes first.
     """
-    usual = map.path(near, far)
-    if usual is None:
+    shortest = map.path(near, far)
+    if shortest is None:
         return []
-    between = usual[1:-1]
+    between = shortest[1:-1]
     if not between:
-        return [usual] if taken is not None and taken not in usual else []
+        return [shortest] if taken is not None and taken not in shortest else []
     around = [map.path(near, far, shy=between), *(map.path(near, far, without=(one,)) for one in between)]
-    routes = [route for route in around if route is not None and route != usual]
-    if taken is not None and taken not in usual:
-        routes.insert(0, usual)
+    routes = [route for route in around if route is not None and route != shortest]
+    if taken is not None and taken not in shortest:
+        routes.insert(0, shortest)
     else:
-        routes.append(usual)
+        routes.append(shortest)
     return list(dict.fromkeys(routes))
 
 
@@ -50,8 +50,8 @@ def wrap(route: tuple[int, ...], frame: ControlFrame | Forward, delay_us: int = 
 
 
 def unwrap(routed: SourceRouted) -> EndToEnd | Forward | None:
-    """Return the frame at the end of its route, or None when it is of a type that may not come so. FrameError when it
-    is malformed. The last relay is not its author, so only frames that carry a MAC of their own are taken."""
+    """Return the frame at the end of its route, or None if its type may not be source-routed. Raise FrameError if it is
+    malformed. The last relay is not its author, so only frames that carry a MAC of their own are accepted."""
     decoder = FrameDecoder(version=VERSION_MAX, keep_unknown=True)
     decoder.feed(routed.frame)
     frames = decoder.take()
