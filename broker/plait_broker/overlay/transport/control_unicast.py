@@ -1,8 +1,8 @@
-"""Control messages from one broker to one other, or to a few: hop by hop, and around brokers that lose them.
+"""Control messages from one broker to one or several others: hop by hop, or over a source route.
 
-A message travels in an `EndToEnd` envelope. Brokers on the way relay the bytes of its body. They can read the fields
-that they know, and cannot make any up (`message_auth.py`). An envelope for several brokers is split where their next
-hops differ, so each link carries its body once.
+A message travels in an `EndToEnd` envelope. Brokers on the way relay the bytes of its body; its MACs let them neither
+change nor invent a message (`message_auth.py`). An envelope for several brokers is split where their next hops differ,
+so each link carries its body once.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ..topology.link_state import LinkStateDatabase
 from ..topology.neighbours import Neighbour
 from ..topology.source_routes import unwrap, ways_around, wrap
 
-BACK_S: Final = 30.0
-"""For so long a broker whose frame came by a source route is answered by the reverse route, too."""
+REVERSE_S: Final = 30.0
+"""After a source-routed frame, its source is answered along the reverse route, too, for so long."""
 
 HOPS_MAX: Final = 64
-"""Hops after which a message is dropped: databases that differ may send it in circles."""
+"""Hops after which a message is dropped: while databases differ, its path may have a loop."""
 
 
 class ControlUnicast:
-    """Send one broker's messages, and relay those of others."""
+    """Sends the messages of one broker, and relays those of others."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class ControlUnicast:
         relay: Callable[[int, ControlFrame], None],
         clock: Callable[[], float],
     ) -> None:
-        """`send` takes a neighbour and a frame of ours, `relay` one of another broker's. `clock` returns the time of
-        the current input."""
+        """`send` takes a neighbour and a frame of ours, `relay` a neighbour and another broker's frame. `clock` returns
+        the time of the current input."""
         self._me = me
         self._map = map
         self._routes = routes
@@ -56,14 +56,14 @@ class ControlUnicast:
         self._send = send
         self._relay = relay
         self._clock = clock
-        self._back: dict[int, tuple[tuple[int, ...], float]] = {}
-        """By broker whose frame came by a source route, the reverse route, and until when it is used."""
+        self._reverse_routes: dict[int, tuple[tuple[int, ...], float]] = {}
+        """By broker that sent a source-routed frame, the reverse route and the end of its use."""
         self._last_number: dict[int, int] = {}
-        """By such a broker, the number of its last source-routed frame: a replayed one is ignored."""
+        """By broker, the number of its last source-routed frame: a replayed frame sets no reverse route."""
         self._number = 0
-        self._ways: dict[tuple[int, int], list[tuple[int, ...]]] = {}
-        self._ways_revision = -1
-        """Routes by their end and the usual next hop to it, computed from that revision of the link states."""
+        self._alternatives_of: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+        self._routes_revision = -1
+        """The revision of the link states that these routes, by destination and next hop, were computed from."""
 
     def send(self, message: Message, tries: Sequence[int] = (0,)) -> None:
         """Send a message of our own. `tries` counts, for each destination, the retransmissions without an ack."""
@@ -73,7 +73,7 @@ class ControlUnicast:
         """Send an envelope of our own that has its MACs."""
         self._spread(envelope, range(len(envelope.to)), self._send)
         for at, count in enumerate(tries):
-            if count or envelope.to[at] in self._back:
+            if count or envelope.to[at] in self._reverse_routes:
                 self._send_around(envelope.to[at], narrowed(envelope, [at]), count)
 
     def pass_on(self, envelope: EndToEnd, neighbour: Neighbour, now: float) -> None:
@@ -98,15 +98,20 @@ class ControlUnicast:
             send(broker, narrowed(envelope, group))
 
     def way(self, to: int, tries: int, last: tuple[int, ...]) -> tuple[int, ...]:
-        """Return a route that shares little with the usual one, another with every try. The first is the reverse of the
-        route by which the destination reached us, then comes the last that worked. Empty when there is none."""
-        found = [self._back_to(to), last if self._is_up(last) else (), *self._others(to)]
+        """Return a source route for a retransmission, another with every try, or () if there is none.
+
+        The order: the reverse of the destination's own source route, the last route that worked, then the rest.
+        """
+        found = [self._back_to(to), last if self._is_up(last) else (), *self._alternatives(to)]
         ways = [way for way in dict.fromkeys(found) if way]
         return ways[(tries - 1) % len(ways)] if ways else ()
 
     def by(self, route: tuple[int, ...], frame: ControlFrame | Forward, *, back: bool = False) -> bool:
-        """Send a frame along a route, and return whether all its links are up. A frame that goes `back` along the route
-        of another is not answered by that route in turn, or two brokers would never end."""
+        """Send a frame along a source route if all its links are up. Return whether they are.
+
+        A frame that goes `back` along a reverse route sets no reverse route in turn, or two brokers would keep theirs
+        alive for ever.
+        """
         if not self._is_up(route):
             return False
         self._counts["detours"] += 1
@@ -116,38 +121,38 @@ class ControlUnicast:
         return True
 
     def _came_around(self, routed: SourceRouted) -> None:
-        """Note the route by which a frame came: its source can be reached by the reverse route."""
+        """Note the reverse of the route that a frame took, if its source proves that it chose the route."""
         route, last = routed.route, self._last_number.get(routed.route[0], 0)
         if routed.number > last and self._is_up(route) and self._trust.route_is_proved(routed):
             self._last_number[route[0]] = routed.number
-            self._back[route[0]] = (route[::-1], self._clock() + BACK_S)
+            self._reverse_routes[route[0]] = (route[::-1], self._clock() + REVERSE_S)
 
     def forget(self, broker: int) -> None:
         """Forget the routes of a broker."""
-        self._back.pop(broker, None)
+        self._reverse_routes.pop(broker, None)
         self._last_number.pop(broker, None)
 
     def _send_around(self, to: int, frame: ControlFrame, tries: int) -> None:
-        """Send a frame along source routes as well: if its destination did so, or after retransmissions without ack."""
+        """Send a frame along source routes as well: the reverse route if known, and after `tries` also another one."""
         back = self._back_to(to)
         if back:
             self.by(back, frame, back=True)
-        if tries and (ways := [way for way in self._others(to) if way != back]):
+        if tries and (ways := [way for way in self._alternatives(to) if way != back]):
             self.by(ways[(tries - 1) % len(ways)], frame)
 
     def _back_to(self, to: int) -> tuple[int, ...]:
-        back, until = self._back.get(to, ((), 0.0))
+        back, until = self._reverse_routes.get(to, ((), 0.0))
         return back if until > self._clock() and self._is_up(back) else ()
 
-    def _others(self, to: int) -> list[tuple[int, ...]]:
+    def _alternatives(self, to: int) -> list[tuple[int, ...]]:
         neighbour = self._routes().next(to)
         taken = 0 if neighbour is None else neighbour.id
-        if self._ways_revision != self._map.revision:
-            self._ways.clear()
-            self._ways_revision = self._map.revision
-        ways = self._ways.get((to, taken))
+        if self._routes_revision != self._map.revision:
+            self._alternatives_of.clear()
+            self._routes_revision = self._map.revision
+        ways = self._alternatives_of.get((to, taken))
         if ways is None:
-            ways = self._ways[to, taken] = ways_around(self._map, self._me, to, taken or None)
+            ways = self._alternatives_of[to, taken] = ways_around(self._map, self._me, to, taken or None)
         return ways
 
     def _is_up(self, route: tuple[int, ...]) -> bool:
@@ -155,8 +160,8 @@ class ControlUnicast:
         return 1 < len(route) <= ROUTE_MAX and all(self._map.cost_us(near, far) is not None for near, far in links)
 
     def receive_routed(self, routed: SourceRouted, neighbour: Neighbour, now: float) -> EndToEnd | Forward | None:
-        """Relay a neighbour's source-routed frame to the next on its route. Return what it carries if this broker is
-        the end of the route; None otherwise, and for what may not come so."""
+        """Relay a neighbour's source-routed frame to the next hop of its route. Return the inner frame if the route
+        ends here and the frame may be source-routed, else None."""
         at = routed.at
         if not at or routed.route[at] != self._me or routed.route[at - 1] != neighbour.id:
             self._counts["unexpected"] += 1
@@ -169,7 +174,7 @@ class ControlUnicast:
             return None
         try:
             frame = unwrap(routed)
-        except FrameError:  # the relays could not know
+        except FrameError:  # no relay reads the inner frame, so the neighbour is not to blame
             frame = None
         if frame is None:
             self._counts["unexpected"] += 1
@@ -178,7 +183,7 @@ class ControlUnicast:
         return frame
 
     def _may_relay(self, neighbour: Neighbour, now: float) -> bool:
-        """Return whether a neighbour may have another frame relayed; its source retransmits what is not."""
+        """Return whether the rate limit lets a neighbour's frame be relayed. The source retransmits a refused one."""
         relays = neighbour.relays.take(now)
         self._counts["relays_refused"] += not relays
         return relays

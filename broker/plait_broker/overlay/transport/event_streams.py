@@ -1,7 +1,7 @@
 """All streams of events that begin or end at one broker.
 
-The root numbers the events for each destination and keeps them until the destination acknowledges them; `forwarder.py`
-sends the copies. The destination puts events into order, acknowledges, and asks for those that are missing.
+The root numbers the events for each destination and keeps them until the destination acks them. `forwarder.py` sends
+the copies. The destination puts events into order, acks them, and reports missing positions.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from .reliable_stream import (
 )
 
 _destination: Final = partial(tuple.__new__, Destination)
-"""A destination from a pair, in half the time of the class's own call: one is made for every event."""
+"""Make a `Destination` from a tuple, in half the time of a call of the class: it runs for every event."""
 
-SUSPECT_S: Final = 60.0
-"""Between two times that those are named by whom something made up has come."""
+SUSPICION_S: Final = 60.0
+"""Least time between two remarks about events with a wrong MAC."""
 
 
 class EventStreams:
-    """All streams that begin or end at one broker."""
+    """The streams that begin or end at one broker."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class EventStreams:
         self._unicast = unicast
         self._trust = trust
         self._sending: dict[int, None] = {}
-        """Destinations that have not taken everything."""
+        """Destinations with unacked events."""
         self.reporting: dict[int, None] = {}
-        """Publishers' brokers that may have to be told what was taken, or is missing."""
+        """Publishers' brokers to which an ack may be due."""
         self._detoured: dict[int, None] = {}
-        """Destinations that the usual way does not seem to lead to."""
-        self._suspect_at = -math.inf
+        """Destinations whose events take a source route at present."""
+        self._suspicion_at = -math.inf
 
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
         """Number an event in the stream of each destination, and send it. Return the destinations with positions."""
@@ -79,9 +79,9 @@ class EventStreams:
             position = self._keep_one(home, unacked_of((frame, flags, delay_us, now, None)), now)
             proof = self._trust.prove_event(home, position, flags, frame.block)
             named.append(_destination((home, position, proof)))
-        usual = self._detour(frame, delay_us, flags, named, now) if self._detoured else named
-        if usual:
-            self._forwarder.publish(frame, delay_us, flags, usual, now)
+        others = self._detour(frame, delay_us, flags, named, now) if self._detoured else named
+        if others:
+            self._forwarder.publish(frame, delay_us, flags, others, now)
         return named
 
     def receive_all(self, frames: Sequence[Frame], at: int, now: float, sender: int, link_us: int | None) -> int:
@@ -108,14 +108,14 @@ class EventStreams:
             self._forwarder.pass_on(frame, delay_us, others, now)
 
     def take(self, root: int, position: int, now: float) -> None:
-        """This broker has charge of an event that `arrived`."""
+        """Note that this broker has charge of an event that `arrived`: it is acked."""
         incoming = self.incoming.get(root)
         if incoming is not None:
             incoming.take(position, now)
             self.reporting[root] = None
 
     def hear_took(self, took: StreamAck, now: float) -> None:
-        """A destination acknowledges events, and asks for those that it misses."""
+        """Take a destination's ack, and retransmit the events that it reports missing."""
         outgoing = self.outgoing.get(took.source)
         if outgoing is None:
             return
@@ -125,29 +125,31 @@ class EventStreams:
         if self._host.waits:
             for position, kept in news:
                 self._host.taken(*(kept.party or (took.source, position)))
-        again = [position for position in dict.fromkeys(took.missing) if position in outgoing.kept]
+        missing = [position for position in dict.fromkeys(took.missing) if position in outgoing.kept]
         if not outgoing.kept:
             self._sending.pop(took.source, None)
         if took.missing or took.up_to < outgoing.first - 1:
-            self._send_again(took.source, outgoing, again, now, tell_floor=True)
+            self._retransmit(took.source, outgoing, missing, now, send_floor=True)
 
     def hear_skip(self, skip: StreamSkip, now: float) -> None:
-        """A publisher's broker tells what will not come."""
+        """Take a publisher's broker's notice that events up to a position will not come any more."""
         for arrival in self._stream(skip.source).skip(skip.up_to, now):
             self._host.arrived(arrival)
         self.reporting[skip.source] = None
 
     def hurry(self, now: float, home: int | None = None, *, lost: int = 0) -> None:
-        """A link has gone, or a destination is back: what was on its way may have been lost. What the `lost` neighbour
-        was handed last is sent another way at once."""
+        """Retransmit soon: a link has failed, or the destination `home` can be reached again.
+
+        Streams whose last copy went to the `lost` neighbour retransmit at once.
+        """
         for broker, outgoing in self.outgoing.items():
             if home is None or broker == home:
                 outgoing.hurry(now)
                 if lost and self._forwarder.last_hop.get(broker) == lost:
-                    self._send_again(broker, outgoing, outgoing.doubtful(now), now)
+                    self._retransmit(broker, outgoing, outgoing.doubtful(now), now)
 
     def gone(self, broker: int, now: float) -> None:
-        """A broker is forgotten."""
+        """Forget a broker: give up its unacked events, and deliver its events that are ahead of a hole."""
         outgoing = self.outgoing.pop(broker, None)
         if outgoing is not None:
             for position in list(outgoing.kept):
@@ -160,17 +162,20 @@ class EventStreams:
         for arrival in incoming.rest() if incoming is not None else ():
             self._host.arrived(arrival)
 
-    def thin(self, broker: int, wanted: Callable[[EventFrame], bool], now: float) -> None:
-        """Keep nothing for a broker any more but what is still wanted there."""
+    def thin(self, broker: int, keep: Callable[[EventFrame], bool], now: float) -> None:
+        """Give up a broker's unacked events, except those for which `keep` returns true."""
         outgoing = self.outgoing.get(broker)
         for position, kept in list(outgoing.kept.items()) if outgoing is not None else ():
-            if not wanted(kept.frame):
+            if not keep(kept.frame):
                 assert outgoing is not None
                 self._give_up(broker, outgoing, position, "unreachable", now)
 
     def succeed(self, before: int, broker: int, since: float, now: float) -> None:
-        """A destination has started anew: what it had not taken is for its durable subscriptions, which it has kept.
-        What was published `since` it has told what it wants now was sent to it as what it is."""
+        """Move a restarted destination's unacked events to its successor, for the durable subscriptions in its log.
+
+        Events published `since` the successor's interest was complete are not moved: they were sent to the successor
+        itself.
+        """
         outgoing = self.outgoing.pop(before, None)
         self._sending.pop(before, None)
         self._detoured.pop(before, None)
@@ -186,20 +191,20 @@ class EventStreams:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def settle(self, now: float) -> None:
-        """After some input: report what was taken of it, where that is enough to report."""
+        """Send the acks that are due."""
         for root in list(self.reporting):
             self._report(root, now)
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Retransmit and ack what is due."""
         for home in list(self._sending):
             outgoing = self.outgoing[home]
             due = outgoing.due(now, self._path_s(home))
-            self._send_again(home, outgoing, due, now)
+            self._retransmit(home, outgoing, due, now)
         self.settle(now)
 
     def expire(self, now: float) -> None:
-        """What has waited for a broker that cannot be reached, beyond its lifetime, dies here."""
+        """Give up expired events for destinations that cannot be reached."""
         for home in list(self._sending):
             outgoing = self.outgoing[home]
             if self.me not in self._map.distances(home):
@@ -207,7 +212,7 @@ class EventStreams:
                     self._give_up(home, outgoing, position, "expired", now)
 
     def next_deadline(self) -> float | None:
-        """When `tick` is to be called."""
+        """Return when `tick` is to be called, or None."""
         times = [self.outgoing[home].again_at + self._path_s(home) for home in self._sending]
         times += [at for root in self.reporting if (at := self.incoming[root].next_deadline()) is not None]
         return min(times, default=None)
@@ -231,20 +236,20 @@ class EventStreams:
         try:
             self._trust.check_event(root, position, flags, frame.block, proof)
         except Forged:
-            if len(arrival.path) == 1 and self._trust.key(root) is not None:  # who handed it on has made it up
+            if len(arrival.path) == 1 and self._trust.key(root) is not None:  # the neighbour claims to be the root
                 raise
             self.counts["forged"] += 1
-            self._suspect(arrival.path, now)
+            self._log_suspicion(arrival.path, now)
             return
         self.reporting[root] = None
         incoming = self.incoming.get(root)
         for ready in (incoming or self._stream(root)).hear(arrival, now):
             self._host.arrived(ready)
 
-    def _suspect(self, path: tuple[int, ...], now: float) -> None:
-        """Name those among whom is who made an event up or changed it."""
-        if now >= self._suspect_at:
-            self._suspect_at = now + SUSPECT_S
+    def _log_suspicion(self, path: tuple[int, ...], now: float) -> None:
+        """Log the path of an event with a wrong MAC: one of the brokers on it made the event up or changed it."""
+        if now >= self._suspicion_at:
+            self._suspicion_at = now + SUSPICION_S
             way = " -> ".join(self._map.name(broker) or f"{broker:016x}" for broker in path)
             self._host.remark(
                 f"an event was made up or changed by one of those that it came by: {way} "
@@ -262,19 +267,19 @@ class EventStreams:
         if incoming.next_deadline() is None:
             del self.reporting[root]
 
-    def _send_again(
-        self, home: int, outgoing: SendStream, positions: list[int], now: float, *, tell_floor: bool = False
+    def _retransmit(
+        self, home: int, outgoing: SendStream, positions: list[int], now: float, *, send_floor: bool = False
     ) -> None:
         if not self.settings.retransmit:  # in the laboratory
             return
         tries = max(0, outgoing.tries - USUAL_TRIES)
         if tries and positions:
             outgoing.tried = self._unicast.way(home, tries, outgoing.detour)
-        for position in positions:  # before it is told what will not come any more
+        for position in positions:  # before the floor is sent
             waiting = outgoing.kept.get(position)
             if waiting is not None and waiting.expired(now):
                 self._give_up(home, outgoing, position, "expired", now)
-        if positions or tell_floor:
+        if positions or send_floor:
             self._unicast.send(StreamSkip(home, self.me, outgoing.floor), (tries,))
         for position in positions:
             kept = outgoing.kept.get(position)
@@ -295,8 +300,11 @@ class EventStreams:
     def _detour(
         self, frame: EventFrame, delay_us: int, flags: int, named: list[Destination], now: float
     ) -> list[Destination]:
-        """Send an event around the usual way where that is of no use; the destinations that it is of use for."""
-        usual = []
+        """Send copies over source routes to destinations whose normal path loses events.
+
+        Return the destinations still to be sent normally.
+        """
+        others = []
         for destination in named:
             home = destination[0]
             if home in self._detoured and self.outgoing[home].detour_until <= now:
@@ -304,11 +312,11 @@ class EventStreams:
             if home not in self._detoured or not self._unicast.by(
                 self.outgoing[home].detour, self._copy(frame, delay_us, flags, destination)
             ):
-                usual.append(destination)
-        return usual
+                others.append(destination)
+        return others
 
     def _copy(self, frame: EventFrame, delay_us: int, flags: int, destination: Destination) -> Forward:
-        """An event for one destination, as its publisher's broker sends it on a way that is given."""
+        """Return a copy for one destination, to be sent along a source route."""
         return Forward(0, delay_us, flags, (self.me,), (destination,), frame.block)
 
     def _give_up(self, home: int, outgoing: SendStream, position: int, reason: str, now: float) -> None:
@@ -319,5 +327,5 @@ class EventStreams:
         self._host.lost(*(kept.party or (home, position)), kept.frame, kept.delay_now_us(now), reason)
 
     def _path_s(self, home: int) -> float:
-        """Twice there and back, by the map."""
+        """Return twice the round trip to a destination, by link state."""
         return 4e-6 * self._map.distances(home).get(self.me, 0)

@@ -1,7 +1,7 @@
 """Copies of events: sent at the root as the strategy plans, received, and sent on at every hop.
 
-Each copy names the destinations that it alone is responsible for, with their positions and MACs; at a fork they are
-partitioned. Brokers on the way keep nothing. Retransmissions follow shortest paths, whatever the strategy.
+Each copy names the destinations that it alone is responsible for, with their positions and MACs. At a fork they are
+partitioned. Brokers on the way keep no state. Retransmissions follow shortest paths under every strategy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..topology.source_routes import DELAY_US_MAX
 
 
 class Forwarder:
-    """Everything that one broker sends or passes on as copies."""
+    """Sends and relays the copies of one broker."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Forwarder:
         self._disseminate(self._strategy, frame, 0, delay_us, flags, (), to, now)
 
     def retransmit(self, frame: EventFrame, delay_us: int, flags: int, to: Destination, now: float) -> None:
-        """Send an event again to one destination, by the shortest path."""
+        """Retransmit an event to one destination, by the shortest path."""
         self._disseminate(self._shortest_paths, frame, 0, delay_us, flags, (), (to,), now)
 
     def accept(
@@ -63,7 +63,7 @@ class Forwarder:
         delay_us = frame.delay_us + link_us
         if delay_us > DELAY_US_MAX:
             delay_us = DELAY_US_MAX
-        if len(to) == 1:  # as it mostly is
+        if len(to) == 1:  # the common case
             return (delay_us, to[0], ()) if to[0][0] == me else (delay_us, None, to)
         for at, destination in enumerate(to):
             if destination[0] == me:

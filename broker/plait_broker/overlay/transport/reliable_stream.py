@@ -1,8 +1,9 @@
-"""From the publisher's broker to each home broker, a stream: every event once and in order, whatever paths it takes.
+"""A stream from the publisher's broker to one destination: each event once and in order, over any path.
 
-The sender numbers the events of each destination without holes and keeps each until the destination has charge of it;
-what is missed or not heard of for too long is sent again, wherever the best path leads then. The receiver hands on in
-order, keeps what came early, and says what it misses. Brokers on the way keep nothing: any of them may die.
+The sender numbers the events for a destination without holes, and keeps each until it is acked. It retransmits events
+that the receiver reports missing, and the oldest ones after a timeout, over the best path at that time. The receiver
+delivers in order, buffers events that are ahead of a hole, and sends acks with the missing positions. Brokers in
+between keep no state: any of them may die.
 """
 
 from __future__ import annotations
@@ -16,65 +17,67 @@ from plait_core.limits import MISSING_MAX
 from plait_core.wire import EventFrame
 
 AGAIN_S: Final = 0.6
-"""Without any progress for so long, plus the path's own delay, the oldest events are sent again. More than a link's
-queue makes of a moment's congestion, since nothing is to travel twice without need."""
+"""Retransmission timeout: without an ack for so long, plus the path's delay, the oldest events are retransmitted. It is
+above the queueing delay of short congestion, which is no reason to retransmit."""
 
 AGAIN_MAX_S: Final = 8.0
+"""The timeout doubles up to this."""
 
 AGAIN_EVENTS: Final = 64
-"""Events sent again at once when nothing is known to be missing: enough to find out what is."""
+"""Events retransmitted at a timeout, while no position is known to be missing: enough to learn which are."""
 
 GAP_S: Final = 0.1
-"""After a hole has stayed open for so long its events are asked for: a change of path only delays them."""
+"""A hole is reported as missing after this: a change of path only reorders events, and the late ones follow soon."""
 
 TAKEN_S: Final = 0.02
-"""A receiver says what it took within this, or after so many events:"""
 TAKEN_EVENTS: Final = 256
+"""A receiver sends an ack within this time, or after so many events."""
 
 DOUBT_S: Final = 0.03
-"""When a link has gone, what was under way may have been on it. What the destination does not report within this, a
-little more than it takes its time for, and the path's own delay, is sent again."""
+"""Events in flight when a link fails may be lost. Those that are not acked within this, plus the path's delay, are
+retransmitted. It is a little longer than a receiver delays its acks."""
 
 USUAL_TRIES: Final = 1
-"""What was sent again so often without any answer goes another way as well: someone may lose what passes through."""
+"""After so many retransmissions in a row without an ack, further ones also take a source route: a broker on the path
+may lose frames."""
 
 DETOUR_S: Final = 30.0
-"""When that helped, the events of a stream go that way alone for so long; then the usual one is tried again."""
+"""After a source route worked, the events of a stream take it alone for so long. Then next hops are tried again."""
 
 EARLY_MAX: Final = 4096
-"""Events that came ahead of a hole, per stream; more are dropped, and will be sent again. So no more than these are
-sent again at once after a link has gone."""
+"""Events that one stream buffers ahead of a hole. Further ones are dropped and come again by retransmission. So after a
+link failure no more than this are retransmitted at once."""
 
 EARLY_BYTES_MAX: Final = 16 << 20
-"""And no more bytes of them."""
+"""Bytes of these events."""
 
 
 class Unacked(NamedTuple):
-    """An event that a destination has not taken yet."""
+    """An event that its destination has not acked yet."""
 
     frame: EventFrame
     flags: int
     delay_us: int
     since: float
-    """When it had that delay."""
+    """The time at which its age was `delay_us`."""
     party: tuple[int, int] | None = None
-    """The destination and position that it was published under, when its destination has started anew since."""
+    """Its first destination and position, if that destination has restarted under another id since."""
 
     def delay_now_us(self, now: float) -> int:
-        """What it has been on its way for."""
+        """Return its age in microseconds."""
         return self.delay_us + max(0, round((now - self.since) * 1_000_000))
 
     def expired(self, now: float) -> bool:
-        """Whether its lifetime is over."""
+        """Return whether its lifetime is over."""
         return bool(self.frame.lifetime_us) and self.delay_now_us(now) > self.frame.lifetime_us
 
 
 unacked_of: Final = partial(tuple.__new__, Unacked)
-"""One from all of its fields, in half the time of the class's own call: one is made for every event."""
+"""Make an `Unacked` from a tuple of all fields, in half the time of a call of the class: it runs for every event."""
 
 
 class SendStream:
-    """What one destination is to get."""
+    """The sender's end of the stream to one destination. Invariant: acked <= floor < next."""
 
     __slots__ = (
         "_again_s",
@@ -101,38 +104,38 @@ class SendStream:
         self.next = first
         self.acked = first - 1
         self.opened = False
-        """Whether the destination is known to know where the stream begins."""
+        """Whether the destination has acked, and so knows the first position of the stream."""
         self.kept: dict[int, Unacked] = {}
         self.kept_bytes = 0
         self.again_at = 0.0
         self.silent_since = 0.0
         self.resent = 0
         self.tries = 0
-        """How often in a row something was sent again, and nothing was heard of it."""
+        """Retransmissions in a row without an ack of all that was sent before them."""
         self.tried: tuple[int, ...] = ()
-        """The way around the usual one by which something was sent last."""
+        """The source route of the last retransmission."""
         self.detour: tuple[int, ...] = ()
-        """The way around the usual one that its events go, if they do."""
+        """The source route that events of this stream take in place of next hops, until `detour_until`; () for none."""
         self.detour_until = 0.0
         self.vain = 0
-        """Up to here it was sent when something was sent again for the first time."""
+        """The last position sent at the first of the present retransmissions; `tries` is reset once it is acked."""
         self._again_s = AGAIN_S
         self._doubtful = first
-        """What is kept below this position was under way when a link went."""
+        """Unacked events below this position were in flight when a link failed."""
 
     def add(self, kept: Unacked, now: float) -> int:
-        """One more event; its position."""
+        """Append an event. Return its position."""
         position = self.next
         self.next += 1
         if not self.kept:
             self.silent_since = now
-            self._rest(now)
+            self._restart_timer(now)
         self.kept[position] = kept
         self.kept_bytes += len(kept.frame.block)
         return position
 
     def took(self, up_to: int, now: float) -> list[tuple[int, Unacked]]:
-        """The destination has charge of all up to a position; those that this is news of."""
+        """Take a cumulative ack up to a position. Return the events that it acks for the first time."""
         if not self.acked < up_to < self.next:
             return []
         news = []
@@ -147,33 +150,33 @@ class SendStream:
         self.opened = True
         if self.tries > USUAL_TRIES:
             self.detour, self.detour_until = self.tried, now + DETOUR_S
-        if up_to >= self.vain:  # whoever lets one pass now and then gets around nobody
+        if up_to >= self.vain:  # not on any ack: a broker that lets a few events pass must not reset it
             self.tries = 0
         self._again_s = AGAIN_S
         self.silent_since = now
         if up_to + 1 >= self._doubtful:
-            self._rest(now)
+            self._restart_timer(now)
         return news
 
     def give_up(self, position: int) -> Unacked:
-        """An event will not be sent any more; `floor` tells the destination."""
+        """Drop an event without an ack. The destination learns it from the `floor` of a StreamSkip."""
         kept = self.kept[position]
         self._forget(position)
         return kept
 
     @property
     def floor(self) -> int:
-        """Below the first that is kept: nothing up to here will come any more."""
+        """The position before the first unacked event: no event up to here will be sent any more."""
         return next(iter(self.kept), self.next) - 1
 
     def due(self, now: float, path_s: float) -> list[int]:
-        """The oldest events, when nothing was heard for too long, or of those on their way when a link went."""
+        """Return positions to retransmit now: the timer has fired, or they were in flight when a link failed."""
         if not self.kept or now < self.again_at + path_s:
             return []
         if doubtful := self.doubtful(now):
             return doubtful
         self._again_s = min(2 * self._again_s, AGAIN_MAX_S)
-        self._rest(now)
+        self._restart_timer(now)
         self.resent += 1
         if not self.tries:
             self.vain = self.next - 1
@@ -181,21 +184,21 @@ class SendStream:
         return list(self.kept)[:AGAIN_EVENTS]
 
     def hurry(self, now: float) -> None:
-        """A link has gone: what was on its way may be lost."""
+        """A link has failed: events in flight may be lost, so retransmit them soon."""
         self._again_s = AGAIN_S
         self._doubtful = self.next
         self.again_at = min(self.again_at, now + DOUBT_S)
 
     def doubtful(self, now: float) -> list[int]:
-        """What was on its way when a link went, to be sent again now and no more for that reason."""
+        """Return the positions that were in flight when a link failed. Each failure returns them once."""
         doubtful = [position for position in islice(self.kept, EARLY_MAX) if position < self._doubtful]
         self._doubtful = self.first
         if doubtful:
             self.resent += 1
-            self._rest(now)
+            self._restart_timer(now)
         return doubtful
 
-    def _rest(self, now: float) -> None:
+    def _restart_timer(self, now: float) -> None:
         self.again_at = now + self._again_s
 
     def _forget(self, position: int) -> None:
@@ -203,7 +206,7 @@ class SendStream:
 
 
 class ReceivedEvent(NamedTuple):
-    """An event that has come to its destination."""
+    """An event at its destination."""
 
     root: int
     position: int
@@ -215,47 +218,47 @@ class ReceivedEvent(NamedTuple):
 
 
 received_event_of: Final = partial(tuple.__new__, ReceivedEvent)
-"""One from all of its fields, as `unacked_of`."""
+"""Make a `ReceivedEvent` from a tuple of all fields, like `unacked_of`."""
 
 
 class ReceiveStream:
-    """What comes from one publisher's broker."""
+    """The receiver's end of the stream from one publisher's broker."""
 
     __slots__ = (
         "_early",
         "_early_bytes",
+        "_last_ack",
         "_open",
-        "_said",
-        "_since_said",
+        "_since_ack",
         "_taken",
+        "ack_at",
         "expected",
         "gap_since",
         "repeats",
-        "say_at",
         "up_to",
         "vain",
     )
 
     def __init__(self) -> None:
         self.vain = 0
-        """Reports in a row that said no more than the one before."""
+        """Acks in a row without progress."""
         self.expected: int | None = None
-        """The next position in order; None until the sender says where it begins."""
+        """The next position in order; None until a StreamSkip names where the stream begins."""
         self.up_to = 0
-        """All up to here are taken."""
+        """All events up to this position are taken, or were skipped."""
         self._taken: set[int] = set()
         self._open: deque[int] = deque()
-        """Handed on and not taken, or not all before it: what is below the first, and not skipped, is taken."""
+        """Positions that were delivered to the host, from the first that the host has not taken yet."""
         self._early: dict[int, ReceivedEvent] = {}
         self._early_bytes = 0
-        self._said = 0
-        self._since_said = 0
+        self._last_ack = 0
+        self._since_ack = 0
         self.gap_since: float | None = None
-        self.say_at: float | None = None
+        self.ack_at: float | None = None
         self.repeats = 0
 
     def hear(self, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
-        """An event came; what can be handed on now, in order."""
+        """Take an event. Return the events that are in order now."""
         expected = self.expected
         if arrival.position == expected and not self._early:
             self.expected = expected + 1
@@ -263,70 +266,70 @@ class ReceiveStream:
             return [arrival]
         if (expected is not None and arrival.position < expected) or arrival.position in self._early:
             self.repeats += 1
-            self._say_soon(now)
+            self._ack_soon(now)
             return []
         room = len(self._early) < EARLY_MAX and self._early_bytes < EARLY_BYTES_MAX
-        if room or arrival.position == expected:  # what fills the hole always has room
+        if room or arrival.position == expected:  # the event that fills the hole always has room
             self._early[arrival.position] = arrival
             self._early_bytes += len(arrival.frame.block)
         return self._in_order(now)
 
     def skip(self, up_to: int, now: float) -> list[ReceivedEvent]:
-        """Nothing up to a position will come that has not; what can be handed on now."""
+        """Skip missing positions up to this one: the sender gave them up. Return the events that are in order now."""
         found: list[ReceivedEvent] = []
-        passed = sorted(position for position in self._early if position <= up_to)
+        below = sorted(position for position in self._early if position <= up_to)
         if self.expected is None:
             self.expected, self.up_to = up_to + 1, up_to
-            for position in passed:
-                self._let_in(position)
+            for position in below:
+                self._pop_early(position)
         elif self.expected <= up_to:
             self.expected = up_to + 1
-            found += [self._let_in(position) for position in passed]
-            self._open.extend(passed)
+            found += [self._pop_early(position) for position in below]
+            self._open.extend(below)
         self._advance(now)
         return found + self._in_order(now)
 
-    def _let_in(self, position: int) -> ReceivedEvent:
+    def _pop_early(self, position: int) -> ReceivedEvent:
         arrival = self._early.pop(position)
         self._early_bytes -= len(arrival.frame.block)
         return arrival
 
     def take(self, position: int, now: float) -> None:
-        """This broker has charge of an event."""
-        if len(self._open) == 1 and self._open[0] == position and self.expected is not None:  # as it mostly is
+        """Note that the host has charge of an event, so that it can be acked."""
+        if len(self._open) == 1 and self._open[0] == position and self.expected is not None:  # the common case
             self._open.popleft()
-            self._since_said += 1
+            self._since_ack += 1
             self.up_to = self.expected - 1
-            if self.say_at is None:
-                self.say_at = now + TAKEN_S
+            if self.ack_at is None:
+                self.ack_at = now + TAKEN_S
             return
         self._taken.add(position)
         self._advance(now)
 
     def report(self, now: float) -> tuple[int, tuple[int, ...]] | None:
-        """What to tell the sender: up to where all is taken, and what is missing; None when nothing is due."""
+        """Return the cumulative ack and the missing positions to send now, or None when no ack is due."""
         missing: tuple[int, ...] = ()
-        due = self._since_said >= TAKEN_EVENTS or (self.say_at is not None and now >= self.say_at)
+        due = self._since_ack >= TAKEN_EVENTS or (self.ack_at is not None and now >= self.ack_at)
         if self.gap_since is not None and now >= self.gap_since + GAP_S:
             self.gap_since = now
             missing = self._missing()
             due = True
         if not due:
             return None
-        self.say_at = None
-        self.vain = self.vain + 1 if self.up_to == self._said else 0
-        self._said, self._since_said = self.up_to, 0
+        self.ack_at = None
+        self.vain = self.vain + 1 if self.up_to == self._last_ack else 0
+        self._last_ack, self._since_ack = self.up_to, 0
         return self.up_to, missing
 
     def next_deadline(self) -> float | None:
-        """When there is something to report."""
+        """Return when an ack is due, or None."""
         if self.gap_since is None:
-            return self.say_at
-        ask_at = self.gap_since + GAP_S
-        return ask_at if self.say_at is None else min(self.say_at, ask_at)
+            return self.ack_at
+        report_at = self.gap_since + GAP_S
+        return report_at if self.ack_at is None else min(self.ack_at, report_at)
 
     def rest(self) -> list[ReceivedEvent]:
-        """The sender is no more: what came early, in order, with holes."""
+        """Return the events ahead of the hole, in order: the sender is gone, so the hole will not be filled."""
         found = [self._early[position] for position in sorted(self._early)]
         self._early.clear()
         self._early_bytes = 0
@@ -336,7 +339,7 @@ class ReceiveStream:
     def _in_order(self, now: float) -> list[ReceivedEvent]:
         found: list[ReceivedEvent] = []
         while self.expected is not None and self.expected in self._early:
-            found.append(self._let_in(self.expected))
+            found.append(self._pop_early(self.expected))
             self._open.append(self.expected)
             self.expected += 1
         if not self._early:
@@ -348,20 +351,20 @@ class ReceiveStream:
     def _advance(self, now: float) -> None:
         while self._open and self._open[0] in self._taken:
             self._taken.discard(self._open.popleft())
-            self._since_said += 1
-        if self.expected is None:  # it was taken from an earlier stream, which was forgotten meanwhile
+            self._since_ack += 1
+        if self.expected is None:  # the event came by an earlier stream, which was forgotten meanwhile
             return
         up_to = (self._open[0] if self._open else self.expected) - 1
         if up_to > self.up_to:
             self.up_to = up_to
-            self._say_soon(now)
+            self._ack_soon(now)
 
-    def _say_soon(self, now: float) -> None:
-        if self.say_at is None:
-            self.say_at = now + TAKEN_S
+    def _ack_soon(self, now: float) -> None:
+        if self.ack_at is None:
+            self.ack_at = now + TAKEN_S
 
     def _missing(self) -> tuple[int, ...]:
-        """Holes below what came early."""
+        """Return the missing positions below the last buffered event."""
         if self.expected is None:
             return ()
         missing: list[int] = []
