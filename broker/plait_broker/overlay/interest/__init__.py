@@ -1,1 +1,1 @@
-"""Who needs which events: advertisements, and the filters that home brokers install at publishers' brokers."""
+"""Interest: advertisements, and the filters that home brokers install at publishers' brokers."""

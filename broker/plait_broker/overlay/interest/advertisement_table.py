@@ -1,8 +1,8 @@
-"""The advertisements of all brokers, and one number for all that a broker advertises.
+"""The advertisements of all brokers, and a fingerprint of each broker's advertisements.
 
-By that number, the fingerprint, two brokers see without a list that one knows the other's advertisements. Each interest
-update names the fingerprint that it was computed against. So a publisher's broker knows when all brokers have seen a
-new advertisement and have sent their interest in it. Only then an event that it promises may go out.
+Two brokers compare fingerprints to check that one knows the other's advertisements. Each interest update names the
+fingerprint that it was computed against. So a publisher's broker knows when all brokers have seen a new advertisement
+and sent their interest in it. Events of the advertisement may go out only then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plait_core.filters import Filter, parse
 from plait_core.wire.frame_types.overlay_frames import Advertisement
 
 STATES_MAX: Final = 4096
-"""Past fingerprints of ours: a broker that acks an older one is behind by that many changes."""
+"""Past fingerprints of ours that are remembered. A broker that names an older one is behind by that many changes."""
 
 
 class AdvertisementTable:
@@ -26,11 +26,11 @@ class AdvertisementTable:
     def __init__(self, me: int) -> None:
         self._me = me
         self.filters: dict[tuple[int, int], Filter] = {}
-        self._marks: dict[int, dict[int, int]] = {}
-        """By origin and number, the part of the fingerprint that is of one advertisement."""
+        self._hashes: dict[int, dict[int, int]] = {}
+        """By origin and number, the hash of one advertisement. A fingerprint is the XOR of an origin's hashes."""
         self._fingerprints: dict[int, int] = {}
         self._states: OrderedDict[int, int] = OrderedDict([(0, 0)])
-        """By fingerprint of ours, the last revision that had it."""
+        """By fingerprint of ours, the last revision with it."""
         self.revision = 0
         """Counts changes of our own advertisements."""
 
@@ -43,11 +43,11 @@ class AdvertisementTable:
         return self._states.get(fingerprint, -1)
 
     def learn(self, advertisement: Advertisement) -> tuple[Filter | None, bool]:
-        """Take an advertisement or its withdrawal. Return its filter, and whether that can be parsed."""
+        """Take an advertisement or its withdrawal. Return its filter, if any, and False if that cannot be parsed."""
         key = (advertisement.origin, advertisement.number)
         self.filters.pop(key, None)
-        mark = _mark_of(advertisement) if advertisement.filter else 0
-        self._mark(advertisement.origin, advertisement.number, mark)
+        new_hash = _hash_of(advertisement) if advertisement.filter else 0
+        self._set_hash(advertisement.origin, advertisement.number, new_hash)
         if not advertisement.filter:
             return None, True
         try:
@@ -58,17 +58,17 @@ class AdvertisementTable:
 
     def forget(self, origin: int) -> None:
         """Forget a broker."""
-        for number in self._marks.pop(origin, ()):
+        for number in self._hashes.pop(origin, ()):
             self.filters.pop((origin, number), None)
         self._fingerprints.pop(origin, None)
 
-    def _mark(self, origin: int, number: int, mark: int) -> None:
-        marks = self._marks.setdefault(origin, {})
-        before = marks.pop(number, 0)
-        if mark:
-            marks[number] = mark
-        fingerprint = self._fingerprints[origin] = self._fingerprints.get(origin, 0) ^ before ^ mark
-        if origin == self._me and before != mark:
+    def _set_hash(self, origin: int, number: int, new_hash: int) -> None:
+        hashes = self._hashes.setdefault(origin, {})
+        before = hashes.pop(number, 0)
+        if new_hash:
+            hashes[number] = new_hash
+        fingerprint = self._fingerprints[origin] = self._fingerprints.get(origin, 0) ^ before ^ new_hash
+        if origin == self._me and before != new_hash:
             self.revision += 1
             self._states[fingerprint] = self.revision
             self._states.move_to_end(fingerprint)
@@ -76,6 +76,6 @@ class AdvertisementTable:
                 self._states.popitem(last=False)
 
 
-def _mark_of(advertisement: Advertisement) -> int:
+def _hash_of(advertisement: Advertisement) -> int:
     name = struct.pack(">QQ", advertisement.number, advertisement.version)
     return int.from_bytes(hashlib.blake2b(name, digest_size=8, person=b"plait advert").digest(), "big")

@@ -14,17 +14,17 @@ from plait_core.matching import Index
 
 
 class CoveringSet:
-    """All filters of a broker's clients, and those of them that are exported."""
+    """All filters of a broker's clients, and the exported ones among them."""
 
     def __init__(self, new_index: Callable[[], Index]) -> None:
         self._filters: dict[int, Filter] = {}
         self._deposits: dict[int, bytes] = {}
         self._under: dict[int, int] = {}
-        """By filter that is not exported, one that covers it. Kept, since covering is not always decided."""
+        """By filter that is not exported, one that covers it. Stored, since the covering test may not find it again."""
         self._over: dict[int, dict[int, None]] = {}
         self.exported = new_index()
         self.system: dict[int, None] = {}
-        """Filters for the records of brokers themselves. They go to every broker, and no filter covers them."""
+        """Filters for system events, the records of brokers. They go to every broker, and no filter covers them."""
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -44,7 +44,7 @@ class CoveringSet:
         }
 
     def deposit(self, number: int) -> bytes:
-        """Return the routing keys of a filter, empty for none."""
+        """Return the routing keys of a filter, or b"" if it has none."""
         return self._deposits.get(number, b"")
 
     def coverer(self, number: int) -> int:
@@ -109,7 +109,7 @@ class CoveringSet:
         added.append(number)
 
     def _brings(self, coverer: int, number: int) -> bool:
-        """Return whether a covering filter matches all events of another, though tags are tested."""
+        """Return whether a covering filter gets all events of another one, given the deposits of both."""
         return coverer not in self._deposits or self._deposits[coverer] == self._deposits.get(number)
 
     def _put_under(self, number: int, coverer: int) -> None:

@@ -1,9 +1,10 @@
 """Interest of durable subscriptions: flooded to all brokers, and used for home brokers that cannot send updates now.
 
-A home broker sends each publisher's broker the filters that meet its advertisements (`interest_sync.py`). A broker that
-starts, or advertises something new, while that home is away gets no such update, and would confirm events that the
-home's durable subscriptions never get. So the filters of durable subscriptions flood, signed by their home. All other
-brokers store them, in their logs too, and match them for every home that has not acked their present advertisements.
+A home broker sends each publisher's broker the filters that meet its advertisements (`interest_sync.py`). While the
+home broker is away, a broker that starts or advertises something new gets no such update. It would confirm events that
+the home broker's durable subscriptions never get. So the filters of durable subscriptions flood, signed by their home
+broker. All other brokers store them, in their logs too. They match them for every home broker that has not acked their
+present advertisements.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .remote_interest import HomeInterest
 
 
 class LocalDurableInterest:
-    """The interest of our own durable subscriptions, as it floods."""
+    """The interest of our own durable subscriptions, which floods."""
 
     def __init__(self, me: int, flooding: Flooding, new_index: Callable[[], Index]) -> None:
         self._me = me
@@ -48,7 +49,7 @@ class LocalDurableInterest:
         self._announce(*self._exports.remove(number))
 
     def begin(self) -> None:
-        """Flood all filters once there is another broker: a broker alone signs nothing."""
+        """Flood all filters, once there is another broker."""
         if not self._flooded:
             self._flooded = True
             self._announce(list(self._exported), [])
@@ -69,7 +70,7 @@ class LocalDurableInterest:
 
 
 class RemoteDurableInterest:
-    """The interest of other brokers' durable subscriptions, as far as it is known here."""
+    """The interest of other brokers' durable subscriptions."""
 
     def __init__(self, new_index: Callable[[], Index]) -> None:
         self._index = new_index()
@@ -78,11 +79,11 @@ class RemoteDurableInterest:
         self._key_of: dict[int, tuple[int, int]] = {}
         self._handles = 0
         self._origins: dict[int, dict[int, None]] = {}
-        """By origin, its numbers."""
+        """By origin, the numbers of its filters."""
         self._successors: dict[int, int] = {}
-        """By a broker that restarted, its new id, until the interest of that is complete."""
+        """By the old id of a restarted broker, its new id, until the interest of the new id is complete."""
         self.away: dict[int, None] = {}
-        """Homes that have not acked our present advertisements: their durable interest is matched for them."""
+        """Home brokers that have not acked our present advertisements: their durable interest is matched here."""
 
     def __contains__(self, broker: int) -> bool:
         return broker in self._origins
@@ -108,7 +109,7 @@ class RemoteDurableInterest:
         return True
 
     def succeed(self, before: int, broker: int) -> None:
-        """A broker has restarted: its interest holds until that of its successor is complete."""
+        """Note a restart: the interest of `before` counts for its successor until the successor's own is complete."""
         self._successors = {
             one: broker if successor == before else successor for one, successor in self._successors.items()
         }
@@ -116,7 +117,7 @@ class RemoteDurableInterest:
             self._successors[before] = broker
 
     def complete(self, home: int) -> list[int]:
-        """The interest of a home is complete. Return its predecessors, whose interest is forgotten now."""
+        """Forget the predecessors of a home broker, whose own interest is complete now. Return them."""
         former = [one for one, successor in self._successors.items() if successor == home]
         for one in former:
             del self._successors[one]
@@ -135,7 +136,7 @@ class RemoteDurableInterest:
         return True
 
     def review(self, homes: dict[int, HomeInterest], offers: int) -> None:
-        """Compute which homes are away, given the fingerprint of our advertisements."""
+        """Compute which home brokers are away, given the fingerprint of our advertisements."""
         for home in dict.fromkeys(self._successors.get(origin, origin) for origin in self._origins):
             known = homes.get(home)
             if known is not None and known.since < math.inf and known.offers == offers:
@@ -146,15 +147,15 @@ class RemoteDurableInterest:
             del self.away[home]
 
     def match(self, frame: EventFrame) -> list[int]:
-        """Return the homes that are away and whose durable subscriptions match an event."""
+        """Return the home brokers that are away and have durable subscriptions that match an event."""
         return [home for home in self._homes(self._index.match_frame(frame)) if home in self.away]
 
     def matches(self, home: int, frame: EventFrame) -> bool:
-        """Return whether durable subscriptions of a home match an event, away or not."""
+        """Return whether durable subscriptions of a home broker match an event, away or not."""
         return home in self._homes(self._index.match_frame(frame))
 
     def meeting(self, filter: Filter) -> dict[int, list[Filter]]:
-        """Return the homes that are away, each with its filters that intersect this one."""
+        """Return the home brokers that are away, each with its filters that intersect this one."""
         found: dict[int, list[Filter]] = {}
         for handle in sorted(self._index.intersecting(filter)):
             key = self._key_of[handle]

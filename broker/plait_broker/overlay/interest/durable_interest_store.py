@@ -1,7 +1,7 @@
-"""The durable interest of other brokers, stored beyond this broker's life, and the link states that verify it.
+"""Persistent storage of other brokers' durable interest, and of the link states with the keys that verify it.
 
-A home broker gets the ack of an interest update only when its durable interest is stored here: both may die right
-after.
+An interest update is acked only once the durable interest of its home broker is stored here. So the interest survives
+if both brokers die right after the ack.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MemoryKey: TypeAlias = tuple[int, int]
 
 
 class DurableInterestStore:
-    """One broker's memory of the others, as its host stores it."""
+    """Keeps the host's log in step with the durable interest that floods."""
 
     def __init__(
         self, me: int, host: Host, flooding: Flooding, theirs: RemoteDurableInterest, unicast: ControlUnicast
@@ -35,13 +35,13 @@ class DurableInterestStore:
         self._theirs = theirs
         self._unicast = unicast
         self._kept: dict[int, dict[int, int]] = {}
-        """By origin and number, the stored version; of number 0, the link state, any version will do."""
+        """By origin and number, the stored version. For the link state, number 0, any version is good enough."""
         self._storing: Counter[int] = Counter()
         """By origin, the number of documents that are being stored."""
         self._withheld: dict[int, tuple[InterestAck, int]] = {}
 
     def recall(self, documents: Iterable[Signed]) -> int:
-        """Take up the documents that an earlier life of this broker stored. Return how many are of no use."""
+        """Load the documents that were stored before this broker restarted. Return how many cannot be read."""
         by: dict[int, list[Signed]] = {}
         born: dict[int, int] = {}
         bad = 0
@@ -57,7 +57,7 @@ class DurableInterestStore:
             if isinstance(document, LinkState):
                 born[signed.origin] = document.born
             self._kept.setdefault(signed.origin, {})[signed.number] = signed.version
-        for origin in sorted(by, key=lambda origin: born.get(origin, 0)):  # of one log's lives the last comes last
+        for origin in sorted(by, key=lambda origin: born.get(origin, 0)):  # lives of one log: the latest comes last
             for signed in by[origin]:
                 self._flooding.recall(signed)
         for origin in [origin for origin in self._kept if origin not in self._theirs]:
@@ -70,9 +70,9 @@ class DurableInterestStore:
         kept = self._kept.setdefault(document.origin, {})
         if readable and document.filter:
             if 0 not in kept:
-                self._keep(link_state_key(document.origin))
+                self._remember(link_state_key(document.origin))
             if kept.get(document.number) != document.version:
-                self._keep((document.origin, DURABLE_INTEREST, document.number))
+                self._remember((document.origin, DURABLE_INTEREST, document.number))
         elif document.number in kept:
             del kept[document.number]
             self._host.remember((document.origin, document.number), None)
@@ -83,10 +83,10 @@ class DurableInterestStore:
     def learn_link_state(self, origin: int) -> None:
         """Store a link state that comes after the durable interest of its origin."""
         if origin in self._theirs and 0 not in self._kept.get(origin, ()):
-            self._keep(link_state_key(origin))
+            self._remember(link_state_key(origin))
 
     def complete(self, home: int) -> None:
-        """The interest of a home is complete: delete what is stored of its predecessors."""
+        """Delete the documents of a home broker's predecessors: its own interest is complete."""
         for former in self._theirs.complete(home):
             self._discard(former)
 
@@ -104,7 +104,10 @@ class DurableInterestStore:
             self._unicast.send(ack, (tries,))
 
     def stored(self, keys: Iterable[MemoryKey]) -> None:
-        """The host has stored these, or cannot: a broken disk here is no reason to delay others."""
+        """Send the acks that waited for these documents.
+
+        The host has stored them, or has failed to: a broken disk here must not delay others.
+        """
         for origin, _ in keys:
             self._storing[origin] -= 1
             if self._storing[origin] <= 0:
@@ -114,7 +117,7 @@ class DurableInterestStore:
                     ack, tries = withheld
                     self._unicast.send(ack, (tries,))
 
-    def _keep(self, key: tuple[int, int, int]) -> None:
+    def _remember(self, key: tuple[int, int, int]) -> None:
         stored = self._flooding.stored(key)
         if stored is None:
             return

@@ -1,10 +1,10 @@
-"""Interest on its way out: each publisher's broker gets the filters of ours that meet its advertisements.
+"""Outgoing interest: each publisher's broker gets the filters of ours that meet its advertisements.
 
-`PeerInterest` holds, for each such broker, the filters that it should have, those that were announced, and what it
-acked. Changes carry a version. They are retransmitted until they are acked, in their order, by any path: a change of
-routes changes nothing here. New filters and removals go in one change, so no event falls between them. Each change
-names the fingerprint of the advertisements that it was computed against (`advertisement_table.py`), and a change,
-though it be empty, is made when those change.
+`PeerInterest` holds, for each such broker, the filters that it should have, the announced ones, and its last ack.
+Changes are numbered by version. They are retransmitted in order until they are acked, over any path: a change of next
+hops does not matter here. New filters and removals go in one change, so no event falls between them. Each change names
+the fingerprint of the advertisements that it was computed against (`advertisement_table.py`). When these change, a
+change follows, even an empty one.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from plait_core.wire.frame_types.overlay_frames import InterestUpdate
 from .covering_set import CoveringSet
 
 AGAIN_S: Final = 0.5
-"""A change without an ack is retransmitted after this, then after twice as long, up to `AGAIN_MAX_S`."""
+"""Retransmission timeout of a change. It doubles with each retransmission, up to `AGAIN_MAX_S`."""
 
 AGAIN_MAX_S: Final = 8.0
 
 CHANGES_MAX: Final = 64
-"""Changes that one broker has not acked; beyond it, one update of all filters replaces them."""
+"""Unacked changes of one broker. Beyond it, one update of all filters replaces them."""
 
 WANT_TEXTS_BYTES_MAX: Final = FRAME_BYTES_MAX // 2
-"""Filters' texts and routing keys in one update. The rest of a frame is room for numbers."""
+"""Bytes of filters and routing keys in one update. The rest of a frame is room for numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class FilterChange:
     offers: int
     """The fingerprint of the advertisements that it was computed against."""
     more: bool = False
-    """Whether more parts of all filters follow."""
+    """Whether further parts of the whole table follow."""
     routing: tuple[bytes, ...] = ()
     """The routing keys of each filter; () when no filter has any."""
     within_us: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class PeerInterest:
     refcount: dict[int, int] = field(default_factory=dict)
     """By exported filter, how many of its advertisements it meets."""
     announced: dict[int, int] = field(default_factory=dict)
-    """The filters that were announced, each with the version since which."""
+    """By announced filter, the version that announced it."""
     dirty: dict[int, None] = field(default_factory=dict)
     """Filters that may have to be announced or removed."""
     version: int = 0
@@ -76,9 +76,10 @@ class PeerInterest:
     offers_there: int | None = None
     """The fingerprint in its last ack."""
     agree_from: int = 0
-    """Acks of versions up to this one were sent before it could be reached."""
+    """Acks of versions up to this one are older than its last return into reach: their fingerprints are ignored."""
     agreed: bool = False
-    """Whether we have known all its advertisements since it could be reached: it waits for us before it adds any."""
+    """Whether both sides have agreed on its advertisements since it came into reach. From then on it waits for our
+    interest before it uses a new one."""
     sent: int = 0
     acked: int = 0
     unacked: deque[FilterChange] = field(default_factory=deque)
@@ -87,17 +88,17 @@ class PeerInterest:
     tries: int = 0
     """Retransmissions in a row without an ack."""
     asked: list[int] = field(default_factory=list)
-    """Filters that it is to ack though none of its advertisements meets them."""
+    """Filters that it must ack even if they meet none of its advertisements."""
     again_to: int = 0
     """The last version that was retransmitted."""
     moved_at: float = -math.inf
     """The time of its last ack of a new version."""
     mute: bool = False
-    """Whether a wait for it timed out, and it has acked no new version since."""
+    """Whether its ack timed out, and it has acked no new version since."""
     stores_nothing: bool = False
-    """Whether a wait for it to store durable interest timed out, and it has acked no new version since."""
+    """Whether its ack of stored durable interest timed out, and it has acked no new version since."""
     whole: bool = False
-    """Whether it is to get all filters: we had forgotten it, and it may remember older ones."""
+    """Whether the next change replaces its whole table: we had forgotten it, and it may have older filters of ours."""
 
 
 @dataclass(slots=True)
@@ -106,11 +107,11 @@ class InstallDeadlines:
 
     since: float = 0.0
     wait_s: float = math.inf
-    """The longest wait for a broker that acks nothing."""
+    """The longest wait for a broker without any ack."""
     store_s: float = math.inf
-    """The longest wait for a broker that only has to store it."""
+    """The longest wait for a broker that has the filter, or does not need it, and only has to store it."""
     versions: dict[int, int] = field(default_factory=dict)
-    """By broker that is to ack it in any case, the version to be acked."""
+    """By broker that must ack in any case, the version to be acked."""
 
 
 class InterestSync:
@@ -127,14 +128,14 @@ class InterestSync:
         """By filter, the delay bound of its subscription, where it has one."""
         self._peers: dict[int, PeerInterest] = {}
         self._left: dict[int, int] = {}
-        """By publisher's broker that was forgotten, the last version that it got."""
+        """By forgotten publisher's broker, the last version that was sent to it."""
         self._dirty: dict[int, None] = {}
         self._installing: dict[int, InstallDeadlines] = {}
-        """Filters that are to be installed."""
-        self._look_at = math.inf
+        """Filters that are being installed."""
+        self._check_at = math.inf
         """The time of the next install timeout."""
         self._unacked = False
-        """Whether some peer may have changes without an ack."""
+        """Whether a peer may have unacked changes."""
         self.installed: list[int] = []
         """Filters that all publishers' brokers have now; the caller clears it."""
         self.silent: list[int] = []
@@ -144,12 +145,12 @@ class InterestSync:
         return len(self._exports)
 
     def covering_filters(self) -> dict[int, Filter]:
-        """Return the filters of clients that no other covers, by number, without those about system events."""
+        """Return the covering set of our clients' filters, by number, without filters for system events."""
         return self._exports.covering_filters()
 
     @property
     def exported(self) -> int:
-        """Filters that are announced: those that no other of ours covers."""
+        """The size of the covering set."""
         return len(self._exports.exported)
 
     # --- our clients' filters -----------------------------------------------------------------------------------------
@@ -164,8 +165,8 @@ class InterestSync:
         everywhere: bool = False,
         within_us: int = 0,
     ) -> None:
-        """Add a subscription's filter; `installed` will name it. With `everywhere`, brokers ack it, too, that advertise
-        nothing that it meets."""
+        """Add a subscription's filter; `installed` will name it. With `everywhere`, all brokers must ack it, even those
+        with no advertisement that it meets."""
         if within_us:
             self._within_us[number] = within_us
         self._export(*self._exports.add(number, filter, deposit))
@@ -184,12 +185,12 @@ class InterestSync:
     # --- other brokers' advertisements --------------------------------------------------------------------------------
 
     def meet(self, root: int) -> None:
-        """Begin to announce to a broker."""
+        """Begin to announce interest to a broker."""
         if root not in self._peers and root != self._me:
             peer = self._peers[root] = self._open_peer(root)
             self._dirty[root] = None
             for number in self._exports.system:  # every broker records
-                self._meet(root, peer, number, 1)
+                self._count_intersection(root, peer, number, 1)
 
     def offered(self, root: int, fingerprint: int) -> None:
         """Note the fingerprint of a broker's advertisements, after `offer` and `withdraw` have changed them."""
@@ -208,7 +209,7 @@ class InterestSync:
         self._offers.add(handle, filter)
         peer = self._peers[root]
         for exported in sorted(self._exports.exported.intersecting(filter)):
-            self._meet(root, peer, exported, 1)
+            self._count_intersection(root, peer, exported, 1)
 
     def withdraw(self, root: int, number: int) -> None:
         """Remove a broker's advertisement."""
@@ -219,7 +220,7 @@ class InterestSync:
         self._offers.remove(handle)
         peer = self._peers[root]
         for exported in sorted(self._exports.exported.intersecting(filter)):
-            self._meet(root, peer, exported, -1)
+            self._count_intersection(root, peer, exported, -1)
 
     def gone(self, root: int) -> None:
         """Forget a publisher's broker."""
@@ -233,8 +234,10 @@ class InterestSync:
                 del self._left[next(iter(self._left))]
 
     def back(self, root: int) -> None:
-        """A publisher's broker can be reached again. Meanwhile it may have forgotten us, or advertised more without
-        waiting for us. The ack of an empty change shows which."""
+        """Check a publisher's broker that can be reached again, by an empty change.
+
+        Meanwhile it may have forgotten us, or advertised more without waiting for us. Its ack shows which.
+        """
         peer = self._peers.get(root)
         if peer is None:
             return
@@ -254,8 +257,8 @@ class InterestSync:
         and those of each broker come in their order."""
         for root in self._dirty:
             peer = self._peers[root]
-            self._decide(peer)
-            self._ask(root, peer)
+            self._make_changes(peer)
+            self._request_acks(root, peer)
         self._dirty.clear()
         alike: dict[tuple[int, _Content], list[tuple[int, int, int]]] = {}
         for root, peer in self._peers.items():
@@ -281,7 +284,7 @@ class InterestSync:
                     *(change.more, change.routing, change.within_us),
                 )
                 alike.setdefault((place, content), []).append((root, change.version, change.offers))
-        self._look_installed(now, reaches)
+        self._check_installed(now, reaches)
         self._unacked = any(peer.unacked for peer in self._peers.values())
         updates = []
         for (_, content), named in sorted(alike.items(), key=lambda item: item[0][0]):
@@ -290,12 +293,12 @@ class InterestSync:
         return updates
 
     def hurry(self, now: float) -> None:
-        """Retransmit soon: a link has come or gone, and what was lost may arrive now."""
+        """Retransmit soon: a link came up or failed, so lost updates may get through now."""
         for peer in self._peers.values():
             peer.again_s, peer.again_at = AGAIN_S, min(peer.again_at, now + AGAIN_S)
 
     def tries(self, root: int) -> int:
-        """Return how often the present changes were retransmitted to a broker, beyond the first time."""
+        """Return the retransmissions of the present changes to a broker, not counting the first one."""
         return max(0, self._peers[root].tries - 1)
 
     def acked(self, root: int, version: int, offers: int, asked: int, now: float) -> None:
@@ -307,7 +310,7 @@ class InterestSync:
             peer.offers_there = offers
             peer.agreed = peer.agreed or offers == peer.offers
         if version < peer.acked:
-            if asked > peer.acked:  # it has forgotten
+            if asked > peer.acked:  # it has forgotten our interest
                 self._announce_all(peer)
                 self._dirty[root] = None
             return
@@ -315,7 +318,7 @@ class InterestSync:
             peer.tries, peer.mute, peer.stores_nothing = 0, False, False
             peer.moved_at = now
             peer.again_s, peer.again_at = AGAIN_S, now + AGAIN_S
-        elif asked > max(version, peer.again_to):  # it misses a change before that
+        elif asked > max(version, peer.again_to):  # an earlier change was lost
             peer.again_at = now
         peer.acked = version
         while peer.unacked and peer.unacked[0].version <= version:
@@ -329,7 +332,7 @@ class InterestSync:
         if not self.pending:
             return None
         again_at = min((peer.again_at for peer in self._peers.values() if peer.unacked), default=math.inf)
-        return min(again_at, self._look_at) if min(again_at, self._look_at) < math.inf else None
+        return min(again_at, self._check_at) if min(again_at, self._check_at) < math.inf else None
 
     @property
     def announced(self) -> dict[int, list[int]]:
@@ -342,20 +345,20 @@ class InterestSync:
         for number in added:
             if number in self._exports.system:
                 for root, peer in self._peers.items():
-                    self._meet(root, peer, number, 1)
+                    self._count_intersection(root, peer, number, 1)
                 continue
             for handle in sorted(self._offers.intersecting(self._exports[number])):
                 root = self._offer_of[handle][0]
-                self._meet(root, self._peers[root], number, 1)
+                self._count_intersection(root, self._peers[root], number, 1)
         for number in removed:
             for root, peer in self._peers.items():
                 if peer.refcount.pop(number, 0):
                     peer.dirty[number] = None
                     self._dirty[root] = None
 
-    def _meet(self, root: int, peer: PeerInterest, exported: int, by: int) -> None:
+    def _count_intersection(self, root: int, peer: PeerInterest, exported: int, by: int) -> None:
         count = peer.refcount.get(exported, 0) + by
-        assert count >= 0, "an advertisement that met it is counted"
+        assert count >= 0, "a removed intersection was counted before"
         if count:
             peer.refcount[exported] = count
         else:
@@ -363,9 +366,9 @@ class InterestSync:
         peer.dirty[exported] = None
         self._dirty[root] = None
 
-    def _decide(self, peer: PeerInterest) -> None:
-        """Make changes of the dirty filters."""
-        if peer.whole or not peer.version:  # the first has all filters, though there be none
+    def _make_changes(self, peer: PeerInterest) -> None:
+        """Turn the dirty filters into changes."""
+        if peer.whole or not peer.version:  # the first change is whole, even if empty
             peer.whole = False
             self._announce_all(peer)
             return
@@ -376,14 +379,14 @@ class InterestSync:
         for part in parts[:-1]:
             self._change(peer, part, [], last=False)
         last = parts[-1]
-        while last or removed or peer.offers != peer.offers_announced:  # removals follow what replaces them
+        while last or removed or peer.offers != peer.offers_announced:  # removals follow the filters that replace them
             self._change(peer, last, removed[:WANTS_MAX])
             last, removed = [], removed[WANTS_MAX:]
         if len(peer.unacked) > CHANGES_MAX:
             self._announce_all(peer)
 
-    def _ask(self, root: int, peer: PeerInterest) -> None:
-        """Have a broker ack what is to be installed everywhere, with an empty change if there is no other."""
+    def _request_acks(self, root: int, peer: PeerInterest) -> None:
+        """Have a broker ack filters that are installed everywhere; by an empty change if no other is pending."""
         asked = [number for number in peer.asked if number in self._installing]
         peer.asked.clear()
         if asked and peer.version == peer.sent:
@@ -392,7 +395,7 @@ class InterestSync:
             self._installing[number].versions[root] = peer.version
 
     def _announce_all(self, peer: PeerInterest) -> None:
-        """Replace all changes without an ack by all filters."""
+        """Replace all unacked changes by the whole table."""
         peer.unacked.clear()
         peer.dirty.clear()
         peer.announced.clear()
@@ -432,7 +435,7 @@ class InterestSync:
         last: bool = True,
         more: bool = False,
     ) -> None:
-        """Append a change. With `last`, it completes the filters that meet the known advertisements."""
+        """Append a change. With `last`, the peer then has all filters that meet its known advertisements."""
         peer.version += 1
         self._unacked = True
         if last:
@@ -451,21 +454,22 @@ class InterestSync:
         for number in removed:
             del peer.announced[number]
 
-    def _look_installed(self, now: float, reaches: Callable[[int], bool]) -> None:
-        self._look_at = math.inf
+    def _check_installed(self, now: float, reaches: Callable[[int], bool]) -> None:
+        """Move filters that no reachable broker has to ack any more to `installed`."""
+        self._check_at = math.inf
         peers = [(root, peer) for root, peer in self._peers.items() if reaches(root)] if self._installing else []
         for number, terms in list(self._installing.items()):
             coverer = self._exports.coverer(number)
             for root, peer in peers:
-                until = self._waits(terms, coverer, root, peer, now)
+                until = self._ack_deadline(terms, coverer, root, peer, now)
                 if until > now:
-                    self._look_at = min(self._look_at, until)
+                    self._check_at = min(self._check_at, until)
                     break
             else:
                 del self._installing[number]
                 self.installed.append(number)
 
-    def _waits(self, terms: InstallDeadlines, coverer: int, root: int, peer: PeerInterest, now: float) -> float:
+    def _ack_deadline(self, terms: InstallDeadlines, coverer: int, root: int, peer: PeerInterest, now: float) -> float:
         """Return when installation stops waiting for this broker's ack (-inf: not waiting). A broker that is silent
         past its deadline is marked mute and skipped."""
         knows = peer.mute or (peer.agreed and self._knows(peer, coverer))

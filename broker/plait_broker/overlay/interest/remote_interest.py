@@ -1,4 +1,4 @@
-"""Interest on its way in: the filters of other brokers' subscribers for the events that are published here.
+"""Incoming interest: the filters of other brokers' subscribers for the events that are published here.
 
 All filters are in one index. An event is matched once, and the result is the set of brokers that it must reach.
 """
@@ -20,7 +20,7 @@ from plait_core.wire.frame_types.overlay_frames import InterestUpdate
 
 @dataclass(slots=True)
 class HomeInterest:
-    """The interest of one home broker, as far as its updates have come."""
+    """The interest of one home broker, as of its last applied update."""
 
     version: int = 0
     since: float = math.inf
@@ -28,14 +28,14 @@ class HomeInterest:
     offers: int = 0
     """The fingerprint of our advertisements that its last update was computed against."""
     repeats: int = 0
-    """Repeated updates in a row: our acks may be lost."""
+    """Duplicate updates in a row: our acks may be lost."""
     handles: dict[int, int] = field(default_factory=dict)
     """By its number for a filter, our handle."""
     filters: dict[int, Filter] = field(default_factory=dict)
     within_us: dict[int, int] = field(default_factory=dict)
     """By its number for a filter, the delay bound of the subscription, where it has one."""
     stale: list[int] = field(default_factory=list)
-    """Our handles of the filters before the parts of a whole update, until its last part."""
+    """Our handles of the filters that a whole update replaces. They are dropped with its last part."""
 
 
 class RemoteInterest:
@@ -45,9 +45,9 @@ class RemoteInterest:
         self._homes: dict[int, HomeInterest] = {}
         self._index = new_index()
         self.system = new_index()
-        """Interest in our own records, apart from that in our clients' events."""
+        """Interest in system events, apart from interest in our clients' events."""
         self.system_revision = 0
-        """Counts changes of it."""
+        """Counts changes of `system`."""
         self.home_of: dict[int, int] = {}
         self._handles = 0
         self.deposits: dict[int, bytes] = {}
@@ -64,8 +64,10 @@ class RemoteInterest:
         return self._homes
 
     def apply(self, update: InterestUpdate, version: int, offers: int) -> int:
-        """Apply an update that was computed against our advertisements with the fingerprint `offers`. Return our
-        version of that home's interest. PlaitError when a filter cannot be parsed."""
+        """Apply an update that was computed against our advertisements with the fingerprint `offers`.
+
+        Return the version to ack: the last one applied. Raise PlaitError if a filter cannot be parsed.
+        """
         home = self._homes.get(update.source)
         if home is None:
             home = self._homes[update.source] = HomeInterest()
@@ -80,7 +82,7 @@ class RemoteInterest:
             home.within_us.clear()
         routing = update.routing or repeat(b"")
         for number, filter, deposit in zip(update.added, filters, routing, strict=False):
-            self._keep(update.source, home, number, filter, deposit)
+            self._add(update.source, home, number, filter, deposit)
         home.within_us |= {number: us for number, us in zip(update.added, update.within_us, strict=False) if us}
         for number in update.removed:
             self._drop(home, number)
@@ -125,20 +127,22 @@ class RemoteInterest:
         return list(dict.fromkeys([home_of[handle] for handle in found]))
 
     def match_system(self, attributes: Attributes) -> list[int]:
-        """Return the brokers that a record of ours must reach."""
+        """Return the brokers that a system event of ours must reach."""
         return list(dict.fromkeys([self.home_of[handle] for handle in self.system.match(attributes)]))
 
     def succeed(self, before: int, source: int) -> None:
-        """A broker has restarted as `source`: its former interest holds until its updates come, since its durable
-        subscriptions are still there."""
+        """Move the interest of a restarted broker to its new id `source`, until updates from there replace it.
+
+        The restarted broker still has its durable subscriptions.
+        """
         home = self._homes.get(before)
         if home is None or source in self._homes:
             return
         self.changes += 1
-        anew = self._homes[source] = HomeInterest(
+        successor = self._homes[source] = HomeInterest(
             handles=home.handles, filters=home.filters, within_us=home.within_us, stale=home.stale
         )
-        for handle in [*anew.handles.values(), *anew.stale]:
+        for handle in [*successor.handles.values(), *successor.stale]:
             self.home_of[handle] = source
         del self._homes[before]
 
@@ -156,8 +160,8 @@ class RemoteInterest:
             self._forget(handle)
         home.stale.clear()
 
-    def _keep(self, source: int, home: HomeInterest, number: int, filter: Filter, deposit: bytes) -> None:
-        """Add a filter. Routing keys beyond the bound are dropped: more events are sent there, and none fewer."""
+    def _add(self, source: int, home: HomeInterest, number: int, filter: Filter, deposit: bytes) -> None:
+        """Add a filter. Routing keys beyond the bound are dropped, so that broker may get more events than needed."""
         self._drop(home, number)
         self._handles += 1
         self.system_revision += filter.system
