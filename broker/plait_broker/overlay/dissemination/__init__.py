@@ -1,1 +1,1 @@
-"""Strategies: which copies of an event go out, given the brokers that it must reach. One file for each algorithm."""
+"""Dissemination strategies: plan the copies of an event, given its destinations. One file for each algorithm."""

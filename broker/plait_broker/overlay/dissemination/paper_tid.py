@@ -1,8 +1,8 @@
 """Algorithm 1 of the TID paper, as printed, on the tables of section 3.1. For comparison in the laboratory.
 
-It takes the link of least delay among all trees, whether or not the link leads back: so it can loop. Of several
-subscriptions that choose one neighbour, only the first names the tree of the copy; the neighbour may not know the
-others under that tree: so it can lose events. Retransmission by shortest paths repairs both, unless it is off.
+It takes the link of least delay among all trees, even if the link leads back. So it can loop. Of several subscriptions
+that choose one neighbour, only the first names the tree of the copy, and the neighbour may not know the others under
+that tree. So it can lose events. Retransmission by shortest paths repairs both, unless it is off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PaperTid:
         self._topology = topology
 
     def plan(self, envelope: Envelope, to: Sequence[Destination], now: float) -> Plan:
-        """Run Algorithm 1; the numbers in the comments are its lines."""
+        """Run Algorithm 1. The numbers in the comments are its lines."""
         try:
             attributes = envelope.frame.attributes()
         except FrameError:
@@ -54,7 +54,7 @@ class PaperTid:
         return Plan(copies, unreachable=unreachable)  # 13
 
     def _trees_of(self, attributes: Attributes) -> list[TreeId]:
-        """Return the trees of this broker's advertisements that an event matches: the first names the event."""
+        """Return the first tree of this broker's advertisements that an event matches, if there is one."""
         srt = self.tables.srt
         return [tree for tree in self.tables.own_trees() if srt[tree].filter.matches(attributes)][:1]
 

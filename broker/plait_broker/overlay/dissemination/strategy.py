@@ -1,7 +1,7 @@
 """The interface of dissemination strategies: destinations and the overlay go in, a plan of copies comes out.
 
-A strategy plans; it neither numbers, stores, sends nor retransmits events. Streams do that below it
-(`transport/event_streams.py`), and a retransmission always follows shortest paths. So no strategy can lose, repeat or
+A strategy only plans. Streams below it number, store, send and retransmit events (`transport/event_streams.py`), and a
+retransmission always follows shortest paths. So no strategy can lose, repeat or
 reorder an event. `check_plan` verifies what every strategy must keep to, in one place, in production as well.
 
 To add a strategy, write a class with this interface in a file of its own and put it into `registry.py`.
@@ -59,7 +59,7 @@ class Plan(NamedTuple):
     unreachable: Sequence[Destination] = ()
     """No path exists now; their streams retransmit later."""
     forbidden: Sequence[Destination] = ()
-    """No permitted path exists; the event is given up for them, counted and reported."""
+    """No permitted path exists: the event is given up for these destinations, counted and reported."""
 
 
 class NextHop(NamedTuple):
@@ -83,11 +83,11 @@ class Topology(Protocol):
 
     @property
     def links_revision(self) -> int:
-        """Counts changes of which links there are."""
+        """Counts additions and removals of links, but not changes of delays."""
         ...
 
     def next_hop(self, to: BrokerId, passed: Sequence[BrokerId] = ()) -> BrokerId | None:
-        """Return the chosen feasible neighbour; None if there is none. The choice has hysteresis."""
+        """Return the chosen feasible neighbour, or None. The choice has hysteresis."""
         ...
 
     def next_hops(self, to: BrokerId, passed: Sequence[BrokerId] = ()) -> Sequence[NextHop]:
@@ -149,7 +149,7 @@ Action: TypeAlias = JoinGroup | LeaveGroup | SendControl
 
 
 class DisseminationStrategy(Protocol):
-    """One algorithm."""
+    """A dissemination algorithm."""
 
     name: ClassVar[str]
     """Its name in `[overlay] dissemination`."""
@@ -163,20 +163,20 @@ class DisseminationStrategy(Protocol):
     event with one destination then takes `next_hop` in place of `plan`."""
 
     def plan(self, envelope: Envelope, to: Sequence[Destination], now: float) -> Plan:
-        """Plan the copies of one event; called at the root (with an empty path) and at every hop alike."""
+        """Plan the copies of one event. It is called at the root, with an empty path, and at every hop."""
         ...
 
     def next_hop(self, to: BrokerId, passed: Sequence[BrokerId]) -> BrokerId | None:
-        """Return the neighbour for one destination; called only if the strategy is independent."""
+        """Return the neighbour for one destination. It is called only if the strategy is independent."""
         ...
 
     def topology_changed(self, now: float) -> None:
-        """Links or their delays changed."""
+        """Note that links or their delays changed."""
         ...
 
     def interest_changed(self, broker: BrokerId, now: float) -> None:
-        """A broker installed or removed filters here; with this broker's own id: its clients' filters or advertisements
-        changed."""
+        """Note that a broker installed or removed filters here. This broker's own id means its clients' filters or
+        advertisements."""
         ...
 
     def receive_control(self, source: BrokerId, body: bytes, now: float) -> None:
@@ -188,12 +188,12 @@ class DisseminationStrategy(Protocol):
     def next_deadline(self) -> float | None: ...
 
     def take_actions(self) -> Sequence[Action]:
-        """Return what the strategy wants done since the last call."""
+        """Return the actions that the strategy has requested since the last call."""
         ...
 
 
 class StrategyFactory(Protocol):
-    """A class of strategies: makes the strategy of one broker."""
+    """A class of strategies. It makes the strategy of one broker."""
 
     @property
     def name(self) -> str: ...

@@ -1,7 +1,7 @@
 """The tables of the TID paper: SRT and PRT, built by messages between neighbours (section 3.1 of the paper).
 
-An advertisement floods; each broker keeps in its SRT the neighbour that it came from first, which leads to the
-publisher. A subscription follows each tree that it intersects back to the root; each broker on the way keeps in its PRT
+An advertisement floods. Each broker keeps in its SRT the neighbour that it came from first: the next hop towards the
+publisher. A subscription follows each tree that it intersects back to the root. Each broker on the way keeps in its PRT
 the neighbour that it came from, for each tree. Roots flood again when links come or go, with a higher round number:
 the paper's trees are static, and would otherwise keep links that are gone.
 """
@@ -20,20 +20,20 @@ from .strategy import Action, BrokerId, InterestView, SendControl, Topology, Tre
 from .tree_messages import TreeAdvertised, TreeMessage, TreeSubscribed, decode_message, encode_message, tree_id
 
 FLOOD_DELAY_S: Final = 0.25
-"""Between a change of the topology and the next flood: one change of a link is seen as several, a moment apart."""
+"""Delay of the next flood after a change of the topology: one link event shows as several changes in a row."""
 
 TREES_MAX: Final = 16 * BROKERS_MAX
-"""Trees that one broker knows: some advertisements for each broker of the largest overlay. Others are not followed."""
+"""Trees that one broker stores: some advertisements for each broker of the largest overlay. Others are ignored."""
 
 PRT_MAX: Final = 1 << 18
-"""Subscriptions in the PRT, some hundred for each broker of the largest overlay. Others find no path in the tables."""
+"""Subscriptions in the PRT: some hundred for each broker of the largest overlay. Further ones have no path in it."""
 
 SubscriptionKey: TypeAlias = tuple[BrokerId, int]
 """A subscription: its home broker, and that broker's number for it."""
 
 
 class Srt(NamedTuple):
-    """One advertisement, as it was flooded last."""
+    """One advertisement, as flooded last."""
 
     root: BrokerId
     round: int
@@ -65,9 +65,9 @@ class TreeTables:
         self._links_revision = -1
         self._round = 0
         self._own: dict[int, Filter] = {}
-        """This broker's advertisements, as they were flooded last."""
+        """This broker's advertisements, as flooded last."""
         self._local: dict[int, Filter] = {}
-        """This broker's own filters, as they were sent last."""
+        """This broker's own filters, as sent last."""
         self._flood_at = math.inf
         self._actions: list[Action] = []
 
@@ -80,7 +80,7 @@ class TreeTables:
         keys = sorted(key for key in self.prt if key[0] == home)
         return (self.prt[key] for key in keys)
 
-    # --- what changes -------------------------------------------------------------------------------------------------
+    # --- changes ------------------------------------------------------------------------------------------------------
 
     def topology_changed(self, now: float) -> None:
         """Flood again soon if links have come or gone: trees may lead over links that are gone."""
@@ -89,7 +89,7 @@ class TreeTables:
             self._flood_at = min(self._flood_at, now + FLOOD_DELAY_S)
 
     def interest_changed(self, now: float) -> None:
-        """Advertise and subscribe what is new at this broker, and take back what is gone."""
+        """Advertise and subscribe new filters of this broker's clients, and withdraw removed ones."""
         advertised, filters = self._interest.local_advertisements(), self._interest.local_filters()
         before, self._own = self._own, dict(advertised)
         self._flood({number: None for number in before.keys() - advertised.keys()})
@@ -124,13 +124,13 @@ class TreeTables:
     # --- the SRT ------------------------------------------------------------------------------------------------------
 
     def _flood(self, advertised: Mapping[int, Filter | None]) -> None:
-        """Flood these advertisements of this broker, None for one that is withdrawn."""
+        """Flood these advertisements of this broker. A filter of None withdraws one."""
         self._round += 1
         for number, filter in advertised.items():
             self._learn(TreeAdvertised(tree_id(self._me, number), self._me, self._round, filter), self._me)
 
     def _learn(self, message: TreeAdvertised, source: BrokerId) -> None:
-        """Keep the first copy of a flood and send it on; drop the others (section 3.1)."""
+        """Store the first copy of a flood and send it on. Drop the others (section 3.1)."""
         tree, root, round, filter = message
         known = self.srt.get(tree)
         last = self._withdrawn.get(tree, -1) if known is None else known.round
@@ -147,8 +147,8 @@ class TreeTables:
             if neighbour != source:
                 self._send(neighbour, message)
         if filter is not None:
-            for number, wanted in self._local.items():
-                self._subscribe(number, wanted, [tree])
+            for number, subscribed in self._local.items():
+                self._subscribe(number, subscribed, [tree])
 
     def _withdraw(self, tree: TreeId, round: int) -> None:
         self.srt.pop(tree, None)
@@ -173,7 +173,7 @@ class TreeTables:
             self._learn_subscription(TreeSubscribed(tree, round, self._me, number, None), self._me)
 
     def _learn_subscription(self, message: TreeSubscribed, source: BrokerId) -> None:
-        """Keep where a subscription came from, and send it on towards the root of its tree (section 3.1)."""
+        """Store the last hop of a subscription, and send it on towards the root of its tree (section 3.1)."""
         tree, round, home, number, filter = message
         key = (home, number)
         entry = self.prt.get(key)

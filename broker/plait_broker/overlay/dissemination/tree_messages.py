@@ -1,7 +1,7 @@
 """The messages that build the tables of the TID paper: advertisements flood, subscriptions follow trees back.
 
-Each message is one msgpack map. A round numbers the floods of one tree, so that entries of an
-earlier flood, over links that are gone since, are told from those of the latest.
+Each message is one msgpack map. A round numbers the floods of one tree. So entries of the latest flood replace those of
+earlier ones, which may use links that are gone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The TID paper's tables with the correction: of the links that the trees give, only feasible ones.
+"""The TID paper's tables with a correction: only feasible links of the trees are used.
 
 Each hop is strictly closer to the destination, so copies cannot loop, and at a fork the destinations are partitioned.
 Where the tables give no feasible link (a tree is being flooded, or leads another way), the destination takes the best
-feasible link of the topology. So every guarantee of shortest paths holds, whatever the tables say.
+feasible link of the topology. So every guarantee of shortest paths holds with any content of the tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .strategy import BrokerId, Envelope, LinkCopy, Plan, TreeId
 
 
 class TreeTablesStrategy(PaperTid):
-    """The links of all trees that are feasible, the fastest first."""
+    """Copies over the fastest feasible link that a tree gives."""
 
     name: ClassVar[str] = "tree-tables"
     loop_free: ClassVar[bool] = True
@@ -36,7 +36,7 @@ class TreeTablesStrategy(PaperTid):
         return Plan(copies, unreachable=unreachable)
 
     def _choose(self, home: BrokerId, path: Sequence[BrokerId]) -> tuple[BrokerId, TreeId] | None:
-        """Return the next hop for a home broker, and the tree that gives it (0 where none does)."""
+        """Return the next hop for a home broker, and the tree that gives it, or 0 if none does."""
         hops = [hop.neighbour for hop in self._topology.next_hops(home, path)]
         trees: dict[BrokerId, TreeId] = {}
         for entry in self.tables.subscriptions(home):

@@ -1,4 +1,4 @@
-"""What strategies may read: the topology and other brokers' interest, read-only."""
+"""The read-only views of topology and interest that strategies get."""
 
 from __future__ import annotations
 
