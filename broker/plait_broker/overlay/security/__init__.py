@@ -1,1 +1,1 @@
-"""Keys of brokers, signatures and MACs of what they send, and how two brokers authenticate each other."""
+"""Keys of brokers, signatures and MACs of documents and messages, and mutual authentication of two brokers."""

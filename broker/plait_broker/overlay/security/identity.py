@@ -1,9 +1,10 @@
-"""The keys of a broker. It draws them when it starts, and its id is their hash.
+"""The keys of a broker: drawn at its start, and hashed into its id.
 
 A broker has two *public keys*, and its id is the first eight bytes of their hash: nobody else can show keys for that
-id. With one key it signs the documents that it floods. From the other, and another broker's public keys, both compute
-the key of a pair, for the MACs of messages and events between them. The log of a broker has a key of its own, which
-outlives the broker: it names the *incarnation*, and only the holder of the log can claim to have restarted with it.
+id. With one key it signs the documents that it floods. From the other one and another broker's public keys, both
+brokers compute a *pair key*, for the MACs of messages and events between them. The log of a broker has a key of its
+own, which outlives the broker. It names the *incarnation*: only the holder of the log can claim to have restarted with
+it.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _INCARNATION: Final = b"plait incarnation "
 
 
 class Forged(Exception):
-    """A signature or a MAC is not its alleged author's."""
+    """A signature or a MAC that its alleged author did not make."""
 
 
 class Identity:
-    """A broker's own keys. Everything random comes from `randomness`."""
+    """A broker's own keys, drawn from `randomness`."""
 
     def __init__(self, randomness: Randomness, log_secret: bytes = b"") -> None:
         self._signing = Ed25519PrivateKey.from_private_bytes(_draw(randomness))
@@ -48,11 +49,11 @@ class Identity:
         return self._signing.sign(_DOCUMENT + document)
 
     def sign_incarnation(self, claim: bytes) -> bytes:
-        """Return the signature of the holder of the log; empty when there is no log."""
+        """Return the signature of a claim with the key of the log, or b"" without a log."""
         return b"" if self._incarnation is None else self._incarnation.sign(_INCARNATION + claim)
 
     def pair_key(self, public_keys: bytes) -> bytes:
-        """Return a key that only this broker and the owner of the public keys know. Forged when they are no keys."""
+        """Return the key of this broker and the owner of the public keys. Raise Forged for invalid keys."""
         try:
             shared = self._agreeing.exchange(X25519PublicKey.from_public_bytes(public_keys[KEY_BYTES:]))
         except ValueError as error:  # a point of small order
@@ -67,7 +68,7 @@ def id_of(public_keys: bytes) -> int:
 
 
 def incarnation_of(key: bytes) -> int:
-    """Return the number of the log with that public key; below 2^63, the most that a log can store."""
+    """Return the number of the log with that public key. It is below 2^63, the most that a log can store."""
     return int.from_bytes(hashlib.blake2b(key, digest_size=8, person=b"plait log").digest(), "big") >> 1
 
 
@@ -95,12 +96,12 @@ def check_incarnation(key: bytes, incarnation: int, claim: bytes, signature: byt
 
 
 def prove(key: bytes, message: bytes) -> bytes:
-    """Return the MAC of a message with the key of a pair."""
+    """Return the MAC of a message with a pair key."""
     return hashlib.blake2b(message, key=key, digest_size=PROOF_BYTES).digest()
 
 
 def check_proof(key: bytes, message: bytes, proof: bytes) -> None:
-    """Raise Forged unless the MAC was made with the key of the pair."""
+    """Raise Forged unless the MAC was made with the pair key."""
     if not hmac.compare_digest(prove(key, message), proof):
         raise Forged("a message with a MAC that is not its source's")
 

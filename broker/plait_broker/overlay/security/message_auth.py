@@ -1,8 +1,8 @@
-"""Authentication between brokers: documents are signed by their origin, messages and events carry a MAC.
+"""Authentication between brokers: documents carry the signature of their origin, messages and events carry a MAC.
 
-Signatures and MACs cover numbers and bytes (`envelope_frames.py`), so this file knows no field of a body but the public
-keys of a link state. A broker on the way can lose what passes through it, and no more: the receiver refuses what was
-changed or made up, and counts it. Without an identity (the simulator's fast histories) nothing is signed or checked.
+Signatures and MACs cover numbers and bytes (`envelope_frames.py`), so this file reads no field of a body except those
+of a link state that carry keys. A broker on the way can lose messages, and no more: the receiver refuses and counts
+changed or invented ones. Without an identity (the simulator's fast histories) nothing is signed or checked.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from plait_core.wire.frame_types.overlay_frames import Document, LinkState
 from .identity import Forged, Identity, check_incarnation, check_proof, check_public_keys, check_signature, prove
 
 UNKNOWN_MAX: Final = BROKERS_MAX
-"""Origins of documents that came before their link state."""
+"""Bound of origins whose documents came before their link state."""
 
 
 class MessageAuth:
-    """The keys that one broker shares with others, and the public keys of all."""
+    """Signs and verifies for one broker. It holds the pair keys with other brokers, and the public keys of all."""
 
     def __init__(self, me: int, identity: Identity | None) -> None:
         assert identity is None or identity.id == me, "an id is the hash of its keys"
@@ -37,9 +37,9 @@ class MessageAuth:
         self._identity = identity
         self._public_keys: dict[int, bytes] = {me: identity.public_keys} if identity is not None else {}
         self._keys: dict[int, bytes] = {}
-        """By broker, the key of the pair that it is with us."""
+        """By broker, the pair key that we share with it."""
         self._provers: dict[int, EventProver] = {}
-        """By broker, the prover of events between us."""
+        """By broker, the prover that makes and checks the MACs of events between us."""
         self._unknown: dict[int, None] = {}
 
     @property
@@ -50,7 +50,7 @@ class MessageAuth:
     # --- documents ----------------------------------------------------------------------------------------------------
 
     def envelop(self, document: Document) -> Signed:
-        """Return a document of our own as it floods: with our public keys if it is the link state, and signed."""
+        """Return a document of our own in its signed envelope. A link state gets our public keys first."""
         identity = self._identity
         if identity is not None and isinstance(document, LinkState):
             document = replace(document, public_keys=identity.public_keys)
@@ -66,8 +66,10 @@ class MessageAuth:
         return replace(signed, signature=self._identity.sign(signed.signed_bytes))
 
     def check(self, signed: Signed, link_state: LinkState | None = None) -> bool:
-        """Raise Forged unless its origin signed the envelope. Return False while the origin's link state is awaited.
-        `link_state` is the document in the envelope, if it is one."""
+        """Raise Forged unless its origin signed the envelope. Return False while the origin's keys are not known.
+
+        `link_state` is the document in the envelope if that is a link state.
+        """
         if self._identity is None:
             return True
         origin = signed.origin
@@ -88,7 +90,7 @@ class MessageAuth:
         return True
 
     def awaited(self, origin: int) -> bool:
-        """Return, once, whether a document of that broker was left aside before its link state came."""
+        """Return whether a document of that broker was dropped because its link state was missing. Clear that note."""
         return origin in self._unknown and self._unknown.pop(origin) is None
 
     def forget(self, broker: int) -> None:
@@ -104,7 +106,7 @@ class MessageAuth:
         return self.prove(envelop_message(message))
 
     def prove(self, envelope: EndToEnd) -> EndToEnd:
-        """Return an envelope of our own with a MAC for each destination. It is empty where no key is known yet."""
+        """Return an envelope of our own with a MAC for each destination. It is empty while that key is not known."""
         if self._identity is None:
             return envelope
         keys = [self.key(to) for to in envelope.to]
@@ -112,7 +114,7 @@ class MessageAuth:
         return replace(envelope, proofs=tuple(proofs))
 
     def check_message(self, envelope: EndToEnd, at: int) -> None:
-        """Raise Forged unless the envelope's source made the MAC for us. `at` is our place among its destinations."""
+        """Raise Forged unless the envelope's source made the MAC for us. `at` is our index among its destinations."""
         if self._identity is not None:
             proof = envelope.proofs[at] if envelope.proofs else b""
             check_proof(self._need(envelope.source), envelope.proved_bytes(at), proof)
@@ -123,7 +125,7 @@ class MessageAuth:
         return routed if key is None else replace(routed, proof=prove(key, routed.proved_bytes))
 
     def route_is_proved(self, routed: SourceRouted) -> bool:
-        """Return whether the broker at the start of a route chose it."""
+        """Return whether the first broker of a route chose it, by its MAC."""
         if self._identity is None:
             return True
         try:
@@ -135,14 +137,14 @@ class MessageAuth:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def prove_event(self, home: int, position: int, flags: int, block: bytes) -> int:
-        """Return the MAC of an event of ours at its place in a destination's stream; 0 without an identity."""
+        """Return the MAC of an event of ours at a position of a destination's stream, or 0 without an identity."""
         if self._identity is None:
             return 0
         prover = self._provers.get(home) or self._new_prover(home)
         return 0 if prover is None else prover.prove(self.me, position, flags, block)
 
     def check_event(self, root: int, position: int, flags: int, block: bytes, proof: int) -> None:
-        """Raise Forged unless the event's MAC is that of its publisher's broker, for us."""
+        """Raise Forged unless the publisher's broker made the event's MAC for us."""
         if self._identity is not None:
             prover = self._provers.get(root) or self._new_prover(root)
             if prover is None or proof != prover.prove(root, position, flags, block):
@@ -156,7 +158,7 @@ class MessageAuth:
         return prover
 
     def key(self, broker: int) -> bytes | None:
-        """Return the key that we share with a broker, or None while its public keys are not known."""
+        """Return the pair key that we share with a broker, or None while its public keys are not known."""
         key = self._keys.get(broker)
         if key is None and self._identity is not None:
             public_keys = self._public_keys.get(broker)

@@ -1,10 +1,10 @@
-"""Two brokers meet: what each says before either trusts the other, over one connection and seen from one side.
+"""Mutual authentication of two brokers over a new connection, seen from one side.
 
     dialler: Hello(nonce)   acceptor: Welcome(nonce)   dialler: Introduction(proof)   acceptor: Introduction(proof)
 
-A proof is an HMAC, keyed from the overlay's secret, over who proves, both nonces, ids, names and versions. So the
-secret is never on the wire, and a proof serves for nothing but its own place in its own connection. The dialler proves
-first: a stranger who connects gets nothing that guesses could be tried on.
+A proof is an HMAC, keyed from the overlay's secret, over the side, both nonces, ids, names and versions. So the secret
+is never on the wire, and a proof is valid only for its side of its connection. The dialler proves first: a stranger
+that connects gets no proof to try guesses of the secret on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plait_core.wire import VERSION_MAX, VERSION_MIN, Hello, Introduction, Role,
 SAME_ONE: Final = "give all brokers the same [overlay] secret"
 
 _PURPOSE: Final = b"plait: a link between two brokers"
-"""What a key made from the secret is for: one for announcements proves nothing here."""
+"""Separates this use of the secret from others: the key of announcements proves nothing here."""
 
 
 class Untrusted(PlaitError):
@@ -30,45 +30,45 @@ class Untrusted(PlaitError):
 
 
 def draw_nonce(randomness: Randomness) -> bytes:
-    """For one connection."""
+    """Return a fresh nonce for one connection."""
     return randomness.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES)
 
 
 def keyed(secret: str, purpose: bytes) -> bytes:
-    """A key for one purpose."""
+    """Return the key that is derived from the secret for one purpose."""
     return hmac.digest(secret.encode(), purpose, hashlib.sha256)
 
 
 @dataclass(slots=True)
 class MutualAuth:
-    """One connection between brokers, until they know each other."""
+    """The authentication of one connection between brokers."""
 
     secret: str
     dialled: bool
-    """Whether this side did."""
+    """Whether this side opened the connection."""
     nonce: bytes
     hello: Hello | None = None
     welcome: Welcome | None = None
 
     @classmethod
     def dialler(cls, secret: str, me: int, name: str, randomness: Randomness) -> MutualAuth:
-        """The side that has connected; `hello` is its first frame."""
+        """Return the state of the side that connects. `hello` is its first frame."""
         nonce = draw_nonce(randomness)
         hello = Hello(VERSION_MIN, VERSION_MAX, Role.BROKER, name, me, nonce=nonce if secret else None)
         return cls(secret, True, nonce, hello)
 
     @classmethod
     def acceptor(cls, secret: str, hello: Hello, randomness: Randomness) -> MutualAuth:
-        """The side that was connected to."""
+        """Return the state of the side that accepts the connection."""
         return cls(secret, False, draw_nonce(randomness), hello)
 
     @property
     def offered(self) -> bytes | None:
-        """The nonce to send: none when there is nothing to prove."""
+        """The nonce to send, or None without a secret."""
         return self.nonce if self.secret else None
 
     def check_offer(self, nonce: bytes | None) -> None:
-        """Raise Untrusted unless the other end means to prove what this one does."""
+        """Raise Untrusted unless both ends have a secret, or neither has, and the nonce is valid."""
         if self.secret and nonce is None:
             raise Untrusted("the other broker has no overlay secret, and this one has", hint=SAME_ONE)
         if not self.secret and nonce is not None:
@@ -77,12 +77,12 @@ class MutualAuth:
             raise Untrusted(f"a nonce has {NONCE_BYTES} bytes")
 
     def introduce(self, seen: str, *, fixed: bool) -> Introduction:
-        """Say who this is."""
+        """Return the Introduction of this side, with its proof if there is a secret. `seen` is the other end's host."""
         bare = Introduction(b"", seen, fixed)
         return replace(bare, proof=self._proof(bare, by_dialler=self.dialled)) if self.secret else bare
 
     def check(self, introduction: Introduction) -> None:
-        """Raise Untrusted unless the other end has proved that it knows the secret."""
+        """Raise Untrusted unless the other end's proof is right."""
         if not self.secret:
             return
         right = self._proof(introduction, by_dialler=not self.dialled)
@@ -105,5 +105,5 @@ class MutualAuth:
             introduction.seen.encode(),
             bytes((introduction.fixed,)),
         )
-        said = b"".join(len(part).to_bytes(4) + part for part in parts)
-        return hmac.digest(keyed(self.secret, _PURPOSE), said, hashlib.sha256)
+        proved = b"".join(len(part).to_bytes(4) + part for part in parts)
+        return hmac.digest(keyed(self.secret, _PURPOSE), proved, hashlib.sha256)
