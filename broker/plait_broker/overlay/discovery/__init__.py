@@ -1,1 +1,1 @@
-"""How brokers find each other, come to trust each other, and choose whom to link to. No I/O."""
+"""Discovery of brokers, authenticated connections between them, and the choice of links. No I/O."""

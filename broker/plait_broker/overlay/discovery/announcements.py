@@ -1,8 +1,8 @@
-"""Finding brokers on one network segment: what is announced, and what is believed of announcements. No I/O.
+"""Discovery of brokers on one network segment, by multicast announcements. No I/O.
 
-A datagram is one Announcement frame and, where the overlay has a secret, an HMAC of it. No clocks are compared: what
-has no higher number than the last of its broker is old. One of a broker that was forgotten, or never heard here, may be
-replayed; that leads to an attempt to connect, where both ends must prove who they are, and to nothing more.
+A datagram is one Announcement frame and, if the overlay has a secret, an HMAC of it. Announcements are numbered: one
+whose number is not above the broker's last is old, and no clocks are compared. Announcements of unknown or forgotten
+brokers can be replayed. Such a replay leads only to a connection attempt, where both ends must authenticate.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from plait_core.wire.frame_types.overlay_frames import Announcement
 from ..security.mutual_auth import keyed
 
 INTERVAL_S: Final = 3.0
-"""Between two announcements, on average: a newcomer hears of all others in that time, and they of it at once."""
+"""Average time between two announcements. A new broker announces itself at once, and learns of all others within it."""
 
 SPREAD: Final = 0.5
-"""How far one interval may be from the average: brokers that start together do not speak together for long."""
+"""Relative jitter of the interval, so that brokers that start together do not keep sending at the same time."""
 
 ANSWER_S: Final = 0.5
-"""Within which a newcomer hears of those that are there, so that it need not wait for their next announcements."""
+"""A broker answers the first announcement of another one within this, at random."""
 
 QUIET_S: Final = 1.0
-"""After an announcement, however many newcomers there are."""
+"""Least time between an announcement and such an answer, for any number of new brokers."""
 
 DATAGRAM_BYTES_MAX: Final = 1200
-"""Fits one packet on any network."""
+"""Fits one packet on all networks."""
 
 HEARD_MAX: Final = 1024
-"""Brokers whose last number is known; beyond it the one that was silent for longest is forgotten."""
+"""Brokers whose last number is stored. Beyond it the one with the oldest announcement is forgotten."""
 
 PORTS: Final = range(1, 65_536)
 
@@ -55,21 +55,21 @@ class Found:
 
     @property
     def address(self) -> str:
-        """HOST:PORT."""
+        """The address as HOST:PORT."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Announcements:
-    """One broker's announcements, and what it hears of others'."""
+    """Makes one broker's announcements, and reads those of others."""
 
     def __init__(
         self, overlay: str, secret: str, me: int, name: str, host: str, port: int, randomness: Randomness, now: float
     ) -> None:
-        """`host` is empty when it is the one that datagrams come from."""
-        assert port in PORTS, "a broker that can be found listens somewhere"
+        """An empty `host` means the source address of the datagrams."""
+        assert port in PORTS, "a broker that announces itself listens on a port"
         self.counts: Counter[str] = Counter()
-        """Datagrams by what became of them."""
-        self._said = Announcement(overlay, me, name, 0, port, host)
+        """Received datagrams by result."""
+        self._template = Announcement(overlay, me, name, 0, port, host)
         self._number = 0
         self._key = keyed(secret, _PURPOSE) if secret else b""
         self._randomness = randomness
@@ -79,31 +79,31 @@ class Announcements:
         self._announced_at = now
 
     def next_deadline(self) -> float:
-        """When to announce again."""
+        """Return when to announce again."""
         return self._due_at
 
     def announce(self, now: float) -> bytes:
-        """What to send to everyone now."""
+        """Return the datagram to send to the group now."""
         self._due_at = now + INTERVAL_S * (1 + SPREAD * (2 * self._randomness.random() - 1))
         self._announced_at = now
         self._number += 1
-        said = self._said
+        own = self._template
         frame = encode_frame(
-            Announcement(said.overlay, said.broker, said.name, self._number, said.port, said.host), VERSION_MAX
+            Announcement(own.overlay, own.broker, own.name, self._number, own.port, own.host), VERSION_MAX
         )
         datagram = frame + self._proof(frame)
         assert len(datagram) <= DATAGRAM_BYTES_MAX, "names and hosts are bounded"
         return datagram
 
     def hear(self, datagram: bytes, host: str, now: float) -> Found | None:
-        """The broker that a datagram from this host announces, if it is news."""
-        said = self._read(datagram)
-        if isinstance(said, str):
-            self.counts[said] += 1
+        """Return the broker that a datagram from this host announces, or None if the datagram is old or invalid."""
+        announced = self._read(datagram)
+        if isinstance(announced, str):
+            self.counts[announced] += 1
             return None
-        before = self._heard.pop(said.broker, 0)
-        self._heard[said.broker] = max(said.number, before)
-        if said.number <= before:
+        before = self._heard.pop(announced.broker, 0)
+        self._heard[announced.broker] = max(announced.number, before)
+        if announced.number <= before:
             self.counts["old"] += 1
             return None
         if len(self._heard) > HEARD_MAX:
@@ -112,10 +112,10 @@ class Announcements:
         if not before:
             answer_at = max(now + ANSWER_S * self._randomness.random(), self._announced_at + QUIET_S)
             self._due_at = min(self._due_at, answer_at)
-        return Found(said.broker, said.name, said.host or host, said.port)
+        return Found(announced.broker, announced.name, announced.host or host, announced.port)
 
     def _read(self, datagram: bytes) -> Announcement | str:
-        """What it says, or why nobody listens."""
+        """Return the announcement in a datagram, or the reason to drop it."""
         end = len(datagram) - (PROOF_BYTES if self._key else 0)
         if end <= 0 or len(datagram) > DATAGRAM_BYTES_MAX:
             return "malformed"
@@ -125,14 +125,15 @@ class Announcements:
         decoder = FrameDecoder(version=VERSION_MAX)
         try:
             decoder.feed(frame)
-            said = decoder.take() + decoder.take()  # an error comes after what is before it
+            frames = decoder.take() + decoder.take()  # the second call raises the error that follows a frame
         except FrameError:
             return "malformed"
-        if len(said) != 1 or not isinstance(said[0], Announcement) or decoder.held_bytes:
+        if len(frames) != 1 or not isinstance(frames[0], Announcement) or decoder.held_bytes:
             return "malformed"
-        if said[0].broker == self._said.broker:
+        announcement = frames[0]
+        if announcement.broker == self._template.broker:
             return "own"
-        return said[0] if said[0].overlay == self._said.overlay else "other_overlay"
+        return announcement if announcement.overlay == self._template.overlay else "other_overlay"
 
     def _proof(self, frame: bytes) -> bytes:
         return hmac.digest(self._key, frame, hashlib.sha256) if self._key else b""

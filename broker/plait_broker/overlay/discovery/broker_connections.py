@@ -1,8 +1,9 @@
-"""Connections to other brokers: who may be one, how two come to trust each other, one connection for each pair.
+"""Connections to other brokers: admission, authentication, and one connection for each pair of brokers.
 
-Two brokers that dial each other at once get two connections. Both keep the one that the broker with the smaller id
-dialled, without asking each other; of two that the same one dialled, the newer, since the older must be dead to it.
-What breaks the protocol, or floods, is cut off and not let in again for a while. `link_selection.py` says whom to dial.
+Two brokers that dial each other at once get two connections. Both brokers keep the one that the broker with the
+smaller id dialled. Of two that the same broker dialled they keep the newer, since its dialler must have lost the older.
+A broker that breaks the protocol or floods is disconnected and refused for a while. `link_selection.py` chooses the
+addresses to dial.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from .link_selection import LinkSelection
 LOOPBACK: Final = ("127.", "[::1]", "memory")
 
 SHUNNED_S: Final = 30.0
-"""For which a broker is not let in that broke the protocol or flooded: it costs the others nothing meanwhile."""
+"""Time for which a broker that broke the protocol or flooded is refused. Meanwhile it costs this broker nothing."""
 
 ITEMS_A_FRAME: Final = 16
-"""Items of a list that cost as much as a frame."""
+"""Items of a list that count as one frame for the rate limit."""
 
 LINK_STATE_BYTES_A_FRAME: Final = 256
-"""Bytes of a link state that cost as much as a frame: the list of some sixteen links."""
+"""Bytes of a link state that count as one frame: a list of some sixteen links."""
 
 
 class BrokerConnections:
@@ -53,7 +54,7 @@ class BrokerConnections:
         close: Callable[[Connection, Code, str], None],
         refuse: Callable[[Connection, Code, str], None],
     ) -> None:
-        """`close` ends a connection that stands, `refuse` one that does not yet: with a code and a sentence."""
+        """`close` ends a connection after its welcome, `refuse` one before it. Both take a code and a sentence."""
         self._me = me
         self._settings = settings
         self._joining = joining
@@ -62,9 +63,9 @@ class BrokerConnections:
         self._close = close
         self._refuse = refuse
         self._links: dict[int, tuple[Connection, int]] = {}
-        """By broker: the connection to it, and who dialled."""
+        """By broker, the connection to it and the id of the broker that dialled."""
         self._shunned: dict[int, float] = {}
-        """Brokers that are not let in, until when."""
+        """Refused brokers, each with the end of that."""
         self.dials: list[Dial] = []
         overlay = joining.overlay
         self.gathering = LinkSelection(me, self.settings.linking, overlay.map, overlay.neighbours, randomness, now)
@@ -76,26 +77,26 @@ class BrokerConnections:
 
     @property
     def settings(self) -> BrokerSettings:
-        """The settings in force."""
+        """The present settings."""
         return self._settings.current
 
-    # --- meeting ------------------------------------------------------------------------------------------------------
+    # --- handshake ----------------------------------------------------------------------------------------------------
 
     def greet(self, link: Connection) -> None:
-        """We have dialled: say hello."""
+        """Send our hello on a connection that we have dialled."""
         settings = self.settings
         link.meeting = MutualAuth.dialler(settings.linking.secret, self._me, settings.name, self._randomness)
-        assert link.meeting.hello is not None, "a dialler says hello"
+        assert link.meeting.hello is not None, "a dialler has a hello"
         link.handshake = Handshake.initiator(link.meeting.hello)
-        if problem := self._stranger(link):
+        if problem := self._unprotected(link):
             self._refuse(link, Code.AUTH, problem)
         else:
             link.send(link.handshake.start())
 
     def admit(self, link: Connection, hello: Hello, now: float) -> None:
-        """A broker says hello: it is welcome to prove who it is."""
+        """Answer the hello of another broker with a welcome, or refuse it."""
         meeting = link.meeting = MutualAuth.acceptor(self.settings.linking.secret, hello, self._randomness)
-        code, problem = self._objection(link, hello, meeting, now)
+        code, problem = self._refusal(link, hello, meeting, now)
         if problem:
             self._refuse(link, code, problem)
             return
@@ -109,25 +110,25 @@ class BrokerConnections:
         link.send(meeting.welcome)
 
     def meet(self, link: Connection, frame: Frame, now: float) -> None:
-        """What another broker says before it is a neighbour; FrameError when it may not say that now."""
+        """Handle a frame of a broker that is not a neighbour yet. Raise FrameError if the frame is out of order."""
         meeting = link.meeting
         assert meeting is not None, "the other end is a broker"
         if isinstance(frame, Close):
-            self._parted(link, frame)
+            self._receive_close(link, frame)
         elif meeting.welcome is None:
-            self._welcomed(link, meeting, frame, now)
+            self._receive_welcome(link, meeting, frame, now)
         elif isinstance(frame, Introduction):
-            self._introduced(link, meeting, frame, now)
+            self._receive_introduction(link, meeting, frame, now)
         else:
             raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} from a broker that was not introduced")
 
-    def _objection(self, link: Connection, hello: Hello, meeting: MutualAuth, now: float) -> tuple[Code, str]:
-        """Why a broker is not to come in, if it is not."""
+    def _refusal(self, link: Connection, hello: Hello, meeting: MutualAuth, now: float) -> tuple[Code, str]:
+        """Return a code and the reason to refuse a broker. The reason is empty if it may come in."""
         if hello.publisher == self._me:
             return Code.ITSELF, "this is the same broker"
         if not hello.publisher:
             return Code.AUTH, "a broker has an id"
-        if problem := self._stranger(link):
+        if problem := self._unprotected(link):
             return Code.AUTH, problem
         try:
             meeting.check_offer(hello.nonce)
@@ -139,8 +140,8 @@ class BrokerConnections:
             return Code.LIMIT, f"{len(self._links)} brokers are linked to this one, and no more can be"
         return Code.BYE, ""
 
-    def _stranger(self, link: Connection) -> str:
-        """Why the way to another broker lets neither trust the other, whatever they say."""
+    def _unprotected(self, link: Connection) -> str:
+        """Return why a connection is not protected enough for a link, or an empty text."""
         linking, caller = self.settings.linking, link.caller
         if linking.tls and not caller.vouched:
             return "links to this broker are made over TLS (connect to where its [overlay.tls] listens)"
@@ -148,8 +149,8 @@ class BrokerConnections:
             return "without a secret only brokers on one machine are linked (give both the same [overlay] secret)"
         return ""
 
-    def _welcomed(self, link: Connection, meeting: MutualAuth, frame: Frame, now: float) -> None:
-        """The one we dialled lets us prove who we are."""
+    def _receive_welcome(self, link: Connection, meeting: MutualAuth, frame: Frame, now: float) -> None:
+        """Answer the welcome of a dialled broker with our Introduction."""
         link.handshake.receive(frame)
         if not isinstance(frame, Welcome):
             raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} where a broker says welcome")
@@ -158,7 +159,7 @@ class BrokerConnections:
         try:
             meeting.check_offer(frame.nonce)
         except Untrusted as untrusted:
-            self._distrust(link, untrusted)
+            self._close_untrusted(link, untrusted)
             return
         if frame.broker == self._me:
             self.gathering.itself(link.caller.dialled)
@@ -168,10 +169,12 @@ class BrokerConnections:
         else:
             self._introduce(link, meeting)
 
-    def _introduced(self, link: Connection, meeting: MutualAuth, introduction: Introduction, now: float) -> None:
-        """The other one has said who it is, and proved it if there is a secret."""
-        assert meeting.hello is not None, "hello came before"
-        assert meeting.welcome is not None, "welcome came before"
+    def _receive_introduction(
+        self, link: Connection, meeting: MutualAuth, introduction: Introduction, now: float
+    ) -> None:
+        """Check the other broker's Introduction, and make it a neighbour."""
+        assert meeting.hello is not None, "hello precedes an Introduction"
+        assert meeting.welcome is not None, "welcome precedes an Introduction"
         dialled_by = self._me if meeting.dialled else meeting.hello.publisher
         broker, name = meeting.hello.publisher, meeting.hello.name
         if meeting.dialled:
@@ -179,27 +182,27 @@ class BrokerConnections:
         try:
             meeting.check(introduction)
         except Untrusted as untrusted:
-            self._distrust(link, untrusted)
+            self._close_untrusted(link, untrusted)
             return
-        if not self._takes(broker, dialled_by):
+        if not self._keeps_new(broker, dialled_by):
             self._close(link, Code.DUPLICATE, "there is a connection between us already")
             return
         if not meeting.dialled:
             self._introduce(link, meeting)
-        self._look_from(introduction.seen, now)
-        self._up(link, broker, name, dialled_by, now)
+        self._learn_own_address(introduction.seen, now)
+        self._add_neighbour(link, broker, name, dialled_by, now)
         self.gathering.up(broker, link.caller.dialled, now, kept=introduction.fixed)
 
     def _introduce(self, link: Connection, meeting: MutualAuth) -> None:
         fixed = self.gathering.fixed(link.caller.dialled)
         link.send(meeting.introduce(_host(link.caller.address), fixed=fixed))
 
-    def _distrust(self, link: Connection, untrusted: Untrusted) -> None:
+    def _close_untrusted(self, link: Connection, untrusted: Untrusted) -> None:
         self._counters.rejected[Code.AUTH] += 1
         self._close(link, Code.AUTH, str(untrusted))
 
-    def _parted(self, link: Connection, close: Close) -> None:
-        """The other end ends it."""
+    def _receive_close(self, link: Connection, close: Close) -> None:
+        """Handle a Close of the other end."""
         link.farewell = close.code
         if close.code == Code.ITSELF:
             self.gathering.itself(link.caller.dialled)
@@ -208,18 +211,18 @@ class BrokerConnections:
     # --- neighbours ---------------------------------------------------------------------------------------------------
 
     def hear_all(self, link: Connection, frames: list[Frame], now: float) -> None:
-        """What a neighbour says, in order; FrameError when no broker says that to another."""
+        """Handle a neighbour's frames in order. Raise FrameError for a frame that is not for brokers."""
         at, end = 0, len(frames)
         while at < end and not link.closing:
             if type(frames[at]) is Forward:
                 at = self._joining.overlay.hear_events(link.neighbour, frames, at, now)
             else:
-                self._hear(link, frames[at], now)
+                self._receive_control(link, frames[at], now)
                 at += 1
 
-    def _hear(self, link: Connection, frame: Frame, now: float) -> None:
+    def _receive_control(self, link: Connection, frame: Frame, now: float) -> None:
         if isinstance(frame, Close):
-            self._parted(link, frame)
+            self._receive_close(link, frame)
         elif isinstance(frame, ControlFrame):
             if link.pace.take(now, _cost(frame)):
                 self._joining.overlay.hear(link.neighbour, frame, now)
@@ -229,20 +232,20 @@ class BrokerConnections:
             raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} is not for another broker to say")
 
     def expel(self, link: Connection, code: Code, reason: str, now: float) -> None:
-        """Close the connection to a neighbour that did what none may do."""
+        """Close the connection to a neighbour that broke the rules, and refuse it for a while."""
         self._counters.faults[code] += 1
         self.misbehaved(link, now)
         self._close(link, code, reason)
 
     def misbehaved(self, link: Connection, now: float) -> None:
-        """A neighbour did what none may do: for a while it is none."""
+        """Refuse a neighbour that broke the rules for `SHUNNED_S`."""
         self._shunned.pop(link.neighbour, None)
         self._shunned[link.neighbour] = now + SHUNNED_S
         if len(self._shunned) > BROKERS_MAX:
             del self._shunned[next(iter(self._shunned))]
 
     def down(self, link: Connection, now: float) -> None:
-        """A connection to another broker is gone, however far it had come."""
+        """Handle the end of a connection to another broker, in any state."""
         known = self._links.get(link.neighbour)
         if known is not None and known[0] is link:
             del self._links[link.neighbour]
@@ -255,25 +258,25 @@ class BrokerConnections:
         self._joining.link_gone(link.id)
 
     def links(self) -> list[Connection]:
-        """All that stand."""
+        """Return the connections to neighbours."""
         return [link for link, _ in self._links.values()]
 
-    # --- whom to dial -------------------------------------------------------------------------------------------------
+    # --- choice of links ----------------------------------------------------------------------------------------------
 
     def heard_of(self, address: str, broker: int, now: float) -> None:
-        """A broker has announced itself."""
+        """Note the address of a broker that has announced itself."""
         self.gathering.heard(address, broker, now)
 
     def unreachable(self, address: str, now: float) -> None:
-        """Nobody answers where a Dial was to lead."""
+        """Note that a Dial failed: no connection to this address."""
         self.gathering.unreachable(address, now)
 
     def next_deadline(self) -> float:
-        """When `tick` is to be called, at the latest."""
+        """Return when `tick` is to be called, at the latest."""
         return self.gathering.next_deadline()
 
     def tick(self, now: float) -> None:
-        """Decide whom to dial, and whose link to give up."""
+        """Choose addresses to dial, and a link to give up."""
         if now < self.gathering.next_deadline():
             return
         self.dials += map(Dial, self.gathering.dial(now))
@@ -282,13 +285,13 @@ class BrokerConnections:
             self._close(surplus[0], Code.LIMIT, "this broker has more links than it keeps, and others reach you")
 
     def take(self) -> list[Dial]:
-        """The connections to be made since the last call."""
+        """Return the connections to make since the last call."""
         dials, self.dials = self.dials, []
         return dials
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _up(self, link: Connection, broker: int, name: str, dialled_by: int, now: float) -> None:
+    def _add_neighbour(self, link: Connection, broker: int, name: str, dialled_by: int, now: float) -> None:
         link.decoder.establish(link.version, keep_unknown=True)
         link.neighbour = broker
         before = self._links.pop(broker, None)
@@ -298,13 +301,15 @@ class BrokerConnections:
         self._links[broker] = (link, dialled_by)
         self._joining.overlay.link_up(link.id, broker, name, now)
 
-    def _takes(self, broker: int, dialled_by: int) -> bool:
+    def _keeps_new(self, broker: int, dialled_by: int) -> bool:
         known = self._links.get(broker)
         return known is None or dialled_by <= known[1]
 
-    def _look_from(self, seen: str, now: float) -> None:
-        """A neighbour says under which host it sees us: where others can connect to us, unless we know better. What
-        one on this machine sees is true for such ones alone."""
+    def _learn_own_address(self, seen: str, now: float) -> None:
+        """Take our host as a neighbour sees it. It becomes our address unless that is configured or known already.
+
+        A loopback address is valid on this machine only, so it never replaces another one.
+        """
         linking, overlay = self.settings.linking, self._joining.overlay
         if linking.address or not linking.port or (overlay.address and not overlay.address.startswith(LOOPBACK)):
             return
@@ -318,8 +323,8 @@ class BrokerConnections:
 
 
 def _cost(frame: ControlFrame) -> float:
-    """Return the cost of a control frame to its link's rate limit. Lists that are cheap to send and dear to read cost
-    more. Filters do not: parsing them takes longer than it takes until as many may come."""
+    """Return the cost of a control frame for its link's rate limit. Lists cost more: they are cheap to send and
+    expensive to read. Filters do not: the rate of frames bounds their parsing well enough."""
     if isinstance(frame, DatabaseSummary):
         return 1 + len(frame.origins) / ITEMS_A_FRAME
     if isinstance(frame, Signed) and frame.kind == LINK_STATE:
@@ -328,5 +333,5 @@ def _cost(frame: ControlFrame) -> float:
 
 
 def _host(address: str) -> str:
-    """The host of an address, without brackets."""
+    """Return the host of an address, without brackets."""
     return address.rpartition(":")[0].strip("[]")

@@ -1,10 +1,12 @@
-"""Which brokers to have links to: seeds until others are known, then a few near ones and a far one. No I/O.
+"""The choice of links: seeds until other brokers are known, then a few near brokers and a random one. No I/O.
 
-Every broker floods its address in its link state, so all know where all are. From that each decides for
-itself: links that it was configured with always; seeds while it is alone, or cannot reach them; brokers that it cannot
-reach, since there may be a whole overlay behind them; else near ones, until it has its degree of links, and one drawn
-at random, which is what holds a graph together when a part of it dies. What fails is tried again after a pause drawn
-between nothing and a bound that doubles. One that has too many links gives up those without which it reaches as many.
+Every broker floods its address in its link state, so each can choose links for itself. It always dials configured
+links. It dials seeds while it has no neighbour or cannot reach them. It dials known brokers that it cannot reach: there
+may be a whole partition behind them. Then it dials near brokers, up to its degree of links, and one broker drawn at
+random. Random links keep the graph connected when a part of it dies.
+
+A failed attempt is repeated after a random pause, whose bound doubles. A broker with too many links gives up a link
+whose other end it still reaches without it.
 """
 
 from __future__ import annotations
@@ -22,70 +24,72 @@ from ..topology.neighbours import Neighbour
 
 PAUSE_S: Final = 0.2
 PAUSE_MAX_S: Final = 3.0
-"""Bounds of the pause between two attempts: at first, and at most where a configured broker is to be back soon."""
+"""The first and the greatest bound of the pause between two attempts at a configured address."""
 
 PAUSE_FAR_MAX_S: Final = 60.0
-"""At most, where nobody waits for it: a broker that was heard of, and a seed while there are other neighbours."""
+"""The greatest bound for other addresses, and for seeds while there are neighbours."""
 
 DOUBLINGS_MAX: Final = 16
+"""Bound of the exponent: the pause has reached its greatest bound long before."""
 
 GOOD_S: Final = 5.0
-"""A link that lasted so long was a good one: the pauses begin anew."""
+"""After a link that lasted for so long the pauses begin with the first bound again."""
 
 GIVEN_UP_S: Final = 60.0
-"""Where a broker has given up a link for being one too many, nobody asks again before, unless it is out of reach."""
+"""Pause after the other end gave up a link as one too many, unless the link is configured."""
 
 RENEWED_S: Final = 30.0
-"""That somebody new is at an address is believed so often: more than one may claim it, and none be there."""
+"""Least time between two new brokers at an address that reset its pauses: two may claim one address in turn."""
 
 PROBES_MAX: Final = 3
-"""Attempts at once, beside those at configured links and seeds: after a partition one that succeeds is enough."""
+"""Concurrent attempts at brokers out of reach, besides configured links and seeds. After a partition one success is
+enough."""
 
 LOST_S: Final = 2.0
-"""For which a broker is out of reach before it is dialled on that account: one that has just come is on the map before
-its links are, and a path that has broken is often mended. Who is alone does not wait."""
+"""Time that a broker must be out of reach before it is dialled for that reason. The link state of a new broker comes
+before those of its neighbours, and a broken path is often repaired soon. A broker without neighbours does not wait."""
 
 PLACES_MAX: Final = 2048
-"""Addresses that are known; beyond it the one that was heard of first is forgotten."""
+"""Bound of known addresses. Beyond it the one that was confirmed longest ago is forgotten."""
 
 FORGOTTEN_S: Final = 3600.0
-"""An address that nobody has answered at, or spoken of, for so long is forgotten."""
+"""An address without a link state or announcement that names it for so long is forgotten."""
 
 GAP_S: Final = 0.1
-"""Between two decisions: the map may change with each frame, and looking at it costs a walk."""
+"""Least time between two decisions: link states may change with each frame, and a decision computes distances."""
 
 REVIEW_S: Final = 1.0
-"""Between two decisions though nothing has happened."""
+"""Greatest time between two decisions."""
 
 SHED_S: Final = 2.0
-"""Between two links given up, on average: each is to be on the others' maps before the next is chosen."""
+"""Average time between two links given up: other brokers must learn of one before the next is chosen."""
 
 
 @dataclass(slots=True)
 class Place:
-    """An address, and what is known of it."""
+    """An address, and the state of attempts to link there."""
 
     address: str
-    spoken_of: float
+    confirmed_at: float
     fixed: bool = False
     seed: bool = False
     broker: int = 0
-    """Who is there, as far as that is known: whoever was found there, until others say that it is someone new."""
+    """The broker at this address, by the last connection or a newer report of others; 0 for unknown."""
     told: int = 0
-    """Who is there, by what others said last."""
-    renewed_at: float = -math.inf
-    """When somebody new was last said to be there."""
+    """The broker at this address by the last link state or announcement."""
+    reset_at: float = -math.inf
+    """When a new broker at this address last reset the pauses."""
     failures: int = 0
     not_before: float = -math.inf
     busy: bool = False
-    """Whether a connection to it stands, or is being made."""
+    """Whether a connection to it exists or is being made."""
     up_since: float | None = None
     ours: bool = False
     """Whether it leads to this broker itself."""
     far: bool = False
-    """Whether it was drawn at random."""
+    """Whether it was drawn as the random link."""
     lost_since: float | None = None
-    """Since when nobody reaches who is there."""
+    """Since when its broker is out of reach, or None."""
 
 
 class LinkSelection:
@@ -107,9 +111,9 @@ class LinkSelection:
         self._randomness = randomness
         self._places: dict[str, Place] = {}
         self._links: dict[int, Place | None] = {}
-        """By broker, where this one has dialled it; None if it has dialled this one."""
+        """By neighbour, the address that we dialled; None if it dialled us."""
         self._kept: dict[int, None] = {}
-        """Brokers that hold on to their link to this one."""
+        """Neighbours for which the link is configured: they keep it."""
         self._due_at = now
         self._decided_at = now - GAP_S
         self._revision = -1
@@ -122,48 +126,48 @@ class LinkSelection:
     def __len__(self) -> int:
         return len(self._places)
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- input --------------------------------------------------------------------------------------------------------
 
     def heard(self, address: str, broker: int, now: float) -> None:
-        """Someone says that a broker is there."""
+        """Note an address of a broker, from an announcement or a link state."""
         if not self._terms.gathers or not address or address == self._terms.address or broker == self._me:
             return
         place = self._places.get(address)
         if place is None:
             self._make_room()
             place = self._places[address] = Place(address, now)
-        place.spoken_of = now
+        place.confirmed_at = now
         if place.told != broker:
             place.told = place.broker = broker
-            if now - place.renewed_at >= RENEWED_S:  # whoever starts anew; not two that claim one address in turn
-                place.renewed_at = now
+            if now - place.reset_at >= RENEWED_S:  # a restart, and not two claims in turn
+                place.reset_at = now
                 place.failures = 0
                 place.not_before = min(place.not_before, now)
-                self._stir()
+                self._decide_soon()
 
     def unreachable(self, address: str, now: float) -> None:
-        """Nobody answers there."""
+        """Note a failed attempt."""
         self.ended(address, 0, now)
 
     def itself(self, address: str) -> None:
-        """It leads to this broker: that is no place to dial."""
+        """Note that an address leads to this broker: it is not dialled again."""
         place = self._places.get(address)
         if place is not None:
             place.ours = True
 
     def fixed(self, address: str) -> bool:
-        """Whether a link there was configured, and so is to be held on to."""
+        """Return whether the link to this address is configured."""
         place = self._places.get(address)
         return place is not None and place.fixed
 
     def found(self, address: str, broker: int) -> None:
-        """Who is there."""
+        """Note the broker that answered at an address."""
         place = self._places.get(address)
         if place is not None:
             place.broker = broker
 
     def up(self, broker: int, address: str, now: float, *, kept: bool) -> None:
-        """A link stands; `address` if it was dialled there, `kept` if the other end holds on to it."""
+        """Note a new link: `address` if we dialled it, `kept` if it is configured at the other end."""
         place = self._places.get(address)
         self._links[broker] = place
         self._kept.pop(broker, None)
@@ -171,18 +175,18 @@ class LinkSelection:
             self._kept[broker] = None
         if place is not None:
             place.broker, place.up_since = broker, now
-        self._stir()
+        self._decide_soon()
 
     def down(self, broker: int) -> None:
-        """A link stands no more."""
+        """Note the end of a link."""
         self._links.pop(broker, None)
         self._kept.pop(broker, None)
-        self._stir()
+        self._decide_soon()
 
     def ended(
         self, address: str, broker: int, now: float, *, given_up: bool = False, not_before: float = -math.inf
     ) -> None:
-        """A connection that was dialled is gone, however far it had come; nobody dials it before `not_before`."""
+        """Note the end of a dialled connection or attempt. The address is not dialled again before `not_before`."""
         place = self._places.get(address)
         if place is None:
             return
@@ -195,12 +199,12 @@ class LinkSelection:
         if given_up and not place.fixed:
             place.not_before = now + GIVEN_UP_S
         place.not_before = max(place.not_before, not_before)
-        self._stir()
+        self._decide_soon()
 
-    # --- what to do ---------------------------------------------------------------------------------------------------
+    # --- decisions ----------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float:
-        """When to decide again."""
+        """Return when to decide again."""
         if self.stopped:
             return math.inf
         if self._terms.gathers and self._map.revision != self._revision:
@@ -208,7 +212,7 @@ class LinkSelection:
         return self._due_at
 
     def dial(self, now: float) -> list[str]:
-        """The addresses to connect to now."""
+        """Return the addresses to connect to now."""
         self._decided_at, self._revision = now, self._map.revision
         reached = self._map.distances(self._me)
         if self._terms.gathers:
@@ -223,7 +227,7 @@ class LinkSelection:
         return [place.address for place in chosen]
 
     def shed(self, now: float) -> int:
-        """The broker whose link is to be given up now; 0: none. One at a time, since others choose as well."""
+        """Return the broker whose link is given up now, or 0. One at a time, since other brokers choose as well."""
         loose = [
             broker
             for broker in self._neighbours
@@ -244,7 +248,7 @@ class LinkSelection:
     # --- choosing -----------------------------------------------------------------------------------------------------
 
     def _free(self) -> list[Place]:
-        """Places that are not dialled, and where no neighbour is."""
+        """Return the places without a connection whose broker is no neighbour."""
         return [p for p in self._places.values() if not (p.busy or p.ours or p.broker in self._neighbours)]
 
     def _required(self, place: Place, reached: Mapping[int, int]) -> bool:
@@ -253,7 +257,7 @@ class LinkSelection:
         return place.seed and (not self._neighbours or place.broker not in reached)
 
     def _probes(self, reached: Mapping[int, int], now: float) -> list[Place]:
-        """Brokers that nobody reaches: some of them at a time."""
+        """Choose some brokers that are out of reach, at random."""
         under_way = sum(p.busy and p.up_since is None and not (p.fixed or p.seed) for p in self._places.values())
         lost = [
             place
@@ -266,7 +270,7 @@ class LinkSelection:
         return chosen
 
     def _lost(self, place: Place, reached: Mapping[int, int], now: float) -> bool:
-        """Whether who is there has been out of reach for long enough."""
+        """Return whether the place's broker has been out of reach for long enough."""
         if place.broker in reached:
             place.lost_since = None
             return False
@@ -275,7 +279,7 @@ class LinkSelection:
         return not self._neighbours or now - place.lost_since >= LOST_S
 
     def _more(self, reached: Mapping[int, int], now: float, chosen: int) -> list[Place]:
-        """Brokers that are reached, for as many links as there are to be, and always one drawn at random."""
+        """Choose brokers within reach up to the degree: the nearest, and one at random unless there is such a link."""
         candidates = self._candidates(reached, now)
         under_way = sum(place.busy and place.up_since is None for place in self._places.values())
         missing = self._terms.degree - len(self._neighbours) - under_way - chosen
@@ -289,7 +293,7 @@ class LinkSelection:
         return found + candidates[: max(0, missing - len(found))]
 
     def _candidates(self, reached: Mapping[int, int], now: float) -> list[Place]:
-        """Those that have room, as far as one knows."""
+        """Return the places whose broker is within reach and, by its link state, has room for a link."""
         crowded = {sheet.origin for sheet in self._map.link_states if len(sheet.neighbours) >= self._terms.links_max}
         return [
             place
@@ -302,7 +306,7 @@ class LinkSelection:
         ]
 
     def _spared(self, broker: int, links: Mapping[int, tuple[int, ...]]) -> bool:
-        """Whether a broker is still reached without the link to it."""
+        """Return whether a broker can be reached without the link to it."""
         seen, ahead = {self._me}, [self._me]
         while ahead:
             near = ahead.pop()
@@ -313,14 +317,17 @@ class LinkSelection:
         return broker in seen
 
     def _learn(self, reached: Mapping[int, int], now: float) -> None:
-        """Where brokers are, by what they say. Of two at one address, the one that has started last is there now; what
-        one said that is out of reach may be old."""
+        """Take addresses from link states, and forget unconfirmed ones.
+
+        Of two brokers with one address the one that started last is there now. A broker out of reach may have an old
+        link state, so its address does not replace a known one's broker.
+        """
         there = {sheet.address: sheet for sheet in sorted(self._map.link_states, key=lambda sheet: sheet.born)}
         for sheet in there.values():
             if sheet.origin in reached or sheet.address not in self._places:
                 self.heard(sheet.address, sheet.origin, now)
         for place in list(self._places.values()):
-            if now - place.spoken_of >= FORGOTTEN_S and not (place.fixed or place.seed or place.busy):
+            if now - place.confirmed_at >= FORGOTTEN_S and not (place.fixed or place.seed or place.busy):
                 del self._places[place.address]
 
     def _next(self, reached: Mapping[int, int], now: float) -> float:
@@ -333,11 +340,11 @@ class LinkSelection:
     def _make_room(self) -> None:
         loose = [place for place in self._places.values() if not (place.fixed or place.seed or place.busy)]
         if len(self._places) >= PLACES_MAX and loose:
-            oldest = min(loose, key=lambda place: place.spoken_of)
+            oldest = min(loose, key=lambda place: place.confirmed_at)
             del self._places[oldest.address]
 
     def _draw(self, count: int) -> int:
         return int(self._randomness.random() * count)
 
-    def _stir(self) -> None:
+    def _decide_soon(self) -> None:
         self._due_at = min(self._due_at, self._decided_at + GAP_S)
