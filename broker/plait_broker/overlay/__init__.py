@@ -1,4 +1,4 @@
-"""Routing between brokers: a map that floods, interest that travels to publishers' brokers, streams of events back."""
+"""Routing between brokers: link states flood, interest goes to publishers' brokers, and events come back in streams."""
 
 from .host import Host
 from .overlay import Overlay

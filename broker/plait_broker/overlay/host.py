@@ -1,4 +1,4 @@
-"""The interface of the overlay to the broker around it."""
+"""The interface through which the overlay calls its broker."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Host(Protocol):
-    """The broker around it."""
+    """The broker, as the overlay sees it."""
 
     def send(self, link: int, frame: ControlFrame) -> None: ...
     def relay(self, link: int, frame: ControlFrame) -> bool:
-        """Send another broker's frame. Return False when the other end does not take it now."""
+        """Relay another broker's frame. Return False if the connection's queue is full."""
         ...
 
     def forward(
@@ -36,7 +36,7 @@ class Host(Protocol):
     ) -> None: ...
     def close(self, link: int, reason: str) -> None: ...
     def expel(self, link: int, reason: str) -> None:
-        """Close it, and refuse the broker at its other end for a while: no honest broker does what it did."""
+        """Close a link, and refuse the broker at its other end for a while: it did what no honest broker does."""
         ...
 
     def remark(self, text: str) -> None:
@@ -44,45 +44,45 @@ class Host(Protocol):
         ...
 
     def arrived(self, arrival: ReceivedEvent) -> None:
-        """Deliver an event to subscribers of this broker, and `take` it once the broker has charge of it."""
+        """Deliver an event to subscribers of this broker. Call `Overlay.take` once the broker has charge of it."""
         ...
 
     def installed(self, number: int) -> None:
-        """All publishers' brokers that can be reached have acked a filter."""
+        """Note that all publishers' brokers that can be reached have acked a filter."""
         ...
 
     def offered(self, number: int) -> None:
-        """All brokers that can be reached have acked an advertisement, and their interest in it is known here."""
+        """Note that all brokers that can be reached have seen an advertisement, and sent their interest in it."""
         ...
 
     def remember(self, key: MemoryKey, document: Signed | None) -> bool:
-        """Store another broker's document beyond this one's life, or delete it. Return whether it will be stored, and
-        `Overlay.stored` called."""
+        """Store another broker's document on disk, or delete it. Return whether `Overlay.stored` will be called for
+        it."""
         ...
 
     def interest_changed(self) -> None:
-        """The interest of other brokers in this one's publishers has changed."""
+        """Note that other brokers' interest in events of this one's publishers has changed."""
         ...
 
     @property
     def waits(self) -> bool:
-        """Whether the host uses `taken` now."""
+        """Whether the host needs calls of `taken` now."""
         ...
 
     def taken(self, home: int, position: int) -> None:
-        """A destination has charge of an event."""
+        """Note that a destination has acked an event."""
         ...
 
     def outcome(self, home: int, position: int, matched: int, code: str) -> None:
-        """A destination reports the result of an event that was to be confirmed."""
+        """Take the result of an event with confirmation, as its destination reports it."""
         ...
 
     def lost(self, home: int, position: int, frame: EventFrame, delay_us: int, reason: str) -> None:
-        """A destination will not get an event, so old by now."""
+        """Note that a destination will not get an event, whose age is `delay_us` now."""
         ...
 
     def ended(self, frame: Forward, delay_us: int, destinations: Sequence[Destination], reason: str) -> None:
-        """A copy that came from a neighbour, so old by now, goes no further to these."""
+        """Note that a neighbour's copy, whose age is `delay_us` now, is not sent on to these destinations."""
         ...
 
     def told(self, frame: TraceMessage) -> None:

@@ -1,10 +1,15 @@
-"""One broker's part in the overlay, without I/O: frames from neighbours and a time in, calls to its host out.
+"""One broker of the overlay, without I/O: frames of neighbours and the time go in, calls to the host come out.
 
-Follow one event: `publish` at its publisher's broker -> a stream for each destination (`reliable_stream.py`) -> one
-copy for each next hop, with the destinations that this copy alone is responsible for (`event_streams.py`,
-`forwarding_table.py`) -> `hear` at each broker on the way -> its destination's stream -> the host. Follow interest:
-`want` -> `interest_sync.py` -> InterestUpdate, hop by hop (`control_unicast.py`) -> `remote_interest.py` at the
-publisher's broker -> InterestAck. Documents flood in `flooding.py`; `link_state.py` computes paths from them.
+The path of an event:
+
+- `publish` at its publisher's broker numbers it in the stream of each destination (`reliable_stream.py`).
+- One copy goes to each next hop (`event_streams.py`, `forwarder.py`), and names its destinations.
+- `hear_events` at each broker on the path forwards it.
+- The stream at the destination delivers it to the host.
+
+The path of interest: `want` -> `interest_sync.py` -> InterestUpdate, hop by hop (`control_unicast.py`) ->
+`remote_interest.py` at the publisher's broker -> InterestAck. Documents flood in `flooding.py`, and `link_state.py`
+computes paths from them.
 """
 
 from __future__ import annotations
@@ -68,21 +73,21 @@ from .transport.event_streams import EventStreams
 from .transport.forwarder import Forwarder
 
 OFFER_TIMES: Final = 2
-"""The wait for brokers that can be reached but send no interest, in detection times of a link: a broker that does not
-answer must not keep others from publishing."""
+"""Timeout of an advertisement, in detection times: a reachable broker that sends no interest must not keep others from
+publishing."""
 
 INSTALL_TIMES: Final = 4
-"""The wait for acks of interest updates, in detection times: as long as all source routes take, and no longer."""
+"""Timeout of acks of interest updates, in detection times: enough to try all source routes."""
 
 STORED_TIMES: Final = 1.5
-"""The wait until durable interest is stored elsewhere, in detection times. Clients wait a little longer."""
+"""Timeout for other brokers to store durable interest, in detection times. Clients wait a little longer."""
 
 TOMBSTONES: Final = 4
-"""A withdrawn document is remembered for so many times what a broker may be out of reach: until none relays it."""
+"""A withdrawn document is kept for so many times `gone_s`: until no broker can relay an older version."""
 
 
 class Overlay:
-    """One broker among others."""
+    """The overlay at one broker."""
 
     def __init__(
         self,
@@ -97,8 +102,8 @@ class Overlay:
         born: int = 0,
         identity: Identity | None = None,
     ) -> None:
-        """`incarnation` names its log, so that others know it again after a restart. `born` is the calendar time of its
-        start, compared only with its own other starts. Without an identity nothing is signed or checked."""
+        """`incarnation` names its log, by which others recognise it after a restart. `born` is the calendar time of its
+        start, compared only among starts with the same log. Without an identity nothing is signed or checked."""
         self.me = me
         self.settings = settings
         self.incarnation = incarnation
@@ -109,8 +114,7 @@ class Overlay:
         self.counts: Counter[str] = Counter()
         self.offered = AdvertisementTable(me)
         self._unsettled: dict[int, tuple[int, float]] = {}
-        """By number of an advertisement of ours that not all have seen yet, our revision that has it, and the end of
-        the wait."""
+        """By number of our advertisements that not all brokers have seen, the revision that has it, and the timeout."""
         self.wanted = RemoteInterest(index)
         self.wanting = InterestSync(me, index)
         self.trust = MessageAuth(me, identity)
@@ -122,7 +126,7 @@ class Overlay:
             self.trust,
             self.counts,
             self._send,
-            self._pass,
+            self._relay,
             lambda: self.now,
         )
         topology = OverlayTopology(me, self.map, self.routes)
@@ -139,18 +143,18 @@ class Overlay:
         self.ours = LocalDurableInterest(me, self.flooding, index)
         self.keeping = DurableInterestStore(me, host, self.flooding, self.standing, self.unicast)
         self._reviewed = (0, 0)
-        """The revisions of interest and advertisements at the last computation of which homes are away."""
+        """The revisions of interest and advertisements for which absent home brokers were computed last."""
         self._absences = Membership(self)
         self.given_up: frozenset[str] = frozenset()
-        """Names of brokers that will not come back."""
+        """Names of brokers that the operator has given up."""
         self.now = now
         """The time of the current input."""
-        self._beat_at = now
-        self._bury_at = now
-        """No link is to be given up before; computed anew with each beat."""
+        self._heartbeat_at = now
+        self._dead_at = now
+        """The earliest time at which a link can be dead."""
         self._reported = -1
         self.address = ""
-        """Where other brokers may connect to this one, once that is known."""
+        """The address at which other brokers can connect to this one; empty while unknown."""
         self._originate_link_state(now)
 
     @property
@@ -160,13 +164,13 @@ class Overlay:
 
     @property
     def informed(self) -> bool:
-        """Whether interest has come from all brokers that can be reached."""
+        """Whether all brokers that can be reached have sent their interest."""
         return all(broker in self.wanted.homes for broker in self.map.distances(self.me) if broker != self.me)
 
     # --- links --------------------------------------------------------------------------------------------------------
 
     def link_up(self, link: int, broker: int, name: str, now: float, delay_us: int = 0) -> bool:
-        """Add a link to a broker. Return False when there is one already, or it leads here."""
+        """Add a link to a broker. Return False if there is one already, or the broker is this one."""
         self.now = now
         if broker == self.me or broker in self.neighbours:
             return False
@@ -182,7 +186,7 @@ class Overlay:
         return True
 
     def link_down(self, broker: int, now: float) -> None:
-        """Remove a link, and retransmit what may have been on it."""
+        """Remove a link, and retransmit the events that may have been in flight on it."""
         self.now = now
         if self.neighbours.pop(broker, None) is None:
             return
@@ -192,21 +196,21 @@ class Overlay:
         self.dissemination.hurry(now, lost=broker)
 
     def hear(self, broker: int, frame: ControlFrame | Forward, now: float) -> None:
-        """Take a frame of a neighbour. FrameError when it is malformed."""
+        """Handle a frame of a neighbour. Raise FrameError if it is malformed."""
         self.now = now
         neighbour = self.neighbours.get(broker)
         if neighbour is None:
             return
         neighbour.heard_at = now
         try:
-            self._hear(neighbour, frame, now)
+            self._receive(neighbour, frame, now)
         except Forged as error:
             self.counts["forged"] += 1
-            if isinstance(frame, Signed | Forward):  # honest neighbours check the one, and do not send the other
+            if isinstance(frame, Signed | Forward):  # an honest neighbour verifies the one, and does not send the other
                 self._expel(neighbour, error)
 
     def hear_events(self, broker: int, frames: Sequence[Frame], at: int, now: float) -> int:
-        """Take a neighbour's events, from one of these frames on. Return where they end."""
+        """Handle the run of Forward frames that starts at index `at`. Return the index after it."""
         self.now = now
         neighbour = self.neighbours.get(broker)
         if neighbour is not None:
@@ -215,7 +219,7 @@ class Overlay:
         try:
             return self.dissemination.receive_all(frames, at, now, broker, link_us)
         except Forged as error:
-            assert neighbour is not None, "frames of others are dropped"
+            assert neighbour is not None, "frames of other brokers are dropped"
             self.counts["forged"] += 1
             self._expel(neighbour, error)
             return len(frames)
@@ -224,7 +228,7 @@ class Overlay:
         self.host.expel(neighbour.link, f"{neighbour.name} sent what is forged: {error}")
         self.link_down(neighbour.id, self.now)
 
-    def _hear(self, neighbour: Neighbour, frame: ControlFrame | Forward, now: float) -> None:
+    def _receive(self, neighbour: Neighbour, frame: ControlFrame | Forward, now: float) -> None:
         broker = neighbour.id
         match frame:
             case Forward():
@@ -246,7 +250,7 @@ class Overlay:
             case Pong(nonce):
                 neighbour.pong(nonce, now)
                 self._delays(now)
-            case UnknownFrame():  # a newer broker's; no capability for it was agreed on
+            case UnknownFrame():  # from a newer broker, without an agreed capability
                 self.counts["unknown_frames"] += 1
             case _:
                 self.counts["unexpected"] += 1
@@ -266,10 +270,10 @@ class Overlay:
             self.address = address
             self._originate_link_state(now)
 
-    # --- what this broker's clients offer and want --------------------------------------------------------------------
+    # --- advertisements and filters of this broker's clients ----------------------------------------------------------
 
     def offer(self, number: int, filter: Filter, rate: float = 0.0, values: bytes = b"") -> None:
-        """Flood a client's advertisement. The host's `offered` follows once the interest in it is known here."""
+        """Flood a client's advertisement. Call the host's `offered` once the interest in it is known here."""
         self._advertise(number, filter.text, rate, values)
         self._unsettled[number] = (self.offered.revision, self.now + OFFER_TIMES * self.settings.detect_s)
         self.strategy.interest_changed(self.me, self.now)
@@ -283,8 +287,8 @@ class Overlay:
     def want(
         self, number: int, filter: Filter, deposit: bytes = b"", *, durable: bool = False, within_us: int = 0
     ) -> None:
-        """Announce a subscription's filter. The host's `installed` follows once all publishers' brokers acked it."""
-        if durable:  # a broker that acks the update has stored what flooded before
+        """Announce a subscription's filter. Call the host's `installed` once all publishers' brokers have acked it."""
+        if durable:  # a broker acks the update only after it has stored this
             self.ours.add(number, filter)
         detect_s = self.settings.detect_s
         terms = InstallDeadlines(self.now, INSTALL_TIMES * detect_s, STORED_TIMES * detect_s)
@@ -299,13 +303,13 @@ class Overlay:
         self.strategy.interest_changed(self.me, self.now)
 
     def recall(self, documents: Iterable[Signed], now: float) -> None:
-        """Take up the documents that its host stored in an earlier life, before there are links."""
+        """Load the documents that the host stored before a restart. Call it before there are links."""
         self.now = now
         self.counts["bad_memories"] += self.keeping.recall(documents)
-        self._look_away()
+        self._review_absent()
 
     def stored(self, keys: Iterable[MemoryKey]) -> None:
-        """The host has stored these documents, or cannot."""
+        """Note that the host has stored these documents, or has failed to."""
         self.keeping.stored(keys)
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -335,19 +339,19 @@ class Overlay:
         self.dissemination.take(root, position, now)
 
     def tell_outcome(self, root: int, position: int, matched: int, code: str) -> None:
-        """Send the result of an event that subscribers are to confirm."""
+        """Send the result of an event with confirmation to its publisher's broker."""
         self.unicast.send(DeliveryOutcome(root, self.me, position, matched, code))
 
     # --- explanations -------------------------------------------------------------------------------------------------
 
     def tell(self, frame: TraceMessage) -> None:
-        """Send another broker a step of a marked event, a query, or its result."""
+        """Send a trace step, a query or its result to another broker."""
         self.unicast.send(frame)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def settle(self, now: float) -> None:
-        """Send and report the results of the input so far."""
+        """Send the messages and report the results that follow from the input so far."""
         self.now = now
         if self.wanting.pending:
             for update in self.wanting.take_updates(now, self._reaches):
@@ -355,11 +359,11 @@ class Overlay:
         while self.wanting.installed:
             self.host.installed(self.wanting.installed.pop(0))
         while self.wanting.silent:
-            self._not_answered(self.wanting.silent.pop(0))
+            self._report_unacked(self.wanting.silent.pop(0))
         if self._unsettled:
             self._settle_advertisements()
         if self._reviewed != (self.wanted.changes, self.offered.revision):
-            self._look_away()
+            self._review_absent()
         if self.dissemination.reporting:
             self.dissemination.settle(now)
         for action in self.strategy.take_actions():
@@ -367,20 +371,20 @@ class Overlay:
                 self._send(action.to, StrategyMessage(self.strategy.name, action.body))
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Run the timers that are due."""
         self.now = now
-        if now >= min(self._bury_at, self._beat_at):
-            self._bury(now)
-        if now >= self._beat_at:
-            self._beat_at = now + self.settings.heartbeat_s
-            self._beat(now)
+        if now >= min(self._dead_at, self._heartbeat_at):
+            self._close_dead_links(now)
+        if now >= self._heartbeat_at:
+            self._heartbeat_at = now + self.settings.heartbeat_s
+            self._heartbeat(now)
         self.dissemination.tick(now)
         self.strategy.tick(now)
         self.settle(now)
 
     def next_deadline(self) -> float:
         """Return when `tick` is to be called, at the latest."""
-        deadline = min(self._beat_at, self._bury_at)
+        deadline = min(self._heartbeat_at, self._dead_at)
         wants = self.wanting.next_deadline()
         if wants is not None:
             deadline = min(deadline, max(wants, self.now))
@@ -389,19 +393,19 @@ class Overlay:
                 deadline = min(deadline, due)
         return min([deadline, *(by for _, by in self._unsettled.values())]) if self._unsettled else deadline
 
-    # --- inside: links and the map ------------------------------------------------------------------------------------
+    # --- inside: links and link states --------------------------------------------------------------------------------
 
-    def _bury(self, now: float) -> None:
-        """Give up links that are dead."""
+    def _close_dead_links(self, now: float) -> None:
+        """Close dead links, and compute when the next one can be dead."""
         for neighbour in list(self.neighbours.values()):
             if now >= neighbour.dies_at(self.settings.detect_s):
                 self.counts["links_dead"] += 1
                 self.host.close(neighbour.link, f"{neighbour.name} is silent")
                 self.link_down(neighbour.id, now)
         deaths = [neighbour.dies_at(self.settings.detect_s) for neighbour in self.neighbours.values()]
-        self._bury_at = min(deaths, default=math.inf)
+        self._dead_at = min(deaths, default=math.inf)
 
-    def _beat(self, now: float) -> None:
+    def _heartbeat(self, now: float) -> None:
         for neighbour in list(self.neighbours.values()):
             self._ping(neighbour, now)
         self._delays(now)
@@ -409,8 +413,8 @@ class Overlay:
             if neighbour.compare(self.map.claim_us(neighbour.id, self.me), now):
                 self.counts["disputed"] += 1
                 self.host.remark(
-                    f"{neighbour.name} floods that the link to it takes {neighbour.claimed_us / 1000:g} ms; it "
-                    f"takes {neighbour.told_us / 1000:g}, and that counts"
+                    f"{neighbour.name} floods a delay of {neighbour.claimed_us / 1000:g} ms for the link to it; "
+                    f"measured are {neighbour.told_us / 1000:g} ms, and paths use the greater delay"
                 )
         self._absences.expire(now)
         self.flooding.beat()
@@ -427,7 +431,7 @@ class Overlay:
         self.strategy.topology_changed(now)
 
     def _delays(self, now: float) -> None:
-        """Flood measured delays when they have moved, and choose next hops anew."""
+        """Flood measured delays that have changed, and compute next hops anew."""
         self._topology_changed(now)
         if any(neighbour.worth_telling(now) for neighbour in self.neighbours.values()):
             for neighbour in self.neighbours.values():
@@ -436,16 +440,16 @@ class Overlay:
             self._originate_link_state(now)
 
     def _originate_link_state(self, now: float) -> None:
-        told = sorted(neighbour.id for neighbour in self.neighbours.values() if neighbour.told_us)
-        delays = tuple(self.neighbours[broker].told_us for broker in told)
+        measured = sorted(neighbour.id for neighbour in self.neighbours.values() if neighbour.told_us)
+        delays = tuple(self.neighbours[broker].told_us for broker in measured)
         version = self._reported = self._reported + 1
         settings = self.settings
         link_state = LinkState(
-            *(self.me, version, settings.name, tuple(told), delays),
+            *(self.me, version, settings.name, tuple(measured), delays),
             incarnation=self.incarnation,
             born=self.born,
             address=self.address,
-            capacities=(settings.link_capacity,) * len(told) if settings.link_capacity else (),
+            capacities=(settings.link_capacity,) * len(measured) if settings.link_capacity else (),
             segments=settings.segments,
         )
         self.flooding.originate(link_state)
@@ -455,7 +459,7 @@ class Overlay:
         if isinstance(document, DurableInterest):
             if document.origin != self.me:
                 self.counts["bad_filters"] += not self.keeping.learn(document)
-                self._look_away()
+                self._review_absent()
         elif isinstance(document, LinkState):
             if document.origin == self.me:
                 self._reported = document.version
@@ -497,7 +501,8 @@ class Overlay:
         self.flooding.originate(advertisement)
 
     def _settle_advertisements(self) -> None:
-        """Report the advertisements that all reachable brokers have seen, by the fingerprints in their updates."""
+        """Report advertisements that timed out, or that all reachable brokers have seen, by the fingerprints in their
+        updates."""
         homes, seen = self.wanted.homes, self.offered.revision
         for broker in self.map.distances(self.me):
             if broker != self.me:
@@ -509,14 +514,14 @@ class Overlay:
                 del self._unsettled[number]
                 self.host.offered(number)
 
-    def _not_answered(self, broker: int) -> None:
+    def _report_unacked(self, broker: int) -> None:
         self.counts["interest_unacked"] += 1
         self.host.remark(
             f"{self.map.name(broker)} can be reached, and does not ack interest updates: subscribers do not wait "
-            "for it any longer, and may miss what is published there"
+            "for it any longer, and may miss events that are published there"
         )
 
-    def _look_away(self) -> None:
+    def _review_absent(self) -> None:
         self._reviewed = (self.wanted.changes, self.offered.revision)
         self.standing.review(self.wanted.homes, self.offered.fingerprint(self.me))
 
@@ -529,8 +534,8 @@ class Overlay:
         self.counts[frame_name(frame)] += 1
         self.host.send(self.neighbours[broker].link, frame)
 
-    def _pass(self, broker: int, frame: ControlFrame) -> None:
-        """Relay another broker's frame, if the neighbour takes it now: its source retransmits it."""
+    def _relay(self, broker: int, frame: ControlFrame) -> None:
+        """Relay another broker's frame unless a limit or a full queue refuses it: its source retransmits it."""
         neighbour = self.neighbours[broker]
         if neighbour.passed.take(self.now) and self.host.relay(neighbour.link, frame):
             self.counts[frame_name(frame)] += 1
@@ -538,7 +543,7 @@ class Overlay:
             self.counts["relays_refused"] += 1
 
     def _receive_envelope(self, neighbour: Neighbour, envelope: EndToEnd, now: float) -> None:
-        """Take the message if it is for this broker, and relay it to its other destinations."""
+        """Handle the message if it is for this broker, and relay it to its other destinations."""
         if envelope.source == self.me:
             self.counts["loops"] += 1
             return
@@ -547,8 +552,10 @@ class Overlay:
         self.unicast.pass_on(envelope, neighbour, now)
 
     def _receive_message(self, envelope: EndToEnd, at: int, now: float) -> None:
-        """Take a message for this broker. Forged when its source did not send it. A relay need not understand it, so a
-        message that cannot be read is no fault of the neighbour."""
+        """Handle a message for this broker. Raise Forged if its source did not send it.
+
+        A relay does not read the message, so the neighbour is not to blame for one that cannot be read.
+        """
         self.trust.check_message(envelope, at)
         try:
             message = read_message(envelope, at)

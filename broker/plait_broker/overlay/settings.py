@@ -7,29 +7,30 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OverlaySettings:
-    """Immutable."""
+    """The settings of one broker's overlay."""
 
     name: str = "broker"
     heartbeat_s: float = 0.5
-    """Between two pings of a link: a tenfold delay is told within two of them, and left within two seconds."""
+    """Interval of pings on a link. A tenfold rise of its delay floods within two pings, and events avoid it within two
+    seconds."""
     detect_s: float = 3.0
-    """A link of which nothing is heard, or nothing is answered, for so long is dead."""
+    """Detection time: a link without any frame, or with an unanswered ping, for so long is dead."""
     gone_s: float = 60.0
-    """A broker that cannot be reached for so long is forgotten, with what was kept for it."""
+    """A broker that cannot be reached for so long is forgotten, with its unacked events."""
     durable_gone_s: float = 86_400.0
-    """The same where one of the two has durable subscriptions: time to bring a broken machine back. What they want is
-    kept for it meanwhile, and whoever asked for confirmation waits."""
+    """This time replaces `gone_s` if one of the two brokers has durable subscriptions: a broken machine can be repaired
+    meanwhile. Events for durable subscriptions are kept for it, and their confirmations wait."""
     dissemination: str = "shortest-paths"
     """The strategy that plans copies of events, by its name in `dissemination/registry.py`."""
     laboratory: bool = False
     """Whether strategies that may loop are allowed, and retransmission may be off."""
     retransmit: bool = True
-    """Whether events are sent again; off only in the laboratory, to show what a strategy loses by itself."""
+    """Whether events are retransmitted. It is off only in the laboratory, to show the losses of a strategy alone."""
     link_capacity: int = 0
-    """Bytes/s that each link of this broker carries, as configured; 0 for unknown. It floods, and no path depends on
+    """The configured capacity of each link of this broker in bytes/s; 0 for unknown. It floods, and no path depends on
     it."""
     segments: tuple[str, ...] = ()
-    """The network segments that this broker is attached to, as configured. They flood, and no path depends on them."""
+    """The configured network segments that this broker is attached to. They flood, and no path depends on them."""
     stream_items_max: int = 65_536
     stream_bytes_max: int = 64 << 20
-    """What is kept for one destination that does not take it; beyond, the oldest is dropped, counted and told."""
+    """Bounds of the unacked events of one stream. Beyond either, the oldest is given up, counted and reported."""
