@@ -1,7 +1,7 @@
-"""What joins a broker to the overlay: its clients' interest goes out, other brokers' events come in.
+"""The adapter between a broker and the overlay: its clients' interest goes out, other brokers' events come in.
 
-The overlay (`overlay/`) knows brokers, filters and streams; sessions, subscriptions and confirmations are the broker's.
-This file is between them: it is the overlay's host, and the broker's only way to it.
+The overlay (`overlay/`) knows brokers, filters and streams. The broker knows sessions, subscriptions and confirmations.
+`Joining` translates between them. It is the overlay's host, and the broker's only access to the overlay.
 """
 
 from __future__ import annotations
@@ -45,33 +45,33 @@ from .settings import BrokerSettings
 
 _STORED: Final = 0
 _ANSWERED: Final = 1
-"""What is waited for of an event from elsewhere."""
+"""The two steps of another broker's event that confirmations track: stored in the log, answered by subscribers."""
 
 Asked: TypeAlias = tuple[int, int]
-"""A session, and its request."""
-
+"""A session and the number of its request."""
 
 Copy: TypeAlias = tuple[EventFrame, int, int, int, tuple[int, ...], Sequence[Destination], float]
-"""What `Connection.forward` takes, and since when it has waited."""
+"""The arguments of `Connection.forward`, and the time since which the copy waits."""
 
 HELD_BYTES_MAX: Final = 16 << 20
-"""Copies that wait for one connection to another broker; what does not fit is sent again by where it came from."""
+"""Bytes of copies that wait for one connection to another broker. Further copies are dropped, and their publisher's
+broker retransmits them."""
 
 
 @dataclass(slots=True)
 class Held:
-    """Copies that wait for a connection."""
+    """The copies that wait for one connection."""
 
     copies: deque[Copy] = field(default_factory=deque)
     bytes: int = 0
 
 
 CALM_S: Final = 0.1
-"""It has heard from all whom it knows for so long: whoever is behind them is known by then."""
+"""Time after interest came from all known brokers: link states of further brokers behind them arrive within it."""
 
 
 class Joining:
-    """One broker's place among others."""
+    """One broker's connection to the overlay."""
 
     def __init__(
         self,
@@ -99,9 +99,9 @@ class Joining:
         remember: Callable[[MemoryKey, bytes], None] | None,
         told: Callable[[TraceMessage], None],
     ) -> None:
-        """`arrive` takes an event for this broker's subscribers, `close` ends a link, `expel` one to a broker that is
-        not to be trusted, `done` answers a request; `remember` keeps bytes beyond this broker's life, where there is a
-        log; `told` takes a message about marked events or a query."""
+        """`arrive` takes an event for this broker's subscribers. `close` ends a link; `expel` ends one to a broker that
+        broke the rules. `done` answers a request. `remember` stores bytes on disk; it is None without a log. `told`
+        takes trace messages of other brokers."""
         self._links = links
         self._counters = counters
         self._confirmations = confirmations
@@ -115,39 +115,39 @@ class Joining:
         self._remember = remember
         self._told = told
         self._held: dict[int, Held] = {}
-        """By connection to another broker, copies that it does not take now."""
+        """By connection to another broker, the copies that wait for it."""
         self._numbers: dict[int, int] = {}
-        """By number of a subscription, the one that its present filter has in the overlay."""
+        """By number of a subscription, the number of its present filter in the overlay."""
         self._count = 0
         self._installing: dict[int, list[Asked]] = {}
         self._stored: dict[Asked, bool] = {}
-        """Requests that wait to be installed, and whether that is all that they wait for."""
+        """Requests whose filter is being installed, and whether its subscription is stored already."""
         self._awaited: dict[Party, None] = {}
-        """Events of which the subscribers' answer is awaited, not only that their broker has charge."""
+        """Events whose confirmation needs the subscribers' result, not only the ack of their home broker."""
         self._handles = 0
         self._arrivals: dict[int, ReceivedEvent] = {}
-        """Events from elsewhere that are waited for here: to confirmations, each is a publisher of its own."""
+        """By handle, other brokers' events that confirmations track here, under the negative handle as publisher."""
         self.remarks: list[Remark] = []
         self.overlay = Overlay(
             me, settings, self, randomness, now, index, incarnation=incarnation, born=born, identity=identity
         )
         self.offering = AdvertisementGate(self.overlay, index, now)
         self._advertising: dict[int, list[Asked]] = {}
-        """By advertisement that not all brokers have seen yet, the requests that wait for that."""
+        """By advertisement that not all brokers have seen yet, the requests to answer then."""
         self._expected = expected
         self.joined = not expected
-        """Whether what is published here finds everyone who wants it."""
+        """Whether events may be published here: other brokers' interest is known, or `join_by` has passed."""
         self.join_by = now + join_s
         self.early: dict[Connection, Hello] = {}
-        """Clients that came before that."""
+        """Clients that wait for that, each with its hello."""
         self._informed_since = 0.0
         self._revision = self.overlay.map.revision
         self._names: dict[int, str] = {}
 
     def look_joined(self, now: float) -> bool:
-        """Whether events may be taken: what other brokers want of them is known, or they have had their time.
+        """Return whether events may be accepted: other brokers' interest is known, or `join_by` has passed.
 
-        A broker that starts anew must not confirm an event as unmatched because it has not heard yet who wants it.
+        A broker that has just started must not confirm an event as unmatched because it lacks their interest.
         """
         if self.joined:
             return True
@@ -160,19 +160,19 @@ class Joining:
         return self.joined
 
     def take_early(self, now: float) -> list[tuple[Connection, Hello]]:
-        """Clients that have waited for this broker to join the others, once it has."""
+        """Return the clients that waited until this broker has joined, once it has."""
         if not self.early or not self.look_joined(now):
             return []
         early, self.early = self.early, {}
         return list(early.items())
 
     def next_deadline(self, now: float) -> float:
-        """When something is due."""
+        """Return when `tick` or `take_early` is to be called."""
         deadline = self.overlay.next_deadline()
         return min(deadline, now + CALM_S / 2) if self.early else deadline
 
     def recall(self, memories: Iterable[bytes], now: float) -> None:
-        """Take up the documents of other brokers that were stored in an earlier life."""
+        """Load the documents of other brokers that were stored before a restart."""
         documents = []
         for memory in memories:
             decoder = FrameDecoder(version=VERSION_MAX)
@@ -184,7 +184,7 @@ class Joining:
         self.overlay.recall(documents, now)
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Run the timers of the overlay that are due."""
         if now >= self.overlay.next_deadline():
             self.overlay.tick(now)
             self.offering.review(now)
@@ -197,12 +197,12 @@ class Joining:
         self.offering.advertise(number, filter, rate)
 
     def withdraw(self, number: int) -> None:
-        """It does so no more."""
+        """Withdraw an advertisement."""
         self._advertising.pop(number, None)
         self.offering.withdraw(number)
 
     def answer_when_offered(self, number: int, asked: Asked) -> bool:
-        """Whether all brokers have seen an advertisement; else its request is answered once they have."""
+        """Return whether all brokers have seen an advertisement. If not, answer its request once they have."""
         waiting = self._advertising.get(number)
         if waiting is not None:
             waiting.append(asked)
@@ -211,7 +211,7 @@ class Joining:
     def want(
         self, number: int, filter: Filter, deposit: bytes = b"", *, durable: bool = False, within_us: int = 0
     ) -> None:
-        """A subscription is there, or has another filter: what is new is asked for before what was is taken back."""
+        """Announce the filter of a subscription. A changed filter is added before the former one is removed."""
         before = self._numbers.get(number)
         self._count += 1
         self._numbers[number] = self._count
@@ -221,15 +221,17 @@ class Joining:
             self.overlay.unwant(before)
 
     def unwant(self, number: int) -> None:
-        """A subscription is no more."""
+        """Remove a subscription."""
         known = self._numbers.pop(number)
         for asked in self._installing.pop(known, ()):
             self._stored.pop(asked, None)
         self.overlay.unwant(known)
 
     def answer_when_installed(self, number: int, asked: Asked, *, stored: bool = True) -> bool:
-        """Whether all publishers' brokers know of a subscription; else its request is answered once they do. One that
-        is yet to be stored is answered when both are done: `may_answer` asks for that."""
+        """Return whether a subscription is installed. If not, answer its request once it is.
+
+        A durable subscription (`stored` is false) must also be stored before: see `may_answer`.
+        """
         waiting = self._installing.get(self._numbers[number])
         if waiting is None:
             return True
@@ -238,7 +240,8 @@ class Joining:
         return False
 
     def may_answer(self, asked: Asked) -> bool:
-        """What a request asked for is stored: whether it may be answered now, and not only once it is installed."""
+        """Note that a request's subscription is stored. Return whether it is installed, too, so that the request may be
+        answered now."""
         if asked not in self._stored:
             return True
         self._stored[asked] = True
@@ -247,7 +250,7 @@ class Joining:
     def publish(
         self, frame: EventFrame, homes: list[int], delay_us: int, now: float, confirm: Confirm
     ) -> Iterable[Party]:
-        """Send an event to these brokers; the parties that its publisher waits for."""
+        """Send an event to these brokers. Return the parties whose confirmation its publisher waits for."""
         subscribers = bool(confirm) and confirm is Confirm.SUBSCRIBERS
         flags = CONFIRM if subscribers else 0
         if self._observer.marked and frame.id in self._observer.marked:
@@ -261,15 +264,15 @@ class Joining:
         return parties
 
     def in_charge(self, arrival: ReceivedEvent, now: float) -> None:
-        """This broker has an event where nothing short of its end loses it."""
+        """Ack an event: this broker has charge of it."""
         self.overlay.dissemination.take(arrival.root, arrival.position, now)
 
     def answered(self, arrival: ReceivedEvent, matched: int, code: str) -> None:
-        """What has become of an event whose publisher waits for subscribers."""
+        """Send the result of an event whose publisher waits for subscribers."""
         self.overlay.tell_outcome(arrival.root, arrival.position, matched, code)
 
     def wait_for(self, arrival: ReceivedEvent, parties: set[Party], matched: int, now: float) -> None:
-        """Be in charge of an event once it is stored, if it is to be, and answer for it once all have it."""
+        """Ack an event, once the log has stored it if it must, and send its result once all parties have it."""
         if not parties and not arrival.flags & CONFIRM:
             self.in_charge(arrival, now)
             return
@@ -282,27 +285,27 @@ class Joining:
             self._begin(arrival, _ANSWERED, matched, parties - stored, now)
 
     def settled(self, outcome: Outcome, now: float) -> None:
-        """What was waited for here has come, or has failed."""
+        """Handle the outcome of a step of another broker's event: ack it, or send its result."""
         arrival = self._arrivals.pop(-outcome.publisher)
         if outcome.code or outcome.sequence == _ANSWERED:
             self.answered(arrival, outcome.matched, outcome.code)
         if outcome.sequence == _STORED:
             self.in_charge(arrival, now)
 
-    def _begin(self, arrival: ReceivedEvent, what: int, matched: int, parties: set[Party], now: float) -> None:
+    def _begin(self, arrival: ReceivedEvent, step: int, matched: int, parties: set[Party], now: float) -> None:
         self._handles += 1
         self._arrivals[self._handles] = arrival
-        self._confirmations.begin(-self._handles, what, matched, parties, now)
+        self._confirmations.begin(-self._handles, step, matched, parties, now)
 
     def silent_broker(self, party: Party) -> SilentBroker:
-        """The broker whose answer this is that did not come in time."""
+        """Return the broker whose confirmation timed out."""
         home, position = -party[0], party[1]
         streams = self.overlay.dissemination.outgoing
         if home in streams:
             return self._silent(home, in_charge=position not in streams[home].kept)
         for broker, outgoing in streams.items():
             first = next(iter(outgoing.kept.values()), None)
-            if first is not None and first.party is not None and first.party[0] == home:  # it has started anew since
+            if first is not None and first.party is not None and first.party[0] == home:  # it has restarted since
                 return self._silent(broker, in_charge=False)
         return self._silent(home, in_charge=False)
 
@@ -310,11 +313,11 @@ class Joining:
         return SilentBroker(self._name(home), in_charge, self.overlay.map.reaches(self.overlay.me, home))
 
     def forget(self, party: Party) -> None:
-        """Nobody waits any more for what another broker has to say of an event."""
+        """Forget a party whose result is not awaited any more."""
         self._awaited.pop(party, None)
 
     def pump(self, link: Connection) -> bool:
-        """A connection to another broker takes bytes again: write what waited for it. Whether something still does."""
+        """Write the copies that waited for a connection, which takes data again. Return whether some still wait."""
         held = self._held.get(link.id)
         if held is None:
             return False
@@ -331,15 +334,15 @@ class Joining:
         return bool(held.copies)
 
     def holds(self, link: int) -> bool:
-        """Whether something waits for a connection."""
+        """Return whether copies wait for a connection."""
         return link in self._held
 
     def link_gone(self, link: int) -> None:
-        """A connection has ended, with what waited for it."""
+        """Drop the copies that waited for a connection, which has ended."""
         self._held.pop(link, None)
 
     def names_changed(self) -> bool:
-        """Whether brokers have come or gone since this was last asked."""
+        """Return whether the names of known brokers have changed since the last call."""
         overlay_map = self.overlay.map
         if self._revision == overlay_map.revision:
             return False
@@ -348,7 +351,7 @@ class Joining:
         return before != self._names
 
     def introduce(self, link: Connection | None) -> None:
-        """Tell a client what the brokers are called that its events pass."""
+        """Send a client the names of all brokers."""
         sheets = self.overlay.map.link_states
         if link is not None and len(sheets) > 1:
             link.send(Brokers(tuple(sheet.origin for sheet in sheets), tuple(sheet.name for sheet in sheets)))
@@ -385,7 +388,7 @@ class Joining:
                 self._report(known, frame, delay_us, flags, path, destinations, 0)
             return
         held = self._held.setdefault(link, Held())
-        if held.bytes > HELD_BYTES_MAX:  # its publisher's broker still has it, and will send it again
+        if held.bytes > HELD_BYTES_MAX:  # its publisher's broker still has it, and retransmits it
             self.overlay.counts["relay_buffer_full"] += 1
             return
         held.bytes += len(frame.block)
@@ -401,7 +404,7 @@ class Joining:
         self.remarks.append(Remark(text))
 
     def take_remarks(self) -> list[Remark]:
-        """What whoever runs this broker should read."""
+        """Return the remarks for the operator since the last call."""
         taken, self.remarks = self.remarks, []
         return taken
 
@@ -477,7 +480,7 @@ class Joining:
 
 
 def overlay_settings(settings: BrokerSettings) -> OverlaySettings:
-    """What the overlay is told of a broker's settings."""
+    """Return the settings of the overlay from those of the broker."""
     return OverlaySettings(
         name=settings.name,
         heartbeat_s=settings.overlay_heartbeat_s,
