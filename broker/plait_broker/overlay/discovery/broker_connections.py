@@ -324,7 +324,7 @@ class BrokerConnections:
 
 def _cost(frame: ControlFrame) -> float:
     """Return the cost of a control frame for its link's rate limit. Lists cost more: they are cheap to send and
-    expensive to read. Filters do not: the rate of frames bounds their parsing well enough."""
+    expensive to read. Filters do not: parsing them takes longer than the rate limit takes to refill."""
     if isinstance(frame, DatabaseSummary):
         return 1 + len(frame.origins) / ITEMS_A_FRAME
     if isinstance(frame, Signed) and frame.kind == LINK_STATE:

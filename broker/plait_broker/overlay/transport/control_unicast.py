@@ -1,8 +1,8 @@
 """Control messages from one broker to one or several others: hop by hop, or over a source route.
 
-A message travels in an `EndToEnd` envelope. Brokers on the way relay the bytes of its body; its MACs let them neither
-change nor invent a message (`message_auth.py`). An envelope for several brokers is split where their next hops differ,
-so each link carries its body once.
+A message travels in an `EndToEnd` envelope. Brokers on the path relay the bytes of its body. Its MACs let the receiver
+refuse changed and invented messages (`message_auth.py`). An envelope for several brokers is split where their next hops
+differ, so each link carries its body once.
 """
 
 from __future__ import annotations

@@ -92,10 +92,10 @@ class SendStream:
         "next",
         "opened",
         "resent",
+        "resent_up_to",
         "silent_since",
         "tried",
         "tries",
-        "vain",
     )
 
     def __init__(self, first: int) -> None:
@@ -117,7 +117,7 @@ class SendStream:
         self.detour: tuple[int, ...] = ()
         """The source route that events of this stream take in place of next hops, until `detour_until`; () for none."""
         self.detour_until = 0.0
-        self.vain = 0
+        self.resent_up_to = 0
         """The last position sent at the first of the present retransmissions; `tries` is reset once it is acked."""
         self._again_s = AGAIN_S
         self._doubtful = first
@@ -150,7 +150,7 @@ class SendStream:
         self.opened = True
         if self.tries > USUAL_TRIES:
             self.detour, self.detour_until = self.tried, now + DETOUR_S
-        if up_to >= self.vain:  # not on any ack: a broker that lets a few events pass must not reset it
+        if up_to >= self.resent_up_to:  # not on any ack: a broker that lets a few events pass must not reset it
             self.tries = 0
         self._again_s = AGAIN_S
         self.silent_since = now
@@ -179,7 +179,7 @@ class SendStream:
         self._restart_timer(now)
         self.resent += 1
         if not self.tries:
-            self.vain = self.next - 1
+            self.resent_up_to = self.next - 1
         self.tries += 1
         return list(self.kept)[:AGAIN_EVENTS]
 
