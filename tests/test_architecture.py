@@ -208,17 +208,6 @@ CYCLES = [
     {"plait_broker.overlay.host", "plait_broker.overlay.interest.durable_interest_store"},
     {"plait_broker.overlay.overlay", "plait_broker.overlay.topology.membership"},
     {
-        "plait_broker.broker",
-        "plait_broker.status",
-        "plait_broker.telemetry.periodic_samples",
-        "plait_broker.telemetry.system_events",
-        "plait_broker.tracing.broker_summary",
-        "plait_broker.tracing.event_tail",
-        "plait_broker.tracing.explainer",
-        "plait_broker.tracing.local_status",
-        "plait_broker.tracing.route_explanation",
-    },
-    {
         "plait_lab.simulation.overlay.overlay_nodes",
         "plait_lab.simulation.overlay.overlay_oracle",
         "plait_lab.simulation.overlay.overlays",
@@ -270,8 +259,6 @@ MANY_MEANINGS = {
         "UnsealedEvent",
         "connect",
     },  # plait.sync mirrors them
-    "plait_broker": {"StoredDocument"},
-    "plait_core": {"kind_of"},
     "plait_lab": {"main"},
 }
 """Public names that are defined twice in one package. A set may only shrink."""

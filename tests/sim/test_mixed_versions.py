@@ -58,10 +58,10 @@ def test_a_relay_that_encodes_documents_anew_is_expelled(monkeypatch: pytest.Mon
     fits."""
     right = flooding.Flooding._store
 
-    def encode_anew(self: flooding.Flooding, stored: flooding.StoredDocument) -> Any:
+    def encode_anew(self: flooding.Flooding, stored: flooding.KnownDocument) -> Any:
         if stored.document is not None and stored.signed.origin != self._me:
             signed = replace(envelop_document(stored.document), signature=stored.signed.signature)
-            stored = flooding.StoredDocument(signed, stored.document)
+            stored = flooding.KnownDocument(signed, stored.document)
         return right(self, stored)
 
     monkeypatch.setattr(flooding.Flooding, "_store", encode_anew)

@@ -51,7 +51,7 @@ def link_state_key(broker: int) -> Key:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredDocument:
+class KnownDocument:
     """One document: the bytes to relay, and their meaning."""
 
     signed: Signed
@@ -80,7 +80,7 @@ class Flooding:
         self._counts = Counter() if counts is None else counts
         self._send = send
         self._learned = learned
-        self._documents: dict[Key, StoredDocument] = {}
+        self._documents: dict[Key, KnownDocument] = {}
         self._link_states = 0
         self._unread = 0
         self._unread_bytes = 0
@@ -109,7 +109,7 @@ class Flooding:
         """The names of all documents, in order."""
         return sorted(self._documents)
 
-    def stored(self, key: Key) -> StoredDocument | None:
+    def stored(self, key: Key) -> KnownDocument | None:
         """Return a document with the bytes that are relayed."""
         return self._documents.get(key)
 
@@ -130,11 +130,11 @@ class Flooding:
 
     def originate(self, document: Document) -> None:
         """Sign a document of our own and flood it."""
-        self._flood(StoredDocument(self._trust.envelop(document), document))
+        self._flood(KnownDocument(self._trust.envelop(document), document))
 
     def originate_raw(self, signed: Signed) -> None:
         """Sign a document of our own that is in its envelope already, and flood it."""
-        self._flood(StoredDocument(self._trust.sign(signed), _read(signed)))
+        self._flood(KnownDocument(self._trust.sign(signed), _read(signed)))
 
     def receive(self, signed: Signed, neighbour: int) -> None:
         """Store and relay a neighbour's document if it is newer. Raise Forged if its origin did not sign it, FrameError
@@ -241,7 +241,7 @@ class Flooding:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _verified(self, signed: Signed) -> StoredDocument | None:
+    def _verified(self, signed: Signed) -> KnownDocument | None:
         """Return a document that its origin signed, or None while the origin's keys are awaited.
 
         The neighbour has verified the same signature. So a body that cannot be read comes from a faulty origin or a
@@ -251,16 +251,16 @@ class Flooding:
         if signed.kind == LINK_STATE:
             document = read_document(signed)
             assert isinstance(document, LinkState)
-            return StoredDocument(signed, document) if self._trust.check(signed, document) else None
-        return StoredDocument(signed, _read(signed)) if self._trust.check(signed) else None
+            return KnownDocument(signed, document) if self._trust.check(signed, document) else None
+        return KnownDocument(signed, _read(signed)) if self._trust.check(signed) else None
 
-    def _has_room(self, signed: Signed, known: StoredDocument | None) -> bool:
+    def _has_room(self, signed: Signed, known: KnownDocument | None) -> bool:
         """Return whether a document that cannot be read may be stored."""
         if known is not None and known.document is None:
             return self._unread_bytes - len(known.signed.body) + len(signed.body) <= UNREAD_BYTES_MAX
         return self._unread < UNREAD_MAX and self._unread_bytes + len(signed.body) <= UNREAD_BYTES_MAX
 
-    def _flood(self, stored: StoredDocument) -> None:
+    def _flood(self, stored: KnownDocument) -> None:
         self._store(stored)
         self._relay(stored.signed, exclude=None)
 
@@ -295,7 +295,7 @@ class Flooding:
         if own is None and signed.kind == LINK_STATE:
             return
         above = replace(signed, version=signed.version + 1, body=b"" if own is None else own.signed.body)
-        anew = StoredDocument(self._trust.sign(above), _read(above))
+        anew = KnownDocument(self._trust.sign(above), _read(above))
         if signed.kind == LINK_STATE:
             self._flood(anew)
             self._report(anew, own)
@@ -303,13 +303,13 @@ class Flooding:
             self._report(anew, own)
             self._flood(anew)
 
-    def _report(self, stored: StoredDocument, before: StoredDocument | None) -> None:
+    def _report(self, stored: KnownDocument, before: KnownDocument | None) -> None:
         if stored.document is None:
             self._counts["unknown_documents"] += 1
         else:
             self._learned(stored.document, None if before is None else before.document)
 
-    def _store(self, stored: StoredDocument) -> StoredDocument | None:
+    def _store(self, stored: KnownDocument) -> KnownDocument | None:
         """Store a document. Return the one before."""
         key = key_of(stored.signed)
         before = self._documents.get(key)
@@ -326,7 +326,7 @@ class Flooding:
         self._count(self._documents.pop(key), -1)
         self._withdrawn.pop(key, None)
 
-    def _count(self, stored: StoredDocument | None, by: int) -> None:
+    def _count(self, stored: KnownDocument | None, by: int) -> None:
         if stored is None:
             return
         self._link_states += by if stored.signed.kind == LINK_STATE else 0

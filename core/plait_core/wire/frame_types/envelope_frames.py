@@ -24,7 +24,17 @@ from ...limits import (
     MESSAGE_PART_BYTES_MAX,
     PROOF_BYTES,
 )
-from .frame_schema import BODY_SCHEMAS, U64, AtMost, Between, ControlFrame, control, decode_body, encode_body, kind_of
+from .frame_schema import (
+    BODY_SCHEMAS,
+    U64,
+    AtMost,
+    Between,
+    ControlFrame,
+    control,
+    decode_body,
+    encode_body,
+    kind_number,
+)
 from .overlay_frames import (
     Advertisement,
     DeliveryOutcome,
@@ -47,13 +57,13 @@ SIGNED: Final = 0x4D
 END_TO_END: Final = 0x4E
 SOURCE_ROUTED: Final = 0x4A
 
-LINK_STATE: Final = kind_of(LinkState)
-ADVERTISEMENT: Final = kind_of(Advertisement)
-DURABLE_INTEREST: Final = kind_of(DurableInterest)
+LINK_STATE: Final = kind_number(LinkState)
+ADVERTISEMENT: Final = kind_number(Advertisement)
+DURABLE_INTEREST: Final = kind_number(DurableInterest)
 DOCUMENT_KINDS: Final = frozenset((LINK_STATE, ADVERTISEMENT, DURABLE_INTEREST))
 MESSAGE_KINDS: Final = frozenset(
     map(
-        kind_of,
+        kind_number,
         (InterestUpdate, InterestAck, StreamAck, StreamSkip, DeliveryOutcome, TraceStep, Query, QueryResult),
     )
 )
@@ -157,7 +167,7 @@ def envelop_document(document: Document) -> Signed:
     number = 0 if isinstance(document, LinkState) else document.number
     withdrawn = not isinstance(document, LinkState) and not document.filter
     body = b"" if withdrawn else encode_body(document)
-    return Signed(kind_of(type(document)), document.origin, number, document.version, body)
+    return Signed(kind_number(type(document)), document.origin, number, document.version, body)
 
 
 def read_document(signed: Signed) -> Document | None:
@@ -177,9 +187,9 @@ def envelop_message(message: Message) -> EndToEnd:
     """Return a message in its envelope, not proved yet."""
     body = encode_body(message)
     if not isinstance(message, InterestUpdate):
-        return EndToEnd(kind_of(type(message)), message.source, (message.to,), body)
+        return EndToEnd(kind_number(type(message)), message.source, (message.to,), body)
     parts = tuple(map(_INTEREST_PART.pack, message.versions, message.offers))
-    return EndToEnd(kind_of(type(message)), message.source, message.to, body, parts)
+    return EndToEnd(kind_number(type(message)), message.source, message.to, body, parts)
 
 
 def read_message(envelope: EndToEnd, at: int) -> Message | None:

@@ -145,7 +145,7 @@ def _schema(number: int, kind: type[Body], *, in_envelope: bool, opening: bool =
     return FrameSchema(number, kind, checks, required, opening)
 
 
-def kind_of(content: type[Body]) -> int:
+def kind_number(content: type[Body]) -> int:
     """Return the number of a body's type."""
     return _BODY_SCHEMA_OF[content].number
 

@@ -40,7 +40,7 @@ from plait_core.wire.frame_types.frame_schema import (
     UnknownFrame,
     body,
     encode_body,
-    kind_of,
+    kind_number,
 )
 from plait_core.wire.frame_types.overlay_frames import (
     Advertisement,
@@ -103,12 +103,12 @@ def test_the_bytes_of_each_kind_never_change() -> None:
 
 
 def test_there_is_a_vector_of_each_kind() -> None:
-    kinds = {kind_of(type(one)) for one in (*DOCUMENTS.values(), *MESSAGES.values())}
+    kinds = {kind_number(type(one)) for one in (*DOCUMENTS.values(), *MESSAGES.values())}
     assert kinds == DOCUMENT_KINDS | MESSAGE_KINDS == set(BODY_SCHEMAS)
 
 
 def test_the_name_of_a_class_is_in_no_byte() -> None:
-    schema = BODY_SCHEMAS[kind_of(StreamSkip)]
+    schema = BODY_SCHEMAS[kind_number(StreamSkip)]
     written = current()
     before, schema.frame.__name__ = schema.frame.__name__, "AnythingElse"
     try:
@@ -157,8 +157,8 @@ def test_fields_and_kinds_of_a_later_version_are_ignored() -> None:
     assert read_document(later) == DOCUMENTS["Advertisement"]
     assert read_document(replace(signed, kind=0xFFFF)) is None
     assert read_message(replace(envelop_message(MESSAGES["Query"]), kind=0xFFFF), 0) is None
-    assert read_document(replace(signed, kind=kind_of(Query))) is None, "a message is no document"
-    assert read_message(replace(envelop_message(MESSAGES["Query"]), kind=kind_of(Advertisement)), 0) is None
+    assert read_document(replace(signed, kind=kind_number(Query))) is None, "a message is no document"
+    assert read_message(replace(envelop_message(MESSAGES["Query"]), kind=kind_number(Advertisement)), 0) is None
 
 
 @pytest.mark.parametrize("name", ["LinkState", "Advertisement", "DurableInterest"])
@@ -210,7 +210,7 @@ def test_the_longest_filter_fits_a_document() -> None:
 
 
 def test_a_number_means_one_type() -> None:
-    for number in (kind_of(StreamAck), 0x13):  # a body's, and a frame's
+    for number in (kind_number(StreamAck), 0x13):  # a body's, and a frame's
         with pytest.raises(TypeError):
             body(number)(type("Other", (Body,), {}))
 
