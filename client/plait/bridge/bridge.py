@@ -25,7 +25,7 @@ from .interest import PROBE, BridgeInterest, cells_filter
 
 ORIGIN: Final = "plait-origin"
 PASSED: Final = "plait-passed"
-BEACON: Final = "plait.bridge.bridge"
+BEACON: Final = "plait.bridge"
 """The attribute of beacons. They are sent among the brokers, which have no event space that could exclude them."""
 _ID: Final = "plait.bridge_id"
 _NUMBER: Final = "plait.bridge_beacon"
