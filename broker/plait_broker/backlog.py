@@ -6,7 +6,7 @@ from .clients.connection import Connection
 from .clients.delivery import Deliveries
 from .clients.durable_delivery import DurableDelivery
 from .clients.sessions import Sessions
-from .joining import Joining
+from .link_writer import LinkWriter
 from .outputs import ConnectionId
 from .settings import LiveSettings
 
@@ -20,20 +20,20 @@ class BacklogWriter:
         sessions: Sessions,
         deliveries: Deliveries,
         durable_delivery: DurableDelivery,
-        joining: Joining,
+        links: LinkWriter,
     ) -> None:
         self._settings = settings
         self._sessions = sessions
         self._deliveries = deliveries
         self._durable_delivery = durable_delivery
-        self._joining = joining
+        self._links = links
         self.waiting: dict[ConnectionId, Connection] = {}
         """Connections that could take more than their last burst."""
 
     def write(self, connection: Connection, now: float) -> None:
         """Write what waits for a connection, as much as it takes."""
         if connection.neighbour:
-            self._joining.pump(connection)
+            self._links.write_waiting(connection, now)
         session = self._sessions.by_connection.get(connection.id)
         if session is not None:
             self._deliveries.pump(session, now)
@@ -45,7 +45,7 @@ class BacklogWriter:
         """Remember a connection that could take more than this burst."""
         if not connection.takes_data:
             return
-        if connection.neighbour and self._joining.holds(connection.id):
+        if connection.relay_buffer:
             self.waiting[connection.id] = connection
         session = self._sessions.by_connection.get(connection.id)
         if session is not None:

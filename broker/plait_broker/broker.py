@@ -21,6 +21,7 @@ from plait_telemetry.telemetry import TelemetrySettings
 
 from .backlog import BacklogWriter
 from .clients.access import Caller, Gate
+from .clients.broker_names import BrokerNames
 from .clients.client_requests import ClientRequests
 from .clients.confirmations import Confirmations
 from .clients.connection import Connection
@@ -28,26 +29,34 @@ from .clients.delivery import Deliveries
 from .clients.durable_delivery import DurableDelivery
 from .clients.durable_subscriptions import DurableSubscriptions
 from .clients.handshake import HandshakeHandler
+from .clients.install_waits import InstallWaits
+from .clients.join_gate import JoinGate
 from .clients.keepalive import Keepalive
 from .clients.publish_receipts import PublishReceipts
 from .clients.recovery import recover
+from .clients.remote_confirmations import RemoteConfirmations
 from .clients.sessions import Sessions
 from .clients.subscriptions import Subscriptions
 from .clients.teardown import Teardown
 from .context import BrokerContext, WallClock
 from .counters import Counters
 from .drop_reasons import DropReason
-from .joining import Joining, overlay_settings
+from .link_writer import LinkWriter
 from .outputs import NOTHING_RECOVERED, ConnectionId, LogRecord, Output, Recovered
+from .overlay import Incarnation, Overlay
 from .overlay.discovery.broker_connections import BrokerConnections
 from .overlay.security.identity import Identity
+from .overlay_adapter import OverlayAdapter
 from .pipeline.admission import Admission, PublishRefused
+from .pipeline.advertisement_gate import AdvertisementGate
+from .pipeline.disseminator import Disseminator
+from .pipeline.event_matcher import EventMatcher
 from .pipeline.observer import EventObserver
 from .pipeline.pipeline import EventPipeline
 from .pipeline.sealed_events import SealedEvents
 from .pipeline.sealed_matching import TagMatcher, WaitingEvent
 from .pipeline.subscription_index import SubscriptionIndex
-from .settings import BrokerSettings, LiveSettings
+from .settings import BrokerSettings, LiveSettings, overlay_settings
 from .status import Json, counters_facts, queue_facts
 from .telemetry.event_records import BrokerTelemetry
 from .telemetry.system_events import SystemStream
@@ -71,7 +80,7 @@ class Broker:
         index: Callable[[], Index] = new_index,
     ) -> None:
         identity = Identity(randomness, recovered.log_secret)
-        self.id = identity.id
+        me = self.id = identity.id
         self.log = recovered.log
         self.started_at = self._now = now
         self.telemetry: BrokerTelemetry | None = None
@@ -82,75 +91,65 @@ class Broker:
         self.sessions = Sessions(randomness)
         self.confirmations = Confirmations(settings.confirm_timeout_s)
         self.durables = DurableSubscriptions(self._settings, recovered)
-        observer = self._observer = EventObserver(self.id, EventHistory(), Tracing(self.id, self.sessions, now))
+        observer = self._observer = EventObserver(me, EventHistory(), Tracing(me, self.sessions, now))
         self._clock = WallClock(wall_us - round(now * 1_000_000))
-        context = BrokerContext(
-            self.id, self.log, self._settings, self._clock, self._counters, self.confirmations, observer
-        )
-        joining = self.joining = self._joined(identity, randomness, wall_us, index)
-        self.interest = SubscriptionIndex(index, joining, observer)
+        context = BrokerContext(me, self.log, self._settings, self._clock, self._counters, self.confirmations, observer)
+        # Between brokers
+        incarnation = Incarnation(self.log if identity.incarnation_key else 0, wall_us, bool(self.log))
+        overlay = self.overlay = Overlay(me, overlay_settings(settings), incarnation, identity, randomness, now, index)
+        self._gate = AdvertisementGate(overlay, index, now)
+        self._join_gate = JoinGate(overlay, settings.linking.expected, now + settings.linking.join_s)
+        self._links = LinkWriter(overlay, self._connections, self._counters, observer)
+        self._remote_confirmations = RemoteConfirmations(context, overlay)
+        install_waits = InstallWaits(overlay, self._gate)
+        # Clients and their subscriptions
+        self.interest = SubscriptionIndex(index, overlay, install_waits, observer)
         self._subscriptions = Subscriptions(context, self.interest, self.durables)
         self._deliveries = Deliveries(context, self._subscriptions)
-        self._admission = Admission(context)
         self._tags: TagMatcher[WaitingEvent] = TagMatcher(self._counters.tags)
         self._durable_delivery = DurableDelivery(
             context, self.durables, self._subscriptions, self._deliveries, self._tags
         )
-        self._receipts = PublishReceipts(context, self.sessions, self.interest, self._admission, joining)
-        sealed = SealedEvents(self._counters, self._tags, self.interest, joining.overlay.wanted)
+        teardown = self._teardown = Teardown(self._counters, self.sessions, self.interest, self._subscriptions)
+        # The pipeline
+        self._admission = Admission(context)
+        sealed = SealedEvents(self._counters, self._tags, self.interest, overlay.remote_interest)
+        matcher = EventMatcher(observer, self.interest, sealed, self._deliveries)
+        disseminator = Disseminator(
+            context, overlay, sealed, self._deliveries, self._durable_delivery, self._remote_confirmations
+        )
+        self._receipts = PublishReceipts(
+            context, self.sessions, self.interest, self._admission, self._remote_confirmations
+        )
         self._pipeline = EventPipeline(
-            context, self._admission, sealed, self.interest, joining,
-            self._deliveries, self._durable_delivery, self._receipts,
-        )  # fmt: skip
+            context, self._admission, self._gate, matcher, disseminator, self._deliveries, self._receipts
+        )
+        # Frames in, outputs out
         self._requests = ClientRequests(
             context, self.sessions, self.interest, self._subscriptions,
-            self.durables, self._durable_delivery, joining, self._pipeline,
+            self.durables, self._durable_delivery, install_waits, self._pipeline,
         )  # fmt: skip
-        self._backlog = BacklogWriter(self._settings, self.sessions, self._deliveries, self._durable_delivery, joining)
-        teardown = self._teardown = Teardown(self._counters, self.sessions, self.interest, self._subscriptions)
-        self.neighbourhood = BrokerConnections(
-            self.id, self._settings, joining, self._counters, randomness, now, teardown.close, teardown.refuse
+        self._backlog = BacklogWriter(
+            self._settings, self.sessions, self._deliveries, self._durable_delivery, self._links
         )
+        self.neighbourhood = BrokerConnections(me, self._settings, overlay, self._counters, randomness, now, teardown)
         self._keepalive = Keepalive(
-            context, randomness, self._connections, self.sessions, teardown, self.interest, joining, now
-        )
+            context, randomness, self._connections, self.sessions,
+            teardown, self.interest, BrokerNames(overlay.map), now,
+        )  # fmt: skip
         self._handshake = HandshakeHandler(
             context, self.sessions, self._subscriptions, teardown,
-            self._keepalive, self._admission, joining, self.neighbourhood,
+            self._keepalive, self._admission, self._join_gate, self.neighbourhood,
         )  # fmt: skip
-        self.explaining = Explainer(self, observer, joining.overlay.tell, now)
-        self.system = SystemStream(self, self._pipeline)
+        self.explaining = Explainer(self, observer, overlay.send_trace, now)
+        self._adapter = OverlayAdapter(
+            overlay, self._links, self._pipeline, self._remote_confirmations,
+            self._requests, self.durables, self.neighbourhood, self.explaining,
+        )  # fmt: skip
+        self.system = SystemStream(self, self._pipeline, disseminator)
         self._system_revision = -1
-        recover(recovered, self.interest, self.durables, self._admission, joining, now)
+        recover(recovered, self.interest, self.durables, self._admission, overlay, now)
         self.reload(settings, gate, now)
-
-    def _joined(self, identity: Identity, randomness: Randomness, wall_us: int, index: Callable[[], Index]) -> Joining:
-        return Joining(
-            self.id,
-            overlay_settings(self.settings),
-            self._connections,
-            self._counters,
-            self.confirmations,
-            self._observer,
-            randomness,
-            self._now,
-            index,
-            arrive=lambda event, now: self._pipeline.receive_remote(event, now),
-            close=lambda link, reason: self._teardown.close(self._connections[link], Code.TIMEOUT, reason),
-            expel=lambda link, reason: self.neighbourhood.expel(
-                self._connections[link], Code.FORGED, reason, self._now
-            ),
-            done=lambda request: self._requests.done(request),
-            interest_changed=lambda: self.interest.doubt_all(),
-            clock=lambda: self._now,
-            identity=identity,
-            incarnation=self.log if identity.incarnation_key else 0,
-            born=wall_us,
-            expected=self.settings.linking.expected,
-            join_s=self.settings.linking.join_s,
-            remember=self.durables.remember if self.log else None,
-            told=lambda frame: self.explaining.receive(frame, self._now),
-        )
 
     # --- operation ----------------------------------------------------------------------------------------------------
 
@@ -163,7 +162,7 @@ class Broker:
         """Put other settings in force. Sessions keep the rights that they were opened with until they reconnect."""
         self._now = now
         self._settings.replace(settings, gate)
-        self.joining.overlay.given_up = frozenset(settings.linking.forget)
+        self.overlay.give_up(settings.linking.forget)
 
     def observe(self, settings: TelemetrySettings, records: int = RING_RECORDS) -> BrokerTelemetry:
         """Record events from now on. The caller takes the records before there are more than `records`."""
@@ -181,10 +180,10 @@ class Broker:
     def drain(self, now: float) -> None:
         """Stop: accept no clients and no events, deliver what is queued, and close the connections."""
         self._now = now
-        self._teardown.draining = self._admission.draining = True
-        self._keepalive.due_at = now
-        self._teardown.end_detached(now)
-        self.neighbourhood.gathering.stopped = True
+        self._admission.drain()
+        self._teardown.drain(now)
+        self._keepalive.sweep_at(now)
+        self.neighbourhood.gathering.stop()
         for connection in list(self._connections.values()):
             self._teardown.close_when_drained(connection)
         self.durables.hurry(now)
@@ -197,7 +196,7 @@ class Broker:
     @property
     def drained(self) -> bool:
         """Whether the broker stops, nobody is connected, and everything is stored that can be."""
-        waits = self.joining.offering.waits or self._tags.waits
+        waits = self._gate.waits or self._tags.waits
         return self.draining and not self._connections and self.durables.idle and not waits
 
     def serves_http(self, address: str) -> None:
@@ -240,8 +239,8 @@ class Broker:
             "advertisements": len(self.interest.advertisements),
             "awaiting_confirmation": len(self.confirmations),
             "neighbours": len(self.neighbourhood),
-            "brokers": len(self.joining.overlay.map),
-            "incarnation_claimed": self.joining.overlay.counts["incarnation_claimed"],
+            "brokers": len(self.overlay.map),
+            "incarnation_claimed": self.overlay.counts["incarnation_claimed"],
             **queue_facts(self.interest),
             "counters": counters_facts(self.counters),
         }
@@ -289,7 +288,7 @@ class Broker:
     def _receive_frames(self, connection: Connection, frames: list[Frame], now: float) -> None:
         """Take the frames of one read in order, until one of them ends the connection."""
         if connection.neighbour:
-            self.neighbourhood.hear_all(connection, frames, now)
+            self.neighbourhood.receive_all(connection, frames, now)
             return
         session = self.sessions.by_connection.get(connection.id)
         for frame in frames:
@@ -353,7 +352,7 @@ class Broker:
             self._durable_delivery.stored(stage.entries, stage.matched, now)
         else:
             self._durable_delivery.lost(stage.entries, stage.matched, error)
-        self.joining.overlay.stored(stage.memories)
+        self.overlay.stored(stage.memories, now)
         self._requests.stored(stage.waiting, error, now)
 
     def fetched(self, ticket: int, records: Sequence[LogRecord], lost: bool, error: str | None, now: float) -> None:
@@ -373,12 +372,14 @@ class Broker:
         self._now = now
         self._backlog.tick(now)
         self._subscriptions.tick(now)
-        self.joining.tick(now)
+        if now >= self.overlay.next_deadline():
+            self.overlay.tick(now)
+            self._gate.review(now)
         if now >= self.durables.due_at:
             self._durable_delivery.retry(now)
         for number, token in self.confirmations.expire(now):
             self.interest.forget_token(number, token)
-            self.joining.forget((number, token))
+            self._remote_confirmations.forget((number, token))
         if now >= self.neighbourhood.next_deadline():
             self.neighbourhood.tick(now)
         self.explaining.tick(now)
@@ -393,7 +394,8 @@ class Broker:
             return now
         due = min(
             self._keepalive.due_at,
-            self.joining.next_deadline(now),
+            self.overlay.next_deadline(),
+            self._join_gate.next_deadline(now),
             self.neighbourhood.next_deadline(),
             self._subscriptions.due_at,
             self.confirmations.due_at,
@@ -409,23 +411,24 @@ class Broker:
 
     def take_output(self) -> list[Output]:
         """Return what the server is to do, in order."""
-        now, joining = self._now, self.joining
-        joining.overlay.settle(now)
-        if joining.offering.waits or self._tags.waits:
+        now, overlay = self._now, self.overlay
+        self._adapter.carry_out(now)
+        if self._gate.waits or self._tags.waits:
             self._pipeline.resume(now)
-        if joining.early:
+        if self._join_gate.waits:
             for connection in self._handshake.admit_early(now):
                 self._backlog.write(connection, now)
-        system_revision = self.interest.system_revision + joining.overlay.wanted.system_revision
+        system_revision = self.interest.system_revision + overlay.remote_interest.system_revision
         if system_revision != self._system_revision:
             self._system_revision = system_revision
             if self.system.needed is not self.system.live:
                 self.system.start_or_stop(now)
         if self.confirmations.settled:
             self._receipts.send(now)
-        if self._observer.tracing.outgoing:
-            for step in self._observer.tracing.take():
-                joining.overlay.tell(step)
+        for step in self._observer.tracing.take() if self._observer.tracing.outgoing else ():
+            overlay.send_trace(step)
+        if overlay.outputs:  # what these steps have caused
+            self._adapter.carry_out(now)
         counters, history = self._counters, self._observer.history
         if counters.bytes_in >= history.shed_at_bytes:
             history.shed(counters.bytes_in)
@@ -433,8 +436,8 @@ class Broker:
         if self._tags.to_ask:
             outputs += self._tags.take_probes()
         self._take_sends(outputs, now)
-        if self._teardown.closes or self.neighbourhood.dials or joining.remarks:
-            outputs += [*self._teardown.take(), *self.neighbourhood.take(), *joining.take_remarks()]
+        if self._teardown.closes or self.neighbourhood.dials or self._adapter.remarks:
+            outputs += [*self._teardown.take(), *self.neighbourhood.take(), *self._adapter.take_remarks()]
         return outputs
 
     def _take_sends(self, outputs: list[Output], now: float) -> None:

@@ -59,13 +59,6 @@ class DurablesView(Protocol):
     def position_of(self, id: EventId) -> int | None: ...
 
 
-class OverlayHolder(Protocol):
-    """The part that holds the overlay."""
-
-    @property
-    def overlay(self) -> Overlay: ...
-
-
 class ExplainerView(Protocol):
     """The history of events and the resources of the process."""
 
@@ -107,7 +100,7 @@ class BrokerView(Protocol):
     @property
     def confirmations(self) -> Sized: ...
     @property
-    def joining(self) -> OverlayHolder: ...
+    def overlay(self) -> Overlay: ...
     @property
     def explaining(self) -> ExplainerView: ...
     @property

@@ -8,6 +8,7 @@ from plait_core.filters import Filter, parse
 from plait_core.limits import DUPLICATE_WINDOW, UNCONFIRMED_MAX
 
 from .clients.access import Gate
+from .overlay.settings import OverlaySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +137,21 @@ class LiveSettings:
         """Decides which clients may connect."""
         self.log_filter: Filter | None = parse(settings.log_filter) if settings.log_filter else None
         """Events to log although no durable subscription matches them."""
+
+
+def overlay_settings(settings: BrokerSettings) -> OverlaySettings:
+    """Return the settings of the overlay from those of the broker."""
+    return OverlaySettings(
+        name=settings.name,
+        heartbeat_s=settings.overlay_heartbeat_s,
+        detect_s=settings.overlay_detect_s,
+        gone_s=settings.overlay_gone_s,
+        durable_gone_s=settings.overlay_durable_gone_s,
+        dissemination=settings.linking.dissemination,
+        laboratory=settings.linking.laboratory,
+        retransmit=settings.linking.retransmit,
+        stream_items_max=settings.overlay_stream_items_max,
+        stream_bytes_max=settings.overlay_stream_bytes_max,
+        link_capacity=settings.linking.capacity,
+        segments=settings.linking.segments,
+    )

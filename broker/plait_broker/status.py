@@ -189,7 +189,7 @@ def describe_advertisements(broker: BrokerView) -> list[Json]:
 def describe_topology(broker: BrokerView) -> Json:
     """Return the overlay as this broker knows it: brokers and links are the same from every broker, once they have
     settled. Advertisements and interest are those of other brokers, up to `SHOWN_MAX` of each."""
-    overlay = broker.joining.overlay
+    overlay = broker.overlay
     distances = overlay.map.distances(broker.id)
     sheets = overlay.map.link_states
     return {
@@ -222,7 +222,7 @@ def describe_topology(broker: BrokerView) -> Json:
                 "rate": document.rate or None,
                 "values": document.values.hex() or None,
             }
-            for (origin, number), filter in islice(overlay.offers.items(), SHOWN_MAX)
+            for (origin, number), filter in islice(overlay.remote_advertisements.items(), SHOWN_MAX)
             if (document := overlay.flooding.advertisement(origin, number)) is not None
         ],
         "interest": [
@@ -246,14 +246,14 @@ def capacity_of(link_state: LinkState | None, neighbour: int) -> int | None:
 
 def _remote_filters(overlay: Overlay) -> Iterator[tuple[int, int, Filter, int]]:
     """Return the filters of other home brokers: broker, number, filter and delay bound."""
-    for home, known in overlay.wanted.homes.items():
+    for home, known in overlay.remote_interest.homes.items():
         for number, filter in known.filters.items():
             yield home, number, filter, known.within_us.get(number, 0)
 
 
 def neighbour_facts(link: Connection, broker: BrokerView, now: float) -> Json:
     """Describe a link to another broker."""
-    overlay = broker.joining.overlay
+    overlay = broker.overlay
     neighbour = overlay.neighbours.get(link.neighbour)
     if neighbour is None:
         return {"role": "broker", "state": "opening"}

@@ -256,7 +256,7 @@ def over_tls(name: str, home: Path, authority: Authority, port: int, seeds: str 
 
 def linked(server: BrokerServer) -> set[str]:
     assert server.broker is not None
-    return {neighbour.name for neighbour in server.broker.joining.overlay.neighbours.values()}
+    return {neighbour.name for neighbour in server.broker.overlay.neighbours.values()}
 
 
 async def turns_into(server: BrokerServer, names: set[str]) -> None:
@@ -275,7 +275,7 @@ async def test_links_over_tls_are_for_whom_the_overlays_authority_vouches(tmp_pa
         await turns_into(north, {"south"})
         assert linked(south) == {"north"}
         assert north.broker is not None
-        assert north.broker.joining.overlay.address == where
+        assert north.broker.overlay.address == where
         intruder = await running.enter_async_context(BrokerServer(over_tls("intruder", tmp_path, others, 0, where)))
         plain = f'listen = "127.0.0.1:0"\nhttp = "off"\n[overlay]\nlinks = ["127.0.0.1:{north.port}"]'
         await running.enter_async_context(BrokerServer(parse_configuration(plain.encode())))

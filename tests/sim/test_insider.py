@@ -47,8 +47,8 @@ def assert_unharmed(world: LinkedBrokers) -> None:
     """Check that honest brokers are still linked and an event passes from one end to the other."""
     brokers = [face.broker for face in world.brokers]
     for near, far in pairwise(brokers):
-        assert far.id in near.joining.overlay.neighbours
-        assert near.id in far.joining.overlay.neighbours
+        assert far.id in near.overlay.neighbours
+        assert near.id in far.overlay.neighbours
         assert not near.neighbourhood._shunned.keys() & {far.id}
         assert not far.neighbourhood._shunned.keys() & {near.id}
     subscriber = world.client(len(brokers) - 1, "afterwards")
@@ -72,7 +72,7 @@ def test_an_event_that_cannot_be_read_is_counted_and_nobody_else_is_blamed() -> 
         insider.say(insider.me.event(home.id, position, block))
         world.run(1.0)
     assert home.counters.dropped["invalid"] == 1, "the second is a repetition"
-    assert home.joining.overlay.dissemination.incoming[insider.me.id].up_to == 2, "and both are taken"
+    assert home.overlay.event_streams.incoming[insider.me.id].up_to == 2, "and both are taken"
     assert_unharmed(world)
 
 
@@ -83,7 +83,7 @@ def test_an_event_with_as_long_a_way_as_can_be_named_goes_no_further() -> None:
     path = (*range(1, PATH_MAX), insider.me.id)
     insider.say(Forward(1, 0, 0, path, (Destination(far, 1, 0),), BLOCK))
     world.run(1.0)
-    assert world.brokers[0].broker.joining.overlay.counts["no_way"] == 1
+    assert world.brokers[0].broker.overlay.counts["no_way"] == 1
     assert_unharmed(world)
 
 
@@ -94,7 +94,7 @@ def test_an_age_beyond_what_can_be_written_by_a_detour() -> None:
     old = Forward(1, 2**64 - 1, 0, (insider.me.id,), (Destination(last, 1, 0),), BLOCK)
     insider.say(SourceRouted((insider.me.id, between, next, last), 1, 2**32 - 1, encode_frame(old)))
     world.run(1.0)
-    assert world.brokers[2].broker.joining.overlay.counts["forged"] == 1, "it has come"
+    assert world.brokers[2].broker.overlay.counts["forged"] == 1, "it has come"
     assert_unharmed(world)
 
 
@@ -112,7 +112,7 @@ def test_a_detour_that_grows_beyond_a_frame_on_its_way() -> None:
         full = body(delay_us, size)
         insider.say(PREFIX.pack(len(full), VERSION_MAX, 0x4A, 0) + full)
         world.run(0.2)
-    assert sum(face.broker.joining.overlay.counts["relays_refused"] for face in world.brokers) > 0, "it has grown"
+    assert sum(face.broker.overlay.counts["relays_refused"] for face in world.brokers) > 0, "it has grown"
     assert_unharmed(world)
 
 
@@ -123,8 +123,8 @@ def test_more_brokers_than_there_may_be() -> None:
     insider.say(*(Persona(rng).sheet() for _ in range(BROKERS_MAX + 50)))
     world.run(2.0)
     for face in world.brokers:
-        assert len(face.broker.joining.overlay.map) == BROKERS_MAX
-    assert world.brokers[0].broker.joining.overlay.counts["brokers_refused"] == 50 + 3
+        assert len(face.broker.overlay.map) == BROKERS_MAX
+    assert world.brokers[0].broker.overlay.counts["brokers_refused"] == 50 + 3
     assert_unharmed(world)
 
 
@@ -143,7 +143,7 @@ def test_who_never_answers_keeps_subscribers_waiting_once_and_is_named(durable: 
     client.subscribe("x > 1", 2)
     world.run(0.1)
     assert client.done(2)
-    assert world.brokers[1].broker.joining.overlay.counts["interest_unacked"] == 1
+    assert world.brokers[1].broker.overlay.counts["interest_unacked"] == 1
 
 
 def test_brokers_that_were_forgotten_are_no_reason_to_tell_everything_for_each() -> None:
@@ -153,7 +153,7 @@ def test_brokers_that_were_forgotten_are_no_reason_to_tell_everything_for_each()
     others = [Persona(rng) for _ in range(100)]
     insider.say(*(other.sheet() for other in others))
     world.run(8.0)
-    between = world.brokers[0].broker.joining.overlay
+    between = world.brokers[0].broker.overlay
     assert len(between.map) == 3, "they are forgotten"
     before = between.counts["DatabaseSummary"]
     insider.say(*(other.sheet() for other in others))

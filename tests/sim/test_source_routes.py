@@ -75,7 +75,7 @@ def test_what_came_around_is_not_answered_around_for_ever() -> None:
 def test_who_hands_on_nonsense_that_it_cannot_read_is_not_shunned() -> None:
     world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020})
     world.run()
-    liar, between, last = (one.broker.joining.overlay for one in world.brokers)
+    liar, between, last = (one.broker.overlay for one in world.brokers)
     liar._send(between.me, SourceRouted((liar.me, between.me, last.me), 1, 0, b"garbage!"))
     world.brokers[0].act()
     world.run(1.0)
@@ -88,7 +88,7 @@ def test_nobody_speaks_in_the_name_of_the_last_on_the_way(said: ControlFrame) ->
     """Forged link-local frames would make the last broker of the route look slow, or like one that floods."""
     world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020})
     world.run()
-    liar, between, last = (one.broker.joining.overlay for one in world.brokers)
+    liar, between, last = (one.broker.overlay for one in world.brokers)
     answered = last.counts.copy()
     liar._send(between.me, SourceRouted((liar.me, between.me, last.me), 1, 0, encode_frame(said)))
     world.brokers[0].act()
@@ -101,11 +101,11 @@ def test_nobody_speaks_in_the_name_of_the_last_on_the_way(said: ControlFrame) ->
 def test_a_way_is_believed_that_its_first_broker_has_chosen_and_no_other() -> None:
     world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020, (0, 2): 0.050})
     world.run()
-    liar, between, last = (one.broker.joining.overlay for one in world.brokers)
+    liar, between, last = (one.broker.overlay for one in world.brokers)
     made_up = SourceRouted((between.me, liar.me, last.me), 2, 0, encode_frame(Ping(1)))
-    last.hear(liar.me, made_up, last.now)
+    last.receive(liar.me, made_up, last.now)
     assert not last.unicast._back_to(between.me)
-    between.unicast.by(made_up.route, between.trust.envelop_message(StreamAck(last.me, between.me, 0)))
+    between.unicast.by(made_up.route, between.message_auth.envelop_message(StreamAck(last.me, between.me, 0)))
     for one in world.brokers:
         one.act()
     world.run(1.0)

@@ -37,7 +37,7 @@ def test_what_goes_a_way_that_is_given_says_it_as_well() -> None:
 
     def go_around() -> None:
         first, *_, last = route = [node.overlay.me for node in world.nodes if node.overlay is not None]
-        dissemination = world.ids[first].overlay.dissemination  # type: ignore[union-attr]
+        dissemination = world.ids[first].overlay.event_streams  # type: ignore[union-attr]
         outgoing = dissemination.outgoing[last]
         outgoing.detour, outgoing.detour_until = tuple(route), 1e9
         dissemination._detoured[last] = None

@@ -101,4 +101,4 @@ class Wire:
     def up(self) -> bool:
         """Return whether both are neighbours of each other."""
         near, far = self.ends
-        return far.id in near.joining.overlay.neighbours and near.id in far.joining.overlay.neighbours
+        return far.id in near.overlay.neighbours and near.id in far.overlay.neighbours

@@ -26,7 +26,6 @@ from plait_core.wire.frame_types.trace_frames import Trace
 
 from ..context import BrokerContext
 from ..drop_reasons import DropReason
-from ..joining import Asked, Joining
 from ..pipeline.admission import PublishRefused
 from ..pipeline.pipeline import EventPipeline
 from ..pipeline.subscription_index import SubscriptionIndex
@@ -34,6 +33,7 @@ from .access import Principal, Rules
 from .delivery_queue import DeliveryQueue
 from .durable_delivery import DurableDelivery
 from .durable_subscriptions import DurableSubscriptions, WaitingRequest
+from .install_waits import ClientRequest, InstallWaits
 from .sessions import ClientAdvertisement, DurableSubscription, Session, Sessions, Subscription
 from .subscriptions import Subscriptions
 
@@ -62,7 +62,7 @@ class ClientRequests:
         subscriptions: Subscriptions,
         durables: DurableSubscriptions,
         durable_delivery: DurableDelivery,
-        joining: Joining,
+        install_waits: InstallWaits,
         pipeline: EventPipeline,
     ) -> None:
         self._settings = context.settings
@@ -74,7 +74,7 @@ class ClientRequests:
         self._subscriptions = subscriptions
         self._durables = durables
         self._durable_delivery = durable_delivery
-        self._joining = joining
+        self._install_waits = install_waits
         self._pipeline = pipeline
 
     def handle(self, session: Session, frame: ControlFrame, now: float) -> bool:
@@ -121,14 +121,26 @@ class ClientRequests:
             if error is not None:
                 failed = Failed(request, Code.DURABILITY, error[:CLOSE_TEXT_MAX], retryable=True)
                 session.connection.send(failed)
-            elif self._joining.may_answer((session_id, request)):
+            elif self._install_waits.note_stored((session_id, request)):
                 session.connection.send(Done(request))
 
-    def done(self, request: Asked) -> None:
-        """Answer a request that other brokers have carried out."""
-        session = self._sessions.get(request[0])
-        if session is not None and session.connection is not None:
-            session.connection.send(Done(request[1]))
+    def installed(self, number: int) -> None:
+        """Answer the requests of a subscription that all publishers' brokers know now."""
+        self._done(self._install_waits.installed(number))
+
+    def advertised(self, number: int) -> None:
+        """Answer the requests of an advertisement that all brokers know now."""
+        self._done(self._install_waits.advertised(number))
+
+    def interest_changed(self) -> None:
+        """Check all advertisements again: the interest of other brokers has changed."""
+        self._index.doubt_all()
+
+    def _done(self, requests: Sequence[ClientRequest]) -> None:
+        for session_id, request in requests:
+            session = self._sessions.get(session_id)
+            if session is not None and session.connection is not None:
+                session.connection.send(Done(request))
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
@@ -151,7 +163,7 @@ class ClientRequests:
 
     def _installed(self, number: int, session: Session, terms: Subscribe, *, stored: bool = True) -> bool:
         """Return whether every publisher's broker knows a subscription; else the request is answered once they do."""
-        return self._joining.answer_when_installed(number, (session.id, terms.request), stored=stored)
+        return self._install_waits.answer_when_installed(number, (session.id, terms.request), stored=stored)
 
     def _change(self, session: Session, known: Subscription, terms: Subscribe, filter: Filter, now: float) -> bool:
         """Replace the filter or the terms in one step, so that no event is lost between the old and the new."""
@@ -321,7 +333,7 @@ class ClientRequests:
         self._index.advertise(advertisement)
         if known is not None:  # after its replacement: no event is lost between them
             self._index.unadvertise(known)
-        return self._joining.answer_when_offered(number, (session.id, frame.request))
+        return self._install_waits.answer_when_advertised(number, (session.id, frame.request))
 
     def _unadvertise(self, session: Session, frame: Unadvertise, now: float) -> bool:
         advertisement = session.advertisements.pop(frame.advertisement, None)

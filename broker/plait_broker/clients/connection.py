@@ -16,7 +16,6 @@ from plait_core.wire import (
     HANDSHAKE_VERSION,
     ControlFrame,
     DeliveryWriter,
-    Destination,
     EventFrame,
     FrameDecoder,
     Handshake,
@@ -24,6 +23,7 @@ from plait_core.wire import (
     Role,
     Welcome,
     encode_frame,
+    forward_head,
 )
 from plait_core.wire.delivery_writer import DeliveryFields
 from plait_core.wire.frame_types.overlay_frames import ClockStamp
@@ -31,6 +31,8 @@ from plait_core.wire.frame_types.overlay_frames import ClockStamp
 from ..outputs import ConnectionId, Send
 from ..overlay.security.mutual_auth import MutualAuth
 from ..overlay.topology.transit_delay import MARK_S
+from ..overlay.transport.event_copy import EventCopy
+from ..overlay.transport.relay_buffer import RelayBuffer
 from .access import Caller
 
 BURST_BYTES_MAX: Final = 1 << 20
@@ -72,6 +74,7 @@ class Connection:
         "pace",
         "pinged_at",
         "received_at",
+        "relay_buffer",
         "writable",
     )
 
@@ -97,6 +100,8 @@ class Connection:
         """Code of the Close frame of the other end."""
         self.pace = TokenBucket(CONTROL_PER_S, CONTROL_BURST, now)
         """Rate limit of control frames of a broker at the other end."""
+        self.relay_buffer = RelayBuffer()
+        """The copies of events that wait for a broker at the other end."""
         self.hello: Hello | None = None
         self.opened_at = now
         self.received_at = now
@@ -179,24 +184,19 @@ class Connection:
             self._outgoing[self.id] = self
         self.data_bytes = self._data.deliver(frame, delay_us, path, deliveries, self._version or self._fix_version())
 
-    def forward(
-        self,
-        frame: EventFrame,
-        tree: int,
-        delay_us: int,
-        flags: int,
-        path: tuple[int, ...],
-        destinations: Sequence[Destination],
-    ) -> bool:
-        """Queue an event for the broker at the other end, to be brought to these destinations. Return False, and queue
-        nothing, while the connection is full."""
+    def forward(self, copy: EventCopy) -> bool:
+        """Queue a copy of an event for the broker at the other end. Return False, and queue nothing, while the
+        connection is full."""
         waiting = self.data_bytes
         if not self.writable or waiting >= BURST_BYTES_MAX or self.closing:
             return False
         if not waiting:
             self._outgoing[self.id] = self
         version = self._version or self._fix_version()
-        self.data_bytes = self._data.forward(frame, tree, delay_us, flags, path, destinations, version)
+        _, frame, tree, delay_us, flags, path, destinations, _ = copy
+        data, block = self._data, frame.block
+        data.append(forward_head(block, tree, delay_us, flags, path, destinations, version))
+        self.data_bytes = data.append(block)
         return True
 
     def _fix_version(self) -> int:

@@ -141,7 +141,7 @@ class DurableSubscriptions:
         self._dirty.pop(durable, None)
         self._again.pop(durable, None)
 
-    def remember(self, key: tuple[int, int], frame: bytes) -> None:
+    def store_document(self, key: tuple[int, int], frame: bytes) -> None:
         """Store another broker's document beyond this broker's life; an empty frame deletes it."""
         self._late.pop(key, None)
         self._stage.memories[key] = frame

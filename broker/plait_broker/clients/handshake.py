@@ -10,11 +10,11 @@ from plait_core.wire import Frame, Hello, Role
 from plait_core.wire.frame_types.session_frames import Code
 
 from ..context import BrokerContext
-from ..joining import Joining
 from ..overlay.discovery.broker_connections import BrokerConnections
 from ..pipeline.admission import Admission
 from .access import Caller, Principal
 from .connection import Connection
+from .join_gate import JoinGate
 from .keepalive import Keepalive
 from .sessions import Session, Sessions
 from .subscriptions import Subscriptions
@@ -32,7 +32,7 @@ class HandshakeHandler:
         teardown: Teardown,
         keepalive: Keepalive,
         admission: Admission,
-        joining: Joining,
+        join_gate: JoinGate,
         broker_connections: BrokerConnections,
     ) -> None:
         self.http = ""
@@ -45,7 +45,7 @@ class HandshakeHandler:
         self._teardown = teardown
         self._keepalive = keepalive
         self._duplicates = admission.duplicates
-        self._joining = joining
+        self._join_gate = join_gate
         self._broker_connections = broker_connections
 
     def receive(self, connection: Connection, frame: Frame, now: float) -> None:
@@ -64,21 +64,21 @@ class HandshakeHandler:
             self._broker_connections.admit(connection, frame, now)
         elif connection.caller.vouched:
             self._teardown.refuse(connection, Code.NOT_ALLOWED, "other brokers connect here, and clients elsewhere")
-        elif self._joining.look_joined(now):
+        elif self._join_gate.is_open(now):
             self._admit(connection, frame, now)
         else:
-            self._joining.early[connection] = frame
+            self._join_gate.hold(connection, frame)
 
     def admit_early(self, now: float) -> list[Connection]:
         """Admit the clients that were too early, once it is time, and return their connections."""
-        early = [each for each in self._joining.take_early(now) if not each[0].closing]
+        early = self._join_gate.take(now)
         for connection, hello in early:
             self._admit(connection, hello, now)
         return [connection for connection, _ in early]
 
     def disconnected(self, connection: Connection) -> None:
         """Forget a connection that may have been too early."""
-        self._joining.early.pop(connection, None)
+        self._join_gate.forget(connection)
 
     def _admit(self, connection: Connection, hello: Hello, now: float) -> None:
         principal = self._principal(hello, connection.caller)
@@ -128,8 +128,7 @@ class HandshakeHandler:
         )
         connection.hello = hello
         connection.decoder.establish(connection.version)
-        self._keepalive.ping(connection, session, now)
-        self._joining.introduce(connection)
+        self._keepalive.begin(connection, session, now)
         if resumed:
             self._subscriptions.resume(session)
 

@@ -13,9 +13,9 @@ from plait_core.wire import Ping
 from plait_core.wire.frame_types.session_frames import Code
 
 from ..context import BrokerContext
-from ..joining import Joining
 from ..outputs import ConnectionId
 from ..pipeline.subscription_index import SubscriptionIndex
+from .broker_names import BrokerNames
 from .connection import Connection
 from .sessions import Session, Sessions
 from .teardown import Teardown
@@ -41,7 +41,7 @@ class Keepalive:
         sessions: Sessions,
         teardown: Teardown,
         index: SubscriptionIndex,
-        joining: Joining,
+        names: BrokerNames,
         now: float,
     ) -> None:
         self._settings = context.settings
@@ -50,9 +50,14 @@ class Keepalive:
         self._sessions = sessions
         self._teardown = teardown
         self._index = index
-        self._joining = joining
+        self._names = names
         self.due_at = now
         """Time of the next sweep."""
+
+    def begin(self, connection: Connection, session: Session, now: float) -> None:
+        """Begin to watch a client: send it a ping and the names of the brokers."""
+        self.ping(connection, session, now)
+        self._names.send(connection)
 
     def ping(self, connection: Connection, session: Session, now: float) -> None:
         """Send a ping. Its pong measures the round-trip time, and proves that the notices before it have arrived."""
@@ -60,6 +65,10 @@ class Keepalive:
         proves = bool(session.news)  # then it must not overtake deliveries
         session.begin_proof()
         connection.send(Ping(new_id(self._randomness)), behind=proves)
+
+    def sweep_at(self, now: float) -> None:
+        """Check all connections at this time."""
+        self.due_at = now
 
     def pong(self, connection: Connection, session: Session, now: float) -> None:
         """Take the answer to a ping."""
@@ -77,9 +86,9 @@ class Keepalive:
         self._teardown.end_detached(now, self._settings.current.resume_s)
         if self._index.doubtful:
             self._index.review()
-        if self._joining.names_changed():
+        if self._names.changed():
             for session in self._sessions.all():
-                self._joining.introduce(session.connection)
+                self._names.send(session.connection)
         self.due_at = max(again_at, now + SWEEP_GAP_S)
 
     def _sweep_connections(self, now: float) -> float:

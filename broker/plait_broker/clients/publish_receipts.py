@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from plait_core.events import EventId
@@ -12,11 +12,11 @@ from plait_core.wire.frame_types.session_frames import Code, Receipt, Refusal
 
 from ..context import BrokerContext
 from ..drop_reasons import DropReason
-from ..joining import Joining
 from ..pipeline.admission import Admission, PublishRefused
 from ..pipeline.subscription_index import SubscriptionIndex
 from .confirmations import LOG, Outcome, SilentBroker
 from .connection import Connection
+from .remote_confirmations import RemoteConfirmations
 from .sessions import DurableSubscription, Session, Sessions
 
 NAMED_MAX: Final = 3
@@ -32,7 +32,7 @@ class PublishReceipts:
         sessions: Sessions,
         index: SubscriptionIndex,
         admission: Admission,
-        joining: Joining,
+        remote_confirmations: RemoteConfirmations,
     ) -> None:
         self._counters = context.counters
         self._confirmations = context.confirmations
@@ -40,7 +40,14 @@ class PublishReceipts:
         self._sessions = sessions
         self._index = index
         self._admission = admission
-        self._joining = joining
+        self._remote_confirmations = remote_confirmations
+
+    def answer(self, session: Session, frame: Publish, step: Callable[[], None], now: float) -> None:
+        """Take a step of an event that has waited. Send its publisher the refusal if the step refuses it."""
+        try:
+            step()
+        except PublishRefused as refused:
+            self.refuse(session.connection, frame, refused, now)
 
     def refuse(self, connection: Connection | None, frame: Publish, refused: PublishRefused, now: float) -> None:
         """Count an event that was not admitted, and send its publisher the refusal."""
@@ -55,7 +62,7 @@ class PublishReceipts:
         receipts: dict[Session, list[tuple[int, int]]] = {}
         for outcome in self._confirmations.take():
             if outcome.publisher < 0:  # an event of another broker's publisher
-                self._joining.settled(outcome, now)
+                self._remote_confirmations.settled(outcome, now)
                 continue
             session = self._sessions.of_publisher(outcome.publisher)
             refused = self._refused(outcome) if outcome.code else None
@@ -88,7 +95,7 @@ class PublishReceipts:
         if any(number == LOG for number, _ in outcome.silent):  # durable subscriptions get it only after the log
             return "the log has not stored it yet", "the broker's disk may be slow; /readyz shows the state of its log"
         numbers = [number for number, _ in outcome.silent if number > 0]
-        brokers = [self._joining.silent_broker(party) for party in outcome.silent if party[0] < 0]
+        brokers = [self._remote_confirmations.silent_broker(party) for party in outcome.silent if party[0] < 0]
         clauses: list[str] = []
         if numbers:
             names = [self._describe(number) for number in numbers]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from plait_core.filters import parse
+from collections.abc import Iterable
 
-from ..joining import Joining
-from ..outputs import Recovered
+from plait_core.errors import FrameError
+from plait_core.filters import parse
+from plait_core.wire import VERSION_MAX, FrameDecoder
+from plait_core.wire.frame_types.envelope_frames import Signed
+
+from ..outputs import Recovered, StoredDocument
+from ..overlay import Overlay
 from ..pipeline.admission import Admission
 from ..pipeline.subscription_index import SubscriptionIndex
 from .durable_subscriptions import DurableSubscriptions, entry_of
@@ -17,7 +22,7 @@ def recover(
     index: SubscriptionIndex,
     durables: DurableSubscriptions,
     admission: Admission,
-    joining: Joining,
+    overlay: Overlay,
     now: float,
 ) -> None:
     """Restore the state of an earlier run. Call it before the first connection."""
@@ -35,4 +40,20 @@ def recover(
         index.add(durable)
     for record in recovered.recent:
         admission.recover(entry_of(record).frame.id)
-    joining.recall([memory.frame for memory in recovered.memories], now)
+    documents, bad = _decode(recovered.memories)
+    overlay.counts["bad_documents"] += bad
+    overlay.recall(documents, now)
+
+
+def _decode(stored: Iterable[StoredDocument]) -> tuple[list[Signed], int]:
+    """Return the documents of other brokers that were stored, and the number of those that cannot be read."""
+    documents: list[Signed] = []
+    bad = 0
+    for one in stored:
+        decoder = FrameDecoder(version=VERSION_MAX)
+        try:
+            decoder.feed(one.frame)
+            documents += [frame for frame in decoder.take() if isinstance(frame, Signed)]
+        except FrameError:
+            bad += 1
+    return documents, bad

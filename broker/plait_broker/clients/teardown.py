@@ -57,6 +57,11 @@ class Teardown:
         closes, self.closes = self.closes, []
         return closes
 
+    def drain(self, now: float) -> None:
+        """Accept no more clients, because the broker stops, and end the sessions without a connection."""
+        self.draining = True
+        self.end_detached(now)
+
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def detach(self, session: Session, now: float) -> None:

@@ -1,8 +1,7 @@
 """Routing between brokers: link states flood, interest goes to publishers' brokers, and events come back in streams."""
 
-from .host import Host
 from .overlay import Overlay
-from .settings import OverlaySettings
+from .settings import Incarnation, OverlaySettings
 from .transport.reliable_stream import ReceivedEvent
 
-__all__ = ["Host", "Overlay", "OverlaySettings", "ReceivedEvent"]
+__all__ = ["Incarnation", "Overlay", "OverlaySettings", "ReceivedEvent"]

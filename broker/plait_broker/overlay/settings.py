@@ -34,3 +34,15 @@ class OverlaySettings:
     stream_items_max: int = 65_536
     stream_bytes_max: int = 64 << 20
     """Bounds of the unacked events of one stream. Beyond either, the oldest is given up, counted and reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """One run of a broker, and the log that it has in common with the runs before."""
+
+    log: int = 0
+    """Names the log: other brokers recognise the broker by it after a restart. 0 without a log."""
+    born: int = 0
+    """Calendar time of the start, compared only among runs with the same log."""
+    stores: bool = False
+    """Whether other brokers' documents are stored in the log."""

@@ -50,7 +50,6 @@ class Admission:
     def __init__(self, context: BrokerContext) -> None:
         settings = context.settings.current
         self.draining = False
-        """Whether every event is refused because the broker stops."""
         self.duplicates = DuplicateWindow(settings.duplicate_window, settings.publishers_max)
         self._settings = context.settings
         self._counters = context.counters
@@ -58,6 +57,10 @@ class Admission:
         self._refusals: OrderedDict[EventId, PublishRefused] = OrderedDict()
         self._recovered: dict[int, int] = {}
         """By publisher, the highest sequence number logged before this broker started."""
+
+    def drain(self) -> None:
+        """Refuse every event from now on, because the broker stops."""
+        self.draining = True
 
     def admit(self, session: Session, frame: Publish) -> bool:
         """Return whether the event is new. False: it was admitted before. Raise PublishRefused if it is refused."""

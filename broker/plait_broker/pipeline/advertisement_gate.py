@@ -15,9 +15,12 @@ from typing import Final, TypeAlias
 from plait_core.filters import Filter
 from plait_core.matching import Index
 from plait_core.wire import Publish
+from plait_core.wire.frame_types.session_frames import Code
 
 from ..clients.sessions import Session
+from ..drop_reasons import DropReason
 from ..overlay import Overlay
+from .admission import PublishRefused
 from .inferred_advertisements import ANYTHING, InferredAdvertisements
 
 HELD_EVENTS_MAX: Final = 65_536
@@ -62,7 +65,7 @@ class AdvertisementGate:
         self._withdraw_announced(number)
         self._filters[number] = filter
         self._advertised.add(number, filter)
-        self._overlay.offer(number, filter, rate)
+        self._overlay.advertise(number, filter, rate)
 
     def withdraw(self, number: int) -> None:
         """Withdraw an advertisement."""
@@ -71,7 +74,7 @@ class AdvertisementGate:
             self._known.remove(number)
         self._overlay.withdraw(number)
 
-    def seen(self, number: int) -> None:
+    def known(self, number: int) -> None:
         """Note that all other brokers know an advertisement, and that their interest in it is known here."""
         filter = self._filters[number]
         if self._known_filters.get(number) != filter:
@@ -84,17 +87,14 @@ class AdvertisementGate:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def passes(self, session: Session, frame: Publish) -> bool:
-        """Return whether an event need not wait: a known advertisement covers it, and no earlier event waits."""
-        if self.waits and session.id in self._held:
+    def holds(self, session: Session, frame: Publish, now: float) -> bool:
+        """Hold an event that must wait, and return whether it must. Raise PublishRefused when too many events wait,
+        FrameError for an event that cannot be read."""
+        if self._passes(session, frame):
             return False
-        return self._anything or len(self.brokers) < 2 or self._is_known(frame)
-
-    def hold(self, session: Session, frame: Publish, now: float) -> bool:
-        """Hold an event until an advertisement that covers it is known. Return False when too many events wait.
-        Raise FrameError for an event that cannot be read."""
         if self.waits >= HELD_EVENTS_MAX or self._held_bytes >= HELD_BYTES_MAX:
-            return False
+            message = "too many events wait for other brokers to learn what is published here"
+            raise PublishRefused(DropReason.OUTBOX_ITEMS, Code.LIMIT, message, "advertise first", retryable=True)
         attributes = frame.attributes()  # first: an event that cannot be read must not wait
         if not self._advertised.match_frame(frame):
             self.advertise(*self._inferred.widen(attributes))
@@ -102,6 +102,12 @@ class AdvertisementGate:
         self.waits += 1
         self._held_bytes += len(frame.block)
         return True
+
+    def _passes(self, session: Session, frame: Publish) -> bool:
+        """Return whether an event need not wait: a known advertisement covers it, and no earlier event waits."""
+        if self.waits and session.id in self._held:
+            return False
+        return self._anything or len(self.brokers) < 2 or self._is_known(frame)
 
     def take(self) -> list[Held]:
         """Return the events that need not wait any more."""

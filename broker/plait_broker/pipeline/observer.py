@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..clients.delivery_queue import Queued
     from ..clients.sessions import DurableSubscription, Session, Subscription
     from ..overlay import ReceivedEvent
+    from ..overlay.transport.event_copy import EventCopy
 
     Matched: TypeAlias = tuple[list[Subscription], list[DurableSubscription]]
     Delivered: TypeAlias = Callable[[int, int, EventFrame, int, int, float], None]
@@ -167,18 +168,9 @@ class EventObserver:
         self.tracing.came(frame, delay_us, now)
         self._look_marked()
 
-    def forwarded(
-        self,
-        frame: EventFrame,
-        to: tuple[int, int],
-        delay_us: int,
-        flags: int,
-        path: tuple[int, ...],
-        destinations: Sequence[Destination],
-        waited_us: int,
-        now: float,
-    ) -> None:
+    def forwarded(self, copy: EventCopy, to: tuple[int, int], waited_us: int, now: float) -> None:
         """A copy is written for a neighbour; `to`: its id, and the delay of the link."""
+        _, frame, _, delay_us, flags, path, destinations, _ = copy
         if self.telemetry is not None and frame.publisher != path[0]:  # events of brokers are not recorded
             self.telemetry.forwarded(frame, to[0], delay_us, len(path), len(destinations), now)
         if flags & MARKED:

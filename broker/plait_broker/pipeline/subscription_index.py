@@ -13,8 +13,9 @@ from plait_core.wire import EventFrame
 from plait_core.wire.frame_types.session_frames import Matching
 
 from ..clients.delivery_queue import Waiting
+from ..clients.install_waits import InstallWaits
 from ..clients.sessions import ClientAdvertisement, DurableSubscription, Subscription
-from ..joining import Joining
+from ..overlay import Overlay
 from .observer import EventObserver
 from .sealed_matching import TagVerdict
 
@@ -24,9 +25,12 @@ P = TypeVar("P", Subscription, DurableSubscription)
 class SubscriptionIndex:
     """Subscriptions, durable subscriptions (attached or not) and advertisements, by number."""
 
-    def __init__(self, new_index: Callable[[], Index], joining: Joining, observer: EventObserver) -> None:
-        """`joining` announces subscriptions and advertisements to other brokers."""
-        self._joining = joining
+    def __init__(
+        self, new_index: Callable[[], Index], overlay: Overlay, install_waits: InstallWaits, observer: EventObserver
+    ) -> None:
+        """`install_waits` announces subscriptions and advertisements to other brokers."""
+        self._overlay = overlay
+        self._install_waits = install_waits
         self._observer = observer
         self._index = new_index()
         self.system = new_index()
@@ -74,7 +78,7 @@ class SubscriptionIndex:
         self._observer.subscribed(party)
         deposit, durable = self.deposits.get(party.number, b""), isinstance(party, DurableSubscription)
         within_us = party.within_us if isinstance(party, Subscription) else 0
-        self._joining.want(party.number, party.filter, deposit, durable=durable, within_us=within_us)
+        self._install_waits.subscribe(party.number, party.filter, deposit, durable=durable, within_us=within_us)
 
     def _insert(self, party: Subscription | DurableSubscription) -> None:
         if party.filter.system:
@@ -99,7 +103,7 @@ class SubscriptionIndex:
     def remove(self, party: Subscription | DurableSubscription) -> None:
         """Match no more events against its filter."""
         self._delete(party)
-        self._joining.unwant(party.number)
+        self._install_waits.unsubscribe(party.number)
 
     def _delete(self, party: Subscription | DurableSubscription) -> None:
         if party.filter.system:
@@ -162,12 +166,12 @@ class SubscriptionIndex:
         self._advertised.add(advertisement.number, advertisement.filter)
         self._advertisements[advertisement.number] = advertisement
         self._set_matching(advertisement, self._is_needed(advertisement.filter))
-        self._joining.advertise(advertisement.number, advertisement.filter, advertisement.rate)
+        self._install_waits.advertise(advertisement.number, advertisement.filter, advertisement.rate)
 
     def unadvertise(self, advertisement: ClientAdvertisement) -> None:
         """Remove an advertisement."""
         self._advertised.remove(advertisement.number)
-        self._joining.withdraw(advertisement.number)
+        self._install_waits.unadvertise(advertisement.number)
         del self._advertisements[advertisement.number]
         self._doubtful.pop(advertisement.number, None)
 
@@ -187,7 +191,7 @@ class SubscriptionIndex:
         self._doubtful.update(self._advertisements)
 
     def _is_needed(self, filter: Filter) -> bool:
-        return self._joining.overlay.meets(filter) or bool(self._index.intersecting(filter))
+        return self._overlay.meets(filter) or bool(self._index.intersecting(filter))
 
     def _set_matching(self, advertisement: ClientAdvertisement, matching: bool) -> None:
         if advertisement.matching is not matching:

@@ -377,7 +377,7 @@ class BrokerServer:
             return "starting"
         if broker.draining:
             return "draining"
-        if broker.joining.overlay.counts["incarnation_claimed"]:  # other brokers treat that one as this one restarted
+        if broker.overlay.counts["incarnation_claimed"]:  # other brokers treat that one as this one restarted
             return "another broker has started with this one's log"
         return "ready" if stats is None or stats.failing is None else f"the log fails: {stats.failing}"
 

@@ -42,7 +42,7 @@ class Sampler:
             delay_us=lost - self._lost,
         )
         self._lost = lost
-        overlay_map = self._broker.joining.overlay.map
+        overlay_map = self._broker.overlay.map
         if overlay_map.revision != self._revision:
             self._revision = overlay_map.revision
             self._membership(now)
@@ -51,7 +51,7 @@ class Sampler:
 
     def _links(self, now: float) -> None:
         links = {link.id: link for link, _ in self._broker.connections if link.neighbour}
-        for neighbour in self._broker.joining.overlay.neighbours.values():
+        for neighbour in self._broker.overlay.neighbours.values():
             link = links.get(neighbour.link)
             sent = neighbour.sent - self._sent.get(neighbour.id, 0)
             self._sent[neighbour.id] = neighbour.sent
@@ -68,7 +68,7 @@ class Sampler:
             )
 
     def _membership(self, now: float) -> None:
-        members = {sheet.origin: sheet.name for sheet in self._broker.joining.overlay.map.link_states}
+        members = {sheet.origin: sheet.name for sheet in self._broker.overlay.map.link_states}
         for broker, name in members.items():
             if broker not in self._members:
                 self._telemetry.name("broker", broker, name=name)
@@ -79,7 +79,7 @@ class Sampler:
         self._members = members
 
     def _routing(self, now: float) -> None:
-        overlay = self._broker.joining.overlay
+        overlay = self._broker.overlay
         routes: dict[int, tuple[int, int]] = {}
         for broker in self._members:
             if broker == overlay.me:

@@ -21,7 +21,7 @@ from plait_core.wire import Confirm, EventFrame, Publish, encode_block
 from plait_telemetry.recorder import sampled_out
 from plait_telemetry.telemetry import SAMPLE_S, SAMPLING_BITS_MAX, Telemetry, TelemetrySettings
 
-from ..broker_view import BrokerView, OverlayHolder
+from ..broker_view import BrokerView
 from .periodic_samples import Sampler
 
 if TYPE_CHECKING:
@@ -47,12 +47,10 @@ _SEQUENCE: Final = Struct("<24xQ32x")
 _KINDS: Final[dict[RecordKind, Filter]] = {kind: (F[KIND] == kind.name.lower()) for kind in RecordKind}
 
 
-class EventPublisher(OverlayHolder, Protocol):
-    """Publishes events to other brokers."""
+class SystemDissemination(Protocol):
+    """Sends system events to other brokers."""
 
-    def publish(
-        self, frame: EventFrame, homes: list[int], delay_us: int, now: float, confirm: Confirm, /
-    ) -> object: ...
+    def publish_system(self, frame: EventFrame, destinations: list[int], delay_us: int, now: float, /) -> None: ...
 
 
 class SystemDeliveries(Protocol):
@@ -66,8 +64,6 @@ class ObservedBroker(BrokerView, Protocol):
 
     @property
     def telemetry(self) -> BrokerTelemetry | None: ...
-    @property
-    def joining(self) -> EventPublisher: ...
     def observe(self, settings: TelemetrySettings, records: int) -> BrokerTelemetry: ...
     def unobserve(self) -> None: ...
     def wall_us(self, now: float) -> int: ...
@@ -76,7 +72,7 @@ class ObservedBroker(BrokerView, Protocol):
 class SystemStream:
     """One broker's system stream."""
 
-    def __init__(self, broker: ObservedBroker, pipeline: SystemDeliveries) -> None:
+    def __init__(self, broker: ObservedBroker, pipeline: SystemDeliveries, disseminator: SystemDissemination) -> None:
         self.live = False
         """Whether the stream runs."""
         self.events = 0
@@ -85,8 +81,9 @@ class SystemStream:
         """Records of a needed kind that exceeded a limit, and records overwritten before they were read."""
         self._broker = broker
         self._pipeline = pipeline
+        self._disseminator = disseminator
         self._local = broker.interest.system
-        self._remote = broker.joining.overlay.wanted.system
+        self._remote = broker.overlay.remote_interest.system
         self._own: Sampler | None = None
         """Sampler of a telemetry that runs for this stream alone; None if telemetry is configured."""
         self._kinds = bytes(256)
@@ -172,7 +169,7 @@ class SystemStream:
 
     def _needed_kinds(self) -> bytes:
         """Return the kinds of records that some filter may match, by number."""
-        revisions = (self._broker.interest.system_revision, self._broker.joining.overlay.wanted.system_revision)
+        revisions = (self._broker.interest.system_revision, self._broker.overlay.remote_interest.system_revision)
         if revisions != self._kinds_of:
             self._kinds_of = revisions
             kinds = bytearray(256)
@@ -184,12 +181,12 @@ class SystemStream:
     def _publish(self, attributes: Attributes, fields: tuple[int, ...], now: float) -> None:
         """Publish a record, if a subscription matches it."""
         broker = self._broker
-        destinations = broker.joining.overlay.wanted.match_system(attributes)
+        destinations = broker.overlay.remote_interest.match_system(attributes)
         if not destinations and not self._local.match(attributes):
             return
         self.events += 1
         frame = Publish(Confirm.NONE, encode_block(Event(attributes, b"", broker.id, self.events, fields[0])))
         delay_us = max(0, broker.wall_us(now) - fields[0])
         if destinations:
-            broker.joining.publish(frame, destinations, delay_us, now, Confirm.NONE)
+            self._disseminator.publish_system(frame, destinations, delay_us, now)
         self._pipeline.deliver_system(frame, attributes, delay_us, now)

@@ -41,7 +41,7 @@ BROKEN: Final = ("forged", "bad_filters", "unexpected", "loops", "incarnation_cl
 
 def describe_summary(broker: BrokerView, question: Json, now: float) -> Json:
     """Return the summary of a broker."""
-    counters, overlay = broker.counters, broker.joining.overlay
+    counters, overlay = broker.counters, broker.overlay
     sessions = broker.sessions.all()
     return {
         "at": round(now, 6),
@@ -75,8 +75,8 @@ def describe_summary(broker: BrokerView, question: Json, now: float) -> Json:
         "subscriptions": len(broker.interest),
         "durables": len(broker.durables),
         "advertisements": len(broker.interest.advertisements),
-        "exported": overlay.wanting.exported,
-        "table": len(overlay.wanted) + len(broker.interest),
+        "exported": overlay.interest_sync.exported,
+        "table": len(overlay.remote_interest) + len(broker.interest),
         "awaiting": len(broker.confirmations),
         **queue_facts(broker.interest),
         "links": _links(broker, now),

@@ -69,7 +69,7 @@ def _memory(broker: BrokerView, now: float) -> Json:
 def _event(broker: BrokerView, known: Remembered, now: float) -> Json:
     """Describe how the event reached this broker."""
     arrival = known.arrival
-    name = broker.joining.overlay.map.name
+    name = broker.overlay.map.name
     return {
         "saw": "published" if arrival is None else "arrived",
         "ago_s": round(now - known.at, 6),
@@ -81,7 +81,7 @@ def _event(broker: BrokerView, known: Remembered, now: float) -> Json:
 
 def _drops(broker: BrokerView, id: EventId, now: float) -> list[Json]:
     """Return the drops of the event at this broker."""
-    name = broker.joining.overlay.map.name
+    name = broker.overlay.map.name
     drops = [drop for drop, _ in zip(broker.explaining.memory.drops(id), range(DROPS_SHOWN), strict=False)]
     return [
         {
@@ -169,11 +169,11 @@ def _sent(broker: BrokerView, known: Remembered, home: str, now: float) -> Json 
     published here."""
     if known.arrival is not None:
         return None
-    overlay = broker.joining.overlay
+    overlay = broker.overlay
     found = next((sheet.origin for sheet in overlay.map.link_states if id_text(sheet.origin) == home), 0)
     if found not in known.destinations:
         return {"for_it": False}
-    stream = overlay.dissemination.outgoing.get(found)
+    stream = overlay.event_streams.outgoing.get(found)
     unacked = {} if stream is None else stream.kept
     for position, waiting in unacked.items():
         if waiting.frame.id == known.frame.id:

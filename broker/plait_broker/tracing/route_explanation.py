@@ -40,7 +40,7 @@ def describe_route(broker: BrokerView, query: Json, now: float) -> Json:
     """Return where events that match a filter go when published at this broker. The destinations are brokers whose
     interest is known here and brokers that the query names. Raise FilterError if the filter is none."""
     filter = parse(str(query.get("filter", "")))
-    known = broker.joining.overlay.meeting(filter)
+    known = broker.overlay.meeting(filter)
     named = query.get("homes")
     requested = {id for id in named if isinstance(id, int)} if isinstance(named, list) else set()
     destinations = sorted((known.keys() | requested) - {broker.id})
@@ -56,7 +56,7 @@ def describe_route(broker: BrokerView, query: Json, now: float) -> Json:
 
 
 def _destination(broker: BrokerView, destination: int) -> Json:
-    overlay = broker.joining.overlay
+    overlay = broker.overlay
     distances = overlay.map.distances(destination)
     chosen = overlay.routes.next(destination)
     feasible = overlay.routes.feasible(destination)

@@ -23,9 +23,9 @@ ADVERTISEMENTS_SHOWN: Final = 4
 
 def describe_trees(broker: BrokerView, home: int, filter: Filter) -> Json:
     """Return, for a filter of a client at `home`, each publishers' broker with its path, and the alternative links."""
-    overlay = broker.joining.overlay
+    overlay = broker.overlay
     roots: dict[int, list[str]] = {}
-    for (origin, _), advertisement in overlay.offered.filters.items():
+    for (origin, _), advertisement in overlay.advertisements.filters.items():
         if origin in overlay.map and advertisement.intersects(filter):
             roots.setdefault(origin, []).append(advertisement.text)
     known = overlay.map

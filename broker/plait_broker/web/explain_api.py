@@ -118,8 +118,8 @@ class ExplainApi:
 
 def find_broker(broker: BrokerView, name: str) -> int:
     """Return the id of the broker with this name or id; this one's if `name` is empty."""
-    sheets = broker.joining.overlay.map.link_states
-    reachable = broker.joining.overlay.map.distances(broker.id)
+    sheets = broker.overlay.map.link_states
+    reachable = broker.overlay.map.distances(broker.id)
     if not name or name in (broker.settings.name, id_text(broker.id)):
         return broker.id
     for sheet in sorted(sheets, key=lambda sheet: sheet.origin not in reachable):
@@ -147,8 +147,8 @@ def required_param(request: Request, name: str) -> str:
 
 def reachable_brokers(broker: BrokerView) -> list[int]:
     """Return all reachable brokers, including this one."""
-    return sorted(broker.joining.overlay.map.distances(broker.id))
+    return sorted(broker.overlay.map.distances(broker.id))
 
 
 def broker_name(broker: BrokerView, id: int) -> str:
-    return broker.joining.overlay.map.name(id) or id_text(id)
+    return broker.overlay.map.name(id) or id_text(id)

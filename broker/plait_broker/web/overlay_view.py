@@ -112,7 +112,7 @@ class OverlayView:
 
     def _update_brokers(self, broker: BrokerView, now: float) -> None:
         """Add brokers that are new in the link state, and remove those that have left it."""
-        sheets = {sheet.origin: sheet.name for sheet in broker.joining.overlay.map.link_states}
+        sheets = {sheet.origin: sheet.name for sheet in broker.overlay.map.link_states}
         for id, name in sheets.items():
             known = self._brokers.setdefault(id, SeenBroker(name, now))
             known.name, known.removed_at = name, None
@@ -125,7 +125,7 @@ class OverlayView:
 
     def _query_next(self, broker: BrokerView, now: float) -> None:
         """Query the brokers that were queried longest ago."""
-        reached = broker.joining.overlay.map.distances(broker.id)
+        reached = broker.overlay.map.distances(broker.id)
         others = [id for id in self._brokers if id in reached and id != broker.id]
         if not others:
             return
@@ -165,7 +165,7 @@ class OverlayView:
 
     def _shown(self, broker: BrokerView, id: int, seen: SeenBroker, now: float) -> Json:
         reading, change = seen.reading, seen.change
-        distance_us = broker.joining.overlay.map.distances(broker.id).get(id)
+        distance_us = broker.overlay.map.distances(broker.id).get(id)
         facts: Json = {
             "name": seen.name,
             "status": _status(seen, distance_us is not None, now),
@@ -198,7 +198,7 @@ class OverlayView:
     def _shown_links(self, broker: BrokerView, brokers: dict[str, Json], now: float) -> dict[str, Json]:
         """Return both directions of every link: as its near end measures it, or as the link state has it."""
         found: dict[str, Json] = {}
-        for sheet in broker.joining.overlay.map.link_states:
+        for sheet in broker.overlay.map.link_states:
             near = id_text(sheet.origin)
             if brokers.get(near, {}).get("status") in (None, "gone", "out of reach"):
                 continue

@@ -9,7 +9,6 @@ addresses to dial.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
 from typing import Final
 
 from plait_core.errors import FrameError, FrameFault
@@ -21,10 +20,11 @@ from plait_core.wire.frame_types.overlay_frames import DatabaseSummary
 from plait_core.wire.frame_types.session_frames import Code
 
 from ...clients.connection import Connection
+from ...clients.teardown import Teardown
 from ...counters import Counters
-from ...joining import Joining
 from ...outputs import Dial
 from ...settings import BrokerSettings, LiveSettings
+from ..overlay import Overlay
 from ..security.mutual_auth import MutualAuth, Untrusted
 from .link_selection import LinkSelection
 
@@ -47,27 +47,24 @@ class BrokerConnections:
         self,
         me: int,
         settings: LiveSettings,
-        joining: Joining,
+        overlay: Overlay,
         counters: Counters,
         randomness: Randomness,
         now: float,
-        close: Callable[[Connection, Code, str], None],
-        refuse: Callable[[Connection, Code, str], None],
+        teardown: Teardown,
     ) -> None:
-        """`close` ends a connection after its welcome, `refuse` one before it. Both take a code and a sentence."""
         self._me = me
         self._settings = settings
-        self._joining = joining
+        self._overlay = overlay
         self._counters = counters
         self._randomness = randomness
-        self._close = close
-        self._refuse = refuse
+        self.close = teardown.close
+        self._refuse = teardown.refuse
         self._links: dict[int, tuple[Connection, int]] = {}
         """By broker, the connection to it and the id of the broker that dialled."""
         self._shunned: dict[int, float] = {}
         """Refused brokers, each with the end of that."""
         self.dials: list[Dial] = []
-        overlay = joining.overlay
         self.gathering = LinkSelection(me, self.settings.linking, overlay.map, overlay.neighbours, randomness, now)
         if self.settings.linking.address:
             overlay.locate(self.settings.linking.address, now)
@@ -163,9 +160,9 @@ class BrokerConnections:
             return
         if frame.broker == self._me:
             self.gathering.itself(link.caller.dialled)
-            self._close(link, Code.ITSELF, "this is the same broker")
+            self.close(link, Code.ITSELF, "this is the same broker")
         elif now < self._shunned.get(frame.broker, now):
-            self._close(link, Code.LIMIT, "it broke the protocol, not long ago")
+            self.close(link, Code.LIMIT, "it broke the protocol, not long ago")
         else:
             self._introduce(link, meeting)
 
@@ -185,7 +182,7 @@ class BrokerConnections:
             self._close_untrusted(link, untrusted)
             return
         if not self._keeps_new(broker, dialled_by):
-            self._close(link, Code.DUPLICATE, "there is a connection between us already")
+            self.close(link, Code.DUPLICATE, "there is a connection between us already")
             return
         if not meeting.dialled:
             self._introduce(link, meeting)
@@ -199,23 +196,23 @@ class BrokerConnections:
 
     def _close_untrusted(self, link: Connection, untrusted: Untrusted) -> None:
         self._counters.rejected[Code.AUTH] += 1
-        self._close(link, Code.AUTH, str(untrusted))
+        self.close(link, Code.AUTH, str(untrusted))
 
     def _receive_close(self, link: Connection, close: Close) -> None:
         """Handle a Close of the other end."""
         link.farewell = close.code
         if close.code == Code.ITSELF:
             self.gathering.itself(link.caller.dialled)
-        self._close(link, Code.BYE, f"it says: {close.message or close.code or 'goodbye'}")
+        self.close(link, Code.BYE, f"it says: {close.message or close.code or 'goodbye'}")
 
     # --- neighbours ---------------------------------------------------------------------------------------------------
 
-    def hear_all(self, link: Connection, frames: list[Frame], now: float) -> None:
+    def receive_all(self, link: Connection, frames: list[Frame], now: float) -> None:
         """Handle a neighbour's frames in order. Raise FrameError for a frame that is not for brokers."""
         at, end = 0, len(frames)
         while at < end and not link.closing:
             if type(frames[at]) is Forward:
-                at = self._joining.overlay.hear_events(link.neighbour, frames, at, now)
+                at = self._overlay.receive_events(link.neighbour, frames, at, now)
             else:
                 self._receive_control(link, frames[at], now)
                 at += 1
@@ -225,7 +222,7 @@ class BrokerConnections:
             self._receive_close(link, frame)
         elif isinstance(frame, ControlFrame):
             if link.pace.take(now, _cost(frame)):
-                self._joining.overlay.hear(link.neighbour, frame, now)
+                self._overlay.receive(link.neighbour, frame, now)
             else:
                 self.expel(link, Code.FLOOD, "it sends more control frames than a broker can have for another", now)
         else:
@@ -235,7 +232,7 @@ class BrokerConnections:
         """Close the connection to a neighbour that broke the rules, and refuse it for a while."""
         self._counters.faults[code] += 1
         self.misbehaved(link, now)
-        self._close(link, code, reason)
+        self.close(link, code, reason)
 
     def misbehaved(self, link: Connection, now: float) -> None:
         """Refuse a neighbour that broke the rules for `SHUNNED_S`."""
@@ -249,13 +246,12 @@ class BrokerConnections:
         known = self._links.get(link.neighbour)
         if known is not None and known[0] is link:
             del self._links[link.neighbour]
-            self._joining.overlay.link_down(link.neighbour, now)
+            self._overlay.link_down(link.neighbour, now)
             self.gathering.down(link.neighbour)
         if link.caller.dialled:
             given_up = link.farewell == Code.LIMIT
             shunned_until = self._shunned.get(link.neighbour, now)
             self.gathering.ended(link.caller.dialled, link.neighbour, now, given_up=given_up, not_before=shunned_until)
-        self._joining.link_gone(link.id)
 
     def links(self) -> list[Connection]:
         """Return the connections to neighbours."""
@@ -282,7 +278,7 @@ class BrokerConnections:
         self.dials += map(Dial, self.gathering.dial(now))
         surplus = self._links.get(self.gathering.shed(now))
         if surplus is not None:
-            self._close(surplus[0], Code.LIMIT, "this broker has more links than it keeps, and others reach you")
+            self.close(surplus[0], Code.LIMIT, "this broker has more links than it keeps, and others reach you")
 
     def take(self) -> list[Dial]:
         """Return the connections to make since the last call."""
@@ -296,10 +292,10 @@ class BrokerConnections:
         link.neighbour = broker
         before = self._links.pop(broker, None)
         if before is not None:
-            self._joining.overlay.link_down(broker, now)
-            self._close(before[0], Code.DUPLICATE, "another connection between us has taken its place")
+            self._overlay.link_down(broker, now)
+            self.close(before[0], Code.DUPLICATE, "another connection between us has taken its place")
         self._links[broker] = (link, dialled_by)
-        self._joining.overlay.link_up(link.id, broker, name, now)
+        self._overlay.link_up(link.id, broker, name, now)
 
     def _keeps_new(self, broker: int, dialled_by: int) -> bool:
         known = self._links.get(broker)
@@ -310,7 +306,7 @@ class BrokerConnections:
 
         A loopback address is valid on this machine only, so it never replaces another one.
         """
-        linking, overlay = self.settings.linking, self._joining.overlay
+        linking, overlay = self.settings.linking, self._overlay
         if linking.address or not linking.port or (overlay.address and not overlay.address.startswith(LOOPBACK)):
             return
         try:

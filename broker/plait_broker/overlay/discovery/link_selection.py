@@ -126,6 +126,10 @@ class LinkSelection:
     def __len__(self) -> int:
         return len(self._places)
 
+    def stop(self) -> None:
+        """Choose no more links, because the broker stops."""
+        self.stopped = True
+
     # --- input --------------------------------------------------------------------------------------------------------
 
     def heard(self, address: str, broker: int, now: float) -> None:

@@ -1,8 +1,8 @@
 """The interface of dissemination strategies: destinations and the overlay go in, a plan of copies comes out.
 
 A strategy only plans. Streams below it number, store, send and retransmit events (`transport/event_streams.py`), and a
-retransmission always follows shortest paths. So no strategy can lose, repeat or
-reorder an event. `check_plan` verifies what every strategy must keep to, in one place, in production as well.
+retransmission always follows shortest paths. So no strategy can lose, repeat or reorder an event. `check_plan` verifies
+what every strategy must keep to, in one place, in production as well.
 
 To add a strategy, write a class with this interface in a file of its own and put it into `registry.py`.
 """
@@ -10,7 +10,8 @@ To add a strategy, write a class with this interface in a file of its own and pu
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar, NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from plait_core.filters import Filter
 from plait_core.wire import Destination, EventFrame
@@ -34,6 +35,10 @@ class Envelope(NamedTuple):
     flags: int
     path: tuple[BrokerId, ...]
     """Brokers that the copy has passed, the root first; empty at the root."""
+
+
+envelope_of: Final = partial(tuple.__new__, Envelope)
+"""Make an `Envelope` from a tuple of all fields, in half the time of a call of the class: it runs for every event."""
 
 
 class LinkCopy(NamedTuple):

@@ -45,8 +45,10 @@ class AdvertisementTable:
     def learn(self, advertisement: Advertisement) -> tuple[Filter | None, bool]:
         """Take an advertisement or its withdrawal. Return its filter, if any, and False if that cannot be parsed."""
         key = (advertisement.origin, advertisement.number)
-        self.filters.pop(key, None)
         new_hash = _hash_of(advertisement) if advertisement.filter else 0
+        if new_hash and self._hashes.get(advertisement.origin, {}).get(advertisement.number) == new_hash:
+            return self.filters.get(key), key in self.filters  # an own one that was learned when it was made
+        self.filters.pop(key, None)
         self._set_hash(advertisement.origin, advertisement.number, new_hash)
         if not advertisement.filter:
             return None, True

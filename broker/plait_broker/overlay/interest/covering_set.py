@@ -54,7 +54,19 @@ class CoveringSet:
         return number
 
     def add(self, number: int, filter: Filter, deposit: bytes = b"") -> tuple[list[int], list[int]]:
-        """Add a filter. Return the filters that are exported now, and those that are no longer."""
+        """Add a filter, or replace the one with this number. Return the filters to export, and those that are exported
+        no longer. A filter in both is exported with another text or other routing keys."""
+        if number not in self._filters:
+            return self._add(number, filter, deposit)
+        exposed, hidden = self.remove(number)
+        added, removed = self._add(number, filter, deposit)
+        passing = (set(exposed) & set(removed)) - {number}  # exported for a moment, between the two filters
+        return (
+            [one for one in [*exposed, *added] if one not in passing],
+            [one for one in [*hidden, *removed] if one not in passing],
+        )
+
+    def _add(self, number: int, filter: Filter, deposit: bytes) -> tuple[list[int], list[int]]:
         self._filters[number] = filter
         if filter.system:
             self.system[number] = None

@@ -10,7 +10,7 @@ present advertisements.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from plait_core import PlaitError
 from plait_core.filters import Filter, parse
@@ -41,7 +41,7 @@ class LocalDurableInterest:
         return number in self._exports
 
     def add(self, number: int, filter: Filter) -> None:
-        """Add the filter of a durable subscription."""
+        """Add the filter of a durable subscription, or replace it."""
         self._announce(*self._exports.add(number, filter))
 
     def remove(self, number: int) -> None:
@@ -54,14 +54,15 @@ class LocalDurableInterest:
             self._flooded = True
             self._announce(list(self._exported), [])
 
-    def _announce(self, added: Iterable[int], removed: Iterable[int]) -> None:
+    def _announce(self, added: Sequence[int], removed: Iterable[int]) -> None:
         """Flood new filters before withdrawals, so that no event falls between them."""
         for number in added:
             self._exported[number] = None
             self._flood(number, self._exports[number].text)
         for number in removed:
-            del self._exported[number]
-            self._flood(number, "")
+            if number not in added:
+                del self._exported[number]
+                self._flood(number, "")
 
     def _flood(self, number: int, text: str) -> None:
         if self._flooded:

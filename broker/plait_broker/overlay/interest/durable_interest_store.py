@@ -8,32 +8,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TypeAlias
 
 from plait_core.errors import FrameError
 from plait_core.wire.frame_types.envelope_frames import DURABLE_INTEREST, LINK_STATE, Signed, read_document
 from plait_core.wire.frame_types.overlay_frames import DurableInterest, InterestAck, LinkState
 
-from ..host import Host
+from ..outputs import DocumentKey, Output, StoreDocument
 from ..topology.flooding import Flooding, link_state_key
 from ..transport.control_unicast import ControlUnicast
 from .durable_interest import RemoteDurableInterest
 
-MemoryKey: TypeAlias = tuple[int, int]
-"""Origin and number of what is stored; number 0 is the link state, and durable interest counts from 1."""
-
 
 class DurableInterestStore:
-    """Keeps the host's log in step with the durable interest that floods."""
+    """Keeps this broker's log in step with the durable interest that floods."""
 
     def __init__(
-        self, me: int, host: Host, flooding: Flooding, theirs: RemoteDurableInterest, unicast: ControlUnicast
+        self,
+        flooding: Flooding,
+        remote: RemoteDurableInterest,
+        unicast: ControlUnicast,
+        outputs: list[Output],
+        *,
+        stores: bool,
     ) -> None:
-        self._me = me
-        self._host = host
+        """`stores`: whether this broker has a log to store documents in."""
         self._flooding = flooding
-        self._theirs = theirs
+        self._remote = remote
         self._unicast = unicast
+        self._outputs = outputs
+        self._stores = stores
         self._kept: dict[int, dict[int, int]] = {}
         """By origin and number, the stored version. For the link state, number 0, any version is good enough."""
         self._storing: Counter[int] = Counter()
@@ -60,53 +63,55 @@ class DurableInterestStore:
         for origin in sorted(by, key=lambda origin: born.get(origin, 0)):  # lives of one log: the latest comes last
             for signed in by[origin]:
                 self._flooding.recall(signed)
-        for origin in [origin for origin in self._kept if origin not in self._theirs]:
-            self._discard(origin)
         return bad
+
+    def discard_unused(self) -> None:
+        """Delete the stored documents of brokers without durable interest."""
+        for origin in [origin for origin in self._kept if origin not in self._remote]:
+            self._discard(origin)
 
     def learn(self, document: DurableInterest) -> bool:
         """Store a broker's durable interest, or delete it when it is withdrawn. Return whether it can be parsed."""
-        readable = self._theirs.learn(document)
+        readable = self._remote.learn(document)
         kept = self._kept.setdefault(document.origin, {})
         if readable and document.filter:
             if 0 not in kept:
-                self._remember(link_state_key(document.origin))
+                self._store(link_state_key(document.origin))
             if kept.get(document.number) != document.version:
-                self._remember((document.origin, DURABLE_INTEREST, document.number))
+                self._store((document.origin, DURABLE_INTEREST, document.number))
         elif document.number in kept:
             del kept[document.number]
-            self._host.remember((document.origin, document.number), None)
-        if document.origin not in self._theirs:
+            self._delete((document.origin, document.number))
+        if document.origin not in self._remote:
             self._discard(document.origin)
         return readable
 
     def learn_link_state(self, origin: int) -> None:
         """Store a link state that comes after the durable interest of its origin."""
-        if origin in self._theirs and 0 not in self._kept.get(origin, ()):
-            self._remember(link_state_key(origin))
+        if origin in self._remote and 0 not in self._kept.get(origin, ()):
+            self._store(link_state_key(origin))
 
     def complete(self, home: int) -> None:
         """Delete the documents of a home broker's predecessors: its own interest is complete."""
-        for former in self._theirs.complete(home):
+        for former in self._remote.complete(home):
             self._discard(former)
 
     def forget(self, broker: int) -> None:
         """Forget a broker."""
-        if self._theirs.forget(broker):
-            for origin in [origin for origin in self._kept if origin not in self._theirs]:
-                self._discard(origin)
+        if self._remote.forget(broker):
+            self.discard_unused()
 
-    def answer(self, ack: InterestAck, tries: int) -> None:
+    def answer(self, ack: InterestAck, tries: int, now: float) -> None:
         """Send the ack of an interest update, once the durable interest of its home is stored."""
         if ack.to in self._storing:
             self._withheld[ack.to] = (ack, tries)
         else:
-            self._unicast.send(ack, (tries,))
+            self._unicast.send(ack, now, (tries,))
 
-    def stored(self, keys: Iterable[MemoryKey]) -> None:
+    def stored(self, keys: Iterable[DocumentKey], now: float) -> None:
         """Send the acks that waited for these documents.
 
-        The host has stored them, or has failed to: a broken disk here must not delay others.
+        They are stored, or that has failed: a broken disk here must not delay others.
         """
         for origin, _ in keys:
             self._storing[origin] -= 1
@@ -115,17 +120,22 @@ class DurableInterestStore:
                 withheld = self._withheld.pop(origin, None)
                 if withheld is not None:
                     ack, tries = withheld
-                    self._unicast.send(ack, (tries,))
+                    self._unicast.send(ack, now, (tries,))
 
-    def _remember(self, key: tuple[int, int, int]) -> None:
+    def _store(self, key: tuple[int, int, int]) -> None:
         stored = self._flooding.stored(key)
         if stored is None:
             return
         origin, kind, number = key
         self._kept.setdefault(origin, {})[0 if kind == LINK_STATE else number] = stored.signed.version
-        if self._host.remember((origin, number), stored.signed):
+        if self._stores:
+            self._outputs.append(StoreDocument((origin, number), stored.signed))
             self._storing[origin] += 1
 
     def _discard(self, origin: int) -> None:
         for number in self._kept.pop(origin, ()):
-            self._host.remember((origin, number), None)
+            self._delete((origin, number))
+
+    def _delete(self, key: DocumentKey) -> None:
+        if self._stores:
+            self._outputs.append(StoreDocument(key, None))

@@ -53,6 +53,9 @@ class FilterChange:
     """The delay bound of each filter; () when no filter has one."""
 
 
+OUTDATED: Final = math.inf
+"""Above every version: an announced filter that must be announced again."""
+
 _Content: TypeAlias = tuple[
     bool, tuple[int, ...], tuple[str, ...], tuple[int, ...], bool, tuple[bytes, ...], tuple[int, ...]
 ]
@@ -65,8 +68,8 @@ class PeerInterest:
 
     refcount: dict[int, int] = field(default_factory=dict)
     """By exported filter, how many of its advertisements it meets."""
-    announced: dict[int, int] = field(default_factory=dict)
-    """By announced filter, the version that announced it."""
+    announced: dict[int, float] = field(default_factory=dict)
+    """By announced filter, the version that announced it; `OUTDATED` where the filter has been replaced since."""
     dirty: dict[int, None] = field(default_factory=dict)
     """Filters that may have to be announced or removed."""
     version: int = 0
@@ -165,11 +168,13 @@ class InterestSync:
         everywhere: bool = False,
         within_us: int = 0,
     ) -> None:
-        """Add a subscription's filter; `installed` will name it. With `everywhere`, all brokers must ack it, even those
-        with no advertisement that it meets."""
+        """Add a subscription's filter, or replace the one with this number; `installed` will name it. With
+        `everywhere`, all brokers must ack it, even those with no advertisement that it meets."""
+        added, removed = self._exports.add(number, filter, deposit)
+        self._within_us.pop(number, None)
         if within_us:
             self._within_us[number] = within_us
-        self._export(*self._exports.add(number, filter, deposit))
+        self._export(added, removed)
         self._installing[number] = terms or InstallDeadlines()
         if everywhere:
             for root, peer in self._peers.items():
@@ -301,7 +306,7 @@ class InterestSync:
         """Return the retransmissions of the present changes to a broker, not counting the first one."""
         return max(0, self._peers[root].tries - 1)
 
-    def acked(self, root: int, version: int, offers: int, asked: int, now: float) -> None:
+    def receive_ack(self, root: int, version: int, offers: int, asked: int, now: float) -> None:
         """Take the ack of a publisher's broker: its version, its fingerprint, and the version that it answers."""
         peer = self._peers.get(root)
         if peer is None or version > peer.version or max(version, asked) < peer.acked:
@@ -342,6 +347,14 @@ class InterestSync:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _export(self, added: list[int], removed: list[int]) -> None:
+        """Count the advertisements that filters meet from now on. A filter in both lists has been replaced."""
+        for number in removed:
+            for root, peer in self._peers.items():
+                if peer.refcount.pop(number, 0):
+                    peer.dirty[number] = None
+                    self._dirty[root] = None
+                    if number in added and number in peer.announced:
+                        peer.announced[number] = OUTDATED
         for number in added:
             if number in self._exports.system:
                 for root, peer in self._peers.items():
@@ -350,11 +363,6 @@ class InterestSync:
             for handle in sorted(self._offers.intersecting(self._exports[number])):
                 root = self._offer_of[handle][0]
                 self._count_intersection(root, self._peers[root], number, 1)
-        for number in removed:
-            for root, peer in self._peers.items():
-                if peer.refcount.pop(number, 0):
-                    peer.dirty[number] = None
-                    self._dirty[root] = None
 
     def _count_intersection(self, root: int, peer: PeerInterest, exported: int, by: int) -> None:
         count = peer.refcount.get(exported, 0) + by
@@ -372,8 +380,9 @@ class InterestSync:
             peer.whole = False
             self._announce_all(peer)
             return
-        added = [number for number in peer.dirty if number in peer.refcount and number not in peer.announced]
-        removed = [number for number in peer.dirty if number in peer.announced and number not in peer.refcount]
+        known = peer.announced
+        added = [number for number in peer.dirty if number in peer.refcount and known.get(number, OUTDATED) == OUTDATED]
+        removed = [number for number in peer.dirty if number in known and number not in peer.refcount]
         peer.dirty.clear()
         parts = self._parts(added)
         for part in parts[:-1]:

@@ -12,19 +12,18 @@ within `UNREAD_MAX` and `UNREAD_BYTES_MAX` and relayed like any other.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from plait_core.errors import FrameError
 from plait_core.limits import BROKERS_MAX, DIGEST_MAX
-from plait_core.wire import ControlFrame
 from plait_core.wire.frame_types.envelope_frames import ADVERTISEMENT, LINK_STATE, Signed, read_document
 from plait_core.wire.frame_types.overlay_frames import Advertisement, DatabaseSummary, Document, LinkState
 
 from ..security.identity import Forged
 from ..security.message_auth import MessageAuth
+from ..transport.neighbour_sender import NeighbourSender
 
 Key: TypeAlias = tuple[int, int, int]
 """Origin, kind and number: the name of a document over all its versions."""
@@ -69,17 +68,16 @@ class Flooding:
     def __init__(
         self,
         me: int,
-        send: Callable[[int, ControlFrame], None],
-        learned: Callable[[Document, Document | None], None],
-        trust: MessageAuth | None = None,
-        counts: Counter[str] | None = None,
+        sender: NeighbourSender,
+        message_auth: MessageAuth,
+        counts: Counter[str],
     ) -> None:
-        """`send` takes a neighbour and a frame; `learned` takes each newer document and the one before."""
+        self.learned: deque[Document] = deque()
+        """Newer documents, in order. The caller takes them after each call."""
         self._me = me
-        self._trust = trust or MessageAuth(me, None)
-        self._counts = Counter() if counts is None else counts
-        self._send = send
-        self._learned = learned
+        self._sender = sender
+        self._message_auth = message_auth
+        self._counts = counts
         self._documents: dict[Key, KnownDocument] = {}
         self._link_states = 0
         self._unread = 0
@@ -130,11 +128,13 @@ class Flooding:
 
     def originate(self, document: Document) -> None:
         """Sign a document of our own and flood it."""
-        self._flood(KnownDocument(self._trust.envelop(document), document))
+        stored = KnownDocument(self._message_auth.envelop(document), document)
+        self._flood(stored)
+        self._report(stored)
 
     def originate_raw(self, signed: Signed) -> None:
         """Sign a document of our own that is in its envelope already, and flood it."""
-        self._flood(KnownDocument(self._trust.sign(signed), _read(signed)))
+        self._flood(KnownDocument(self._message_auth.sign(signed), _read(signed)))
 
     def receive(self, signed: Signed, neighbour: int) -> None:
         """Store and relay a neighbour's document if it is newer. Raise Forged if its origin did not sign it, FrameError
@@ -144,7 +144,7 @@ class Flooding:
         known = self._documents.get(key_of(signed))
         if known is not None and known.signed.version >= signed.version:
             if known.signed.version > signed.version:
-                self._send(neighbour, known.signed)
+                self._sender.send(neighbour, known.signed)
             return
         if known is None and signed.kind == LINK_STATE and self._link_states >= BROKERS_MAX:
             self._counts["brokers_refused"] += 1
@@ -158,13 +158,13 @@ class Flooding:
         if document.document is None and not self._has_room(signed, known):
             self._counts["documents_refused"] += 1
             return
-        before = self._store(document)
+        self._store(document)
         self._relay(signed, exclude=neighbour)
-        self._report(document, before)
+        self._report(document)
         if signed.origin in self._forgotten:  # neighbours send only newer documents, and may still
             del self._forgotten[signed.origin]  # store ones that were withdrawn meanwhile
             self._doubtful.update(self._neighbours)
-        if self._trust.awaited(signed.origin):
+        if self._message_auth.awaited(signed.origin):
             self._doubtful[neighbour] = None
 
     def recall(self, signed: Signed) -> bool:
@@ -177,7 +177,8 @@ class Flooding:
             return False
         if document is None or document.document is None:
             return False
-        self._report(document, self._store(document))
+        self._store(document)
+        self._report(document)
         return True
 
     def link_up(self, neighbour: int) -> None:
@@ -251,8 +252,8 @@ class Flooding:
         if signed.kind == LINK_STATE:
             document = read_document(signed)
             assert isinstance(document, LinkState)
-            return KnownDocument(signed, document) if self._trust.check(signed, document) else None
-        return KnownDocument(signed, _read(signed)) if self._trust.check(signed) else None
+            return KnownDocument(signed, document) if self._message_auth.check(signed, document) else None
+        return KnownDocument(signed, _read(signed)) if self._message_auth.check(signed) else None
 
     def _has_room(self, signed: Signed, known: KnownDocument | None) -> bool:
         """Return whether a document that cannot be read may be stored."""
@@ -271,13 +272,13 @@ class Flooding:
             signed = self._documents[key].signed
             has = known.get(key)
             if (key not in self._withdrawn) if has is None else has < signed.version:
-                self._send(neighbour, signed)
+                self._sender.send(neighbour, signed)
 
     def _send_summary(self, neighbour: int) -> None:
         keys = sorted(self._documents)
         for start in range(0, max(len(keys), 1), DIGEST_MAX):
             part = keys[start : start + DIGEST_MAX]
-            self._send(
+            self._sender.send(
                 neighbour,
                 DatabaseSummary(
                     start == 0,
@@ -295,32 +296,25 @@ class Flooding:
         if own is None and signed.kind == LINK_STATE:
             return
         above = replace(signed, version=signed.version + 1, body=b"" if own is None else own.signed.body)
-        anew = KnownDocument(self._trust.sign(above), _read(above))
-        if signed.kind == LINK_STATE:
-            self._flood(anew)
-            self._report(anew, own)
-        else:
-            self._report(anew, own)
-            self._flood(anew)
+        anew = KnownDocument(self._message_auth.sign(above), _read(above))
+        self._flood(anew)
+        self._report(anew)
 
-    def _report(self, stored: KnownDocument, before: KnownDocument | None) -> None:
+    def _report(self, stored: KnownDocument) -> None:
         if stored.document is None:
             self._counts["unknown_documents"] += 1
         else:
-            self._learned(stored.document, None if before is None else before.document)
+            self.learned.append(stored.document)
 
-    def _store(self, stored: KnownDocument) -> KnownDocument | None:
-        """Store a document. Return the one before."""
+    def _store(self, stored: KnownDocument) -> None:
         key = key_of(stored.signed)
-        before = self._documents.get(key)
-        self._count(before, -1)
+        self._count(self._documents.get(key), -1)
         self._count(stored, 1)
         self._documents[key] = stored
         if stored.withdrawn:
             self._withdrawn[key] = math.inf
         else:
             self._withdrawn.pop(key, None)
-        return before
 
     def _drop(self, key: Key) -> None:
         self._count(self._documents.pop(key), -1)
@@ -337,7 +331,7 @@ class Flooding:
     def _relay(self, signed: Signed, exclude: int | None) -> None:
         for neighbour in self._neighbours:
             if neighbour != exclude:
-                self._send(neighbour, signed)
+                self._sender.send(neighbour, signed)
 
 
 def _read(signed: Signed) -> Document | None:

@@ -15,7 +15,8 @@ from typing import Final
 from plait_core.wire import Destination, EventFrame, Forward, Frame
 from plait_core.wire.frame_types.overlay_frames import LOGGED, StreamAck, StreamSkip
 
-from ..host import Host
+from ..dissemination.strategy import Envelope, envelope_of
+from ..outputs import Acked, LogRemark, Lost, Output
 from ..security.identity import Forged
 from ..security.message_auth import MessageAuth
 from ..settings import OverlaySettings
@@ -46,11 +47,11 @@ class EventStreams:
         self,
         me: int,
         settings: OverlaySettings,
-        host: Host,
         map: LinkStateDatabase,
         forwarder: Forwarder,
         unicast: ControlUnicast,
-        trust: MessageAuth,
+        message_auth: MessageAuth,
+        outputs: list[Output],
     ) -> None:
         self.me = me
         self.settings = settings
@@ -59,11 +60,11 @@ class EventStreams:
         """By destination."""
         self.incoming: dict[int, ReceiveStream] = {}
         """By publisher's broker."""
-        self._host = host
         self._map = map
         self._forwarder = forwarder
         self._unicast = unicast
-        self._trust = trust
+        self._message_auth = message_auth
+        self._outputs = outputs
         self._sending: dict[int, None] = {}
         """Destinations with unacked events."""
         self.reporting: dict[int, None] = {}
@@ -77,11 +78,13 @@ class EventStreams:
         named = []
         for home in homes:
             position = self._keep_one(home, unacked_of((frame, flags, delay_us, now, None)), now)
-            proof = self._trust.prove_event(home, position, flags, frame.block)
+            proof = self._message_auth.prove_event(home, position, flags, frame.block)
             named.append(_destination((home, position, proof)))
-        others = self._detour(frame, delay_us, flags, named, now) if self._detoured else named
+        envelope = envelope_of((frame, self.me, 0, delay_us, flags, ()))
+        others = self._detour(envelope, named, now) if self._detoured else named
         if others:
-            self._forwarder.publish(frame, delay_us, flags, others, now)
+            for home, position, _ in self._forwarder.publish(envelope, others, now):
+                self._give_up(home, self.outgoing[home], position, "forbidden", now)
         return named
 
     def receive_all(self, frames: Sequence[Frame], at: int, now: float, sender: int, link_us: int | None) -> int:
@@ -107,34 +110,32 @@ class EventStreams:
         if others:
             self._forwarder.pass_on(frame, delay_us, others, now)
 
-    def take(self, root: int, position: int, now: float) -> None:
-        """Note that this broker has charge of an event that `arrived`: it is acked."""
+    def acknowledge(self, root: int, position: int, now: float) -> None:
+        """Ack a received event: this broker has charge of it."""
         incoming = self.incoming.get(root)
         if incoming is not None:
-            incoming.take(position, now)
+            incoming.acknowledge(position, now)
             self.reporting[root] = None
 
-    def hear_took(self, took: StreamAck, now: float) -> None:
+    def receive_ack(self, ack: StreamAck, now: float) -> None:
         """Take a destination's ack, and retransmit the events that it reports missing."""
-        outgoing = self.outgoing.get(took.source)
+        outgoing = self.outgoing.get(ack.source)
         if outgoing is None:
             return
-        news = outgoing.took(took.up_to, now)
-        if news and outgoing.detour_until > now:
-            self._detoured[took.source] = None
-        if self._host.waits:
-            for position, kept in news:
-                self._host.taken(*(kept.party or (took.source, position)))
-        missing = [position for position in dict.fromkeys(took.missing) if position in outgoing.kept]
+        news = outgoing.receive_ack(ack.up_to, now)
+        if news:
+            self._outputs.append(Acked(ack.source, news))
+            if outgoing.detour_until > now:
+                self._detoured[ack.source] = None
+        missing = [position for position in dict.fromkeys(ack.missing) if position in outgoing.kept]
         if not outgoing.kept:
-            self._sending.pop(took.source, None)
-        if took.missing or took.up_to < outgoing.first - 1:
-            self._retransmit(took.source, outgoing, missing, now, send_floor=True)
+            self._sending.pop(ack.source, None)
+        if ack.missing or ack.up_to < outgoing.first - 1:
+            self._retransmit(ack.source, outgoing, missing, now, send_floor=True)
 
-    def hear_skip(self, skip: StreamSkip, now: float) -> None:
+    def receive_skip(self, skip: StreamSkip, now: float) -> None:
         """Take a publisher's broker's notice that events up to a position will not come any more."""
-        for arrival in self._stream(skip.source).skip(skip.up_to, now):
-            self._host.arrived(arrival)
+        self._outputs += self._stream(skip.source).skip(skip.up_to, now)
         self.reporting[skip.source] = None
 
     def hurry(self, now: float, home: int | None = None, *, lost: int = 0) -> None:
@@ -159,8 +160,8 @@ class EventStreams:
         self._forwarder.last_hop.pop(broker, None)
         incoming = self.incoming.pop(broker, None)
         self.reporting.pop(broker, None)
-        for arrival in incoming.rest() if incoming is not None else ():
-            self._host.arrived(arrival)
+        if incoming is not None:
+            self._outputs += incoming.rest()
 
     def thin(self, broker: int, keep: Callable[[EventFrame], bool], now: float) -> None:
         """Give up a broker's unacked events, except those for which `keep` returns true."""
@@ -182,11 +183,11 @@ class EventStreams:
         for position, kept in outgoing.kept.items() if outgoing is not None else ():
             party = kept.party or (before, position)
             if kept.since >= since:
-                self._host.taken(*party)
+                self._outputs.append(Acked(before, [(position, kept)]))
                 continue
             again = Unacked(kept.frame, kept.flags | LOGGED, kept.delay_us, kept.since, party)
             named = self._named(broker, self._keep_one(broker, again, now), again)
-            self._forwarder.retransmit(kept.frame, kept.delay_now_us(now), again.flags, named, now)
+            self._forwarder.retransmit(self._envelope(again, now), named, now)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -223,7 +224,7 @@ class EventStreams:
         outgoing = self.outgoing.get(home)
         if outgoing is None:
             outgoing = self.outgoing[home] = SendStream(max(1, round(now * 1_000_000)))
-            self._unicast.send(StreamSkip(home, self.me, outgoing.floor))
+            self._unicast.send(StreamSkip(home, self.me, outgoing.floor), now)
         position = outgoing.add(kept, now)
         self._sending[home] = None
         settings = self.settings
@@ -234,27 +235,26 @@ class EventStreams:
     def _arrive(self, arrival: ReceivedEvent, proof: int, now: float) -> None:
         root, position, frame, flags, _, _, _ = arrival
         try:
-            self._trust.check_event(root, position, flags, frame.block, proof)
+            self._message_auth.check_event(root, position, flags, frame.block, proof)
         except Forged:
-            if len(arrival.path) == 1 and self._trust.key(root) is not None:  # the neighbour claims to be the root
+            if (
+                len(arrival.path) == 1 and self._message_auth.key(root) is not None
+            ):  # it claims to be the root
                 raise
             self.counts["forged"] += 1
             self._log_suspicion(arrival.path, now)
             return
         self.reporting[root] = None
         incoming = self.incoming.get(root)
-        for ready in (incoming or self._stream(root)).hear(arrival, now):
-            self._host.arrived(ready)
+        self._outputs += (incoming or self._stream(root)).receive(arrival, now)
 
     def _log_suspicion(self, path: tuple[int, ...], now: float) -> None:
         """Log the path of an event with a wrong MAC: one of the brokers on it made the event up or changed it."""
         if now >= self._suspicion_at:
             self._suspicion_at = now + SUSPICION_S
             way = " -> ".join(self._map.name(broker) or f"{broker:016x}" for broker in path)
-            self._host.remark(
-                f"an event was made up or changed by one of those that it came by: {way} "
-                f"({self.counts['forged']} such events so far)"
-            )
+            text = f"an event was made up or changed by one of those that it came by: {way}"
+            self._outputs.append(LogRemark(f"{text} ({self.counts['forged']} such events so far)"))
 
     def _stream(self, root: int) -> ReceiveStream:
         return self.incoming.get(root) or self.incoming.setdefault(root, ReceiveStream())
@@ -263,7 +263,7 @@ class EventStreams:
         incoming = self.incoming[root]
         report = incoming.report(now)
         if report is not None:
-            self._unicast.send(StreamAck(root, self.me, *report), (max(0, incoming.vain - USUAL_TRIES),))
+            self._unicast.send(StreamAck(root, self.me, *report), now, (max(0, incoming.vain - USUAL_TRIES),))
         if incoming.next_deadline() is None:
             del self.reporting[root]
 
@@ -274,32 +274,32 @@ class EventStreams:
             return
         tries = max(0, outgoing.tries - USUAL_TRIES)
         if tries and positions:
-            outgoing.tried = self._unicast.way(home, tries, outgoing.detour)
+            outgoing.tried = self._unicast.route(home, tries, outgoing.detour, now)
         for position in positions:  # before the floor is sent
             waiting = outgoing.kept.get(position)
             if waiting is not None and waiting.expired(now):
                 self._give_up(home, outgoing, position, "expired", now)
         if positions or send_floor:
-            self._unicast.send(StreamSkip(home, self.me, outgoing.floor), (tries,))
+            self._unicast.send(StreamSkip(home, self.me, outgoing.floor), now, (tries,))
         for position in positions:
             kept = outgoing.kept.get(position)
             if kept is None:
                 continue
             self.counts["again"] += 1
-            delay_us, destination = kept.delay_now_us(now), self._named(home, position, kept)
-            self._forwarder.retransmit(kept.frame, delay_us, kept.flags, destination, now)
+            envelope, destination = self._envelope(kept, now), self._named(home, position, kept)
+            self._forwarder.retransmit(envelope, destination, now)
             if tries:
-                copy = self._copy(kept.frame, delay_us, kept.flags, destination)
-                self._unicast.by(outgoing.tried, copy)
+                self._unicast.send_along(outgoing.tried, self._copy(envelope, destination), now)
             elif home in self._detoured:
-                self._unicast.by(outgoing.detour, self._copy(kept.frame, delay_us, kept.flags, destination))
+                self._unicast.send_along(outgoing.detour, self._copy(envelope, destination), now)
+
+    def _envelope(self, kept: Unacked, now: float) -> Envelope:
+        return Envelope(kept.frame, self.me, 0, kept.delay_now_us(now), kept.flags, ())
 
     def _named(self, home: int, position: int, kept: Unacked) -> Destination:
-        return Destination(home, position, self._trust.prove_event(home, position, kept.flags, kept.frame.block))
+        return Destination(home, position, self._message_auth.prove_event(home, position, kept.flags, kept.frame.block))
 
-    def _detour(
-        self, frame: EventFrame, delay_us: int, flags: int, named: list[Destination], now: float
-    ) -> list[Destination]:
+    def _detour(self, envelope: Envelope, named: list[Destination], now: float) -> list[Destination]:
         """Send copies over source routes to destinations whose normal path loses events.
 
         Return the destinations still to be sent normally.
@@ -309,22 +309,23 @@ class EventStreams:
             home = destination[0]
             if home in self._detoured and self.outgoing[home].detour_until <= now:
                 del self._detoured[home]
-            if home not in self._detoured or not self._unicast.by(
-                self.outgoing[home].detour, self._copy(frame, delay_us, flags, destination)
+            if home not in self._detoured or not self._unicast.send_along(
+                self.outgoing[home].detour, self._copy(envelope, destination), now
             ):
                 others.append(destination)
         return others
 
-    def _copy(self, frame: EventFrame, delay_us: int, flags: int, destination: Destination) -> Forward:
+    def _copy(self, envelope: Envelope, destination: Destination) -> Forward:
         """Return a copy for one destination, to be sent along a source route."""
-        return Forward(0, delay_us, flags, (self.me,), (destination,), frame.block)
+        return Forward(0, envelope.delay_us, envelope.flags, (self.me,), (destination,), envelope.frame.block)
 
     def _give_up(self, home: int, outgoing: SendStream, position: int, reason: str, now: float) -> None:
         kept = outgoing.give_up(position)
         if not outgoing.kept:
             self._sending.pop(home, None)
         self.counts[reason] += 1
-        self._host.lost(*(kept.party or (home, position)), kept.frame, kept.delay_now_us(now), reason)
+        destination, first_position = kept.party or (home, position)
+        self._outputs.append(Lost(destination, first_position, kept.frame, kept.delay_now_us(now), reason))
 
     def _path_s(self, home: int) -> float:
         """Return twice the round trip to a destination, by link state."""

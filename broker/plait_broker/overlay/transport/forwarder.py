@@ -10,14 +10,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from plait_core.limits import PATH_MAX
-from plait_core.wire import Destination, EventFrame, Forward
+from plait_core.wire import Destination, Forward
 
 from ..dissemination.shortest_paths import ShortestPaths
-from ..dissemination.strategy import DisseminationStrategy, Envelope, Topology, check_plan
-from ..host import Host
+from ..dissemination.strategy import DisseminationStrategy, Envelope, Topology, check_plan, envelope_of
+from ..outputs import CopyDropped, Output
 from ..security.identity import Forged
 from ..topology.neighbours import Neighbour
 from ..topology.source_routes import DELAY_US_MAX
+from .event_copy import event_copy_of
 
 
 class Forwarder:
@@ -25,11 +26,11 @@ class Forwarder:
 
     def __init__(
         self,
-        host: Host,
         topology: Topology,
         neighbours: dict[int, Neighbour],
         strategy: DisseminationStrategy,
         shortest_paths: ShortestPaths,
+        outputs: list[Output],
         counts: Counter[str],
     ) -> None:
         self.counts = counts
@@ -37,19 +38,20 @@ class Forwarder:
         """By destination of this broker's own streams, the neighbour that got the last copy."""
         self._me = topology.me
         self._root_path = (topology.me,)
-        self._host = host
         self._topology = topology
         self._neighbours = neighbours
         self._strategy = strategy
         self._shortest_paths = shortest_paths
+        self._outputs = outputs
 
-    def publish(self, frame: EventFrame, delay_us: int, flags: int, to: Sequence[Destination], now: float) -> None:
-        """Send an event of this broker's clients, as the configured strategy plans."""
-        self._disseminate(self._strategy, frame, 0, delay_us, flags, (), to, now)
+    def publish(self, envelope: Envelope, to: Sequence[Destination], now: float) -> Sequence[Destination]:
+        """Send an event of this broker's clients, as the configured strategy plans. Return the destinations that no
+        permitted path reaches."""
+        return self._disseminate(self._strategy, envelope, to, now)
 
-    def retransmit(self, frame: EventFrame, delay_us: int, flags: int, to: Destination, now: float) -> None:
+    def retransmit(self, envelope: Envelope, to: Destination, now: float) -> None:
         """Retransmit an event to one destination, by the shortest path."""
-        self._disseminate(self._shortest_paths, frame, 0, delay_us, flags, (), (to,), now)
+        self._disseminate(self._shortest_paths, envelope, (to,), now)
 
     def accept(
         self, frame: Forward, sender: int, link_us: int
@@ -73,48 +75,42 @@ class Forwarder:
     def pass_on(self, frame: Forward, delay_us: int, to: Sequence[Destination], now: float) -> None:
         """Send a neighbour's copy on to its other destinations, unless its lifetime is over."""
         if frame.lifetime_us and delay_us > frame.lifetime_us:
-            self.counts["expired"] += 1
-            self._host.ended(frame, delay_us, to, "expired")
-        else:
-            strategy = self._strategy if frame.tree else self._shortest_paths
-            self._disseminate(strategy, frame, frame.tree, delay_us, frame.flags, frame.path, to, now)
+            self._drop(frame, delay_us, to, "expired")
+            return
+        strategy = self._strategy if frame.tree else self._shortest_paths
+        envelope = envelope_of((frame, frame.path[0], frame.tree, delay_us, frame.flags, frame.path))
+        forbidden = self._disseminate(strategy, envelope, to, now)
+        if forbidden:
+            self._drop(frame, delay_us, forbidden, "forbidden")
+
+    def _drop(self, frame: Forward, delay_us: int, to: Sequence[Destination], reason: str) -> None:
+        self.counts[reason] += 1
+        self._outputs.append(CopyDropped(frame, delay_us, to, reason))
 
     def _disseminate(
-        self,
-        strategy: DisseminationStrategy,
-        frame: EventFrame,
-        tree: int,
-        delay_us: int,
-        flags: int,
-        path: tuple[int, ...],
-        to: Sequence[Destination],
-        now: float,
-    ) -> None:
+        self, strategy: DisseminationStrategy, envelope: Envelope, to: Sequence[Destination], now: float
+    ) -> Sequence[Destination]:
+        """Send the copies of an event. Return the destinations that no permitted path reaches."""
         if strategy.independent and len(to) == 1:  # without a plan: most events take this path
-            neighbour = strategy.next_hop(to[0][0], path)
+            neighbour = strategy.next_hop(to[0][0], envelope.path)
             if neighbour is None:
                 self.counts["no_way"] += 1
             else:
-                assert neighbour not in path, "no event visits a broker twice for one destination"
-                self._send(neighbour, frame, 0, delay_us, flags, path, to)
-            return
-        envelope = Envelope(frame, path[0] if path else self._me, tree, delay_us, flags, path)
+                assert neighbour not in envelope.path, "no event visits a broker twice for one destination"
+                self._send(neighbour, envelope, 0, to, now)
+            return ()
         plan = strategy.plan(envelope, to, now)
         check_plan(plan, envelope, to, self._topology if strategy.loop_free else None)
         self.counts["no_way"] += len(plan.unreachable)
         for copy in plan.links:
-            self._send(copy.neighbour, frame, copy.tree, delay_us, flags, path, copy.destinations)
+            self._send(copy.neighbour, envelope, copy.tree, copy.destinations, now)
+        members = [destination for cast in plan.groups for destination in cast.destinations]
+        if members:  # no socket serves a multicast group yet, so these copies go over links
+            self._disseminate(self._shortest_paths, envelope, members, now)
+        return plan.forbidden
 
-    def _send(
-        self,
-        neighbour: int,
-        frame: EventFrame,
-        tree: int,
-        delay_us: int,
-        flags: int,
-        path: tuple[int, ...],
-        to: Sequence[Destination],
-    ) -> None:
+    def _send(self, neighbour: int, envelope: Envelope, tree: int, to: Sequence[Destination], now: float) -> None:
+        frame, _, _, delay_us, flags, path = envelope
         if not path:
             for destination in to:
                 self.last_hop[destination[0]] = neighbour
@@ -124,4 +120,4 @@ class Forwarder:
         link = self._neighbours[neighbour]
         link.sent += 1
         passed = (*path, self._me) if path else self._root_path
-        self._host.forward(link.link, frame, tree, delay_us, flags, passed, to)
+        self._outputs.append(event_copy_of((link.link, frame, tree, delay_us, flags, passed, to, now)))

@@ -134,7 +134,7 @@ class SendStream:
         self.kept_bytes += len(kept.frame.block)
         return position
 
-    def took(self, up_to: int, now: float) -> list[tuple[int, Unacked]]:
+    def receive_ack(self, up_to: int, now: float) -> list[tuple[int, Unacked]]:
         """Take a cumulative ack up to a position. Return the events that it acks for the first time."""
         if not self.acked < up_to < self.next:
             return []
@@ -248,7 +248,7 @@ class ReceiveStream:
         """All events up to this position are taken, or were skipped."""
         self._taken: set[int] = set()
         self._open: deque[int] = deque()
-        """Positions that were delivered to the host, from the first that the host has not taken yet."""
+        """Positions that are in order, from the first that this broker has not acknowledged yet."""
         self._early: dict[int, ReceivedEvent] = {}
         self._early_bytes = 0
         self._last_ack = 0
@@ -257,7 +257,7 @@ class ReceiveStream:
         self.ack_at: float | None = None
         self.repeats = 0
 
-    def hear(self, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
+    def receive(self, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
         """Take an event. Return the events that are in order now."""
         expected = self.expected
         if arrival.position == expected and not self._early:
@@ -294,8 +294,8 @@ class ReceiveStream:
         self._early_bytes -= len(arrival.frame.block)
         return arrival
 
-    def take(self, position: int, now: float) -> None:
-        """Note that the host has charge of an event, so that it can be acked."""
+    def acknowledge(self, position: int, now: float) -> None:
+        """Note that this broker has charge of an event, so that it can be acked."""
         if len(self._open) == 1 and self._open[0] == position and self.expected is not None:  # the common case
             self._open.popleft()
             self._since_ack += 1

@@ -47,10 +47,10 @@ INCIDENTS: Final = {
 
 def overlay_metrics(broker: BrokerView, now: float) -> Iterator[Metric]:
     """Yield the metrics of the overlay as this broker sees it."""
-    overlay, counted = broker.joining.overlay, broker.counters
+    overlay, counted = broker.overlay, broker.counters
     counts = overlay.counts
     distances = overlay.map.distances(broker.id)
-    streams = overlay.dissemination.outgoing.values()
+    streams = overlay.event_streams.outgoing.values()
     yield counter("plait_events_forwarded", "Copies of events handed to neighbours.", counted.forwarded)
     yield counter("plait_events_arrived", "Events from other brokers for subscribers here.", counted.arrived)
     yield counter(
@@ -71,7 +71,7 @@ def overlay_metrics(broker: BrokerView, now: float) -> Iterator[Metric]:
 
 
 def _links(broker: BrokerView, now: float) -> Iterator[Metric]:
-    neighbours = sorted(broker.joining.overlay.neighbours.values(), key=lambda neighbour: neighbour.sent)
+    neighbours = sorted(broker.overlay.neighbours.values(), key=lambda neighbour: neighbour.sent)
     named = {neighbour.name: neighbour for neighbour in neighbours}
     waiting = {link.id: link.data_bytes for link, _ in broker.connections if link.neighbour}
     yield gauge("plait_links", "Links to other brokers.", len(neighbours))

@@ -114,7 +114,7 @@ def equivocate(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]
     link_state = _own_link_state(node, frame)
     if link_state is not None:
         delays = tuple(world.rng.choice((1, delay, 30 * delay)) for delay in link_state.delays_us)
-        frame = node.overlay.trust.envelop(replace(link_state, delays_us=delays))
+        frame = node.overlay.message_auth.envelop(replace(link_state, delays_us=delays))
     yield from drop(world, node, frame)
 
 
@@ -131,7 +131,7 @@ def sinkhole(world: HostileWorld, node: Node, frame: Frame) -> Iterator[Frame]:
     assert node.overlay is not None
     link_state = _own_link_state(node, frame)
     if link_state is not None:
-        frame = node.overlay.trust.envelop(replace(link_state, delays_us=(1,) * len(link_state.delays_us)))
+        frame = node.overlay.message_auth.envelop(replace(link_state, delays_us=(1,) * len(link_state.delays_us)))
     yield from drop(world, node, frame)
 
 
@@ -339,7 +339,7 @@ class HostileWorld(OverlayWorld):
         assert root.overlay is not None
         assert home.overlay is not None
         enemy = self.enemy in (root, home) or self._friends()[root.number] != self._friends()[home.number]
-        return not enemy and (self.settled or home.overlay.me in root.overlay.wanted.homes)
+        return not enemy and (self.settled or home.overlay.me in root.overlay.remote_interest.homes)
 
     def look(self) -> None:
         """Skip the check: the hostile broker may delay the tables of others."""
@@ -384,7 +384,7 @@ class HostileWorld(OverlayWorld):
     def _judge_interest(self, node: Node, other: Node) -> None:
         assert node.overlay is not None
         assert other.overlay is not None
-        home = node.overlay.wanted.homes.get(other.overlay.me)
+        home = node.overlay.remote_interest.homes.get(other.overlay.me)
         known = set(home.filters.values()) if home is not None else set()
         for filter in other.wants.values():
             meets = any(offer.intersects(filter) for offer in node.offers.values())

@@ -192,7 +192,7 @@ class Node:
         if len(arrival.path) >= len(self.world.nodes):
             self.world.complain(f"I5: {len(arrival.path)} hops")
         assert self.overlay is not None
-        self.overlay.take(arrival.root, arrival.position, self.world.timeline.now)
+        self.overlay.acknowledge(arrival.root, arrival.position, self.world.timeline.now)
 
     def installed_(self, number: int) -> None:
         self.installed.add(number)
@@ -262,7 +262,7 @@ class Node:
         )
         self.overlay.recall(list(self.memories.values()), self.now)
         for number, filter in self.offers.items():
-            self.overlay.offer(number, filter)
+            self.overlay.advertise(number, filter)
         for number, filter in self.wants.items():
             self.overlay.want(number, filter, durable=number in self.durable)
         self.settle()
@@ -317,7 +317,7 @@ class Node:
         for frame in frames:
             sender = self.world.spoken_by(pipe, other)
             if sender is not None and isinstance(frame, (ControlFrame, Forward)):
-                self.overlay.hear(sender, frame, self.now)
+                self.overlay.receive(sender, frame, self.now)
         self.settle()
 
     def settle(self) -> None:
@@ -376,7 +376,7 @@ class Node:
         self.numbers += 1
         self.offers[self.numbers] = filter
         if self.overlay is not None:
-            self.overlay.offer(self.numbers, filter)
+            self.overlay.advertise(self.numbers, filter)
             self.settle()
 
     def withdraw(self, number: int) -> None:

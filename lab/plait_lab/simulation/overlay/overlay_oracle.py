@@ -72,7 +72,7 @@ def _judge_delays(world: OverlayWorld) -> None:
 
 
 def _judge_interest(world: OverlayWorld, node: Node, overlay: Overlay, alive: dict[int, Node]) -> None:
-    offers = {(origin, number): filter.text for (origin, number), filter in overlay.offers.items() if origin in alive}
+    offers = {(origin, number): filter.text for (origin, number), filter in overlay.remote_advertisements.items() if origin in alive}
     right = {
         (me, number): filter.text
         for me, other in alive.items()
@@ -84,7 +84,7 @@ def _judge_interest(world: OverlayWorld, node: Node, overlay: Overlay, alive: di
     for me, other in alive.items():
         if other is node:
             continue
-        home = overlay.wanted.homes.get(me)
+        home = overlay.remote_interest.homes.get(me)
         known = set(home.filters.values()) if home is not None else set()
         for filter in other.wants.values():
             meets = any(offer.intersects(filter) for offer in node.offers.values())

@@ -155,7 +155,7 @@ class WholeBrokers:
     @staticmethod
     def _reached(site: Site) -> set[int]:
         assert site.broker is not None, "who is alive has a map"
-        return set(site.broker.joining.overlay.map.distances(site.broker.id))
+        return set(site.broker.overlay.map.distances(site.broker.id))
 
     # --- the network --------------------------------------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ def test_what_expires_on_its_way_dies_there_and_delays_nobody(
         assert (prices, expired) == ([99, 12], [0, 0, 0])
         return
     assert prices == [12]
-    died = [face.broker.joining.overlay.counts["expired"] for face in world.brokers]
+    died = [face.broker.overlay.counts["expired"] for face in world.brokers]
     assert died[1] == (dies_at == 1), "it is known where"
     assert sum(expired) == 1, "and counted once"
     (after,) = subscriber.heard(Deliver)
@@ -120,7 +120,7 @@ def test_no_link_is_cut_by_a_delay_that_somebody_made_up(claimed_us: int) -> Non
     """Each adds what its link took: what has no room for that must not reach those further on."""
     world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020})
     world.run()
-    liar, between, last = (one.broker.joining.overlay for one in world.brokers)
+    liar, between, last = (one.broker.overlay for one in world.brokers)
     block = encode_block(Event({"x": 1}, b"", 77, 1, 0))
     to = [Destination(last.me, 1, 0)]
     link = liar.neighbours[between.me].link

@@ -39,11 +39,11 @@ def test_the_delay_bound_of_each_filter_reaches_publishers_brokers(world: Linked
 
 def test_a_sketch_of_values_reaches_all_brokers(world: LinkedBrokers) -> None:
     near, far = world.brokers[0].broker, world.brokers[2].broker
-    near.joining.overlay.flooding.originate(Advertisement(near.id, 900, 1, "x > 1", 12.5, b"a histogram"))
+    near.overlay.flooding.originate(Advertisement(near.id, 900, 1, "x > 1", 12.5, b"a histogram"))
     for one in world.brokers:
         one.act()
     world.run(1.0)
-    known = far.joining.overlay.flooding.advertisement(near.id, 900)
+    known = far.overlay.flooding.advertisement(near.id, 900)
     assert known is not None
     assert (known.filter, known.rate, known.values) == ("x > 1", 12.5, b"a histogram")
     (shown,) = describe_topology(far)["advertisements"]

@@ -31,13 +31,13 @@ def chain() -> LinkedBrokers:
 
 def wanted(world: LinkedBrokers, broker: int) -> set[str]:
     """Return the filters that a broker holds as interest of other brokers."""
-    homes = world.brokers[broker].broker.joining.overlay.wanted.homes.values()
+    homes = world.brokers[broker].broker.overlay.remote_interest.homes.values()
     return {filter.text for home in homes for filter in home.filters.values()}
 
 
 def offered(world: LinkedBrokers, broker: int) -> set[str]:
     """Return the advertisements that a broker knows of other brokers."""
-    return {filter.text for filter in world.brokers[broker].broker.joining.overlay.offers.values()}
+    return {filter.text for filter in world.brokers[broker].broker.overlay.remote_advertisements.values()}
 
 
 def test_nobody_learns_of_a_subscription_that_nobody_publishes_for(chain: LinkedBrokers) -> None:
@@ -131,7 +131,7 @@ def test_a_broker_that_says_nothing_does_not_keep_others_from_publishing(chain: 
     subscriber, publisher = chain.client(1), chain.client(0)
     subscriber.subscribe("level >= 0")
     chain.run(0.2)
-    mute = chain.brokers[2].broker.joining.overlay
+    mute = chain.brokers[2].broker.overlay
     send = mute.unicast.send
     mute.unicast.send = lambda message, tries=(0,): (  # type: ignore[method-assign]
         None if isinstance(message, InterestUpdate) else send(message, tries)
@@ -141,7 +141,7 @@ def test_a_broker_that_says_nothing_does_not_keep_others_from_publishing(chain: 
     assert subscriber.delivered == []
     chain.run(3 * mute.settings.detect_s)
     assert subscriber.delivered == [{"level": 1}]
-    assert chain.brokers[0].broker.joining.overlay.counts["advertisements_unacked"] == 1
+    assert chain.brokers[0].broker.overlay.counts["advertisements_unacked"] == 1
 
 
 def test_what_is_not_published_any_more_is_not_offered_any_more(chain: LinkedBrokers) -> None:
@@ -169,7 +169,7 @@ def test_alone_nothing_is_offered_and_nothing_waits() -> None:
     publisher.publish({"level": 1})
     world.run(0.001)
     assert subscriber.delivered == [{"level": 1}]
-    assert world.brokers[0].broker.joining.overlay.offered.revision == 0
+    assert world.brokers[0].broker.overlay.advertisements.revision == 0
 
 
 def widen(*events: Attributes) -> list[str]:

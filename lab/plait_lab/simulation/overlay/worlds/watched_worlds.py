@@ -56,9 +56,9 @@ class DelayedChargeNode(Node):
     def arrived_(self, arrival: ReceivedEvent) -> None:
         overlay = self.overlay
         assert overlay is not None
-        take, overlay.take = overlay.take, lambda *_: None  # type: ignore[method-assign]
+        take, overlay.acknowledge = overlay.acknowledge, lambda *_: None  # type: ignore[method-assign]
         super().arrived_(arrival)
-        overlay.take = take  # type: ignore[method-assign]
+        overlay.acknowledge = take  # type: ignore[method-assign]
         later = self._taking(arrival, self.lives)
         self.world.timeline.after(self._rng.choice((0.0, TAKE_S * self._rng.random())), later)
 
@@ -66,7 +66,7 @@ class DelayedChargeNode(Node):
         def take() -> None:
             if self.overlay is not None and self.lives == life:
                 self.charge.add((arrival.root, arrival.position))
-                self.overlay.take(arrival.root, arrival.position, self.now)
+                self.overlay.acknowledge(arrival.root, arrival.position, self.now)
                 self.settle()
 
         return take

@@ -92,7 +92,7 @@ def test_what_was_said_in_one_connection_proves_nothing_in_the_next() -> None:
         far.receive(2, chunk, 1.0)
     replay.collect()
     assert "the proof of the overlay secret is wrong" in replay.closed[1]
-    assert not far.joining.overlay.neighbours
+    assert not far.overlay.neighbours
 
 
 def meetings() -> tuple[MutualAuth, MutualAuth]:
@@ -278,7 +278,7 @@ def test_a_meeting_that_stops_half_way_times_out_at_both_ends(steps: int) -> Non
     for waiting in wire.waiting:
         waiting.clear()
     if steps == 3:  # the acceptor has the dialler's proof, but its answer is lost
-        assert not wire.ends[0].joining.overlay.neighbours
+        assert not wire.ends[0].overlay.neighbours
     for second in (4.9, 5.2, 5.5):
         wire.tick(second)
         wire.waiting[0].clear()
@@ -361,7 +361,7 @@ def test_a_flood_of_control_frames_is_cut_off_counted_and_named() -> None:
     assert "broker near from 10.0.0.1:5555: it sends more control frames" in wire.closed[1]
     assert far.counters.faults["flood"] == 1
     wire.gone()
-    assert near.id not in far.joining.overlay.neighbours
+    assert near.id not in far.overlay.neighbours
     assert not Wire(near, far, link=2, addresses=AWAY, now=5.0).settle().up
 
 
@@ -373,7 +373,7 @@ def copied(near: Broker, far: Broker, path: tuple[int, ...], proof: int) -> byte
 
 def proven(near: Broker, far: Broker) -> int:
     block = encode_block(Event({"x": 1}, b"", near.id, 1, 0))
-    return near.joining.overlay.trust.prove_event(far.id, 1, 0, block)
+    return near.overlay.message_auth.prove_event(far.id, 1, 0, block)
 
 
 @pytest.mark.parametrize("way", ["its own", "another one's", "none", "already here"])
@@ -386,7 +386,7 @@ def test_who_hands_on_what_nobody_has_published_is_cut_off_counted_and_named(way
     wire.collect()
     assert "broker near from 10.0.0.1:5555: near sent what is forged: an event" in wire.closed[1]
     assert far.counters.faults["forged"] == 1
-    assert far.joining.overlay.counts["forged"] == 1, "the first was enough"
+    assert far.overlay.counts["forged"] == 1, "the first was enough"
     wire.gone()
     assert not Wire(near, far, link=2, addresses=AWAY, now=5.0).settle().up
     assert Wire(near, far, link=3, addresses=AWAY, now=2.0 + SHUNNED_S).settle().up
@@ -399,11 +399,11 @@ def test_what_somebody_further_on_may_have_made_up_is_counted_and_goes_nowhere()
     (remark,) = [output for output in far.take_output() if isinstance(output, Remark)]
     assert f"by one of those that it came by: {99:016x} -> near" in remark.text, "once in a while"
     assert wire.up
-    assert far.joining.overlay.counts["forged"] == 3
+    assert far.overlay.counts["forged"] == 3
     far.receive(1, copied(near, far, (near.id,), proven(near, far)), 1.0)
     wire.collect()
     assert wire.up
-    assert far.joining.overlay.counts["forged"] == 3
+    assert far.overlay.counts["forged"] == 3
 
 
 # --- where it is ------------------------------------------------------------------------------------------------------
@@ -411,18 +411,18 @@ def test_what_somebody_further_on_may_have_made_up_is_counted_and_goes_nowhere()
 
 def test_a_broker_that_listens_everywhere_learns_where_it_is_from_its_neighbours() -> None:
     near, far = broker("near", 1, LinkSettings(secret=SECRET, port=4680)), broker("far", 2, secret())
-    assert near.joining.overlay.address == ""
+    assert near.overlay.address == ""
     local = Wire(near, broker("local", 3, secret()), link=9).settle()
     assert local.up
-    assert near.joining.overlay.address == "127.0.0.1:4680"
+    assert near.overlay.address == "127.0.0.1:4680"
     assert Wire(near, far, addresses=("10.0.0.1:5555", "10.0.0.2:4680")).settle().up
-    assert near.joining.overlay.address == "10.0.0.1:4680"
+    assert near.overlay.address == "10.0.0.1:4680"
     third = Wire(near, broker("third", 4, secret()), link=7, addresses=("10.9.9.9:5555", "10.0.0.3:4680")).settle()
     assert third.up
-    assert near.joining.overlay.address == "10.0.0.1:4680", "the first that others can use stays"
+    assert near.overlay.address == "10.0.0.1:4680", "the first that others can use stays"
 
 
 def test_an_address_that_was_configured_stays() -> None:
     near = broker("near", 1, LinkSettings(secret=SECRET, address="north.example:4680", port=4680))
     assert Wire(near, broker("far", 2, secret()), addresses=AWAY).settle().up
-    assert near.joining.overlay.address == "north.example:4680"
+    assert near.overlay.address == "north.example:4680"

@@ -1,0 +1,80 @@
+"""The last step of the overlay's frames and copies: into the connections to neighbours."""
+
+from __future__ import annotations
+
+from plait_core.wire.frame_types.trace_frames import MARKED
+
+from .clients.connection import Connection
+from .counters import Counters
+from .outputs import ConnectionId
+from .overlay import Overlay
+from .overlay.outputs import CopyDropped, RelayFrame, SendFrame
+from .overlay.transport.event_copy import EventCopy
+from .pipeline.observer import EventObserver
+
+
+class LinkWriter:
+    """Writes to the neighbours of one broker. A copy for a full connection waits in its relay buffer."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        connections: dict[ConnectionId, Connection],
+        counters: Counters,
+        observer: EventObserver,
+    ) -> None:
+        self._overlay = overlay
+        self._connections = connections
+        self._counters = counters
+        self._observer = observer
+
+    def connection(self, link: int) -> Connection | None:
+        """Return the connection of a link, or None after its end."""
+        return self._connections.get(link)
+
+    def send(self, output: SendFrame, now: float) -> None:
+        """Write a control frame of this broker."""
+        connection = self._connections.get(output.link)
+        if connection is not None:
+            connection.send(output.frame)
+
+    def relay(self, output: RelayFrame, now: float) -> None:
+        """Write another broker's control frame, if the connection has room. Its source retransmits a refused one."""
+        connection = self._connections.get(output.link)
+        if connection is None or not connection.relay(output.frame):
+            self._overlay.counts["relays_refused"] += 1
+
+    def forward(self, copy: EventCopy, now: float) -> None:
+        """Write a copy of an event, or keep it until the connection takes data again."""
+        connection = self._connections.get(copy.link)
+        if connection is None:
+            return
+        self._counters.forwarded += 1
+        if copy.flags & MARKED:
+            self._observer.relayed(copy.frame, copy.delay_us, now)
+        if not connection.relay_buffer and connection.forward(copy):
+            if self._observer.telemetry is not None or copy.flags & MARKED:
+                self._report(connection, copy, 0, now)
+        elif not connection.relay_buffer.add(copy):  # its publisher's broker still has it, and retransmits it
+            self._overlay.counts["relay_buffer_full"] += 1
+
+    def write_waiting(self, connection: Connection, now: float) -> None:
+        """Write the copies that waited for a connection, as many as it takes."""
+        waiting = connection.relay_buffer
+        while waiting and connection.takes_data:
+            copy = waiting.take()
+            waited_us = round((now - copy.at) * 1_000_000)
+            copy = copy._replace(delay_us=copy.delay_us + waited_us)
+            connection.forward(copy)
+            if self._observer.telemetry is not None or copy.flags & MARKED:
+                self._report(connection, copy, waited_us, now)
+
+    def dropped(self, output: CopyDropped, now: float) -> None:
+        """Report a neighbour's copy that is not sent on."""
+        self._observer.lost(output.frame, output.reason, output.delay_us, output.destinations, now)
+
+    def _report(self, connection: Connection, copy: EventCopy, waited_us: int, now: float) -> None:
+        """Report a written copy to the observer."""
+        neighbour = self._overlay.neighbours.get(connection.neighbour)
+        if neighbour is not None:
+            self._observer.forwarded(copy, (neighbour.id, round(neighbour.delay_us)), waited_us, now)

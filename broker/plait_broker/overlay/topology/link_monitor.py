@@ -1,0 +1,127 @@
+"""The links of one broker: they come up and go down, their delays are measured, and its link state tells others."""
+
+from __future__ import annotations
+
+import math
+
+from plait_core.ids import new_id
+from plait_core.wire import Ping
+from plait_core.wire.frame_types.overlay_frames import LinkState
+
+from ..outputs import CloseLink, LogRemark, SendFrame
+from ..state import OverlayState
+from .neighbours import Neighbour
+
+
+class LinkMonitor:
+    """Watches the links of one broker."""
+
+    def __init__(self, state: OverlayState) -> None:
+        self._state = state
+        self._heartbeat_at = state.now
+        self._dead_at = state.now
+        """The earliest time at which a link can be dead."""
+        self._version = -1
+        """Version of our last link state."""
+
+    def up(self, link: int, broker: int, name: str, now: float, delay_us: int = 0) -> bool:
+        """Add a link to a broker. Return False if there is one already, or the broker is this one."""
+        state = self._state
+        if broker == state.me or broker in state.neighbours:
+            return False
+        neighbour = state.neighbours[broker] = Neighbour(broker, name, link, now)
+        if delay_us:
+            neighbour.delay_us = delay_us
+            neighbour.tell(now)
+        state.topology_changed(now)
+        self._ping(neighbour, now)
+        if delay_us:
+            self.originate()
+        state.flooding.link_up(broker)
+        return True
+
+    def down(self, broker: int, now: float) -> None:
+        """Remove a link, and retransmit the events that may have been in flight on it."""
+        state = self._state
+        if state.neighbours.pop(broker, None) is None:
+            return
+        state.flooding.link_down(broker)
+        state.topology_changed(now)
+        self.originate()
+        state.event_streams.hurry(now, lost=broker)
+
+    def originate(self) -> None:
+        """Flood our link state: the links whose delay is measured."""
+        state, settings = self._state, self._state.settings
+        measured = sorted(neighbour.id for neighbour in state.neighbours.values() if neighbour.told_us)
+        self._version += 1
+        link_state = LinkState(
+            *(state.me, self._version, settings.name, tuple(measured)),
+            tuple(state.neighbours[broker].told_us for broker in measured),
+            incarnation=state.incarnation.log,
+            born=state.incarnation.born,
+            address=state.address,
+            capacities=(settings.link_capacity,) * len(measured) if settings.link_capacity else (),
+            segments=settings.segments,
+        )
+        state.flooding.originate(link_state)
+
+    def outbid(self, version: int) -> None:
+        """Note that a link state of ours with a higher version floods: it came from an earlier run."""
+        self._version = max(self._version, version)
+
+    def measured(self, now: float) -> None:
+        """Flood measured delays that have changed, and compute next hops anew."""
+        state = self._state
+        state.topology_changed(now)
+        changed = [neighbour for neighbour in state.neighbours.values() if neighbour.worth_telling(now)]
+        for neighbour in changed:
+            neighbour.tell(now)
+        if changed:
+            self.originate()
+
+    def tick(self, now: float) -> bool:
+        """Close dead links and send heartbeats. Return whether it was time for a heartbeat."""
+        if now >= min(self._dead_at, self._heartbeat_at):
+            self._close_dead(now)
+        if now < self._heartbeat_at:
+            return False
+        state = self._state
+        self._heartbeat_at = now + state.settings.heartbeat_s
+        for neighbour in list(state.neighbours.values()):
+            self._ping(neighbour, now)
+        self.measured(now)
+        self._compare(now)
+        return True
+
+    def next_deadline(self) -> float:
+        """Return when `tick` is to be called."""
+        return min(self._heartbeat_at, self._dead_at)
+
+    def _ping(self, neighbour: Neighbour, now: float) -> None:
+        nonce = new_id(self._state.randomness)
+        neighbour.ping(nonce, now)
+        self._state.outputs.append(SendFrame(neighbour.link, Ping(nonce)))
+
+    def _close_dead(self, now: float) -> None:
+        """Close dead links, and compute when the next one can be dead."""
+        state, detect_s = self._state, self._state.settings.detect_s
+        for neighbour in list(state.neighbours.values()):
+            if now >= neighbour.dies_at(detect_s):
+                state.counts["links_dead"] += 1
+                state.outputs.append(CloseLink(neighbour.link, f"{neighbour.name} is silent"))
+                self.down(neighbour.id, now)
+        deaths = [neighbour.dies_at(detect_s) for neighbour in state.neighbours.values()]
+        self._dead_at = min(deaths, default=math.inf)
+
+    def _compare(self, now: float) -> None:
+        """Compare the delays that neighbours flood with ours."""
+        state = self._state
+        for neighbour in state.neighbours.values():
+            if neighbour.compare(state.map.claim_us(neighbour.id, state.me), now):
+                state.counts["disputed"] += 1
+                text = (
+                    f"{neighbour.name} floods a delay of {neighbour.claimed_us / 1000:g} ms for the link to it; "
+                    f"measured are {neighbour.told_us / 1000:g} ms, and paths use the greater delay"
+                )
+                state.outputs.append(LogRemark(text))

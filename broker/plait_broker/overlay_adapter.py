@@ -1,0 +1,120 @@
+"""The adapter from the overlay to the broker: it gives each output of the overlay to the part that carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from plait_core.wire import encode_frame
+from plait_core.wire.frame_types.overlay_frames import DeliveryOutcome
+from plait_core.wire.frame_types.session_frames import Code
+from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMessage, TraceStep
+
+from .clients.client_requests import ClientRequests
+from .clients.durable_subscriptions import DurableSubscriptions
+from .clients.remote_confirmations import RemoteConfirmations
+from .link_writer import LinkWriter
+from .outputs import Remark
+from .overlay import Overlay, ReceivedEvent
+from .overlay.discovery.broker_connections import BrokerConnections
+from .overlay.outputs import (
+    Acked,
+    Advertised,
+    CloseLink,
+    CopyDropped,
+    ExpelBroker,
+    Installed,
+    InterestChanged,
+    LogRemark,
+    Lost,
+    RelayFrame,
+    SendFrame,
+    StoreDocument,
+)
+from .overlay.transport.event_copy import EventCopy
+from .pipeline.pipeline import EventPipeline
+from .tracing.explainer import Explainer
+
+
+class OverlayAdapter:
+    """Carries out the outputs of one broker's overlay."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        links: LinkWriter,
+        pipeline: EventPipeline,
+        confirmations: RemoteConfirmations,
+        requests: ClientRequests,
+        durables: DurableSubscriptions,
+        broker_connections: BrokerConnections,
+        explainer: Explainer,
+    ) -> None:
+        self._overlay = overlay
+        self._links = links
+        self._requests = requests
+        self._durables = durables
+        self._broker_connections = broker_connections
+        self._explainer = explainer
+        self.remarks: list[Remark] = []
+        """Remarks for the operator, to take."""
+        self._handlers: Final[dict[type, Callable[[Any, float], None]]] = {
+            EventCopy: links.forward,
+            ReceivedEvent: pipeline.receive_remote,
+            SendFrame: links.send,
+            RelayFrame: links.relay,
+            CopyDropped: links.dropped,
+            Acked: confirmations.acked,
+            Lost: confirmations.lost,
+            DeliveryOutcome: confirmations.receive_outcome,
+            Installed: self._installed,
+            Advertised: self._advertised,
+            InterestChanged: self._interest_changed,
+            StoreDocument: self._store_document,
+            TraceStep: self._receive_trace,
+            Query: self._receive_trace,
+            QueryResult: self._receive_trace,
+            CloseLink: self._close,
+            ExpelBroker: self._expel,
+            LogRemark: self._remark,
+        }
+
+    def carry_out(self, now: float) -> None:
+        """Carry out what the overlay wants done, and what it wants done because of that."""
+        handlers = self._handlers
+        while outputs := self._overlay.take_outputs(now):
+            for output in outputs:
+                handlers[type(output)](output, now)
+
+    def take_remarks(self) -> list[Remark]:
+        """Return the remarks for the operator since the last call."""
+        taken, self.remarks = self.remarks, []
+        return taken
+
+    def _installed(self, output: Installed, now: float) -> None:
+        self._requests.installed(output.number)
+
+    def _advertised(self, output: Advertised, now: float) -> None:
+        self._requests.advertised(output.number)
+
+    def _interest_changed(self, output: InterestChanged, now: float) -> None:
+        self._requests.interest_changed()
+
+    def _store_document(self, output: StoreDocument, now: float) -> None:
+        self._durables.store_document(output.key, b"" if output.document is None else encode_frame(output.document))
+
+    def _receive_trace(self, message: TraceMessage, now: float) -> None:
+        self._explainer.receive(message, now)
+
+    def _close(self, output: CloseLink, now: float) -> None:
+        connection = self._links.connection(output.link)
+        if connection is not None:
+            self._broker_connections.close(connection, Code.TIMEOUT, output.reason)
+
+    def _expel(self, output: ExpelBroker, now: float) -> None:
+        connection = self._links.connection(output.link)
+        if connection is not None:
+            self._broker_connections.expel(connection, Code.FORGED, output.reason, now)
+
+    def _remark(self, output: LogRemark, now: float) -> None:
+        self.remarks.append(Remark(output.text))
