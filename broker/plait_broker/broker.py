@@ -372,7 +372,7 @@ class Broker:
         self._now = now
         self._backlog.tick(now)
         self._subscriptions.tick(now)
-        if now >= self.overlay.next_deadline():
+        if now >= self.overlay.due_at:
             self.overlay.tick(now)
             self._gate.review(now)
         if now >= self.durables.due_at:
@@ -380,7 +380,7 @@ class Broker:
         for number, token in self.confirmations.expire(now):
             self.interest.forget_token(number, token)
             self._remote_confirmations.forget((number, token))
-        if now >= self.neighbourhood.next_deadline():
+        if now >= self.neighbourhood.gathering.due_at:
             self.neighbourhood.tick(now)
         self.explaining.tick(now)
         self.system.tick(now)
@@ -394,9 +394,8 @@ class Broker:
             return now
         due = min(
             self._keepalive.due_at,
-            self.overlay.next_deadline(),
-            self._join_gate.next_deadline(now),
-            self.neighbourhood.next_deadline(),
+            self.overlay.due_at,
+            self.neighbourhood.gathering.due_at,
             self._subscriptions.due_at,
             self.confirmations.due_at,
             max(self.durables.due_at, now),
@@ -405,29 +404,29 @@ class Broker:
         if self._observer.marked or self.explaining.queries.pending or self._tags.waits or self.system.live:
             deadlines = (part.next_deadline() for part in (self.explaining, self._tags, self.system))
             due = min([due, *(deadline for deadline in deadlines if deadline is not None)])
-        return due
+        return min(due, self._join_gate.next_deadline(now)) if self._join_gate.waiting else due
 
     # --- output -------------------------------------------------------------------------------------------------------
 
     def take_output(self) -> list[Output]:
         """Return what the server is to do, in order."""
         now, overlay = self._now, self.overlay
-        self._adapter.carry_out(now)
+        if overlay.pending:
+            self._adapter.carry_out(now)
         if self._gate.waits or self._tags.waits:
             self._pipeline.resume(now)
-        if self._join_gate.waits:
+        if self._join_gate.waiting:
             for connection in self._handshake.admit_early(now):
                 self._backlog.write(connection, now)
         system_revision = self.interest.system_revision + overlay.remote_interest.system_revision
         if system_revision != self._system_revision:
             self._system_revision = system_revision
-            if self.system.needed is not self.system.live:
-                self.system.start_or_stop(now)
+            self.system.start_or_stop(now)
         if self.confirmations.settled:
             self._receipts.send(now)
         for step in self._observer.tracing.take() if self._observer.tracing.outgoing else ():
             overlay.send_trace(step)
-        if overlay.outputs:  # what these steps have caused
+        if overlay.pending:  # what these steps have caused
             self._adapter.carry_out(now)
         counters, history = self._counters, self._observer.history
         if counters.bytes_in >= history.shed_at_bytes:

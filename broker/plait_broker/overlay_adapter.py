@@ -81,10 +81,11 @@ class OverlayAdapter:
 
     def carry_out(self, now: float) -> None:
         """Carry out what the overlay wants done, and what it wants done because of that."""
-        handlers = self._handlers
-        while outputs := self._overlay.take_outputs(now):
-            for output in outputs:
+        handlers, overlay = self._handlers, self._overlay
+        while overlay.pending:
+            for output in overlay.take_outputs(now):
                 handlers[type(output)](output, now)
+        self._broker_connections.look()
 
     def take_remarks(self) -> list[Remark]:
         """Return the remarks for the operator since the last call."""

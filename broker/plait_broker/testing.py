@@ -49,8 +49,11 @@ class InMemoryBroker:
         """Return bytes for connections in order, None to close one. Outputs for the log and tag tests are answered at
         once."""
         written: list[tuple[int, bytes | None]] = []
-        while outputs := self.protocol.take_output():
-            for output in outputs:
+        answered = True
+        while answered:  # an answer may cause further outputs
+            answered = False
+            for output in self.protocol.take_output():
+                answered = answered or isinstance(output, Persist | Fetch | Probe)
                 match output:
                     case Send(connection, chunks):
                         written.append((connection, b"".join(chunks)))

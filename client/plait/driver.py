@@ -286,7 +286,7 @@ class Driver:
         if not self.session.has_output:
             self._bursts = False
             return  # the publish was written at once
-        self._bursts = self.session.publishes.has_several
+        self._bursts = len(self.session.publishes.queue) > 1
         for output in self.session.take_output(self.now()):
             self._carry_out(output)
         self.pump()

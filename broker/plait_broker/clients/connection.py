@@ -23,7 +23,6 @@ from plait_core.wire import (
     Role,
     Welcome,
     encode_frame,
-    forward_head,
 )
 from plait_core.wire.delivery_writer import DeliveryFields
 from plait_core.wire.frame_types.overlay_frames import ClockStamp
@@ -194,9 +193,7 @@ class Connection:
             self._outgoing[self.id] = self
         version = self._version or self._fix_version()
         _, frame, tree, delay_us, flags, path, destinations, _ = copy
-        data, block = self._data, frame.block
-        data.append(forward_head(block, tree, delay_us, flags, path, destinations, version))
-        self.data_bytes = data.append(block)
+        self.data_bytes = self._data.forward(frame, tree, delay_us, flags, path, destinations, version)
         return True
 
     def _fix_version(self) -> int:

@@ -5,7 +5,6 @@ A broker that has just started must not confirm an event as unmatched because it
 
 from __future__ import annotations
 
-from math import inf
 from typing import Final
 
 from plait_core.wire import Hello
@@ -27,7 +26,8 @@ class JoinGate:
         self._opens_at = opens_at
         self._open = not expected
         self._informed_since: float | None = None
-        self._waiting: dict[Connection, Hello] = {}
+        self.waiting: dict[Connection, Hello] = {}
+        """Clients that came too early, each with its hello."""
 
     def is_open(self, now: float) -> bool:
         """Return whether clients may come in: the interest of other brokers is known, or the time is over."""
@@ -42,26 +42,21 @@ class JoinGate:
         self._open = informed or now >= self._opens_at
         return self._open
 
-    @property
-    def waits(self) -> bool:
-        """Whether clients wait."""
-        return bool(self._waiting)
-
     def hold(self, connection: Connection, hello: Hello) -> None:
         """Keep the hello of a client that came too early."""
-        self._waiting[connection] = hello
+        self.waiting[connection] = hello
 
     def forget(self, connection: Connection) -> None:
         """Forget a client that has gone."""
-        self._waiting.pop(connection, None)
+        self.waiting.pop(connection, None)
 
     def take(self, now: float) -> list[tuple[Connection, Hello]]:
         """Return the clients that waited, once the gate is open."""
-        if not self._waiting or not self.is_open(now):
+        if not self.waiting or not self.is_open(now):
             return []
-        waiting, self._waiting = self._waiting, {}
+        waiting, self.waiting = self.waiting, {}
         return [(connection, hello) for connection, hello in waiting.items() if not connection.closing]
 
     def next_deadline(self, now: float) -> float:
-        """Return when to look again."""
-        return now + CALM_S / 2 if self._waiting else inf
+        """Return when to look again while clients wait."""
+        return now + CALM_S / 2

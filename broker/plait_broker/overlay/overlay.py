@@ -66,6 +66,10 @@ class Overlay(OverlayState):
         self._membership = Membership(self, self._links)
         self._documents = DocumentHandler(self, self._links, self._membership)
         self._messages = MessageHandler(self, self._links)
+        self.pending = True
+        """Whether there was input since the last call of `take_outputs`. Without input there is no output."""
+        self.due_at = now
+        """When to call `tick`, at the latest."""
         self._links.originate()
         self._documents.learn_all(now)
 
@@ -73,20 +77,20 @@ class Overlay(OverlayState):
 
     def link_up(self, link: int, broker: int, name: str, now: float, delay_us: int = 0) -> bool:
         """Add a link to a broker. Return False if there is one already, or the broker is this one."""
-        self.now = now
+        self._begin(now)
         added = self._links.up(link, broker, name, now, delay_us)
         self._documents.learn_all(now)
         return added
 
     def link_down(self, broker: int, now: float) -> None:
         """Remove a link, and retransmit the events that may have been in flight on it."""
-        self.now = now
+        self._begin(now)
         self._links.down(broker, now)
         self._documents.learn_all(now)
 
     def locate(self, address: str, now: float) -> None:
         """Set the address where other brokers may connect."""
-        self.now = now
+        self._begin(now)
         if address != self.address:
             self.address = address
             self._links.originate()
@@ -98,7 +102,7 @@ class Overlay(OverlayState):
 
     def receive(self, broker: int, frame: ControlFrame | Forward, now: float) -> None:
         """Handle a frame of a neighbour. Raise FrameError if it is malformed."""
-        self.now = now
+        self._begin(now)
         neighbour = self.neighbours.get(broker)
         if neighbour is None:
             return
@@ -114,7 +118,7 @@ class Overlay(OverlayState):
 
     def receive_events(self, broker: int, frames: Sequence[Frame], at: int, now: float) -> int:
         """Handle the run of Forward frames that starts at index `at`. Return the index after it."""
-        self.now = now
+        self._begin(now)
         neighbour = self.neighbours.get(broker)
         if neighbour is not None:
             neighbour.heard_at = now
@@ -135,12 +139,14 @@ class Overlay(OverlayState):
 
     def advertise(self, number: int, filter: Filter, rate: float = 0.0, values: bytes = b"") -> None:
         """Flood a client's advertisement. `Advertised` follows once the interest in it is known here."""
+        self.pending = True
         self.local_advertisements.advertise(number, filter, rate, values, self.now)
         self._documents.learn_all(self.now)
         self.strategy.interest_changed(self.me, self.now)
 
     def withdraw(self, number: int) -> None:
         """Withdraw an advertisement."""
+        self.pending = True
         self.local_advertisements.withdraw(number)
         self._documents.learn_all(self.now)
         self.strategy.interest_changed(self.me, self.now)
@@ -149,6 +155,7 @@ class Overlay(OverlayState):
         self, number: int, filter: Filter, deposit: bytes = b"", *, durable: bool = False, within_us: int = 0
     ) -> None:
         """Announce a subscription's filter. `Installed` follows once all publishers' brokers have acked it."""
+        self.pending = True
         if durable:  # a broker acks the update only after it has stored this
             self.local_durable_interest.add(number, filter)
         detect_s = self.settings.detect_s
@@ -158,6 +165,7 @@ class Overlay(OverlayState):
 
     def unwant(self, number: int) -> None:
         """Remove a subscription's filter."""
+        self.pending = True
         self.interest_sync.remove(number)
         if number in self.local_durable_interest:
             self.local_durable_interest.remove(number)
@@ -165,7 +173,7 @@ class Overlay(OverlayState):
 
     def recall(self, documents: Iterable[Signed], now: float) -> None:
         """Load the documents that were stored before a restart. Call it before there are links."""
-        self.now = now
+        self._begin(now)
         self.counts["bad_documents"] += self.durable_interest_store.recall(documents)
         self._documents.learn_all(now)
         self.durable_interest_store.discard_unused()
@@ -173,7 +181,7 @@ class Overlay(OverlayState):
 
     def stored(self, keys: Iterable[DocumentKey], now: float) -> None:
         """Note that these documents are stored, or that storing them has failed."""
-        self.now = now
+        self._begin(now)
         self.durable_interest_store.stored(keys, now)
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -196,33 +204,38 @@ class Overlay(OverlayState):
 
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
         """Send an event to these brokers. Return its position for each."""
-        self.now = now
+        self._begin(now)
         return self.event_streams.publish(frame, homes, delay_us, flags, now)
 
     def acknowledge(self, root: int, position: int, now: float) -> None:
         """Ack a received event: this broker has charge of it."""
+        self.pending = True
         self.event_streams.acknowledge(root, position, now)
 
     def send_outcome(self, root: int, position: int, matched: int, code: str) -> None:
         """Send the result of an event with confirmation to its publisher's broker."""
+        self.pending = True
         self.unicast.send(DeliveryOutcome(root, self.me, position, matched, code), self.now)
 
     def send_trace(self, frame: TraceMessage) -> None:
         """Send a trace step, a query or its result to another broker."""
+        self.pending = True
         self.unicast.send(frame, self.now)
 
     # --- time and outputs ---------------------------------------------------------------------------------------------
 
     def take_outputs(self, now: float) -> list[Output]:
         """Return what is to be done since the last call, in order."""
+        self.now, self.pending = now, False
         self._settle(now)
+        self.due_at = self._next_deadline()
         taken = self.outputs[:]
         self.outputs.clear()
         return taken
 
     def tick(self, now: float) -> None:
         """Run the timers that are due."""
-        self.now = now
+        self._begin(now)
         if self._links.tick(now):
             self._membership.expire(now)
             self.flooding.beat()
@@ -232,8 +245,12 @@ class Overlay(OverlayState):
         self.event_streams.tick(now)
         self.strategy.tick(now)
 
-    def next_deadline(self) -> float:
-        """Return when `tick` is to be called, at the latest."""
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _begin(self, now: float) -> None:
+        self.now, self.pending = now, True
+
+    def _next_deadline(self) -> float:
         deadline = self._links.next_deadline()
         interest_at = self.interest_sync.next_deadline()
         if interest_at is not None:
@@ -244,7 +261,6 @@ class Overlay(OverlayState):
 
     def _settle(self, now: float) -> None:
         """Send the messages and report the results that follow from the input so far."""
-        self.now = now
         sync = self.interest_sync
         if sync.pending:
             for update in sync.take_updates(now, self._reaches):

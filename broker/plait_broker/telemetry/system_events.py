@@ -99,6 +99,8 @@ class SystemStream:
 
     def start_or_stop(self, now: float) -> None:
         """Start the stream for the first subscription, or stop it after the last."""
+        if self.live is self.needed:
+            return
         self.live = self.needed
         broker = self._broker
         if not self.live:

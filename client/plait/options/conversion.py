@@ -9,48 +9,29 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from types import UnionType
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from plait_core import Attributes, EventInvalid
-from plait_core.limits import ATTRIBUTES_MAX, VALUE_BYTES_MAX
 from plait_core.values import check_attributes, is_reserved
+from plait_core.wire.attributes import are_plain
 
 from ..errors import NotAvailable
 from ..event import Event
 
 T = TypeVar("T")
 
-_NAMES_KEPT: Final = 8192
-_SHORT: Final = VALUE_BYTES_MAX // 4
-"""Length of a text whose UTF-8 bytes are within the limit in any case."""
-_checked_names: set[str] = set()
-
 
 def plain_attributes(given: Mapping[str, object]) -> Attributes:
     """Check attributes and return them. Raise EventInvalid for attributes that no event may have.
 
-    A dict whose names were checked before is returned as it is.
+    A dict of plain values is returned as it is.
     """
-    if type(given) is dict and given.keys() <= _checked_names and len(given) <= ATTRIBUTES_MAX:
-        for value in given.values():
-            kind = type(value)
-            if kind is str:
-                if len(value) > _SHORT:
-                    break
-            elif kind is int:
-                if not -(2**63) <= value < 2**63:
-                    break
-            elif kind is not float and kind is not bool and value is not None:
-                break
-        else:
-            return given
+    if type(given) is dict and are_plain(given):
+        return given
     attributes = check_attributes(given)
     reserved = next(filter(is_reserved, attributes), None)
     if reserved is not None:
         raise EventInvalid(f"{reserved}: names that begin with $ are reserved for brokers", hint="choose another name")
-    if len(_checked_names) + len(attributes) > _NAMES_KEPT:
-        _checked_names.clear()
-    _checked_names.update(attributes)
     return attributes
 
 

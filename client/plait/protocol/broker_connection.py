@@ -105,8 +105,10 @@ class BrokerConnection:
         self._opened_at = self._received_at = 0.0
         self._heartbeat_s = settings.heartbeat_s
         self._pings: dict[int, float] = {}  # sending times by nonce
-        self._control: list[bytes] = []
-        self._outputs: list[Output] = []
+        self.control: list[bytes] = []
+        """Control frames to write, encoded."""
+        self.outputs: list[Output] = []
+        """Outputs to take."""
         self._changes: list[Opened | Lost | Ended] = []
 
     # --- inputs -------------------------------------------------------------------------------------------------------
@@ -132,7 +134,7 @@ class BrokerConnection:
             return
         self._handshake = Handshake.initiator(hello)
         self.decoder = FrameDecoder()
-        self._control.append(encode_frame(self._handshake.start(), HANDSHAKE_VERSION))
+        self.control.append(encode_frame(self._handshake.start(), HANDSHAKE_VERSION))
 
     def disconnected(self, now: float, reason: str = "") -> None:
         """Handle a connection that broke or could not be opened."""
@@ -203,7 +205,7 @@ class BrokerConnection:
     def send(self, frame: ControlFrame) -> None:
         """Queue a control frame, ahead of all publishes."""
         assert self.state in (State.HANDSHAKE, State.OPEN), "frames are sent over a connection"
-        self._control.append(encode_frame(frame))
+        self.control.append(encode_frame(frame))
 
     def ping(self, now: float) -> int:
         """Send a ping. Return its nonce."""
@@ -218,7 +220,7 @@ class BrokerConnection:
         """Pause or resume reading."""
         self.paused = paused
         self._received_at = now
-        self._outputs.append(Reading(not paused))
+        self.outputs.append(Reading(not paused))
 
     def end(self, error: PlaitError | None, last: list[bytes] | None = None) -> None:
         """End for good, after sending `last` and a Close."""
@@ -226,35 +228,30 @@ class BrokerConnection:
             return
         was = self.state
         if was is State.OPEN:
-            self._control.extend(last or [])
+            self.control.extend(last or [])
             self._send_close(Code.BYE, "")
         self._move(State.ENDED)
         self._deadline = None
         self.error = error
-        self._control.clear()
+        self.control.clear()
         if was not in (State.IDLE, State.WAITING):
-            self._outputs.append(Disconnect(abort=was is State.CONNECTING))
+            self.outputs.append(Disconnect(abort=was is State.CONNECTING))
         self._changes.append(Ended(error))
 
     def take_control(self) -> list[bytes]:
         """Remove and return the control frames to write."""
-        control, self._control = self._control, []
+        control, self.control = self.control, []
         return control
 
     def take_output(self) -> list[Output]:
         """Remove and return the outputs, apart from control frames."""
-        outputs, self._outputs = self._outputs, []
+        outputs, self.outputs = self.outputs, []
         return outputs
 
     def take_changes(self) -> list[Opened | Lost | Ended]:
         """Remove and return the changes since the last call."""
         changes, self._changes = self._changes, []
         return changes
-
-    @property
-    def has_output(self) -> bool:
-        """Whether there is an output or a control frame."""
-        return bool(self._control or self._outputs)
 
     @property
     def address(self) -> Address:
@@ -285,7 +282,7 @@ class BrokerConnection:
     def _connect(self, now: float) -> None:
         self._move(State.CONNECTING)
         self._deadline = now + self._settings.timeout_s
-        self._outputs.append(Connect(self._backoff.address))
+        self.outputs.append(Connect(self._backoff.address))
 
     def _receive_welcome(self, welcome: Welcome, now: float) -> None:
         assert self._handshake is not None, "a Welcome follows a Hello"
@@ -333,8 +330,8 @@ class BrokerConnection:
     def _send_close(self, code: str, message: str) -> None:
         """Write a Close with all queued frames: the connection is closed next."""
         version = HANDSHAKE_VERSION if self.state is State.HANDSHAKE else VERSION_MAX
-        self._control.append(encode_frame(Close(code, message[:CLOSE_TEXT_MAX]), version))
-        self._outputs.append(Write(self.take_control()))
+        self.control.append(encode_frame(Close(code, message[:CLOSE_TEXT_MAX]), version))
+        self.outputs.append(Write(self.take_control()))
 
     def _retry_or_end(self, error: PlaitError, now: float, *, abort: bool = False, elsewhere: bool = False) -> None:
         """Schedule the next attempt, or give up."""
@@ -344,18 +341,18 @@ class BrokerConnection:
         wait_s = self._backoff.wait_after_loss() if was_open and not elsewhere else self._backoff.wait_after_failure()
         limit_s = self._settings.reconnect.give_up_after_s
         self.error = error
-        self._control.clear()
+        self.control.clear()
         self.paused = False
         tried = was_open or self.welcome is not None or self._backoff.tried_all
         if limit_s is not None and tried and now + wait_s - self._disconnected_since > limit_s:
             self._move(State.ENDED)
             self._deadline = None
-            self._outputs.append(Disconnect(abort))
+            self.outputs.append(Disconnect(abort))
             self._changes.append(Ended(error))
             return
         self._move(State.WAITING)
         self._deadline = now + wait_s
-        self._outputs.append(Disconnect(abort))
+        self.outputs.append(Disconnect(abort))
         self._changes.append(Lost(error, wait_s))
 
 

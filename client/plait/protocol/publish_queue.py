@@ -52,7 +52,8 @@ class PublishQueue:
     def __init__(self, bounds: Outbox) -> None:
         self._items_max = bounds.items
         self._bytes_max = bounds.bytes
-        self._waiting: deque[_Item] = deque()
+        self.queue: deque[_Item] = deque()
+        """Items to send, in order."""
         self._retained: dict[int, Retained] = {}  # by sequence number, ascending
         self._barriers: dict[int, Barrier] = {}  # sent, without an answer yet
         self._expiries: Deadlines[int] = Deadlines()
@@ -78,23 +79,13 @@ class PublishQueue:
         return self._bytes
 
     @property
-    def waiting(self) -> bool:
-        """Whether there is an item to send."""
-        return bool(self._waiting)
-
-    @property
-    def has_several(self) -> bool:
-        """Whether more than one item waits to be sent."""
-        return len(self._waiting) > 1
-
-    @property
     def unconfirmed(self) -> int:
         """Number of publishes that wait for a receipt, sent or not."""
         return len(self._retained)
 
     def add(self, frame: bytes) -> None:
         """Add a publish that is sent once."""
-        self._waiting.append(frame)
+        self.queue.append(frame)
         self._items += 1
         self._bytes += len(frame)
         if self._items >= self._items_max or self._bytes >= self._bytes_max:
@@ -105,14 +96,14 @@ class PublishQueue:
         sequence = retained.event.sequence
         assert sequence not in self._retained, "sequence numbers are used once"
         self._retained[sequence] = retained
-        self._waiting.append(retained)
+        self.queue.append(retained)
         if retained.expires_at is not None:
             self._expiries.set(sequence, retained.expires_at)
         self._grow(len(retained.frame))
 
     def add_barrier(self, nonce: int) -> None:
         """Add a ping behind all queued publishes."""
-        self._waiting.append(Barrier(nonce))
+        self.queue.append(Barrier(nonce))
 
     def pong_received(self, nonce: int) -> None:
         """Handle a pong: the broker has received all publishes that were sent before the ping."""
@@ -128,7 +119,7 @@ class PublishQueue:
         """Remove and return the frames to write next, about `bytes_max` bytes."""
         chunks: list[bytes] = []
         size = forgotten = forgotten_bytes = 0
-        waiting = self._waiting
+        waiting = self.queue
         while waiting and size < bytes_max:
             item = waiting.popleft()
             if isinstance(item, bytes):
@@ -146,10 +137,10 @@ class PublishQueue:
     def take_single(self) -> bytes | None:
         """Remove and return the frame of a publish without confirmation if it is the only queued item; else return
         None."""
-        frame = self._waiting[0] if len(self._waiting) == 1 else None
+        frame = self.queue[0] if len(self.queue) == 1 else None
         if not isinstance(frame, bytes):
             return None
-        self._waiting.clear()
+        self.queue.clear()
         self._sent_up_to += 1
         if self.full:
             self._shrink(1, len(frame))
@@ -201,7 +192,7 @@ class PublishQueue:
                 again.append(retained)
         again.extend(self._barriers.values())
         self._barriers.clear()
-        self._waiting.extendleft(reversed(again))
+        self.queue.extendleft(reversed(again))
         return unknowable
 
     def count_lost(self, received_up_to: int | None) -> int:
@@ -223,7 +214,7 @@ class PublishQueue:
         for sequence in list(self._retained):
             self._drop(sequence)
         self._shrink(self._items, self._bytes)
-        self._waiting.clear()
+        self.queue.clear()
         self._barriers.clear()
         return unconfirmed
 

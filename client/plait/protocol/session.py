@@ -191,7 +191,7 @@ class Session:
         if self.connection.state is _OPEN:
             self.desired.send_acknowledgements()
         chunks = self.connection.take_control()
-        if self.writable and self.connection.state is _OPEN and self.publishes.waiting:
+        if self.writable and self.connection.state is _OPEN and self.publishes.queue:
             chunks += self.publishes.take(now)
         if chunks:
             outputs.append(Write(chunks))
@@ -202,16 +202,20 @@ class Session:
 
         The driver writes the frame at once. The session's other state does not change.
         """
-        if not self.writable or self.connection.state is not _OPEN or self.connection.has_output or self.signals.dirty:
+        connection = self.connection
+        if not self.writable or connection.state is not _OPEN or connection.control or connection.outputs:
+            return None
+        if self.signals.dirty:
             return None
         return self.publishes.take_single()
 
     @property
     def has_output(self) -> bool:
         """Whether `take_output` has an output."""
-        if self.signals.dirty or self.connection.has_output:
+        connection = self.connection
+        if self.signals.dirty or connection.control or connection.outputs:
             return True
-        return self.writable and self.publishes.waiting and self.connection.state is _OPEN
+        return self.writable and bool(self.publishes.queue) and connection.state is _OPEN
 
     def take_updates(self) -> list[SessionUpdate]:
         """Return the updates since the last call."""
@@ -229,7 +233,7 @@ class Session:
         last: list[bytes] = []
         if self.connection.state is _OPEN:
             self.desired.send_acknowledgements()
-            while self.publishes.waiting:
+            while self.publishes.queue:
                 last += self.publishes.take(now)
         self.connection.end(error, last)
         self._apply_connection_changes(now)

@@ -6,6 +6,7 @@ Identical filters are stored once, with all their ids. The native kernel must gi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 from ..errors import IndexMisuse
 from ..filters import Conjunction, Filter
@@ -86,7 +87,7 @@ class PythonIndex:
         if filed > VERIFY_MAX:
             found = self._table.candidates(attributes, scanned_only=False)
         else:
-            found = [at for drawer in drawers for at in drawer]
+            found = list(chain.from_iterable(drawers))
             if self._table.scanned:
                 found += self._table.candidates(attributes, scanned_only=True)
         ids: list[int] = []

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ..errors import EventInvalid, FrameError, FrameFault
-from ..limits import EventLimits, WireLimits
+from ..limits import EVENT_LIMITS, EventLimits, WireLimits
 from ..native import kernel
-from ..values import Attributes, is_name
+from ..values import Attributes, is_name, is_reserved
 from .msgpack_codec import FOREIGN, ExtType, foreign_fault, pack, unpacker
 from .msgpack_depth import check_nesting
 
@@ -20,8 +20,53 @@ BIG_INT: Final = 1
 """The ext type of an integer that msgpack's own forms cannot hold."""
 
 _NAMES_KEPT: Final = 8192
+_SHORT: Final = EVENT_LIMITS.value_bytes_max // 4
+"""Length of a text whose UTF-8 bytes are within the limit in any case."""
 _LONG_LISTS_UNSCANNED: Final = 4
 _SCALARS: Final[frozenset[type]] = frozenset({int, float, str, bool, type(None)})
+
+
+_names_sent: Final[set[str]] = set()
+"""Names that were checked, of attributes that this process has sent."""
+
+
+def are_plain(attributes: dict[str, Any]) -> bool:
+    """Return whether attributes can be sent as they are: scalars within the default limits, under checked names."""
+    if len(attributes) > EVENT_LIMITS.attributes_max or not (attributes.keys() <= _names_sent or _learn(attributes)):
+        return False
+    for value in attributes.values():
+        kind = type(value)
+        if kind is str:
+            if len(value) > _SHORT:
+                return False
+        elif kind is int:
+            if not -(2**63) <= value < 2**63:
+                return False
+        elif kind is not float and kind is not bool and value is not None:
+            return False
+    return True
+
+
+def pack_plain(attributes: object) -> bytes | None:
+    """Encode plain attributes as msgpack. Return None if they need checks or conversion."""
+    if type(attributes) is not dict or not are_plain(attributes):
+        return None
+    try:
+        packed: bytes = pack(attributes)
+    except ValueError:  # a text that is no UTF-8
+        return None
+    return packed if len(packed) <= EVENT_LIMITS.attributes_bytes_max else None
+
+
+def _learn(attributes: dict[str, Any]) -> bool:
+    """Check names. Return whether clients may send all of them."""
+    for name in attributes:
+        if type(name) is not str or not is_name(name) or is_reserved(name):
+            return False
+    if len(_names_sent) + len(attributes) > _NAMES_KEPT:
+        _names_sent.clear()
+    _names_sent.update(attributes)
+    return True
 
 
 def pack_attributes(attributes: Attributes, limits: EventLimits) -> bytes:

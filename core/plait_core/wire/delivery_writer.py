@@ -30,8 +30,7 @@ class DeliveryWriter:
         version: int,
     ) -> int:
         """Write a deliver frame for these subscriptions. The caller keeps the counts within WireLimits."""
-        self.append(deliver_head(frame.block, delay_us, 0, path, deliveries, version))
-        return self.append(frame.block)
+        return self._add(deliver_head(frame.block, delay_us, 0, path, deliveries, version), frame.block)
 
     def forward(
         self,
@@ -44,13 +43,17 @@ class DeliveryWriter:
         version: int,
     ) -> int:
         """Write a forward frame for these destinations. The caller keeps the counts within WireLimits."""
-        self.append(forward_head(frame.block, tree, delay_us, flags, path, destinations, version))
-        return self.append(frame.block)
+        return self._add(forward_head(frame.block, tree, delay_us, flags, path, destinations, version), frame.block)
 
     def append(self, data: bytes) -> int:
         """Write bytes unchanged."""
         self._chunks.append(data)
         self._size += len(data)
+        return self._size
+
+    def _add(self, head: bytes, block: bytes) -> int:
+        self._chunks += (head, block)
+        self._size += len(head) + len(block)
         return self._size
 
     def take(self) -> bytes:

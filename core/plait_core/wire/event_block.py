@@ -14,7 +14,7 @@ from ..errors import EventInvalid, FrameError, FrameFault
 from ..events import I64_MAX, Event, EventId
 from ..limits import EVENT_LIMITS, PRIORITY_MAX, EventLimits
 from ..values import Attributes
-from .attributes import AttributeReader, pack_attributes, pack_headers, reader_for
+from .attributes import AttributeReader, pack_attributes, pack_headers, pack_plain, reader_for
 
 _BLOCK: Final = Struct(">QQqqBBHI")
 BLOCK_BYTES: Final = _BLOCK.size
@@ -45,6 +45,18 @@ def encode_block(event: Event, limits: EventLimits = EVENT_LIMITS) -> bytes:
     except StructError as error:
         raise EventInvalid(f"an event that cannot be sent: {error}") from error
     return b"".join((fixed, attributes, headers, event.payload))
+
+
+def encode_plain_block(
+    attributes: object, payload: object, publisher: int, sequence: int, published_us: int
+) -> bytes | None:
+    """Encode an event of unchecked parts if they are plain: scalars within the default limits, and bytes."""
+    if type(payload) is not bytes or len(payload) > EVENT_LIMITS.payload_bytes_max:
+        return None
+    packed = pack_plain(attributes)
+    if packed is None:
+        return None
+    return _BLOCK.pack(publisher, sequence, published_us, 0, 0, 0, 0, len(packed)) + packed + payload
 
 
 class EventFrame:

@@ -19,7 +19,7 @@ from ..events import Event
 from ..limits import EVENT_LIMITS, WIRE_LIMITS, EventLimits, WireLimits
 from ..native import kernel
 from .attributes import AttributeReader, reader_for
-from .event_block import DEFAULT_READER, encode_block
+from .event_block import DEFAULT_READER, encode_block, encode_plain_block
 from .event_block import EventFrame as EventFrame
 from .frame_header import DELIVER, FORWARD, PREFIX, PUBLISH, VERSION_MAX
 
@@ -197,13 +197,16 @@ def encode_publish(
 def encode_plain_publish(
     attributes: object, payload: object, publisher: int, sequence: int, published_us: int, version: int = VERSION_MAX
 ) -> bytes | None:
-    """Encode a publish frame of unchecked parts with the kernel, if they are plain.
+    """Encode a publish frame of unchecked parts, if they are plain.
 
-    Plain parts are bytes and a dict of scalars within the default limits. Return None otherwise, or without a kernel;
-    the caller then checks the parts and uses `encode_publish`.
+    Plain parts are bytes and a dict of scalars within the default limits. Return None otherwise; the caller then checks
+    the parts and uses `encode_publish`.
     """
     if kernel is None:
-        return None
+        block = encode_plain_block(attributes, payload, publisher, sequence, published_us)
+        if block is None:
+            return None
+        return PREFIX.pack(2 + len(block), version, PUBLISH, 2) + _PUBLISH_ROUTE.pack(Confirm.NONE, 0) + block
     native = DEFAULT_READER.native
     frame: bytes | None = kernel.encode_publish(native, attributes, payload, publisher, sequence, published_us, version)
     return frame

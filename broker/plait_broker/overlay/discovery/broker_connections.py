@@ -267,13 +267,13 @@ class BrokerConnections:
         """Note that a Dial failed: no connection to this address."""
         self.gathering.unreachable(address, now)
 
-    def next_deadline(self) -> float:
-        """Return when `tick` is to be called, at the latest."""
-        return self.gathering.next_deadline()
+    def look(self) -> None:
+        """Note that the link-state database may have changed."""
+        self.gathering.look()
 
     def tick(self, now: float) -> None:
         """Choose addresses to dial, and a link to give up."""
-        if now < self.gathering.next_deadline():
+        if now < self.gathering.due_at:
             return
         self.dials += map(Dial, self.gathering.dial(now))
         surplus = self._links.get(self.gathering.shed(now))

@@ -114,11 +114,12 @@ class LinkSelection:
         """By neighbour, the address that we dialled; None if it dialled us."""
         self._kept: dict[int, None] = {}
         """Neighbours for which the link is configured: they keep it."""
-        self._due_at = now
+        self.due_at = now
+        """When to decide again."""
         self._decided_at = now - GAP_S
         self._revision = -1
         self._shed_at = now
-        self.stopped = False
+        self._stopped = False
         for address in (*terms.links, *terms.seeds):
             fixed, seed = address in terms.links, address in terms.seeds
             self._places[address] = Place(address, now, fixed=fixed, seed=seed, ours=address == terms.address)
@@ -128,7 +129,8 @@ class LinkSelection:
 
     def stop(self) -> None:
         """Choose no more links, because the broker stops."""
-        self.stopped = True
+        self._stopped = True
+        self.due_at = math.inf
 
     # --- input --------------------------------------------------------------------------------------------------------
 
@@ -207,13 +209,10 @@ class LinkSelection:
 
     # --- decisions ----------------------------------------------------------------------------------------------------
 
-    def next_deadline(self) -> float:
-        """Return when to decide again."""
-        if self.stopped:
-            return math.inf
+    def look(self) -> None:
+        """Decide soon if the link-state database has changed."""
         if self._terms.gathers and self._map.revision != self._revision:
-            return min(self._due_at, self._decided_at + GAP_S)
-        return self._due_at
+            self._decide_soon()
 
     def dial(self, now: float) -> list[str]:
         """Return the addresses to connect to now."""
@@ -227,7 +226,7 @@ class LinkSelection:
             chosen += self._more(reached, now, len(chosen))
         for place in chosen:
             place.busy = True
-        self._due_at = self._next(reached, now)
+        self.due_at = self._next(reached, now)
         return [place.address for place in chosen]
 
     def shed(self, now: float) -> int:
@@ -351,4 +350,5 @@ class LinkSelection:
         return int(self._randomness.random() * count)
 
     def _decide_soon(self) -> None:
-        self._due_at = min(self._due_at, self._decided_at + GAP_S)
+        if not self._stopped:
+            self.due_at = min(self.due_at, self._decided_at + GAP_S)

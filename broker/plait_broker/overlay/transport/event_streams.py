@@ -237,9 +237,7 @@ class EventStreams:
         try:
             self._message_auth.check_event(root, position, flags, frame.block, proof)
         except Forged:
-            if (
-                len(arrival.path) == 1 and self._message_auth.key(root) is not None
-            ):  # it claims to be the root
+            if len(arrival.path) == 1 and self._message_auth.key(root) is not None:  # it claims to be the root
                 raise
             self.counts["forged"] += 1
             self._log_suspicion(arrival.path, now)

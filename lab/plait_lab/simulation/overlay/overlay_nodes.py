@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from plait_broker.overlay import Overlay, ReceivedEvent
-from plait_broker.overlay.interest.durable_interest_store import MemoryKey
+from plait_broker.overlay import Incarnation, Overlay, ReceivedEvent
+from plait_broker.overlay import outputs as out
 from plait_broker.overlay.security.identity import Identity, incarnation_of
 from plait_broker.overlay.topology.transit_delay import MARK_S
 from plait_core import Attributes
@@ -90,7 +90,7 @@ class Node:
         self.wants: dict[int, Filter] = {}
         self.durable: set[int] = set()
         """Those of its wants that outlive it."""
-        self.memories: dict[MemoryKey, Signed] = {}
+        self.memories: dict[out.DocumentKey, Signed] = {}
         """On its disk, the documents of others."""
         self.installed: set[int] = set()
         self.offers: dict[int, Filter] = {}
@@ -203,19 +203,17 @@ class Node:
     def interest_changed(self) -> None:
         pass
 
-    def remember(self, key: MemoryKey, document: Signed | None) -> bool:
+    def remember(self, key: out.DocumentKey, document: Signed | None) -> None:
         if document is None:
             self.memories.pop(key, None)
-            return False
+            return
         life = self.lives
-        if self.log:
-            self.world.timeline.after(SYNC_S, lambda: self.synced(key, document, life))
-        return bool(self.log)
+        self.world.timeline.after(SYNC_S, lambda: self.synced(key, document, life))
 
-    def synced(self, key: MemoryKey, document: Signed, life: int) -> None:
+    def synced(self, key: out.DocumentKey, document: Signed, life: int) -> None:
         if self.overlay is not None and self.lives == life:
             self.memories[key] = document
-            self.overlay.stored([key])
+            self.overlay.stored([key], self.now)
             self.settle()
 
     def taken(self, home: int, position: int) -> None:
@@ -249,17 +247,17 @@ class Node:
         self.publisher = new_id(world.rng)
         self.sequence = 0
         self.arrived, self.latest, self.installed, self.offered = {}, {}, set(), set()
+        log = incarnation_of(identity.incarnation_key) if identity is not None and self.log else self.log
         self.overlay = self.overlay_type(
             me,
             replace(world.settings, name=self.name),
-            _Face(self),
+            Incarnation(log, self.lives, stores=bool(self.log)),
+            identity,
             world.rng,
             self.now,
-            incarnation=incarnation_of(identity.incarnation_key) if identity is not None and self.log else self.log,
-            born=self.lives,
-            identity=identity,
-            index=world.new_index,
+            world.new_index,
         )
+        self.overlay.node = self  # type: ignore[attr-defined]
         self.overlay.recall(list(self.memories.values()), self.now)
         for number, filter in self.offers.items():
             self.overlay.advertise(number, filter)
@@ -318,17 +316,74 @@ class Node:
             sender = self.world.spoken_by(pipe, other)
             if sender is not None and isinstance(frame, (ControlFrame, Forward)):
                 self.overlay.receive(sender, frame, self.now)
+                self.carry_out_now()
         self.settle()
+
+    def carry_out_now(self) -> None:
+        """Carry out what there is without settling."""
+        assert self.overlay is not None
+        self.overlay.due_at = self.overlay._next_deadline()
+        outputs = self.overlay.outputs[:]
+        self.overlay.outputs.clear()
+        for output in outputs:
+            self.carry(output)
+
+    def carry_out(self) -> None:
+        while self.overlay is not None and self.overlay.pending:
+            for output in self.overlay.take_outputs(self.now):
+                self.carry(output)
+
+    def carry(self, output: out.Output) -> None:
+        world = self.world
+        if isinstance(output, out.EventCopy):
+            link, frame, tree, delay_us, flags, path, to, _ = output
+            self.forward(link, frame, tree, delay_us, flags, path, to)
+        elif isinstance(output, ReceivedEvent):
+            root = world.number(output.root)
+            world.note(Kind.RECEIVED, self, root, output.position, output.frame.publisher, output.frame.sequence)
+            self.arrived_(output)
+        elif isinstance(output, out.SendFrame):
+            self.send(*output)
+        elif isinstance(output, out.RelayFrame):
+            self.relay(*output)
+        elif isinstance(output, out.Acked):
+            for position, kept in output.events:
+                home, at = kept.party or (output.destination, position)
+                world.note(Kind.TAKEN, self, world.number(home), at)
+                self.taken(home, at)
+        elif isinstance(output, out.Lost):
+            world.note(Kind.GIVEN_UP, self, world.number(output.destination), output.position)
+            self.lost(*output)
+        elif isinstance(output, out.DeliveryOutcome):
+            home = world.number(output.source)
+            world.note(Kind.OUTCOME, self, home, output.position, output.matched, bool(output.code))
+            self.outcome(output.source, output.position, output.matched, output.code)
+        elif isinstance(output, out.Installed):
+            world.note(Kind.INSTALLED, self, output.number)
+            self.installed_(output.number)
+        elif isinstance(output, out.Advertised):
+            world.note(Kind.ADVERTISED, self, output.number)
+            self.offered_(output.number)
+        elif isinstance(output, out.StoreDocument):
+            self.remember(*output)
+        elif isinstance(output, out.CloseLink):
+            world.note(Kind.CLOSED, self, output.link)
+            self.close(*output)
+        elif isinstance(output, out.ExpelBroker):
+            world.note(Kind.EXPELLED, self, output.link)
+            self.expel(*output)
+        elif isinstance(output, out.LogRemark):
+            self.remark(output.text)
 
     def settle(self) -> None:
         if self.overlay is None or self.paused:
             return
-        self.overlay.settle(self.now)
+        self.carry_out()
         self.wake()
 
     def wake(self) -> None:
         assert self.overlay is not None
-        due = max(self.overlay.next_deadline(), self.now)
+        due = max(self.overlay.due_at, self.now)
         if due < self.due or self.due <= self.now:
             self.due = due
             life = self.lives
@@ -337,8 +392,9 @@ class Node:
     def ring(self, life: int) -> None:
         if self.overlay is None or self.lives != life or self.paused or self.now < self.due:
             return  # it was put off, or is not what it was
-        if self.overlay.next_deadline() <= self.now:
+        if self.overlay.due_at <= self.now:
             self.overlay.tick(self.now)
+            self.carry_out()
         self.due = self.now
         self.wake()
 
@@ -351,6 +407,7 @@ class Node:
             happen()
         if self.overlay is not None:
             self.overlay.tick(self.now)
+            self.carry_out()
             self.due = self.now
             self.wake()
 
@@ -419,53 +476,3 @@ class Node:
 
     def published(self, frame: EventFrame, parties: list[tuple[int, int]]) -> None:
         """Record the destinations of an event that this broker published."""
-
-
-class _Face:
-    """The host of an overlay. Adds to the history what the overlay reports."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._world = node.world
-        self.send = node.send
-        self.relay = node.relay
-        self.forward = node.forward
-        self.remark = node.remark
-        self.waits = True
-        self.interest_changed = node.interest_changed
-        self.remember = node.remember
-        self.ended = node.ended
-        self.told = node.told
-
-    def close(self, link: int, reason: str) -> None:
-        self._world.note(Kind.CLOSED, self._node, link)
-        self._node.close(link, reason)
-
-    def expel(self, link: int, reason: str) -> None:
-        self._world.note(Kind.EXPELLED, self._node, link)
-        self._node.expel(link, reason)
-
-    def arrived(self, arrival: ReceivedEvent) -> None:
-        frame, root = arrival.frame, self._world.number(arrival.root)
-        self._world.note(Kind.RECEIVED, self._node, root, arrival.position, frame.publisher, frame.sequence)
-        self._node.arrived_(arrival)
-
-    def installed(self, number: int) -> None:
-        self._world.note(Kind.INSTALLED, self._node, number)
-        self._node.installed_(number)
-
-    def offered(self, number: int) -> None:
-        self._world.note(Kind.ADVERTISED, self._node, number)
-        self._node.offered_(number)
-
-    def taken(self, home: int, position: int) -> None:
-        self._world.note(Kind.TAKEN, self._node, self._world.number(home), position)
-        self._node.taken(home, position)
-
-    def outcome(self, home: int, position: int, matched: int, code: str) -> None:
-        self._world.note(Kind.OUTCOME, self._node, self._world.number(home), position, matched, bool(code))
-        self._node.outcome(home, position, matched, code)
-
-    def lost(self, home: int, position: int, frame: EventFrame, delay_us: int, reason: str) -> None:
-        self._world.note(Kind.GIVEN_UP, self._node, self._world.number(home), position)
-        self._node.lost(home, position, frame, delay_us, reason)

@@ -65,16 +65,21 @@ class Broker:
         self.gathering.down(broker)
         self.gathering.ended(at, broker, now, given_up=given_up)
 
+    def _due(self) -> float:
+        """Return when it decides again, after it has looked at the map."""
+        self.gathering.look()
+        return self.gathering.due_at
+
     def dials(self, until: float, begin: float = 0.0, *, fails: bool = True) -> list[tuple[float, str]]:
         """Return the dialled addresses with their times, while no broker answers."""
         found: list[tuple[float, str]] = []
-        now = max(begin, self.gathering.next_deadline())
+        now = max(begin, self._due())
         while now <= until:
             for one in self.gathering.dial(now):
                 found.append((now, one))
                 if fails:
                     self.gathering.unreachable(one, now)
-            later = self.gathering.next_deadline()
+            later = self._due()
             assert later > now, "it decides for ever"
             now = later
         return found
