@@ -29,26 +29,21 @@ from .clients.delivery import Deliveries
 from .clients.durable_delivery import DurableDelivery
 from .clients.durable_subscriptions import DurableSubscriptions
 from .clients.handshake import HandshakeHandler
-from .clients.install_waits import InstallWaits
-from .clients.join_gate import JoinGate
 from .clients.keepalive import Keepalive
 from .clients.publish_receipts import PublishReceipts
 from .clients.recovery import recover
-from .clients.remote_confirmations import RemoteConfirmations
 from .clients.sessions import Sessions
 from .clients.subscriptions import Subscriptions
 from .clients.teardown import Teardown
 from .context import BrokerContext, WallClock
 from .counters import Counters
 from .drop_reasons import DropReason
-from .link_writer import LinkWriter
 from .outputs import NOTHING_RECOVERED, ConnectionId, LogRecord, Output, Recovered
-from .overlay import Incarnation, Overlay
 from .overlay.discovery.broker_connections import BrokerConnections
 from .overlay.security.identity import Identity
 from .overlay_adapter import OverlayAdapter
+from .overlay_parts import OverlayParts
 from .pipeline.admission import Admission, PublishRefused
-from .pipeline.advertisement_gate import AdvertisementGate
 from .pipeline.disseminator import Disseminator
 from .pipeline.event_matcher import EventMatcher
 from .pipeline.observer import EventObserver
@@ -56,7 +51,7 @@ from .pipeline.pipeline import EventPipeline
 from .pipeline.sealed_events import SealedEvents
 from .pipeline.sealed_matching import TagMatcher, WaitingEvent
 from .pipeline.subscription_index import SubscriptionIndex
-from .settings import BrokerSettings, LiveSettings, overlay_settings
+from .settings import BrokerSettings, LiveSettings
 from .status import Json, counters_facts, queue_facts
 from .telemetry.event_records import BrokerTelemetry
 from .telemetry.system_events import SystemStream
@@ -94,44 +89,30 @@ class Broker:
         observer = self._observer = EventObserver(me, EventHistory(), Tracing(me, self.sessions, now))
         self._clock = WallClock(wall_us - round(now * 1_000_000))
         context = BrokerContext(me, self.log, self._settings, self._clock, self._counters, self.confirmations, observer)
-        # Between brokers
-        incarnation = Incarnation(self.log if identity.incarnation_key else 0, wall_us, bool(self.log))
-        overlay = self.overlay = Overlay(me, overlay_settings(settings), incarnation, identity, randomness, now, index)
-        self._gate = AdvertisementGate(overlay, index, now)
-        self._join_gate = JoinGate(overlay, settings.linking.expected, now + settings.linking.join_s)
-        self._links = LinkWriter(overlay, self._connections, self._counters, observer)
-        self._remote_confirmations = RemoteConfirmations(context, overlay)
-        install_waits = InstallWaits(overlay, self._gate)
-        # Clients and their subscriptions
-        self.interest = SubscriptionIndex(index, overlay, install_waits, observer)
+        parts = OverlayParts(context, identity, self._connections, randomness, now, index)
+        overlay = self.overlay = parts.overlay
+        self._gate, self._join_gate = parts.gate, parts.join_gate
+        remote = self._remote_confirmations = parts.confirmations
+        self.interest = SubscriptionIndex(index, overlay, parts.install_waits, observer)
         self._subscriptions = Subscriptions(context, self.interest, self.durables)
-        self._deliveries = Deliveries(context, self._subscriptions)
+        deliveries = self._deliveries = Deliveries(context, self._subscriptions)
         self._tags: TagMatcher[WaitingEvent] = TagMatcher(self._counters.tags)
-        self._durable_delivery = DurableDelivery(
-            context, self.durables, self._subscriptions, self._deliveries, self._tags
-        )
+        durable_delivery = DurableDelivery(context, self.durables, self._subscriptions, deliveries, self._tags)
+        self._durable_delivery = durable_delivery
         teardown = self._teardown = Teardown(self._counters, self.sessions, self.interest, self._subscriptions)
-        # The pipeline
         self._admission = Admission(context)
         sealed = SealedEvents(self._counters, self._tags, self.interest, overlay.remote_interest)
-        matcher = EventMatcher(observer, self.interest, sealed, self._deliveries)
-        disseminator = Disseminator(
-            context, overlay, sealed, self._deliveries, self._durable_delivery, self._remote_confirmations
-        )
-        self._receipts = PublishReceipts(
-            context, self.sessions, self.interest, self._admission, self._remote_confirmations
-        )
+        matcher = EventMatcher(observer, self.interest, sealed, deliveries)
+        disseminator = Disseminator(context, overlay, sealed, deliveries, durable_delivery, remote)
+        self._receipts = PublishReceipts(context, self.sessions, self.interest, self._admission, remote)
         self._pipeline = EventPipeline(
-            context, self._admission, self._gate, matcher, disseminator, self._deliveries, self._receipts
+            context, self._admission, self._gate, matcher, disseminator, deliveries, self._receipts
         )
-        # Frames in, outputs out
         self._requests = ClientRequests(
             context, self.sessions, self.interest, self._subscriptions,
-            self.durables, self._durable_delivery, install_waits, self._pipeline,
+            self.durables, durable_delivery, parts.install_waits, self._pipeline,
         )  # fmt: skip
-        self._backlog = BacklogWriter(
-            self._settings, self.sessions, self._deliveries, self._durable_delivery, self._links
-        )
+        self._backlog = BacklogWriter(self._settings, self.sessions, deliveries, durable_delivery, parts.links)
         self.neighbourhood = BrokerConnections(me, self._settings, overlay, self._counters, randomness, now, teardown)
         self._keepalive = Keepalive(
             context, randomness, self._connections, self.sessions,
@@ -143,7 +124,7 @@ class Broker:
         )  # fmt: skip
         self.explaining = Explainer(self, observer, overlay.send_trace, now)
         self._adapter = OverlayAdapter(
-            overlay, self._links, self._pipeline, self._remote_confirmations,
+            overlay, parts.links, self._pipeline, remote,
             self._requests, self.durables, self.neighbourhood, self.explaining,
         )  # fmt: skip
         self.system = SystemStream(self, self._pipeline, disseminator)

@@ -27,6 +27,8 @@ class InMemoryBroker:
             wall_us=wall_us,
             recovered=Recovered(log=new_id(randomness)),
         )
+        self.due_at = now
+        """When `tick` is to be called. It is valid after `take_output`."""
         self._log: list[LogRecord] = []
         self._tag_tester: TagTestWorker | None = None
 
@@ -41,9 +43,6 @@ class InMemoryBroker:
 
     def tick(self, now: float) -> None:
         self.protocol.tick(now)
-
-    def next_deadline(self) -> float:
-        return self.protocol.next_deadline()
 
     def take_output(self, now: float) -> list[tuple[int, bytes | None]]:
         """Return bytes for connections in order, None to close one. Outputs for the log and tag tests are answered at
@@ -67,6 +66,7 @@ class InMemoryBroker:
                     case Probe():
                         self._tag_tester = self._tag_tester or TagTestWorker()
                         self.protocol.probed(output.ticket, self._tag_tester.fits(output), now)
+        self.due_at = self.protocol.next_deadline()
         return written
 
     def _read(self, fetch: Fetch) -> list[LogRecord]:

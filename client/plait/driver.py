@@ -264,7 +264,10 @@ class Driver:
         signals = session.signals
         if signals.readable:
             readable, signals.readable = signals.readable, []
-            self._wake(readable)  # first of all, for the lowest delay
+            for subscription in readable:  # first of all, and without a call, for the lowest delay
+                wake = self.readers.get(subscription.id)
+                if wake is not None:
+                    wake()
         if pumped:
             self.pump()
 

@@ -47,7 +47,11 @@ class BytesBroker(Protocol):
     def receive(self, connection: int, data: bytes, now: float) -> None: ...
     def disconnected(self, connection: int, now: float) -> None: ...
     def tick(self, now: float) -> None: ...
-    def next_deadline(self) -> float | None: ...
+    @property
+    def due_at(self) -> float:
+        """When `tick` is to be called. It is valid after `take_output`."""
+        ...
+
     def take_output(self, now: float) -> list[tuple[int, bytes | None]]:
         """Return bytes to write, by connection and in order. None closes a connection."""
         ...
@@ -222,9 +226,7 @@ class Network:
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        deadline = self.broker.next_deadline()
-        if deadline is not None:
-            self._timer = self._running().call_at(deadline, self._tick)
+        self._timer = self._running().call_at(self.broker.due_at, self._tick)
 
     def _tick(self) -> None:
         self.broker.tick(self._now())

@@ -153,7 +153,9 @@ class FrameDecoder:
     def _decode(self, most: int, frames: list[Frame]) -> list[Frame]:
         """Decode up to `most` frames, and append them to `frames`."""
         try:
-            while len(frames) < most and self._error is None and self._refill():
+            while len(frames) < most and self._error is None:
+                if not self._read and (len(self._pending) < self._need or not self._refill()):
+                    break
                 self._decode_read(frames, most)
         except FrameError as error:
             self._error = error
@@ -165,7 +167,7 @@ class FrameDecoder:
 
     def _refill(self) -> bool:
         """Return whether there are bytes to decode. Joins a frame's pieces once, when all of them have arrived."""
-        if not self._read and len(self._pending) >= self._need:
+        if len(self._pending) >= self._need:
             self._read, self._pending = bytes(self._pending), bytearray()
         return bool(self._read)
 
@@ -191,12 +193,14 @@ class FrameDecoder:
             frames.append(reader(read, start, start + route_bytes, at))
         self._at = at
         if len(frames) < most or at == end:
-            self._keep_partial(need)
+            if at < end:
+                self._keep_partial(need)
+            else:
+                self._read, self._at, self._need = b"", 0, need
 
     def _keep_partial(self, need: int) -> None:
         """Copy the start of an incomplete frame, so that the memory of its read is released."""
-        if self._at < len(self._read):
-            self._pending[:0] = self._read[self._at :]
+        self._pending[:0] = self._read[self._at :]
         self._read, self._at, self._need = b"", 0, need
 
     def _check_prefix(self, size: int, version: int, number: int) -> _Read:

@@ -30,7 +30,10 @@ class DeliveryWriter:
         version: int,
     ) -> int:
         """Write a deliver frame for these subscriptions. The caller keeps the counts within WireLimits."""
-        return self._add(deliver_head(frame.block, delay_us, 0, path, deliveries, version), frame.block)
+        head = deliver_head(frame.block, delay_us, 0, path, deliveries, version)
+        self._chunks += (head, frame.block)
+        self._size += len(head) + len(frame.block)
+        return self._size
 
     def forward(
         self,
@@ -43,17 +46,15 @@ class DeliveryWriter:
         version: int,
     ) -> int:
         """Write a forward frame for these destinations. The caller keeps the counts within WireLimits."""
-        return self._add(forward_head(frame.block, tree, delay_us, flags, path, destinations, version), frame.block)
+        head = forward_head(frame.block, tree, delay_us, flags, path, destinations, version)
+        self._chunks += (head, frame.block)
+        self._size += len(head) + len(frame.block)
+        return self._size
 
     def append(self, data: bytes) -> int:
         """Write bytes unchanged."""
         self._chunks.append(data)
         self._size += len(data)
-        return self._size
-
-    def _add(self, head: bytes, block: bytes) -> int:
-        self._chunks += (head, block)
-        self._size += len(head) + len(block)
         return self._size
 
     def take(self) -> bytes:

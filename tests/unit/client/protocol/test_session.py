@@ -511,7 +511,7 @@ def test_what_a_broker_could_not_tell_from_a_duplicate_is_not_sent_again() -> No
     story.publish(Confirm.BROKER)
     for _ in range(5000):
         story.publish()
-    while story.session.publishes.waiting:
+    while story.session.publishes.queue:
         story.turn()
     story.forget().again()
     assert not story.received(Publish)
