@@ -269,3 +269,46 @@ def test_a_public_name_means_one_thing(package: str) -> None:
                 defined.setdefault(node.name, set()).add(module_name(package, path))
     twice = {name: sorted(where) for name, where in defined.items() if len(where) > 1}
     assert twice.keys() <= MANY_MEANINGS.get(package, set()), twice
+
+
+def constructors() -> list[tuple[Path, ast.ClassDef, ast.FunctionDef]]:
+    """Return the constructors of the product, each with its class."""
+    found = []
+    for package, path in all_modules():
+        if package == "plait_lab":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                methods = [item for item in node.body if isinstance(item, ast.FunctionDef)]
+                found += [(path, node, method) for method in methods if method.name in ("__init__", "__post_init__")]
+    return found
+
+
+def test_no_part_is_completed_from_outside() -> None:
+    """A constructor assigns attributes of its own object alone: the parts that it gets or builds are complete."""
+    for path, _, constructor in constructors():
+        for node in ast.walk(constructor):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            for target in targets if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) else []:
+                if isinstance(target, ast.Attribute):
+                    owner = ast.unparse(target.value)
+                    assert owner == "self", f"{path}:{node.lineno} completes {owner}"
+
+
+def test_no_part_gets_a_callback_into_one_that_is_not_built_yet() -> None:
+    for path, made, constructor in constructors():
+        built: dict[str, int] = {}
+        for node in ast.walk(constructor):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.ctx, ast.Store)
+                and ast.unparse(node.value) == "self"
+            ):
+                built[node.attr] = min(node.lineno, built.get(node.attr, node.lineno))
+        for callback in (node for node in ast.walk(constructor) if isinstance(node, ast.Lambda)):
+            for node in ast.walk(callback):
+                if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self":
+                    late = built.get(node.attr, 0) > callback.lineno
+                    assert not late, (
+                        f"{path}:{callback.lineno} {made.name} calls self.{node.attr}, which is built later"
+                    )

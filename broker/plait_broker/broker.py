@@ -44,6 +44,7 @@ from .overlay.security.identity import Identity
 from .overlay_adapter import OverlayAdapter
 from .overlay_parts import OverlayParts
 from .pipeline.admission import Admission, PublishRefused
+from .pipeline.broker_events import BrokerEvents
 from .pipeline.disseminator import Disseminator
 from .pipeline.event_matcher import EventMatcher
 from .pipeline.observer import EventObserver
@@ -105,8 +106,9 @@ class Broker:
         matcher = EventMatcher(observer, self.interest, sealed, deliveries)
         disseminator = Disseminator(context, overlay, sealed, deliveries, durable_delivery, remote)
         self._receipts = PublishReceipts(context, self.sessions, self.interest, self._admission, remote)
+        broker_events = BrokerEvents(self._counters, self.interest, deliveries, remote)
         self._pipeline = EventPipeline(
-            context, self._admission, self._gate, matcher, disseminator, deliveries, self._receipts
+            context, self._admission, self._gate, matcher, disseminator, deliveries, self._receipts, broker_events
         )
         self._requests = ClientRequests(
             context, self.sessions, self.interest, self._subscriptions,
@@ -127,7 +129,7 @@ class Broker:
             overlay, parts.links, self._pipeline, remote,
             self._requests, self.durables, self.neighbourhood, self.explaining,
         )  # fmt: skip
-        self.system = SystemStream(self, self._pipeline, disseminator)
+        self.system = SystemStream(self, broker_events)
         self._system_revision = -1
         recover(recovered, self.interest, self.durables, self._admission, overlay, now)
         self.reload(settings, gate, now)

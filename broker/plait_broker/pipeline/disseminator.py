@@ -78,10 +78,6 @@ class Disseminator:
             parties.update(self._remote.publish(frame, destinations, delay_us, now, frame.confirm))
         self._confirmations.begin(frame.publisher, frame.sequence, 0, parties, now)
 
-    def publish_system(self, frame: EventFrame, destinations: list[int], delay_us: int, now: float) -> None:
-        """Send an event that this broker has published itself to other brokers."""
-        self._remote.publish(frame, destinations, delay_us, now, Confirm.NONE)
-
     # --- events of other brokers --------------------------------------------------------------------------------------
 
     def confirm(self, event: ReceivedEvent, matched: Match, delay_us: int, now: float) -> list[int] | None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from plait_core.errors import FrameError
-from plait_core.values import Attributes
-from plait_core.wire import EventFrame, Publish
+from plait_core.wire import Publish
 from plait_core.wire.frame_types.overlay_frames import CONFIRM, LOGGED
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frame_types.trace_frames import MARKED
@@ -24,6 +23,7 @@ from ..drop_reasons import DropReason
 from ..overlay import ReceivedEvent
 from .admission import Admission, PublishRefused
 from .advertisement_gate import AdvertisementGate
+from .broker_events import BrokerEvents
 from .disseminator import Disseminator
 from .event_matcher import EventMatcher
 from .sealed_matching import WaitingPublish
@@ -41,6 +41,7 @@ class EventPipeline:
         disseminator: Disseminator,
         deliveries: Deliveries,
         receipts: PublishReceipts,
+        broker_events: BrokerEvents,
     ) -> None:
         self._settings = context.settings
         self._counters = context.counters
@@ -56,6 +57,7 @@ class EventPipeline:
         self._disseminator = disseminator
         self._deliveries = deliveries
         self._receipts = receipts
+        self._broker_events = broker_events
 
     # --- events of clients --------------------------------------------------------------------------------------------
 
@@ -99,7 +101,7 @@ class EventPipeline:
         try:
             if event.frame.publisher == event.root:  # the broker itself has published it
                 self._disseminator.acknowledge(event, now)
-                self.deliver_system(event.frame, event.frame.attributes(), event.delay_us, now)
+                self._broker_events.deliver(event.frame, event.frame.attributes(), event.delay_us, now)
             elif not ((self._keys_here or self._tags.waits) and self._sealed.hold_remote(event, now)):
                 self._admit_remote(event, now)
         except FrameError:
@@ -131,16 +133,6 @@ class EventPipeline:
             self._disseminator.acknowledge(event, now)
         if matched.subscriptions:
             self._deliveries.deliver_observed(matched.subscriptions, tokens, frame, delay_us, now)
-
-    # --- events of brokers --------------------------------------------------------------------------------------------
-
-    def deliver_system(self, frame: EventFrame, attributes: Attributes, delay_us: int, now: float) -> None:
-        """Deliver an event that a broker has published itself."""
-        found = self._matcher.index.match_system(attributes)
-        allowed = [each for each in found if each.session.principal.system.permit(attributes)]
-        self._counters.dropped[DropReason.FORBIDDEN] += len(found) - len(allowed)
-        if allowed:
-            self._deliveries.deliver_system(allowed, frame, delay_us, now)
 
     # --- events that have waited --------------------------------------------------------------------------------------
 

@@ -38,7 +38,6 @@ class Dialer:
         self._failures: dict[str, int] = {}
         """Consecutive failures, by address."""
         self._closed = False
-        driver.dial = self.dial
 
     def dial(self, address: str) -> None:
         """Start an attempt."""

@@ -55,13 +55,13 @@ class BrokerDriver:
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
         self._stopped = False
-        self.dial: Callable[[str], None] | None = None
-        """Connects to another broker; set by the dialer."""
+        self._dial: Callable[[str], None] | None = None
         self.changed = asyncio.Event()
         """Set whenever a connection is lost or the log has answered: the broker may be drained."""
 
-    def start(self) -> None:
-        """Start to keep deadlines."""
+    def start(self, dial: Callable[[str], None]) -> None:
+        """Start to carry out outputs and to keep deadlines. `dial` connects to another broker."""
+        self._dial = dial
         self._schedule_flush()
 
     async def drain(self, within_s: float) -> int:
@@ -204,8 +204,8 @@ class BrokerDriver:
                     log.log(level, "closing connection %d: %s", link, reason)
                     connection.close()
             case Dial(address):
-                assert self.dial is not None, "the dialer sets it before the broker runs"
-                self.dial(address)
+                assert self._dial is not None, "outputs are carried out after the start"
+                self._dial(address)
             case Persist():
                 self._persist(output)
             case Fetch():

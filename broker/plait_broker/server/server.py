@@ -85,7 +85,6 @@ class BrokerServer:
         self._event_log: EventLog | None = None
         self._lag: LoopLag | None = None
         self._telemetry: Recording | None = None
-        self._dialer: Dialer | None = None
         self._listeners: list[Listener] = []
         self._http_listener: Listener | None = None
         self._limiter = ConnectionLimiter(_within_descriptors(configuration.connection_limits))
@@ -130,7 +129,6 @@ class BrokerServer:
         await self._start_telemetry(started, driver.broker)
         started.push_async_callback(driver.stop)
         started.push_async_callback(self._drain)
-        driver.start()
         if second is not None:
             self._listen(started, second_sockets, context)
         self._listen(started, sockets, context if second is None else None)
@@ -159,10 +157,15 @@ class BrokerServer:
         if tls is not None:
             accepting, context = overlay_contexts(tls)
             self._listen(started, sockets, accepting, vouched=True)
-        self._dialer = Dialer(driver, context, vouched=tls is not None)
-        started.push_async_callback(self._dialer.close)
-        if not overlay.links.discover:
-            return
+        dialer = Dialer(driver, context, vouched=tls is not None)
+        started.push_async_callback(dialer.close)
+        driver.start(dialer.dial)
+        if overlay.links.discover:
+            self._discover(started, driver)
+
+    def _discover(self, started: AsyncExitStack, driver: BrokerDriver) -> None:
+        """Announce this broker on its network segment, and listen to the announcements of others."""
+        config, overlay = self.configuration, self.configuration.overlay
         advertised = overlay.advertise
         discovery = Announcements(
             overlay.name,
@@ -221,8 +224,8 @@ class BrokerServer:
             wall_us=time.time_ns() // 1000,
             recovered=recovered,
         )
-        broker.explaining.tracing.stopwatch = time.perf_counter
-        broker.explaining.resources = ProcessStats(lambda: self._lag.last_s if self._lag is not None else 0.0).facts
+        stats = ProcessStats(lambda: self._lag.last_s if self._lag is not None else 0.0)
+        broker.explaining.observe_process(time.perf_counter, stats.facts)
         return broker
 
     async def _open_log(self, started: AsyncExitStack) -> Recovered:

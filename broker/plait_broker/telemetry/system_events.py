@@ -47,16 +47,12 @@ _SEQUENCE: Final = Struct("<24xQ32x")
 _KINDS: Final[dict[RecordKind, Filter]] = {kind: (F[KIND] == kind.name.lower()) for kind in RecordKind}
 
 
-class SystemDissemination(Protocol):
-    """Sends system events to other brokers."""
+class SystemPublisher(Protocol):
+    """Sends system events to other brokers, and to the subscriptions here that match and may read them."""
 
-    def publish_system(self, frame: EventFrame, destinations: list[int], delay_us: int, now: float, /) -> None: ...
-
-
-class SystemDeliveries(Protocol):
-    """Delivers system events to the subscriptions here that match and may read them."""
-
-    def deliver_system(self, frame: EventFrame, attributes: Attributes, delay_us: int, now: float, /) -> None: ...
+    def publish(
+        self, frame: EventFrame, attributes: Attributes, destinations: list[int], delay_us: int, now: float, /
+    ) -> None: ...
 
 
 class ObservedBroker(BrokerView, Protocol):
@@ -72,7 +68,7 @@ class ObservedBroker(BrokerView, Protocol):
 class SystemStream:
     """One broker's system stream."""
 
-    def __init__(self, broker: ObservedBroker, pipeline: SystemDeliveries, disseminator: SystemDissemination) -> None:
+    def __init__(self, broker: ObservedBroker, publisher: SystemPublisher) -> None:
         self.live = False
         """Whether the stream runs."""
         self.events = 0
@@ -80,8 +76,7 @@ class SystemStream:
         self.missed = 0
         """Records of a needed kind that exceeded a limit, and records overwritten before they were read."""
         self._broker = broker
-        self._pipeline = pipeline
-        self._disseminator = disseminator
+        self._publisher = publisher
         self._local = broker.interest.system
         self._remote = broker.overlay.remote_interest.system
         self._own: Sampler | None = None
@@ -189,6 +184,4 @@ class SystemStream:
         self.events += 1
         frame = Publish(Confirm.NONE, encode_block(Event(attributes, b"", broker.id, self.events, fields[0])))
         delay_us = max(0, broker.wall_us(now) - fields[0])
-        if destinations:
-            self._disseminator.publish_system(frame, destinations, delay_us, now)
-        self._pipeline.deliver_system(frame, attributes, delay_us, now)
+        self._publisher.publish(frame, attributes, destinations, delay_us, now)

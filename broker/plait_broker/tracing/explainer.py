@@ -18,6 +18,7 @@ from .event_tail import describe_passage, describe_recent
 from .local_status import describe_local_status
 from .remote_queries import RemoteQueries
 from .route_explanation import describe_interest, describe_route
+from .tracing import Stopwatch
 
 if TYPE_CHECKING:
     from ..broker_view import BrokerView
@@ -49,7 +50,12 @@ class Explainer:
         self._observer = observer
         self._broker = broker
         self.resources: ResourceFacts = dict
-        """Reads the resources of the process; set by the server."""
+        """Reads the resources of the process; nothing without a server."""
+
+    def observe_process(self, stopwatch: Stopwatch, resources: ResourceFacts) -> None:
+        """Measure steps with the stopwatch of the process, and report its resources."""
+        self.tracing.time_with(stopwatch)
+        self.resources = resources
 
     def receive(self, frame: TraceMessage, now: float) -> None:
         """Handle a step, a query or a result of another broker."""

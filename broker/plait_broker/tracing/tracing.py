@@ -71,6 +71,10 @@ class Tracing:
         self._marks = TokenBucket(MARKS_PER_S, MARKS_BURST, now)
         self._followed = TokenBucket(FOLLOWED_PER_S, FOLLOWED_BURST, now)
 
+    def time_with(self, stopwatch: Stopwatch) -> None:
+        """Measure the time that steps take."""
+        self.stopwatch = stopwatch
+
     def mark(self, session: int, id: EventId, now: float) -> bool:
         """Trace an event that a client is about to publish; return False if its broker's clients mark too many."""
         if not self._marks.take(now):

@@ -79,7 +79,9 @@ class BrokerConnection:
         settings: SessionSettings,
         randomness: Randomness,
         token: Callable[[], str | None],
+        ping_sent: Callable[[int], None],
     ) -> None:
+        """`token` is called at every attempt to connect, `ping_sent` with the nonce of each ping."""
         self.state = State.IDLE
         self.publisher = new_id(randomness)
         """The publisher id of this client's events."""
@@ -88,8 +90,6 @@ class BrokerConnection:
         self.log = 0
         """The id of the last broker's log; 0 if no broker had one."""
         self.rtt = RttEstimator()
-        self.ping_sent: Callable[[int], None] = _ignore
-        """Called with the nonce of each ping."""
         self.error: PlaitError | None = None
         """The error of the last attempt, or of the end."""
         self.decoder = FrameDecoder()
@@ -98,6 +98,7 @@ class BrokerConnection:
         self._settings = settings
         self._randomness = randomness
         self._token = token
+        self._ping_sent = ping_sent
         self._backoff = Backoff(addresses, settings.reconnect, randomness)
         self._handshake: Handshake | None = None
         self._deadline: float | None = None
@@ -213,7 +214,7 @@ class BrokerConnection:
         if not self.paused and len(self._pings) < PINGS_MAX:
             self._pings[nonce] = now
         self.send(Ping(nonce))
-        self.ping_sent(nonce)
+        self._ping_sent(nonce)
         return nonce
 
     def pause(self, paused: bool, now: float) -> None:
@@ -354,7 +355,3 @@ class BrokerConnection:
         self._deadline = now + wait_s
         self.outputs.append(Disconnect(abort))
         self._changes.append(Lost(error, wait_s))
-
-
-def _ignore(nonce: int) -> None:
-    pass

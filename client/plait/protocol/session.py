@@ -98,9 +98,8 @@ class Session:
         token: Callable[[], str | None] = lambda: None,
     ) -> None:
         """`token` is called at every attempt to connect. `randomness` draws ids and backoff times."""
-        self.connection = BrokerConnection(addresses, settings, randomness, token)
         self.publishes = PublishQueue(settings.outbox)
-        self.connection.ping_sent = self.publishes.ping_sent
+        self.connection = BrokerConnection(addresses, settings, randomness, token, self.publishes.ping_sent)
         self.signals = Signals()
         self.publisher = self.connection.publisher
         self.writable = True
