@@ -8,7 +8,7 @@ from .builder import Attribute, F
 from .constraints import Constraint
 from .eventbridge import from_pattern
 from .explaining import Explanation, Reason
-from .filter import EVERYTHING, Filter, as_filter, parse
+from .filter import EVERYTHING, Filter, as_filter, parse, parse_indexable
 from .normal_form import Conjunction, NormalForm, satisfies
 from .value_sets import ValueSet
 
@@ -26,5 +26,6 @@ __all__ = [
     "as_filter",
     "from_pattern",
     "parse",
+    "parse_indexable",
     "satisfies",
 ]

@@ -141,6 +141,13 @@ def parse(text: str, limits: FilterLimits = FILTER_LIMITS) -> Filter:
     return Filter(parse_expr(text, limits), source=text, limits=limits)
 
 
+def parse_indexable(text: str) -> Filter:
+    """Parse a filter that is to go into an index. Raise FilterTooComplex also if its normal form exceeds a limit."""
+    filter = parse(text)
+    filter.normal  # noqa: B018 - computed once, and kept
+    return filter
+
+
 def as_filter(given: object) -> Filter:
     """Convert a filter, its text, or a boolean attribute of the builder to a filter."""
     if isinstance(given, Filter):

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from typing import Final
 
 from plait_core import PlaitError
-from plait_core.filters import Filter, parse
+from plait_core.filters import Filter, parse_indexable
 from plait_core.wire.frame_types.overlay_frames import Advertisement
 
 STATES_MAX: Final = 4096
@@ -53,7 +53,7 @@ class AdvertisementTable:
         if not advertisement.filter:
             return None, True
         try:
-            filter = self.filters[key] = parse(advertisement.filter)
+            filter = self.filters[key] = parse_indexable(advertisement.filter)
         except PlaitError:
             return None, False
         return filter, True

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from plait_core import PlaitError
-from plait_core.filters import Filter, parse
+from plait_core.filters import Filter, parse_indexable
 from plait_core.matching import Index
 from plait_core.wire import EventFrame
 from plait_core.wire.frame_types.envelope_frames import DURABLE_INTEREST
@@ -99,7 +99,7 @@ class RemoteDurableInterest:
         if not document.filter:
             return True
         try:
-            filter = parse(document.filter)
+            filter = parse_indexable(document.filter)
         except PlaitError:
             return False
         self._handles += 1

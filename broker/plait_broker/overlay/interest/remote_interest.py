@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import repeat
 
-from plait_core.filters import Filter, parse
+from plait_core.filters import Filter, parse_indexable
 from plait_core.limits import DEPOSITS_BYTES_MAX
 from plait_core.matching import Index
 from plait_core.values import Attributes
@@ -74,7 +74,7 @@ class RemoteInterest:
         home.repeats = home.repeats + 1 if version <= home.version else 0
         if version <= home.version or not (update.whole or version == home.version + 1):
             return home.version
-        filters = [parse(text) for text in update.filters]
+        filters = [parse_indexable(text) for text in update.filters]
         if update.whole:
             home.stale += home.handles.values()
             home.handles.clear()
