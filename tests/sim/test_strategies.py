@@ -72,7 +72,7 @@ def last_hops(world: GivenWorld, at: int, home: int) -> list[dict[str, int]]:
     node = {me(world, number): number for number in range(len(world.nodes))}
     srt = tables(world, at).srt
     return [
-        {"ABCD"[node[srt[tree].root]] + "": node[hop] for tree, (hop, _) in entry.last_hops.items()}
+        {"ABCD"[node[srt[tree].root]]: node[hop.neighbour] for tree, hop in entry.last_hops.items()}
         for entry in tables(world, at).subscriptions(me(world, home))
     ]
 

@@ -27,6 +27,7 @@ class PaperTid:
 
     def __init__(self, topology: Topology, interest: InterestView) -> None:
         self.tables = TreeTables(topology, interest)
+        self.counts = self.tables.counts
         self._topology = topology
 
     def plan(self, envelope: Envelope, to: Sequence[Destination], now: float) -> Plan:
@@ -41,8 +42,9 @@ class PaperTid:
         unreachable: list[Destination] = []
         for destination in to:
             subscription = self._matching(destination[0], trees, attributes)  # 2, 3
-            paths = [] if subscription is None else subscription.last_hops.items()  # 4
-            links = [(delays[hop], tree, hop) for tree, (hop, _) in paths if hop in delays]  # 5
+            hops = {} if subscription is None else subscription.last_hops
+            paths = [(tree, hop.neighbour) for tree, hop in hops.items()]  # 4
+            links = [(delays[hop], tree, hop) for tree, hop in paths if hop in delays]  # 5
             if not links:
                 unreachable.append(destination)
                 continue

@@ -6,6 +6,7 @@ neighbours, so exactly one copy serves each destination.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -24,6 +25,7 @@ class ShortestPaths:
     def __init__(self, topology: Topology, interest: InterestView) -> None:
         self.next_hop = topology.next_hop
         """Bound once: it runs for every event."""
+        self.counts: Counter[str] = Counter()
 
     def plan(self, envelope: Envelope, to: Sequence[Destination], now: float) -> Plan:
         by: dict[BrokerId, list[Destination]] = {}

@@ -9,6 +9,7 @@ To add a strategy, write a class with this interface in a file of its own and pu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
@@ -166,6 +167,9 @@ class DisseminationStrategy(Protocol):
     independent: ClassVar[bool]
     """Whether the next hop of a destination does not depend on the other destinations and the copies have tree 0. An
     event with one destination then takes `next_hop` in place of `plan`."""
+
+    counts: Counter[str]
+    """Counters of unusual occurrences. The metric of the overlay's incidents adds them to its own."""
 
     def plan(self, envelope: Envelope, to: Sequence[Destination], now: float) -> Plan:
         """Plan the copies of one event. It is called at the root, with an empty path, and at every hop."""

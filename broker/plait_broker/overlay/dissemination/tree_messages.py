@@ -1,7 +1,8 @@
 """The messages that build the tables of the TID paper: advertisements flood, subscriptions follow trees back.
 
 Each message is one msgpack map. A round numbers the floods of one tree. So entries of the latest flood replace those of
-earlier ones, which may use links that are gone.
+earlier ones, which may use links that are gone. An advertisement names its root and its number there, and its tree
+follows from both: so no advertisement takes the tree of another root.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from .strategy import BrokerId, TreeId
 
 
 class TreeAdvertised(NamedTuple):
-    """An advertisement floods: it roots the tree `tree`. A withdrawn one has no filter."""
+    """An advertisement floods and roots a tree. A withdrawn one has no filter."""
 
-    tree: TreeId
     root: BrokerId
+    number: int
     round: int
     filter: Filter | None
+
+    @property
+    def tree(self) -> TreeId:
+        return tree_id(self.root, self.number)
 
 
 class TreeSubscribed(NamedTuple):
@@ -53,16 +58,25 @@ def encode_message(message: TreeMessage) -> bytes:
 
 
 def decode_message(body: bytes) -> TreeMessage:
-    """Return the message. Raise FrameError if it is malformed."""
+    """Return the message. Raise FrameError if it is malformed, or if its filter has no normal form here."""
     fields = unpack_fields(body, WIRE_LIMITS)
     kind = TreeSubscribed if "home" in fields else TreeAdvertised
     numbers = [fields.get(name) for name in kind._fields[:-1]]
     text = fields.get("filter")
     if not all(type(number) is int and 0 <= number <= U64_MAX for number in numbers):
         raise FrameError(FrameFault.FIELD, "a tree message with a field that is missing or no 64-bit number")
+    if fields.get("tree") == 0:
+        raise FrameError(FrameFault.FIELD, "a tree message for tree 0, which has no tables")
     if not isinstance(text, str) or len(text) > FILTER_TEXT_MAX:
         raise FrameError(FrameFault.FIELD, "a tree message without a filter, or with too long a one")
     try:
-        return kind._make([*numbers, parse(text) if text else None])
+        return kind._make([*numbers, _parsed(text) if text else None])
     except PlaitError as error:
         raise FrameError(FrameFault.FIELD, f"a tree message with a bad filter: {error.message}") from None
+
+
+def _parsed(text: str) -> Filter:
+    """Parse a filter. Raise FilterTooComplex here, rather than when the tables compare it with another."""
+    filter = parse(text)
+    filter.normal  # noqa: B018 - computed for the exception
+    return filter

@@ -37,11 +37,8 @@ class TreeTablesStrategy(PaperTid):
 
     def _choose(self, home: BrokerId, path: Sequence[BrokerId]) -> tuple[BrokerId, TreeId] | None:
         """Return the next hop for a home broker, and the tree that gives it, or 0 if none does."""
+        trees = self.tables.hops(home)
         hops = [hop.neighbour for hop in self._topology.next_hops(home, path)]
-        trees: dict[BrokerId, TreeId] = {}
-        for entry in self.tables.subscriptions(home):
-            for tree, (hop, _) in entry.last_hops.items():
-                trees.setdefault(hop, tree)
         for hop in hops:
             if hop in trees:
                 return hop, trees[hop]

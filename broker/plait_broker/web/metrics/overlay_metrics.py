@@ -34,6 +34,7 @@ INCIDENTS: Final = {
     "advertisements_unacked": "a broker did not acknowledge an advertisement in time",
     "overlay_full": "too many events were kept for a broker, and the oldest was dropped",
     "relays_refused": "a neighbour exceeded the rate of messages that one broker may have relayed",
+    "tree_entries_refused": "an entry of a neighbour's message for the tree tables was refused",
     "unexpected": "a neighbour sent a frame that it has no reason to send",
     "unknown_documents": "a document of a kind that this version does not know was stored and relayed",
     "unknown_frames": "a neighbour sent a frame of a type that this version does not know",
@@ -48,7 +49,7 @@ INCIDENTS: Final = {
 def overlay_metrics(broker: BrokerView, now: float) -> Iterator[Metric]:
     """Yield the metrics of the overlay as this broker sees it."""
     overlay, counted = broker.overlay, broker.counters
-    counts = overlay.counts
+    counts = overlay.counts + overlay.strategy.counts
     distances = overlay.map.distances(broker.id)
     streams = overlay.event_streams.outgoing.values()
     yield counter("plait_events_forwarded", "Copies of events handed to neighbours.", counted.forwarded)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
 
-from ...limits import NAME_BYTES_MAX
+from ...limits import DOCUMENT_BYTES_MAX, NAME_BYTES_MAX
 from .frame_schema import AtMost, ControlFrame, control
 
-STRATEGY_BYTES_MAX: Final = 64 * 1024
-"""Of one message: a few hundred entries of a table with their filters; more goes in several messages."""
+STRATEGY_BYTES_MAX: Final = DOCUMENT_BYTES_MAX
+"""Bytes of one message: as of a document, so that an entry with the longest filter fits. More entries go into several
+messages."""
 
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 
