@@ -223,11 +223,13 @@ def check_plan(plan: Plan, envelope: Envelope, to: Sequence[Destination], topolo
     `topology` is given for strategies that declare themselves loop-free: the neighbour of each copy must then be off
     the path and strictly closer to each of its destinations.
     """
-    planned = [d[0] for copy in plan.links for d in copy.destinations]
-    planned += [d[0] for cast in plan.groups for d in cast.destinations]
-    planned += [d[0] for d in (*plan.unreachable, *plan.forbidden)]
-    if len(planned) != len(to) or set(planned) != {d[0] for d in to}:
-        raise PlanInvalid("a destination is planned twice, not at all, or was added")
+    copies: list[LinkCopy | GroupCopy] = [*plan.links, *plan.groups]
+    planned = [destination for copy in copies for destination in copy.destinations]
+    planned += [*plan.unreachable, *plan.forbidden]
+    if len(planned) != len(to) or set(planned) != set(to):
+        raise PlanInvalid("a destination is planned twice, not at all, or was added or changed")
+    if not all(copy.destinations for copy in copies):
+        raise PlanInvalid("a copy without destinations")
     if len({copy.neighbour for copy in plan.links}) != len(plan.links):
         raise PlanInvalid("two copies for one neighbour")
     if topology is None:
