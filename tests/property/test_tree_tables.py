@@ -177,6 +177,12 @@ def assert_tables_are_exact(net: StrategyNet) -> None:
             for tree, hop in entry.last_hops.items():
                 assert hop.round <= tables.srt[tree].round
                 assert hop.round < tables.srt[tree].round or (at, home, number, tree) in expected
+        for home in net.sites:
+            entries = list(tables.subscriptions(home))
+            assert [home for _ in entries] == [key[0] for key in tables.prt if key[0] == home]
+            given = {(hop.neighbour, tree) for entry in entries for tree, hop in entry.last_hops.items()}
+            assert set(tables.hops(home).items()) <= given
+            assert set(tables.hops(home)) == {hop for hop, _ in given}
 
 
 @given(RANDOMS)
