@@ -15,10 +15,10 @@ from plait_core.filters import Filter
 
 from .strategy import BrokerId
 
-TEXT_CHARS: Final = 512
-CONSTRAINTS: Final = 16
+TEXT_CHARS: Final = 256
+CONSTRAINTS: Final = 4
 """The size of a filter that counts as one entry: characters of its text, and constraints of its normal form. Ordinary
-filters are smaller. So the bound of entries also bounds their memory."""
+filters are smaller and take 2 KB. No filter takes more than some 4 KB for each entry that it counts for."""
 
 NEIGHBOUR_SHARE: Final = 2
 """One neighbour fills at most one part in so many of a table."""

@@ -36,10 +36,11 @@ class TableLimits(NamedTuple):
     """Trees that one broker stores: some advertisements for each broker of the largest overlay."""
     trees_per_root_max: int = 1024
     """Trees of one root: a thousand publishers there."""
-    paths_max: int = 1 << 18
-    """Last hops in the PRT: some hundred subscriptions with a few trees each, for each broker of a large overlay."""
+    paths_max: int = 1 << 17
+    """Last hops in the PRT: a hundred subscriptions with a few trees each, for each of some 300 brokers. One neighbour
+    fills half of them, so it makes this broker keep at most some 256 MB."""
     paths_per_home_max: int = 1 << 14
-    """Last hops of one home broker's subscriptions: a thousand with 16 trees each."""
+    """Last hops of one home broker's subscriptions: a thousand with a path in each of 16 trees."""
 
 
 TABLE_LIMITS: Final = TableLimits()
