@@ -102,6 +102,7 @@ class Connection:
         self.relay_buffer = RelayBuffer()
         """The copies of events that wait for a broker at the other end."""
         self.hello: Hello | None = None
+        """The hello of a client, once it is valid. The client may still wait for the join gate."""
         self.opened_at = now
         self.received_at = now
         self.frame_since: float | None = None

@@ -67,6 +67,7 @@ class HandshakeHandler:
         elif self._join_gate.is_open(now):
             self._admit(connection, frame, now)
         else:
+            connection.hello = frame
             self._join_gate.hold(connection, frame)
 
     def admit_early(self, now: float) -> list[Connection]:

@@ -100,8 +100,8 @@ class Keepalive:
             if connection.closing or connection.neighbour:
                 continue
             session = self._sessions.by_connection.get(connection.id)
-            if session is None:
-                timeout_at = connection.opened_at + hello_s
+            if session is None:  # a client whose hello has come waits for the join gate
+                timeout_at = connection.opened_at + hello_s if connection.hello is None else inf
             else:
                 timeout_at = inf if connection.frame_since is None else connection.frame_since + frame_s
             if timeout_at <= now:
