@@ -40,32 +40,34 @@ INFINITE = 1 << 60
 
 
 @st.composite
-def sheets(draw: st.DrawFn) -> list[LinkState]:
+def link_states(draw: st.DrawFn) -> list[LinkState]:
     """Draw the link states of up to nine brokers. One has none, and links are not always listed at both ends."""
     rng = draw(st.randoms(use_true_random=False))
     count = rng.randint(1, 9)
-    said: dict[int, dict[int, int]] = {broker: {} for broker in range(1, count + 1)}
+    claimed: dict[int, dict[int, int]] = {broker: {} for broker in range(1, count + 1)}
     for _ in range(rng.randint(0, 2 * count)):
         near, far = rng.randint(1, count), rng.randint(1, count + 1)
         if near != far:
-            said[near][far] = rng.choice((1, 1, 100, 1000, rng.randint(1, 100_000)))
-            if far in said and rng.random() < 0.8:
-                said[far][near] = rng.choice((said[near][far], rng.randint(1, 100_000)))
-    return [LinkState(broker, 1, "", tuple(delays), tuple(delays.values())) for broker, delays in said.items()]
+            claimed[near][far] = rng.choice((1, 1, 100, 1000, rng.randint(1, 100_000)))
+            if far in claimed and rng.random() < 0.8:
+                claimed[far][near] = rng.choice((claimed[near][far], rng.randint(1, 100_000)))
+    return [LinkState(broker, 1, "", tuple(delays), tuple(delays.values())) for broker, delays in claimed.items()]
 
 
-def drawn(said: list[LinkState]) -> LinkStateDatabase:
+def drawn(claimed: list[LinkState]) -> LinkStateDatabase:
     map = LinkStateDatabase()
-    for sheet in said:
-        map.put(sheet)
+    for link_state in claimed:
+        map.put(link_state)
     return map
 
 
-def floyd_warshall(said: list[LinkState]) -> dict[tuple[int, int], int]:
+def floyd_warshall(claimed: list[LinkState]) -> dict[tuple[int, int], int]:
     delays = {
-        (sheet.origin, far): us for sheet in said for far, us in zip(sheet.neighbours, sheet.delays_us, strict=True)
+        (link_state.origin, far): us
+        for link_state in claimed
+        for far, us in zip(link_state.neighbours, link_state.delays_us, strict=True)
     }
-    brokers = [sheet.origin for sheet in said]
+    brokers = [link_state.origin for link_state in claimed]
     best = {(a, b): 0 if a == b else INFINITE for a in brokers for b in brokers}
     both = {pair: max(us, delays[pair[::-1]]) for pair, us in delays.items() if pair[::-1] in delays and pair in best}
     best |= {pair: us + HOP_US for pair, us in both.items()}
@@ -76,20 +78,20 @@ def floyd_warshall(said: list[LinkState]) -> dict[tuple[int, int], int]:
     return best
 
 
-@given(sheets())
-def test_distances_are_those_of_floyd_and_warshall(said: list[LinkState]) -> None:
-    map, best = drawn(said), floyd_warshall(said)
+@given(link_states())
+def test_distances_are_those_of_floyd_and_warshall(claimed: list[LinkState]) -> None:
+    map, best = drawn(claimed), floyd_warshall(claimed)
     for (a, b), distance in best.items():
         assert map.distances(b).get(a, INFINITE) == min(distance, INFINITE)
         assert map.reaches(a, b) == (distance < INFINITE)
 
 
-@given(sheets())
-def test_a_parent_is_on_a_shortest_path_and_all_parents_make_a_tree(said: list[LinkState]) -> None:
-    map = drawn(said)
-    for root in (sheet.origin for sheet in said):
+@given(link_states())
+def test_a_parent_is_on_a_shortest_path_and_all_parents_make_a_tree(claimed: list[LinkState]) -> None:
+    map = drawn(claimed)
+    for root in (link_state.origin for link_state in claimed):
         distances = map.distances(root)
-        for broker in (sheet.origin for sheet in said):
+        for broker in (link_state.origin for link_state in claimed):
             parent = map.parent(root, broker)
             assert (parent is None) == (broker == root or broker not in distances)
             if parent is not None:
@@ -99,10 +101,10 @@ def test_a_parent_is_on_a_shortest_path_and_all_parents_make_a_tree(said: list[L
                 assert distances[parent] < distances[broker], "so following parents ends at the root"
 
 
-@given(sheets())
-def test_no_link_is_longer_than_its_detours_and_distances_obey_the_triangle(said: list[LinkState]) -> None:
-    map = drawn(said)
-    brokers = [sheet.origin for sheet in said]
+@given(link_states())
+def test_no_link_is_longer_than_its_detours_and_distances_obey_the_triangle(claimed: list[LinkState]) -> None:
+    map = drawn(claimed)
+    brokers = [link_state.origin for link_state in claimed]
     for a in brokers:
         for b in brokers:
             for c in brokers:
@@ -111,23 +113,23 @@ def test_no_link_is_longer_than_its_detours_and_distances_obey_the_triangle(said
                     assert to_c[a] <= map.distances(b)[a] + to_c[b]
 
 
-@given(sheets(), st.data())
-def test_what_was_put_and_taken_away_leaves_no_trace(said: list[LinkState], data: st.DataObject) -> None:
-    map = drawn(said)
-    gone = data.draw(st.sampled_from(said))
+@given(link_states(), st.data())
+def test_what_was_put_and_taken_away_leaves_no_trace(claimed: list[LinkState], data: st.DataObject) -> None:
+    map = drawn(claimed)
+    gone = data.draw(st.sampled_from(claimed))
     other = LinkState(gone.origin, 2, "other", (), ())
-    for broker in (sheet.origin for sheet in said):
+    for broker in (link_state.origin for link_state in claimed):
         map.distances(broker)
     map.put(other)
-    fresh = drawn([sheet for sheet in said if sheet is not gone] + [other])
-    for broker in (sheet.origin for sheet in said):
+    fresh = drawn([link_state for link_state in claimed if link_state is not gone] + [other])
+    for broker in (link_state.origin for link_state in claimed):
         assert map.distances(broker) == fresh.distances(broker)
     map.remove(gone.origin)
     assert gone.origin not in map
     assert map.distances(gone.origin) == {}
     map.put(gone)
-    fresh = drawn(said)
-    for broker in (sheet.origin for sheet in said):
+    fresh = drawn(claimed)
+    for broker in (link_state.origin for link_state in claimed):
         assert map.distances(broker) == fresh.distances(broker)
 
 
@@ -178,7 +180,7 @@ class ExportsAgainstBruteForce(RuleBasedStateMachine):
         self.replayed = self.replayed - set(removed) | set(added)
 
     @invariant()
-    def what_was_told_is_what_is_exported(self) -> None:
+    def replayed_changes_give_the_exported_filters(self) -> None:
         assert self.replayed == {number for number in self.filters if number in self.exports.exported}
         assert len(self.exports.exported) == len(self.replayed)
         assert len(self.exports) == len(self.filters)
@@ -198,7 +200,7 @@ class ExportsAgainstBruteForce(RuleBasedStateMachine):
             assert self.exports.exported.covering(self.filters[number]) == [number]
 
     @invariant()
-    def together_they_want_the_same(self) -> None:
+    def exported_filters_match_the_same_events_as_all_filters(self) -> None:
         for event in GRID:
             wanted = any(filter.matches(event) for filter in self.filters.values())
             assert wanted == bool(self.exports.exported.match(event))
@@ -217,10 +219,10 @@ class Interest(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.wanting = InterestSync(HOME, new_index)
-        self.wanted = {ROOT: RemoteInterest(new_index), OTHER: RemoteInterest(new_index)}
-        self.wants: list[tuple[int, InterestUpdate]] = []
-        self.answers: list[tuple[int, int, int, int]] = []
+        self.sync = InterestSync(HOME, new_index)
+        self.remote = {ROOT: RemoteInterest(new_index), OTHER: RemoteInterest(new_index)}
+        self.updates: list[tuple[int, InterestUpdate]] = []
+        self.acks: list[tuple[int, int, int, int]] = []
         self.own = {ROOT: AdvertisementTable(ROOT), OTHER: AdvertisementTable(OTHER)}
         """The advertisements at the publishers' brokers."""
         self.known = AdvertisementTable(HOME)
@@ -239,7 +241,7 @@ class Interest(RuleBasedStateMachine):
         self.now = 100.0
         self.installed: set[int] = set()
         for root in (ROOT, OTHER):
-            self.wanting.meet(root)
+            self.sync.meet(root)
         self.forgetful: set[int] = set()
         """Brokers that lost the interest which they had acknowledged."""
 
@@ -249,8 +251,8 @@ class Interest(RuleBasedStateMachine):
     def subscribe(self, seed: int) -> None:
         self.number += 1
         self.filters[self.number] = interval(random.Random(seed))
-        self.wanting.add(self.number, self.filters[self.number])
-        self.tell()
+        self.sync.add(self.number, self.filters[self.number])
+        self.send()
 
     @precondition(lambda self: self.filters)
     @rule(data=st.data())
@@ -258,22 +260,22 @@ class Interest(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(sorted(self.filters)))
         del self.filters[number]
         self.installed.discard(number)
-        self.wanting.remove(number)
-        self.tell()
+        self.sync.remove(number)
+        self.send()
 
     @rule(seed=SEEDS, root=st.sampled_from((ROOT, OTHER)), number=st.integers(1, 3))
     def offer(self, seed: int, root: int, number: int) -> None:
         self.offers[root, number] = interval(random.Random(seed))
-        self._say(root, number, self.offers[root, number].text)
+        self._flood(root, number, self.offers[root, number].text)
 
     @precondition(lambda self: self.offers)
     @rule(data=st.data())
     def withdraw(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(self.offers)))
         del self.offers[key]
-        self._say(*key, "")
+        self._flood(*key, "")
 
-    def _say(self, root: int, number: int, text: str) -> None:
+    def _flood(self, root: int, number: int, text: str) -> None:
         self.versions += 1
         offer = Advertisement(root, number, self.versions, text)
         self.own[root].learn(offer)
@@ -286,7 +288,7 @@ class Interest(RuleBasedStateMachine):
     def settle(self) -> None:
         """A publisher's broker waits for this one as long as it can reach it, and then goes on without."""
         for (root, number), revision in list(self.unsettled.items()):
-            home = self.wanted[root].homes.get(HOME)
+            home = self.remote[root].homes.get(HOME)
             knows = home is not None and self.own[root].revision_of(home.offers) >= revision
             if knows or not self.reachable[root]:
                 del self.unsettled[root, number]
@@ -296,7 +298,7 @@ class Interest(RuleBasedStateMachine):
     def learn_one(self, data: st.DataObject) -> None:
         some = [at for at, offer in enumerate(self.news) if self.reachable[offer.origin]]
         self._learn(self.news.pop(data.draw(st.sampled_from(some))))
-        self.tell()
+        self.send()
 
     def _learn(self, offer: Advertisement) -> None:
         """Learn a flooded advertisement, in any order; versions older than the known one are ignored."""
@@ -306,90 +308,90 @@ class Interest(RuleBasedStateMachine):
         self.latest[key] = offer.version
         self.texts[key] = offer
         filter, _ = self.known.learn(offer)
-        self.wanting.meet(offer.origin)
+        self.sync.meet(offer.origin)
         if filter is None:
-            self.wanting.withdraw(*key)
+            self.sync.withdraw(*key)
         else:
-            self.wanting.offer(*key, filter)
-        self.wanting.offered(offer.origin, self.known.fingerprint(offer.origin))
+            self.sync.offer(*key, filter)
+        self.sync.offered(offer.origin, self.known.fingerprint(offer.origin))
 
     @rule(root=st.sampled_from((ROOT, OTHER)))
     def cut_or_mend(self, root: int) -> None:
         self.reachable[root] = not self.reachable[root]
         self.settle()
         if self.reachable[root]:
-            self.wanting.back(root)
-            self.tell()
+            self.sync.back(root)
+            self.send()
 
     @rule(root=st.sampled_from((ROOT, OTHER)))
     def the_publishers_broker_forgets(self, root: int) -> None:
         """The publisher's broker could not reach this one for long, and then reaches it again."""
-        self.wanted[root].gone(HOME)
+        self.remote[root].gone(HOME)
         self.forgetful.add(root)
         self.reachable[root] = False
         self.settle()
         self.reachable[root] = True
-        self.wanting.back(root)
-        self.tell()
+        self.sync.back(root)
+        self.send()
 
     @rule(root=st.sampled_from((ROOT, OTHER)))
     def we_forget_the_publishers_broker(self, root: int) -> None:
         """Forget a publisher's broker and learn its advertisements again."""
-        self.wanting.gone(root)
+        self.sync.gone(root)
         self.known.forget(root)
         self.reachable[root] = False
         self.settle()
         self.reachable[root] = True
         self.news += [offer for (origin, _), offer in self.texts.items() if origin == root]
         self.latest = {key: version for key, version in self.latest.items() if key[0] != root}
-        self.wanting.meet(root)
-        self.tell()
+        self.sync.meet(root)
+        self.send()
 
     # --- the network
 
-    @precondition(lambda self: self.wants)
+    @precondition(lambda self: self.updates)
     @rule(data=st.data(), twice=st.booleans())
-    def hear_one(self, data: st.DataObject, twice: bool) -> None:
-        to, want = self.wants.pop(data.draw(st.integers(0, len(self.wants) - 1)))
+    def receive_one_update(self, data: st.DataObject, twice: bool) -> None:
+        to, update = self.updates.pop(data.draw(st.integers(0, len(self.updates) - 1)))
         if twice:
-            self.wants.append((to, want))
-        self._hear(to, want)
+            self.updates.append((to, update))
+        self._receive(to, update)
 
-    def _hear(self, to: int, want: InterestUpdate) -> None:
-        at = want.to.index(to)
-        version = self.wanted[to].apply(want, want.versions[at], want.offers[at])
-        self.answers.append((to, version, self.own[to].fingerprint(to), want.versions[at]))
+    def _receive(self, to: int, update: InterestUpdate) -> None:
+        at = update.to.index(to)
+        version = self.remote[to].apply(update, update.versions[at], update.offers[at])
+        self.acks.append((to, version, self.own[to].fingerprint(to), update.versions[at]))
         self.settle()
 
-    @precondition(lambda self: self.answers)
+    @precondition(lambda self: self.acks)
     @rule(data=st.data(), twice=st.booleans())
-    def answer_one(self, data: st.DataObject, twice: bool) -> None:
-        answer = self.answers.pop(data.draw(st.integers(0, len(self.answers) - 1)))
+    def receive_one_ack(self, data: st.DataObject, twice: bool) -> None:
+        answer = self.acks.pop(data.draw(st.integers(0, len(self.acks) - 1)))
         if twice:
-            self.answers.append(answer)
-        self.wanting.acked(*answer, self.now)
-        self.tell()
+            self.acks.append(answer)
+        self.sync.receive_ack(*answer, self.now)
+        self.send()
 
     @rule()
-    def lose_all_that_is_on_its_way(self) -> None:
-        self.wants.clear()
-        self.answers.clear()
+    def lose_all_frames_in_flight(self) -> None:
+        self.updates.clear()
+        self.acks.clear()
 
     @rule(seconds=st.sampled_from((0.1, 1.0, 10.0)))
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        self.tell()
+        self.send()
 
-    def tell(self) -> None:
-        for want in self.wanting.take_updates(self.now, self.reachable.__getitem__):
-            assert len(want.added) <= WANTS_MAX
-            self.wants += [(to, want) for to in want.to]
-        for number in self.wanting.installed:
+    def send(self) -> None:
+        for update in self.sync.take_updates(self.now, self.reachable.__getitem__):
+            assert len(update.added) <= WANTS_MAX
+            self.updates += [(to, update) for to in update.to]
+        for number in self.sync.installed:
             self.installed.add(number)
             for root in (ROOT, OTHER):
                 if self.reachable[root] and root not in self.forgetful:
                     assert self._is_known(root, number), "installed only once the publishers' brokers have it"
-        self.wanting.installed.clear()
+        self.sync.installed.clear()
 
     def _is_known(self, root: int, number: int) -> bool:
         filter = self.filters[number]
@@ -400,7 +402,7 @@ class Interest(RuleBasedStateMachine):
 
     def _matches(self, root: int, event: dict[str, Any]) -> bool:
         frame = Publish(Confirm.NONE, encode_block(Event(event, b"", publisher=1, sequence=1)))
-        return self.wanted[root].match(frame) == [HOME]
+        return self.remote[root].match(frame) == [HOME]
 
     def teardown(self) -> None:
         """Once the network is quiet, each publisher's broker has exactly the interest that it should have."""
@@ -408,26 +410,26 @@ class Interest(RuleBasedStateMachine):
         while self.news:
             self._learn(self.news.pop(0))
         for root in (ROOT, OTHER):
-            self.wanting.back(root)
+            self.sync.back(root)
         for _ in range(20):
             self.now += AGAIN_MAX_S
-            self.tell()
+            self.send()
             for _ in range(50):
-                while self.wants:
-                    to, want = self.wants.pop(0)
-                    self._hear(to, want)
-                while self.answers:
-                    self.wanting.acked(*self.answers.pop(0), self.now)
-                self.tell()
-                if not self.wants:
+                while self.updates:
+                    to, update = self.updates.pop(0)
+                    self._receive(to, update)
+                while self.acks:
+                    self.sync.receive_ack(*self.acks.pop(0), self.now)
+                self.send()
+                if not self.updates:
                     break
-            assert not self.wants, "no update is pending"
+            assert not self.updates, "no update is pending"
         for root in (ROOT, OTHER):
-            if root not in self.wanting.announced:
+            if root not in self.sync.announced:
                 continue  # it has no advertisements, so interest that it may still hold does no harm
-            home = self.wanted[root].homes.get(HOME)
+            home = self.remote[root].homes.get(HOME)
             known = dict(home.filters) if home is not None else {}
-            assert sorted(known) == self.wanting.announced[root], "what it was told is what it knows"
+            assert sorted(known) == self.sync.announced[root], "it has the filters that were announced to it"
             offered = [filter for (at, _), filter in self.offers.items() if at == root]
             for number in known:
                 assert known[number] == self.filters[number]
@@ -459,7 +461,7 @@ class Stream(RuleBasedStateMachine):
         self.handed: list[int] = []
         self.open: list[int] = []
         self.charge: set[int] = set()
-        self.known_taken: set[int] = set()
+        self.known_acked: set[int] = set()
 
     @rule(count=st.integers(1, 5))
     def publish(self, count: int) -> None:
@@ -483,14 +485,14 @@ class Stream(RuleBasedStateMachine):
         position = self.copies.pop(data.draw(st.integers(0, len(self.copies) - 1)))
         if again:
             self.copies.append(position)
-        self._hear(position)
+        self._receive(position)
 
     @precondition(lambda self: self.copies)
     @rule()
     def all_copies_come_in_order(self) -> None:
         copies, self.copies = self.copies, []
         for position in copies:
-            self._hear(position)
+            self._receive(position)
 
     @rule(data=st.data())
     def lose(self, data: st.DataObject) -> None:
@@ -510,7 +512,7 @@ class Stream(RuleBasedStateMachine):
     def take(self, data: st.DataObject) -> None:
         position = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
         self.charge.add(position)
-        self.incoming.take(position, self.now)
+        self.incoming.acknowledge(position, self.now)
 
     @precondition(lambda self: self.reports)
     @rule(data=st.data(), again=st.booleans())
@@ -518,7 +520,7 @@ class Stream(RuleBasedStateMachine):
         report = self.reports.pop(data.draw(st.integers(0, len(self.reports) - 1)))
         if again:
             self.reports.append(report)
-        self._took(*report)
+        self._receive_ack(*report)
 
     @rule(seconds=st.sampled_from((0.03, GAP_S, 1.0, 10.0)))
     def wait(self, seconds: float) -> None:
@@ -527,9 +529,9 @@ class Stream(RuleBasedStateMachine):
 
     # --- what `Dissemination` adds
 
-    def _hear(self, position: int) -> None:
+    def _receive(self, position: int) -> None:
         frame = Publish(Confirm.NONE, encode_block(Event({}, b"", publisher=1, sequence=self.published[position])))
-        self._hand_on(self.incoming.hear(ReceivedEvent(1, position, frame, 0, 0, (1,), self.now), self.now))
+        self._hand_on(self.incoming.receive(ReceivedEvent(1, position, frame, 0, 0, (1,), self.now), self.now))
 
     def _hand_on(self, ready: list[ReceivedEvent]) -> None:
         for arrival in ready:
@@ -537,11 +539,11 @@ class Stream(RuleBasedStateMachine):
             self.handed.append(arrival.position)
             self.open.append(arrival.position)
 
-    def _took(self, up_to: int, missing: tuple[int, ...]) -> None:
-        news = [position for position, _ in self.outgoing.took(up_to, self.now)]
+    def _receive_ack(self, up_to: int, missing: tuple[int, ...]) -> None:
+        news = [position for position, _ in self.outgoing.receive_ack(up_to, self.now)]
         assert set(news) <= self.charge, "only accepted events are acknowledged"
-        assert not set(news) & self.known_taken, "each event is acknowledged as new once"
-        self.known_taken.update(news)
+        assert not set(news) & self.known_acked, "each event is acknowledged as new once"
+        self.known_acked.update(news)
         if missing or up_to < self.outgoing.first - 1:
             self.skips.append(self.outgoing.floor)
             self.copies += [position for position in missing if position in self.outgoing.kept]
@@ -569,7 +571,7 @@ class Stream(RuleBasedStateMachine):
     def nothing_is_kept_without_need(self) -> None:
         kept = self.outgoing.kept
         assert self.outgoing.kept_bytes == sum(len(one.frame.block) for one in kept.values())
-        assert set(kept) == set(self.published) - self.known_taken - self.given_up
+        assert set(kept) == set(self.published) - self.known_acked - self.given_up
         assert list(kept) == sorted(kept)
         assert len(self.incoming._early) <= EARLY_MAX + 1
         assert len(self.incoming._open) <= len(self.open) + len(self.incoming._taken)
@@ -584,13 +586,13 @@ class Stream(RuleBasedStateMachine):
                 while self.skips:
                     self._hand_on(self.incoming.skip(self.skips.pop(0), self.now))
                 while self.copies:
-                    self._hear(self.copies.pop(0))
+                    self._receive(self.copies.pop(0))
                 while self.open:
                     position = self.open.pop(0)
                     self.charge.add(position)
-                    self.incoming.take(position, self.now)
+                    self.incoming.acknowledge(position, self.now)
                 while self.reports:
-                    self._took(*self.reports.pop(0))
+                    self._receive_ack(*self.reports.pop(0))
         assert not self.outgoing.kept
         assert set(self.handed) >= set(self.published) - self.given_up
         assert Counter(self.handed).most_common(1)[:1] in ([], [(self.handed[0], 1)] if self.handed else [])
@@ -604,17 +606,17 @@ TestStream = Stream.TestCase
 
 
 @given(st.integers(1, 3 * TAKEN_EVENTS), SEEDS)
-def test_a_destination_that_takes_says_so_at_the_latest_after_so_many(count: int, seed: int) -> None:
+def test_a_destination_sends_an_ack_after_so_many_events_at_the_latest(count: int, seed: int) -> None:
     incoming = ReceiveStream()
     incoming.skip(0, 0.0)
-    unsaid = 0
+    unacked = 0
     for position in range(1, count + 1):
         frame = Publish(Confirm.NONE, encode_block(Event({}, b"", publisher=1, sequence=position)))
-        (ready,) = incoming.hear(ReceivedEvent(1, position, frame, 0, 0, (1,), 0.0), 0.0)
-        incoming.take(ready.position, 0.0)
-        unsaid += 1
+        (ready,) = incoming.receive(ReceivedEvent(1, position, frame, 0, 0, (1,), 0.0), 0.0)
+        incoming.acknowledge(ready.position, 0.0)
+        unacked += 1
         report = incoming.report(0.0)
         if report is not None:
             assert report == (position, ())
-            unsaid = 0
-        assert unsaid < TAKEN_EVENTS
+            unacked = 0
+        assert unacked < TAKEN_EVENTS

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from plait_broker import DropReason
+from plait_broker.overlay.transport.event_copy import EventCopy
 from plait_core import Event
 from plait_core.wire import Confirm, Deliver, Destination, Publish, encode_block, encode_publish
 from plait_core.wire.frame_types.session_frames import LATE, Late, Notice, Subscribe
@@ -116,18 +117,18 @@ def test_what_expires_on_its_way_dies_there_and_delays_nobody(
 
 
 @pytest.mark.parametrize("claimed_us", [2**64 - 1, 2**64 - 15_000, 2**63])
-def test_no_link_is_cut_by_a_delay_that_somebody_made_up(claimed_us: int) -> None:
-    """Each adds what its link took: what has no room for that must not reach those further on."""
+def test_an_age_that_a_broker_made_up_expels_no_other_broker(claimed_us: int) -> None:
+    """Check that an age with no room for the delays of further links is bounded before it is relayed."""
     world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020})
     world.run()
     liar, between, last = (one.broker.overlay for one in world.brokers)
     block = encode_block(Event({"x": 1}, b"", 77, 1, 0))
     to = [Destination(last.me, 1, 0)]
     link = liar.neighbours[between.me].link
-    liar.host.forward(link, Publish(Confirm.NONE, block), liar.me, claimed_us, 0, (liar.me,), to)
+    liar.outputs.append(EventCopy(link, Publish(Confirm.NONE, block), 0, claimed_us, 0, (liar.me,), to, world.now))
     world.brokers[0].act()
     world.run(0.5)
-    assert last.counts["forged"] == 1, "it came there, and was looked at"
+    assert last.counts["forged"] == 1, "it arrived, and its MAC was checked"
     assert [len(one.neighbours) for one in (liar, between, last)] == [1, 2, 1]
 
 

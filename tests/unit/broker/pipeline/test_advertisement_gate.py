@@ -127,14 +127,14 @@ def test_an_advertisement_that_changes_loses_nothing_meanwhile(chain: LinkedBrok
     assert [event["level"] for event in subscriber.delivered] == [3, 12, 4, 13]
 
 
-def test_a_broker_that_says_nothing_does_not_keep_others_from_publishing(chain: LinkedBrokers) -> None:
+def test_a_broker_that_sends_no_interest_delays_others_until_the_timeout(chain: LinkedBrokers) -> None:
     subscriber, publisher = chain.client(1), chain.client(0)
     subscriber.subscribe("level >= 0")
     chain.run(0.2)
     mute = chain.brokers[2].broker.overlay
     send = mute.unicast.send
-    mute.unicast.send = lambda message, tries=(0,): (  # type: ignore[method-assign]
-        None if isinstance(message, InterestUpdate) else send(message, tries)
+    mute.unicast.send = lambda message, now, tries=(0,): (  # type: ignore[method-assign]
+        None if isinstance(message, InterestUpdate) else send(message, now, tries)
     )
     publisher.publish({"level": 1})
     chain.run(1.0)

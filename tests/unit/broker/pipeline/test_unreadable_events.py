@@ -29,5 +29,5 @@ def test_it_does_not_wait_for_an_advertisement(first: dict[str, object]) -> None
     other.publish({"symbol": "y"})
     world.run(1.0)
     assert world.brokers[0].broker.counters.faults["body"] == 1
-    assert not world.brokers[0].broker.joining.offering.waits
+    assert not world.brokers[0].broker._gate.waits
     assert subscriber.delivered == [first, {"symbol": "y"}]

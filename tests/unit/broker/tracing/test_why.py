@@ -127,7 +127,7 @@ def test_what_is_still_on_its_way_is_in_a_stream() -> None:
     world.publish(12)
     streams = world.brokers[0].broker.overlay.event_streams
     between = world.brokers[1].broker.overlay
-    between.event_streams.receive = between._receive_routed = lambda *_: None  # type: ignore[method-assign]
+    between.event_streams.receive = between._messages._receive_routed = lambda *_: None  # type: ignore[method-assign]
     event = world.publish()
     verdict = world.why(event)
     assert verdict["verdict"] == "on_its_way"

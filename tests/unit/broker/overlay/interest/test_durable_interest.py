@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
+from one_overlay import OneOverlay
 
+from plait_broker.overlay import Incarnation
 from plait_broker.overlay.interest.durable_interest import RemoteDurableInterest
-from plait_broker.overlay.interest.durable_interest_store import MemoryKey
 from plait_broker.overlay.interest.remote_interest import HomeInterest
-from plait_broker.overlay.overlay import Overlay
-from plait_broker.overlay.settings import OverlaySettings
+from plait_broker.overlay.outputs import StoreDocument
 from plait_core import Event
 from plait_core.filters import parse
 from plait_core.matching import new_index
 from plait_core.wire import Confirm, EventFrame, Publish, encode_block
-from plait_core.wire.frame_types.envelope_frames import (
-    EndToEnd,
-    Signed,
-    envelop_document,
-    envelop_message,
-    read_document,
-    read_message,
-)
+from plait_core.wire.frame_types.envelope_frames import envelop_document, envelop_message
 from plait_core.wire.frame_types.overlay_frames import (
     DurableInterest,
     InterestAck,
@@ -30,9 +23,9 @@ from plait_core.wire.frame_types.overlay_frames import (
     LinkState,
 )
 
-HOME, HEIR = 7, 8
+HOME, SUCCESSOR = 7, 8
 CHEAP = DurableInterest(HOME, 1, 1, "price < 10")
-SHEET = LinkState(HOME, 1, "home", (), (), incarnation=5, born=1)
+LINK_STATE = LinkState(HOME, 1, "home", (), (), incarnation=5, born=1)
 
 
 def event(price: int) -> EventFrame:
@@ -40,158 +33,128 @@ def event(price: int) -> EventFrame:
 
 
 @pytest.fixture
-def theirs() -> RemoteDurableInterest:
+def remote() -> RemoteDurableInterest:
     found = RemoteDurableInterest(new_index)
     found.learn(CHEAP)
     return found
 
 
-def test_whoever_has_told_nothing_is_away(theirs: RemoteDurableInterest) -> None:
-    theirs.review({}, 3)
-    assert theirs.match(event(5)) == [HOME]
-    assert theirs.match(event(50)) == []
+def test_a_home_broker_without_an_interest_update_is_absent(remote: RemoteDurableInterest) -> None:
+    remote.review({}, 3)
+    assert remote.match(event(5)) == [HOME]
+    assert remote.match(event(50)) == []
 
 
 @pytest.mark.parametrize(("since", "offers", "away"), [(1.0, 3, False), (1.0, 2, True), (float("inf"), 3, True)])
-def test_whoever_has_answered_to_our_present_offers_is_there(
-    theirs: RemoteDurableInterest, since: float, offers: int, away: bool
+def test_a_home_broker_that_knows_our_advertisements_is_present(
+    remote: RemoteDurableInterest, since: float, offers: int, away: bool
 ) -> None:
-    theirs.review({HOME: HomeInterest(since=since, offers=offers)}, 3)
-    assert bool(theirs.match(event(5))) is away
+    remote.review({HOME: HomeInterest(since=since, offers=offers)}, 3)
+    assert bool(remote.match(event(5))) is away
 
 
-def test_what_is_taken_back_is_wanted_no_more(theirs: RemoteDurableInterest) -> None:
-    theirs.learn(DurableInterest(HOME, CHEAP.number, 2, ""))
-    theirs.review({}, 0)
-    assert theirs.match(event(5)) == []
-    assert not theirs.away
-    assert not len(theirs)
+def test_withdrawn_durable_interest_matches_no_event(remote: RemoteDurableInterest) -> None:
+    remote.learn(DurableInterest(HOME, CHEAP.number, 2, ""))
+    remote.review({}, 0)
+    assert remote.match(event(5)) == []
+    assert not remote.away
+    assert not len(remote)
 
 
-def test_a_next_life_is_wanted_of_until_it_has_spoken(theirs: RemoteDurableInterest) -> None:
-    theirs.succeed(HOME, HEIR)
-    assert not theirs.forget(HOME), "it is kept for the heir"
-    theirs.review({}, 0)
-    assert theirs.match(event(5)) == [HEIR]
-    assert theirs.complete(HEIR) == [HOME]
-    theirs.review({}, 0)
-    assert theirs.match(event(5)) == []
+def test_a_successor_takes_over_until_its_own_interest_is_complete(remote: RemoteDurableInterest) -> None:
+    remote.succeed(HOME, SUCCESSOR)
+    assert not remote.forget(HOME), "it is kept for the successor"
+    remote.review({}, 0)
+    assert remote.match(event(5)) == [SUCCESSOR]
+    assert remote.complete(SUCCESSOR) == [HOME]
+    remote.review({}, 0)
+    assert remote.match(event(5)) == []
 
 
-def test_what_cannot_be_read_is_said_to_be_so(theirs: RemoteDurableInterest) -> None:
-    assert not theirs.learn(DurableInterest(HOME, 2, 1, "price <"))
+def test_a_filter_that_cannot_be_parsed_is_reported(remote: RemoteDurableInterest) -> None:
+    assert not remote.learn(DurableInterest(HOME, 2, 1, "price <"))
 
 
-class Kept:
-    """The host of an overlay, as far as it remembers; all else it lets pass."""
-
-    waits = False
-
-    def __init__(self, stores: bool = True) -> None:
-        self.stores = stores
-        self.memories: dict[MemoryKey, Signed] = {}
-        self.sent: list[Any] = []
-
-    def remember(self, key: MemoryKey, document: Signed | None) -> bool:
-        if document is None:
-            self.memories.pop(key, None)
-            return False
-        self.memories[key] = document
-        return self.stores
-
-    def send(self, link: int, frame: Any) -> None:
-        self.sent.append(frame)
-
-    @property
-    def acks(self) -> list[InterestAck]:
-        """The interest acks that were sent."""
-        read = [read_message(frame, 0) for frame in self.sent if isinstance(frame, EndToEnd)]
-        return [message for message in read if isinstance(message, InterestAck)]
-
-    @property
-    def durable(self) -> list[DurableInterest]:
-        """The durable interest that was flooded."""
-        read = [read_document(frame) for frame in self.sent if isinstance(frame, Signed)]
-        return [document for document in read if isinstance(document, DurableInterest)]
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
+def storing() -> OneOverlay:
+    """Return the overlay of a broker with a log."""
+    return OneOverlay(incarnation=Incarnation(stores=True))
 
 
-class Chance:
-    """A random generator whose values do not matter."""
-
-    def getrandbits(self, bits: int) -> int:
-        return 1
-
-    def random(self) -> float:
-        return 0.5
-
-
-def overlay(host: Kept) -> Overlay:
-    return Overlay(1, OverlaySettings(), host, Chance(), 0.0)  # type: ignore[arg-type]
+def test_durable_interest_is_stored_with_the_link_state_that_verifies_it() -> None:
+    broker = storing()
+    broker.link_up(2)
+    for document in (LINK_STATE, CHEAP):
+        broker.learn(document, 2)
+    assert broker.stored == {(HOME, 0): envelop_document(LINK_STATE), (HOME, CHEAP.number): envelop_document(CHEAP)}
+    broker.learn(DurableInterest(HOME, CHEAP.number, 2, ""), 2)
+    assert broker.stored == {}, "nothing is kept of a broker without durable interest"
 
 
-def test_what_is_told_is_kept_with_the_sheet_that_it_is_believed_by() -> None:
-    host = Kept()
-    broker = overlay(host)
-    broker.link_up(1, 2, "b", 0.0)
-    for document in (SHEET, CHEAP):
-        broker.hear(2, envelop_document(document), 0.1)
-    assert host.memories == {(HOME, 0): envelop_document(SHEET), (HOME, CHEAP.number): envelop_document(CHEAP)}
-    broker.hear(2, envelop_document(DurableInterest(HOME, CHEAP.number, 2, "")), 0.2)
-    assert host.memories == {}, "and nothing of a broker that wants nothing"
+def test_a_broker_without_a_log_stores_nothing() -> None:
+    broker = OneOverlay()
+    broker.link_up(2)
+    for document in (LINK_STATE, CHEAP):
+        broker.learn(document, 2)
+    assert broker.of(StoreDocument) == []
+    assert broker.overlay.destinations(event(5)) == [HOME], "it uses it all the same"
 
 
-def test_a_next_start_goes_by_what_was_kept() -> None:
-    broker = overlay(Kept())
-    broker.recall(map(envelop_document, [CHEAP, SHEET]), 0.0)
-    assert broker.destinations(event(5)) == [HOME]
-    assert broker.meets(parse("price < 3"))
-    assert HOME in broker.map
+def test_a_restarted_broker_uses_the_stored_interest() -> None:
+    broker = storing()
+    broker.overlay.recall(map(envelop_document, [CHEAP, LINK_STATE]), 0.0)
+    assert broker.overlay.destinations(event(5)) == [HOME]
+    assert broker.overlay.meets(parse("price < 3"))
+    assert HOME in broker.overlay.map
 
 
-def test_what_was_kept_without_its_sheet_is_of_no_use() -> None:
-    host = Kept()
-    host.memories[HOME, 0] = envelop_document(SHEET)
-    overlay(host).recall([envelop_document(SHEET)], 0.0)
-    assert host.memories == {}
+def test_a_stored_link_state_without_durable_interest_is_deleted() -> None:
+    broker = storing()
+    broker.overlay.recall([envelop_document(LINK_STATE)], 0.0)
+    assert broker.of(StoreDocument) == [StoreDocument((HOME, 0), None)]
 
 
-def test_a_home_hears_that_it_is_known_once_that_is_stored() -> None:
-    host = Kept()
-    broker = overlay(host)
-    broker.link_up(1, 2, "b", 0.0, delay_us=1000)
-    broker.hear(2, envelop_document(LinkState(2, 1, "b", (1,), (1000,), incarnation=5, born=1)), 0.1)
-    broker.hear(2, envelop_document(DurableInterest(2, 1, 1, "price < 10")), 0.1)
-    update = InterestUpdate((1,), 2, (1,), (0,), True, (1,), ("price < 10",), ())
-    broker.hear(2, envelop_message(update), 0.1)
-    assert len(host.memories) == 2
-    assert not host.acks
-    broker.stored(list(host.memories))
-    assert [ack.version for ack in host.acks] == [1]
+def test_stored_documents_that_cannot_be_read_are_counted() -> None:
+    broker = storing()
+    unreadable = replace(envelop_document(CHEAP), body=b"no map")
+    broker.overlay.recall([unreadable, envelop_document(LINK_STATE)], 0.0)
+    assert broker.overlay.counts["bad_documents"] == 1
+    assert broker.overlay.destinations(event(5)) == []
 
 
-def test_a_broker_alone_says_nothing_and_all_once_there_are_others() -> None:
-    host = Kept()
-    broker = overlay(host)
-    broker.want(1, parse("price < 10"), durable=True)
-    broker.want(2, parse("price < 5"), durable=True)
-    broker.link_up(1, 2, "b", 0.0)
-    assert not host.durable
-    broker.hear(2, envelop_document(LinkState(2, 1, "b", (), ())), 0.1)
-    assert [document.filter for document in host.durable] == ["price < 10"], "which covers the other"
-    broker.unwant(1)
-    assert [document.filter for document in host.durable[1:]] == ["price < 5", ""], "what it covered alone comes first"
+def test_a_home_broker_gets_its_ack_once_its_durable_interest_is_stored() -> None:
+    broker = storing()
+    broker.link_up(2)
+    broker.learn(LinkState(2, 2, "b2", (1,), (1000,), incarnation=5, born=1), 2)
+    broker.learn(DurableInterest(2, 1, 1, "price < 10"), 2)
+    broker.receive(2, envelop_message(InterestUpdate((1,), 2, (1,), (0,), True, (1,), ("price < 10",), ())))
+    first, last = broker.stored
+    assert broker.messages(InterestAck) == []
+    broker.overlay.stored([first], 0.1)
+    assert broker.messages(InterestAck) == [], "the other document is not stored yet"
+    broker.overlay.stored([last], 0.2)
+    assert [ack.version for ack in broker.messages(InterestAck)] == [1]
 
 
-def test_one_that_will_not_come_back_is_forgotten_when_that_is_said() -> None:
-    host = Kept()
-    broker = overlay(host)
-    broker.recall(map(envelop_document, [SHEET, CHEAP]), 0.0)
+def test_a_broker_floods_its_durable_interest_once_there_are_others() -> None:
+    broker = OneOverlay()
+    broker.overlay.want(1, parse("price < 10"), durable=True)
+    broker.overlay.want(2, parse("price < 5"), durable=True)
+    assert broker.documents(DurableInterest) == []
+    broker.link_up(2)
+    assert [document.filter for document in broker.documents(DurableInterest)] == ["price < 10"], "it covers the other"
+    broker.clear()
+    broker.overlay.unwant(1)
+    texts = [document.filter for document in broker.documents(DurableInterest)]
+    assert texts == ["price < 5", ""], "the filter that was covered precedes the withdrawal"
+
+
+def test_a_broker_that_the_operator_gave_up_is_forgotten() -> None:
+    broker = storing()
+    broker.overlay.recall(map(envelop_document, [LINK_STATE, CHEAP]), 0.0)
     broker.tick(1.0)
-    assert broker.destinations(event(5)) == [HOME]
-    broker.given_up = frozenset({"home"})
+    assert broker.overlay.destinations(event(5)) == [HOME]
+    broker.overlay.give_up(["home"])
     broker.tick(2.0)
-    assert broker.destinations(event(5)) == []
-    assert host.memories == {}, "and does not come back at the next start"
+    assert broker.overlay.destinations(event(5)) == []
+    deleted = {output.key for output in broker.of(StoreDocument) if output.document is None}
+    assert deleted == {(HOME, 0), (HOME, CHEAP.number)}, "the next start does not find it either"

@@ -25,370 +25,373 @@ class Pair:
     """The home broker's side and the publisher's broker's side. No frame is lost unless a test drops it."""
 
     def __init__(self) -> None:
-        self.wanting = InterestSync(HOME, new_index)
-        self.wanted = RemoteInterest(new_index)
+        self.sync = InterestSync(HOME, new_index)
+        self.remote = RemoteInterest(new_index)
         self.known = AdvertisementTable(HOME)
         self.own = AdvertisementTable(ROOT)
         self.version = 0
         self.now = 10.0
         self.installed: list[int] = []
 
-    def tell(self, *, reaches: bool = True) -> list[InterestUpdate]:
+    def send(self, *, reaches: bool = True) -> list[InterestUpdate]:
         self.now += 0.001
-        wants = self.wanting.take_updates(self.now, lambda _: reaches)
-        self.installed += self.wanting.installed
-        self.wanting.installed.clear()
-        return wants
+        updates = self.sync.take_updates(self.now, lambda _: reaches)
+        self.installed += self.sync.installed
+        self.sync.installed.clear()
+        return updates
 
-    def hear(self, want: InterestUpdate) -> int:
-        at = want.to.index(ROOT)
-        version = self.wanted.apply(want, want.versions[at], want.offers[at])
-        self.wanting.acked(ROOT, version, self.own.fingerprint(ROOT), want.versions[at], self.now)
+    def deliver(self, update: InterestUpdate) -> int:
+        at = update.to.index(ROOT)
+        version = self.remote.apply(update, update.versions[at], update.offers[at])
+        self.sync.receive_ack(ROOT, version, self.own.fingerprint(ROOT), update.versions[at], self.now)
         return version
 
     def settle(self) -> Iterator[InterestUpdate]:
         """Deliver updates until none is left, and yield each one."""
         for _ in range(10):
-            for want in self.tell():
-                self.hear(want)
-                yield want
+            for update in self.send():
+                self.deliver(update)
+                yield update
 
-    def offer(self, text: str = "x >= 0", number: int = 1) -> None:
-        self.learn(self.say(text, number))
+    def advertise(self, text: str = "x >= 0", number: int = 1) -> None:
+        """Advertise at the publisher's broker, whose advertisement the home broker learns at once."""
+        self.learn(self.flood(text, number))
 
-    def say(self, text: str, number: int = 1) -> Advertisement:
+    def flood(self, text: str, number: int = 1) -> Advertisement:
         """Advertise at the publisher's broker and return the advertisement, which no other broker has yet."""
         self.version += 1
-        offer = Advertisement(ROOT, number, self.version, text)
-        self.own.learn(offer)
-        return offer
+        advertisement = Advertisement(ROOT, number, self.version, text)
+        self.own.learn(advertisement)
+        return advertisement
 
-    def learn(self, offer: Advertisement) -> None:
-        filter, _ = self.known.learn(offer)
+    def learn(self, advertisement: Advertisement) -> None:
+        filter, _ = self.known.learn(advertisement)
         assert filter is not None
-        self.wanting.offer(ROOT, offer.number, filter)
-        self.wanting.offered(ROOT, self.known.fingerprint(ROOT))
+        self.sync.offer(ROOT, advertisement.number, filter)
+        self.sync.offered(ROOT, self.known.fingerprint(ROOT))
 
     @property
-    def seen(self) -> bool:
+    def known_there(self) -> bool:
         """Whether the publisher's broker has the interest computed against all its advertisements."""
-        return self.own.revision_of(self.wanted.homes[HOME].offers) == self.own.revision
+        return self.own.revision_of(self.remote.homes[HOME].offers) == self.own.revision
 
     def matches(self, x: int) -> bool:
         frame = Publish(Confirm.NONE, encode_block(Event({"x": x}, b"", publisher=1, sequence=1)))
-        return self.wanted.match(frame) == [HOME]
+        return self.remote.match(frame) == [HOME]
 
 
-def test_what_meets_an_offer_is_told_and_counts_once_it_is_heard() -> None:
+def test_a_filter_that_meets_an_advertisement_is_installed_once_it_is_acked() -> None:
     pair = Pair()
-    pair.offer("0 <= x < 100")
-    pair.wanting.add(1, parse("x >= 50"))
-    pair.wanting.add(2, parse("x < 0"))
-    (want,) = pair.tell()
+    pair.advertise("0 <= x < 100")
+    pair.sync.add(1, parse("x >= 50"))
+    pair.sync.add(2, parse("x < 0"))
+    (update,) = pair.send()
     fingerprint = pair.own.fingerprint(ROOT)
-    assert want == InterestUpdate((ROOT,), HOME, (1,), (fingerprint,), True, (1,), ("x >= 50",), ()), "all there is"
-    assert pair.installed == [], "whether that is all that is offered there is not known yet"
-    pair.hear(want)
-    assert pair.tell() == []
-    assert pair.installed == [1, 2], "nobody offers what the second wants: all who need to know it do"
-    assert pair.seen
+    assert update == InterestUpdate((ROOT,), HOME, (1,), (fingerprint,), True, (1,), ("x >= 50",), ()), (
+        "the whole table"
+    )
+    assert pair.installed == [], "whether there are more advertisements is not known yet"
+    pair.deliver(update)
+    assert pair.send() == []
+    assert pair.installed == [1, 2], "the second meets no advertisement, so no broker needs it"
+    assert pair.known_there
     assert pair.matches(60)
     assert not pair.matches(-1)
 
 
-def test_what_is_not_heard_is_told_again() -> None:
+def test_a_lost_update_is_retransmitted_with_backoff() -> None:
     pair = Pair()
-    pair.offer()
-    pair.wanting.add(1, parse("x > 1"))
-    first = pair.tell()
-    assert pair.tell() == []
-    deadline = pair.wanting.next_deadline()
+    pair.advertise()
+    pair.sync.add(1, parse("x > 1"))
+    first = pair.send()
+    assert pair.send() == []
+    deadline = pair.sync.next_deadline()
     assert deadline is not None
     assert deadline == pytest.approx(pair.now + AGAIN_S, abs=0.01)
     pair.now = deadline
-    assert pair.tell() == first
+    assert pair.send() == first
     pair.now += AGAIN_S
-    assert pair.tell() == [], "less often then"
+    assert pair.send() == [], "the timeout has doubled"
     pair.now += AGAIN_S
-    assert pair.tell() == first
+    assert pair.send() == first
     assert pair.installed == []
 
 
-def test_who_cannot_be_reached_is_not_told_and_not_waited_for() -> None:
+def test_a_broker_out_of_reach_gets_no_update_and_delays_no_installation() -> None:
     pair = Pair()
-    pair.offer()
-    pair.wanting.add(1, parse("x > 1"))
-    assert pair.tell(reaches=False) == []
+    pair.advertise()
+    pair.sync.add(1, parse("x > 1"))
+    assert pair.send(reaches=False) == []
     assert pair.installed == [1]
-    assert len(pair.tell()) == 1
+    assert len(pair.send()) == 1
 
 
-def test_what_two_brokers_are_told_alike_is_one_frame() -> None:
+def test_equal_updates_for_two_brokers_are_one_frame() -> None:
     pair = Pair()
-    pair.offer()
-    pair.wanting.offer(OTHER, 1, parse("x >= 0"))
-    pair.wanting.add(1, parse("x > 1"))
-    (want,) = pair.tell()
-    assert want.to == (ROOT, OTHER)
-    assert want.versions == (1, 1)
+    pair.advertise()
+    pair.sync.offer(OTHER, 1, parse("x >= 0"))
+    pair.sync.add(1, parse("x > 1"))
+    (update,) = pair.send()
+    assert update.to == (ROOT, OTHER)
+    assert update.versions == (1, 1)
 
 
-def test_what_is_covered_is_not_told_until_it_is_uncovered() -> None:
+def test_a_covered_filter_is_announced_when_its_coverer_goes() -> None:
     pair = Pair()
-    pair.offer()
-    pair.wanting.add(1, parse("x > 1"))
+    pair.advertise()
+    pair.sync.add(1, parse("x > 1"))
     list(pair.settle())
-    pair.wanting.add(2, parse("x > 5"))
+    pair.sync.add(2, parse("x > 5"))
     assert list(pair.settle()) == []
     assert pair.installed == [1, 2]
-    pair.wanting.remove(1)
-    (want,) = pair.settle()
-    assert (want.added, want.removed) == ((2,), (1,)), "together: nothing is missed"
+    pair.sync.remove(1)
+    (update,) = pair.settle()
+    assert (update.added, update.removed) == ((2,), (1,)), "in one update, so no event falls between them"
 
 
-def test_whoever_offers_more_learns_when_all_have_seen_it() -> None:
+def test_a_new_advertisement_is_known_once_an_update_was_computed_against_it() -> None:
     pair = Pair()
-    pair.offer("x < 10")
-    pair.wanting.add(1, parse("x > 5"))
+    pair.advertise("x < 10")
+    pair.sync.add(1, parse("x > 5"))
     list(pair.settle())
-    more = pair.say("x < 100", number=2)
-    assert not pair.seen
+    more = pair.flood("x < 100", number=2)
+    assert not pair.known_there
     pair.learn(more)
-    (want,) = pair.tell()
-    assert (want.added, want.removed) == ((), ()), "nothing more is wanted, and that is said"
-    assert not pair.seen
-    pair.hear(want)
-    assert pair.seen
+    (update,) = pair.send()
+    assert (update.added, update.removed) == ((), ()), "no filter meets it, and an empty update tells so"
+    assert not pair.known_there
+    pair.deliver(update)
+    assert pair.known_there
 
 
-def test_what_a_new_offer_meets_is_known_before_it_counts_as_seen() -> None:
+def test_a_new_advertisement_is_known_after_all_parts_of_the_update() -> None:
     pair = Pair()
-    pair.offer("x < 10")
+    pair.advertise("x < 10")
     for number in range(2 * WANTS_MAX):
-        pair.wanting.add(number, parse(f"x == {10 + number}"))
+        pair.sync.add(number, parse(f"x == {10 + number}"))
     list(pair.settle())
-    pair.offer("x >= 10", number=2)
-    wants = pair.tell()
-    assert len(wants) >= 2, "more than one frame has room for"
-    for want in wants:
-        assert not pair.seen
-        pair.hear(want)
-    assert pair.seen
+    pair.advertise("x >= 10", number=2)
+    updates = pair.send()
+    assert len(updates) >= 2, "too many for one frame"
+    for update in updates:
+        assert not pair.known_there
+        pair.deliver(update)
+    assert pair.known_there
     assert pair.matches(10 + 2 * WANTS_MAX - 1)
 
 
-def test_what_is_said_anew_in_parts_holds_until_all_of_it_has_come() -> None:
+def test_the_old_table_stays_until_the_last_part_of_a_whole_update() -> None:
     pair = Pair()
-    pair.offer()
+    pair.advertise()
     for number in range(2 * WANTS_MAX):
-        pair.wanting.add(number, parse(f"x == {number}"))
+        pair.sync.add(number, parse(f"x == {number}"))
     list(pair.settle())
-    pair.wanting.gone(ROOT)
-    pair.wanting.remove(7)
-    pair.offer()
-    wants = pair.tell()
-    assert [(want.whole, want.more) for want in wants] == [(True, True), (False, False)]
-    pair.hear(wants[0])
+    pair.sync.gone(ROOT)
+    pair.sync.remove(7)
+    pair.advertise()
+    updates = pair.send()
+    assert [(update.whole, update.more) for update in updates] == [(True, True), (False, False)]
+    pair.deliver(updates[0])
     assert pair.matches(2 * WANTS_MAX - 1)
-    assert pair.matches(7), "until all has come"
-    pair.hear(wants[1])
+    assert pair.matches(7), "until the last part arrives"
+    pair.deliver(updates[1])
     assert pair.matches(2 * WANTS_MAX - 1)
     assert not pair.matches(7)
-    assert len(pair.wanted) == 2 * WANTS_MAX - 1
+    assert len(pair.remote) == 2 * WANTS_MAX - 1
 
 
-def test_one_that_comes_back_may_have_offered_more_meanwhile() -> None:
+def test_a_filter_is_not_installed_while_a_returned_broker_has_unknown_advertisements() -> None:
     pair = Pair()
-    pair.offer("x < 10")
+    pair.advertise("x < 10")
     list(pair.settle())
-    more = pair.say("x >= 10", number=2)
-    pair.wanting.back(ROOT)
-    pair.wanting.add(1, parse("x > 20"))
+    more = pair.flood("x >= 10", number=2)
+    pair.sync.back(ROOT)
+    pair.sync.add(1, parse("x > 20"))
     list(pair.settle())
-    assert pair.installed == [], "it offers what we have not seen"
+    assert pair.installed == [], "its advertisement is not known here"
     pair.learn(more)
     list(pair.settle())
     assert pair.installed == [1]
     assert pair.matches(21)
 
 
-def test_changes_are_taken_in_their_order_only() -> None:
+def test_updates_are_applied_in_their_order_alone() -> None:
     pair = Pair()
-    pair.offer()
-    pair.wanting.add(1, parse("x == 1"))
-    (first,) = pair.tell()
-    pair.wanting.add(2, parse("x == 2"))
-    (second,) = pair.tell()
-    assert pair.hear(second) == 0
+    pair.advertise()
+    pair.sync.add(1, parse("x == 1"))
+    (first,) = pair.send()
+    pair.sync.add(2, parse("x == 2"))
+    (second,) = pair.send()
+    assert pair.deliver(second) == 0
     assert not pair.matches(2)
-    assert pair.hear(first) == 1
-    assert pair.hear(second) == 2
-    assert pair.hear(first) == 2, "an old one changes nothing"
+    assert pair.deliver(first) == 1
+    assert pair.deliver(second) == 2
+    assert pair.deliver(first) == 2, "an old one changes nothing"
     assert pair.matches(1)
     assert pair.matches(2)
 
 
-def test_too_many_changes_become_one() -> None:
+def test_too_many_unacked_changes_are_replaced_by_a_whole_update() -> None:
     pair = Pair()
-    pair.offer()
+    pair.advertise()
     for number in range(1, CHANGES_MAX + 2):
-        pair.wanting.add(number, parse(f"x == {number}"))
-        lost = pair.tell()
-    (want,) = lost
-    assert want.whole
-    assert want.added == tuple(range(1, CHANGES_MAX + 2))
-    pair.hear(want)
+        pair.sync.add(number, parse(f"x == {number}"))
+        lost = pair.send()
+    (update,) = lost
+    assert update.whole
+    assert update.added == tuple(range(1, CHANGES_MAX + 2))
+    pair.deliver(update)
     list(pair.settle())
     assert pair.matches(CHANGES_MAX + 1)
 
 
-def test_nothing_goes_before_all_that_replaces_it_has_come() -> None:
+def test_a_removal_follows_all_filters_that_replace_it() -> None:
     pair = Pair()
-    pair.offer()
-    pair.wanting.add(0, parse("x >= 0"))
+    pair.advertise()
+    pair.sync.add(0, parse("x >= 0"))
     for number in range(1, WANTS_MAX + 500):
-        pair.wanting.add(number, parse(f"x == {number}"))
+        pair.sync.add(number, parse(f"x == {number}"))
     list(pair.settle())
-    pair.wanting.remove(0)
+    pair.sync.remove(0)
     frames = 0
-    for want in pair.settle():
+    for update in pair.settle():
         frames += 1
-        assert len(want.added) <= WANTS_MAX
+        assert len(update.added) <= WANTS_MAX
         assert pair.matches(5)
         assert pair.matches(WANTS_MAX + 400)
     assert frames == 2
     assert not pair.matches(WANTS_MAX + 900)
 
 
-def test_long_filters_are_told_in_frames_that_the_wire_allows() -> None:
+def test_long_filters_are_split_into_frames_within_the_limit() -> None:
     pair = Pair()
-    pair.offer()
+    pair.advertise()
     for number in range(150):
         names = ", ".join(f"'{number}-{name:05}-abcdefghijklmnopqrstuvwxyz'" for name in range(300))
-        pair.wanting.add(number, parse(f"name in [{names}]"))
+        pair.sync.add(number, parse(f"name in [{names}]"))
     frames = 0
-    for want in pair.settle():
+    for update in pair.settle():
         frames += 1
         decoder = FrameDecoder(version=1)
-        decoder.feed(encode_frame(envelop_message(want)))
+        decoder.feed(encode_frame(envelop_message(update)))
         (envelope,) = decoder.take()
         assert isinstance(envelope, EndToEnd)
-        assert read_message(envelope, 0) == want
+        assert read_message(envelope, 0) == update
     assert frames >= 2
     assert pair.installed == list(range(150))
 
 
-def test_a_publishers_broker_that_forgot_us_is_told_everything() -> None:
+def test_a_publishers_broker_that_forgot_us_gets_the_whole_table() -> None:
     pair = Pair()
-    pair.offer()
-    pair.wanting.add(1, parse("x == 1"))
-    pair.wanting.add(2, parse("x == 2"))
+    pair.advertise()
+    pair.sync.add(1, parse("x == 1"))
+    pair.sync.add(2, parse("x == 2"))
     list(pair.settle())
-    pair.wanted.gone(HOME)
+    pair.remote.gone(HOME)
     assert not pair.matches(1)
-    pair.wanting.back(ROOT)
-    asked, told = pair.settle()
-    assert (asked.added, asked.removed, asked.whole) == ((), (), False), "the question is small"
-    assert told.whole
+    pair.sync.back(ROOT)
+    empty, whole = pair.settle()
+    assert (empty.added, empty.removed, empty.whole) == ((), (), False), "an empty update is enough to learn it"
+    assert whole.whole
     assert pair.matches(1)
     assert pair.matches(2)
 
 
-def test_one_that_did_not_forget_is_told_nothing_anew() -> None:
+def test_a_publishers_broker_that_did_not_forget_gets_an_empty_update() -> None:
     pair = Pair()
-    pair.offer()
-    pair.wanting.add(1, parse("x == 1"))
+    pair.advertise()
+    pair.sync.add(1, parse("x == 1"))
     list(pair.settle())
-    pair.wanting.back(ROOT)
-    (asked,) = pair.settle()
-    assert not asked.added
+    pair.sync.back(ROOT)
+    (empty,) = pair.settle()
+    assert not empty.added
     assert pair.matches(1)
 
 
-def test_one_that_we_forgot_and_that_remembers_us_is_put_right() -> None:
+def test_a_publishers_broker_that_we_forgot_gets_the_whole_table() -> None:
     pair = Pair()
-    pair.offer()
-    pair.wanting.add(1, parse("x == 1"))
+    pair.advertise()
+    pair.sync.add(1, parse("x == 1"))
     list(pair.settle())
-    pair.wanting.gone(ROOT)
-    pair.wanting.remove(1)
-    pair.wanting.add(2, parse("x == 2"))
+    pair.sync.gone(ROOT)
+    pair.sync.remove(1)
+    pair.sync.add(2, parse("x == 2"))
     list(pair.settle())
-    pair.offer()
-    (want,) = pair.settle()
-    assert want.whole
-    assert want.versions == (2,), "above what it remembers"
+    pair.advertise()
+    (update,) = pair.settle()
+    assert update.whole
+    assert update.versions == (2,), "above the version that it has"
     assert pair.matches(2)
     assert not pair.matches(1)
 
 
-def test_a_filter_that_is_none_changes_nothing() -> None:
-    wanted = RemoteInterest(new_index)
+def test_an_update_with_an_unreadable_filter_changes_nothing() -> None:
+    remote = RemoteInterest(new_index)
     with pytest.raises(PlaitError):
-        wanted.apply(InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1, 2), ("x > 1", "x >"), ()), 1, 0)
-    assert len(wanted) == 0
-    assert wanted.apply(InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1,), ("x > 1",), ()), 1, 0) == 1
+        remote.apply(InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1, 2), ("x > 1", "x >"), ()), 1, 0)
+    assert len(remote) == 0
+    assert remote.apply(InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1,), ("x > 1",), ()), 1, 0) == 1
 
 
-def test_a_broker_that_is_gone_wants_nothing() -> None:
+def test_a_forgotten_home_broker_has_no_interest() -> None:
     pair = Pair()
-    pair.offer()
-    pair.wanting.add(1, parse("x == 1"))
+    pair.advertise()
+    pair.sync.add(1, parse("x == 1"))
     list(pair.settle())
-    assert pair.wanted.meets(parse("x > 0"))
-    pair.wanted.gone(HOME)
+    assert pair.remote.meets(parse("x > 0"))
+    pair.remote.gone(HOME)
     assert not pair.matches(1)
-    assert not pair.wanted.meets(parse("x > 0"))
-    assert len(pair.wanted) == 0
+    assert not pair.remote.meets(parse("x > 0"))
+    assert len(pair.remote) == 0
 
 
-def test_a_broker_that_starts_anew_wants_what_it_did_until_it_says_what_it_wants_now() -> None:
+def test_a_restarted_broker_keeps_its_interest_until_it_sends_its_own() -> None:
     """Check that interest of the previous incarnation stays valid until the next one sends its own.
 
     Otherwise events published meanwhile would be confirmed but never reach durable subscriptions.
     """
-    wanted = RemoteInterest(new_index)
+    remote = RemoteInterest(new_index)
     ours = InterestUpdate((ROOT,), HOME, (1,), (0,), True, (1, 2), ("price > 10", "price > 20"), ())
-    wanted.apply(ours, 1, 0)
+    remote.apply(ours, 1, 0)
     dear = Publish(Confirm.NONE, encode_block(Event({"price": 30})))
-    assert wanted.match(dear) == [HOME]
-    wanted.succeed(HOME, OTHER)
-    wanted.gone(HOME)
-    assert wanted.match(dear) == [OTHER]
+    assert remote.match(dear) == [HOME]
+    remote.succeed(HOME, OTHER)
+    remote.gone(HOME)
+    assert remote.match(dear) == [OTHER]
     anew = InterestUpdate((ROOT,), OTHER, (1,), (0,), True, (1,), ("price > 40",), ())
-    assert wanted.apply(anew, 1, 0) == 1
-    assert wanted.match(dear) == []
-    assert len(wanted) == 1, "nothing of before is left"
-    wanted.apply(ours, 1, 0)
-    wanted.succeed(HOME, OTHER)
-    wanted.gone(HOME)
-    assert wanted.match(dear) == [], "what it has said itself stands"
-    assert len(wanted) == 1
+    assert remote.apply(anew, 1, 0) == 1
+    assert remote.match(dear) == []
+    assert len(remote) == 1, "the old interest is gone"
+    remote.apply(ours, 1, 0)
+    remote.succeed(HOME, OTHER)
+    remote.gone(HOME)
+    assert remote.match(dear) == [], "its own interest stays"
+    assert len(remote) == 1
 
 
-def test_whoever_has_missed_something_is_told_it_at_once() -> None:
+def test_an_ack_that_reports_a_lost_update_has_it_retransmitted_at_once() -> None:
     pair = Pair()
-    pair.offer()
+    pair.advertise()
     list(pair.settle())
-    pair.wanting.add(1, parse("x >= 50"))
-    assert pair.tell(), "and nobody hears it"
-    pair.wanting.add(2, parse("x == 2"))
-    (news,) = pair.tell()
-    assert pair.hear(news) < news.versions[0], "it says that it misses one"
+    pair.sync.add(1, parse("x >= 50"))
+    assert pair.send(), "and it is lost"
+    pair.sync.add(2, parse("x == 2"))
+    (update,) = pair.send()
+    assert pair.deliver(update) < update.versions[0], "its ack shows that one is missing"
     list(pair.settle())
     assert pair.installed == [1, 2]
     assert pair.matches(60)
 
 
-def test_without_any_answer_it_is_told_again_in_time_though_there_is_always_news() -> None:
+def test_new_changes_do_not_put_off_a_retransmission() -> None:
     pair = Pair()
-    pair.offer()
+    pair.advertise()
     list(pair.settle())
-    pair.wanting.add(1, parse("x >= 50"))
-    pair.tell()
+    pair.sync.add(1, parse("x >= 50"))
+    pair.send()
     again = 0
     for number in range(2, 30):
         pair.now += AGAIN_S / 5
-        pair.wanting.add(number, parse(f"x == {number}"))
-        again += any(1 in want.added for want in pair.tell())
+        pair.sync.add(number, parse(f"x == {number}"))
+        again += any(1 in update.added for update in pair.send())
     assert again >= 2

@@ -11,7 +11,6 @@ from plait_broker.overlay.topology.neighbours import Neighbour
 from plait_broker.overlay.topology.transit_delay import MARK_S, SPAN_S, SPANS, TransitDelay
 from plait_core.events import U64_MAX
 from plait_core.wire import VERSION_MAX, encode_frame
-from plait_core.wire.frame_types.envelope_frames import envelop_message
 from plait_core.wire.frame_types.overlay_frames import ClockStamp, StreamAck
 from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
 
@@ -112,18 +111,19 @@ def test_a_neighbour_keeps_what_it_measures_and_what_events_are_charged_apart() 
 def test_marks_are_few_and_the_first_comes_after_the_introduction() -> None:
     wire = Wire(broker("a", 1), broker("b", 2)).settle()
     assert wire.up, "a mark before the introduction would have ended it"
-    said = len(wire.sent[0])
+    before = len(wire.sent[0])
+    near, far = (end.overlay for end in wire.ends)
     for number in range(1000):
         wire.now = 1.0 + number / 1000
         wire.ends[0].tick(wire.now)
-        wire.ends[0].joining.send(wire.link, envelop_message(StreamAck(1, 2, number)))
+        near.unicast.send(StreamAck(far.me, near.me, number), wire.now)
         wire.collect()
         wire.settle()
     assert wire.up
-    found = marks(wire.sent[0][said:])
+    found = marks(wire.sent[0][before:])
     assert 1 / MARK_S / 2 < len(found) <= 1 / MARK_S + 1
     assert found == sorted(found)
-    assert found[0] == 1_000_000, "before anything is said after a silence"
+    assert found[0] == 1_000_000, "the first frame after a silence is a mark"
 
 
 def test_marks_are_for_brokers_alone() -> None:
