@@ -171,6 +171,9 @@ class InterestSync:
         """Add a subscription's filter, or replace the one with this number; `installed` will name it. With
         `everywhere`, all brokers must ack it, even those with no advertisement that it meets."""
         added, removed = self._exports.add(number, filter, deposit)
+        for peer in self._peers.values():  # even if no longer exported: it may be again before the next update
+            if number in peer.announced:
+                peer.announced[number] = OUTDATED
         self._within_us.pop(number, None)
         if within_us:
             self._within_us[number] = within_us
@@ -353,8 +356,6 @@ class InterestSync:
                 if peer.refcount.pop(number, 0):
                     peer.dirty[number] = None
                     self._dirty[root] = None
-                    if number in added and number in peer.announced:
-                        peer.announced[number] = OUTDATED
         for number in added:
             if number in self._exports.system:
                 for root, peer in self._peers.items():
@@ -385,6 +386,9 @@ class InterestSync:
         removed = [number for number in peer.dirty if number in known and number not in peer.refcount]
         peer.dirty.clear()
         parts = self._parts(added)
+        if len(parts) > 1 and any(number in known for number in added):
+            self._announce_all(peer)  # the old filter goes with the part that replaces it: no part may come later
+            return
         for part in parts[:-1]:
             self._change(peer, part, [], last=False)
         last = parts[-1]

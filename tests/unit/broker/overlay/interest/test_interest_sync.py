@@ -395,3 +395,78 @@ def test_new_changes_do_not_put_off_a_retransmission() -> None:
         pair.sync.add(number, parse(f"x == {number}"))
         again += any(1 in update.added for update in pair.send())
     assert again >= 2
+
+
+# --- replaced filters -------------------------------------------------------------------------------------------------
+
+
+def test_a_replaced_filter_is_announced_under_the_same_number() -> None:
+    pair = Pair()
+    pair.advertise()
+    pair.sync.add(1, parse("x < 10"))
+    list(pair.settle())
+    pair.sync.add(1, parse("x < 20"))
+    (update,) = pair.send()
+    assert (update.added, update.filters, update.removed) == ((1,), ("x < 20",), ())
+    assert pair.installed == [1], "the new one is not installed yet"
+    pair.deliver(update)
+    list(pair.settle())
+    assert pair.installed == [1, 1]
+    assert pair.matches(15)
+
+
+def test_a_filter_replaced_while_it_was_covered_is_announced_anew() -> None:
+    """Check two changes before one update: the filter is replaced by one that is covered, and its coverer goes."""
+    pair = Pair()
+    pair.advertise()
+    pair.sync.add(1, parse("x < 5"))
+    pair.sync.add(2, parse("x > 10"))
+    list(pair.settle())
+    pair.sync.add(1, parse("x > 12"))
+    pair.sync.remove(2)
+    list(pair.settle())
+    assert pair.matches(13)
+    assert not pair.matches(3)
+    assert not pair.matches(11)
+
+
+def test_a_number_that_is_used_again_at_once_has_its_new_filter() -> None:
+    pair = Pair()
+    pair.advertise()
+    pair.sync.add(1, parse("x < 5"))
+    list(pair.settle())
+    pair.sync.remove(1)
+    pair.sync.add(1, parse("x > 12"))
+    list(pair.settle())
+    assert pair.matches(13)
+    assert not pair.matches(3)
+
+
+def test_filters_that_a_replaced_one_covered_are_announced_without_a_gap() -> None:
+    """Check it where they do not fit into one frame."""
+    pair = Pair()
+    pair.advertise("x >= 0 or x < 0")
+    pair.sync.add(0, parse("x >= 0"))
+    for number in range(1, WANTS_MAX + 500):
+        pair.sync.add(number, parse(f"x == {number}"))
+    list(pair.settle())
+    pair.sync.add(0, parse("x < 0"))
+    frames = 0
+    for _ in pair.settle():
+        frames += 1
+        assert pair.matches(1)
+        assert pair.matches(WANTS_MAX + 400)
+    assert frames == 2
+    assert pair.matches(-1)
+    assert not pair.matches(0)
+
+
+def test_a_replaced_filter_that_no_advertisement_meets_is_removed() -> None:
+    pair = Pair()
+    pair.advertise("x < 100")
+    pair.sync.add(1, parse("x < 5"))
+    list(pair.settle())
+    pair.sync.add(1, parse("x > 200"))
+    (update,) = pair.settle()
+    assert (update.added, update.removed) == ((), (1,))
+    assert len(pair.remote) == 0
