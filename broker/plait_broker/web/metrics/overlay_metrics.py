@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...broker_view import BrokerView
 
 INCIDENTS: Final = {
+    "bad_documents": "a stored document of another broker cannot be read",
     "bad_filters": "a filter of another broker cannot be parsed here",
     "bad_messages": "a message of another broker is malformed",
     "brokers_refused": "an overlay has too many brokers, and one was ignored",
@@ -27,7 +28,7 @@ INCIDENTS: Final = {
     "control_lost": "a message for one other broker had no route",
     "expired": "a copy passed its event's lifetime on the way",
     "forged": "a message failed its MAC or its signature",
-    "relay_buffer_full": "too many events waited for brokers to acknowledge their advertisement",
+    "relay_buffer_full": "too many copies waited for a link, and one was dropped; it is retransmitted",
     "links_dead": "a link was closed because nothing was received on it",
     "loops": "a message came back to its source, and was dropped",
     "no_way": "a copy had no next hop; it is retransmitted when there is one",
