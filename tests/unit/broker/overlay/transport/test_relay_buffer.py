@@ -1,0 +1,43 @@
+"""The relay buffer: copies for a full link leave in the order in which they came, within a bound of bytes."""
+
+from __future__ import annotations
+
+import pytest
+from copies import copy
+
+from plait_broker.overlay.transport import relay_buffer
+from plait_broker.overlay.transport.relay_buffer import RelayBuffer
+
+
+def test_copies_leave_in_order() -> None:
+    buffer = RelayBuffer()
+    for sequence in range(1, 6):
+        assert buffer.add(copy(1, sequence))
+    assert len(buffer) == 5
+    assert [buffer.take().frame.sequence for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert not buffer
+
+
+def test_the_buffer_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(copy(1).frame.block)
+    monkeypatch.setattr(relay_buffer, "RELAY_BYTES_MAX", 3 * size)
+    buffer = RelayBuffer()
+    added = [buffer.add(copy(1, sequence)) for sequence in range(1, 8)]
+    assert added == [True] * 4 + [False] * 3, "it exceeds the bound by one copy at most"
+    assert len(buffer) == 4
+
+
+def test_a_copy_that_leaves_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_buffer, "RELAY_BYTES_MAX", len(copy(1).frame.block))
+    buffer = RelayBuffer()
+    assert [buffer.add(copy(1, sequence)) for sequence in (1, 2, 3)] == [True, True, False]
+    assert buffer.take().frame.sequence == 1
+    assert buffer.add(copy(1, 4))
+    assert [buffer.take().frame.sequence for _ in range(2)] == [2, 4]
+
+
+def test_one_copy_of_any_size_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_buffer, "RELAY_BYTES_MAX", 10)
+    buffer = RelayBuffer()
+    assert buffer.add(copy(1, payload=bytes(1000)))
+    assert not buffer.add(copy(1, 2))
