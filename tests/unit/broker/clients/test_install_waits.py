@@ -1,0 +1,137 @@
+"""Requests that wait until other brokers know a subscription or an advertisement, and until it is stored."""
+
+from __future__ import annotations
+
+import pytest
+from one_overlay import OneOverlay
+
+from plait_broker.clients.install_waits import InstallWaits
+from plait_broker.overlay.outputs import Advertised, Installed
+from plait_broker.pipeline.advertisement_gate import AdvertisementGate
+from plait_core.filters import parse
+from plait_core.matching import new_index
+from plait_core.wire.frame_types.envelope_frames import envelop_message
+from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestAck, InterestUpdate
+
+ME, NEAR = 1, 2
+FIRST, SECOND = (70, 1), (70, 2)
+"""Two requests of one session."""
+
+
+class Waits:
+    """The waiting requests of a broker with one neighbour, whose clients publish x >= 0."""
+
+    def __init__(self) -> None:
+        self.one = OneOverlay(ME)
+        self.waits = InstallWaits(self.one.overlay, AdvertisementGate(self.one.overlay, new_index, 0.0))
+        self.one.link_up(NEAR)
+        self.one.learn(Advertisement(NEAR, 1, 1, "x >= 0"), NEAR)
+        self.one.clear()
+
+    def ack(self) -> list[tuple[int, int]]:
+        """Have the neighbour ack our newest interest update. Return the requests to answer."""
+        update = self.one.messages(InterestUpdate)[-1]
+        fingerprint = self.one.overlay.advertisements.fingerprint(NEAR)
+        ack = InterestAck(ME, NEAR, update.versions[0], fingerprint, update.versions[0])
+        self.one.receive(NEAR, envelop_message(ack))
+        return self.installed()
+
+    def installed(self) -> list[tuple[int, int]]:
+        """Return the requests to answer now."""
+        numbers = [output.number for output in self.one.of(Installed)]
+        self.one.clear()
+        return [request for number in numbers for request in self.waits.installed(number)]
+
+
+@pytest.fixture
+def waits() -> Waits:
+    return Waits()
+
+
+def test_a_subscription_that_no_broker_need_install_is_answered_at_once(waits: Waits) -> None:
+    assert waits.waits.answer_when_installed(5, FIRST)
+
+
+def test_a_request_is_answered_after_the_ack(waits: Waits) -> None:
+    waits.waits.subscribe(5, parse("x > 1"))
+    assert not waits.waits.answer_when_installed(5, FIRST)
+    assert waits.one.of(Installed) == []
+    assert waits.ack() == [FIRST]
+    assert waits.waits.answer_when_installed(5, SECOND), "it is installed by now"
+
+
+def test_requests_of_a_filter_that_changes_meanwhile_wait_for_the_last_one(waits: Waits) -> None:
+    waits.waits.subscribe(5, parse("x > 1"))
+    assert not waits.waits.answer_when_installed(5, FIRST)
+    first = waits.one.messages(InterestUpdate)[-1]
+    waits.waits.subscribe(5, parse("x > 0"))
+    assert not waits.waits.answer_when_installed(5, SECOND)
+    fingerprint = waits.one.overlay.advertisements.fingerprint(NEAR)
+    late = InterestAck(ME, NEAR, first.versions[0], fingerprint, first.versions[0])
+    waits.one.overlay.receive(NEAR, envelop_message(late), 0.0)
+    assert [output.number for output in waits.one.of(Installed)] == [], "that ack was for the first filter"
+    assert waits.ack() == [FIRST, SECOND]
+
+
+def test_requests_of_a_removed_subscription_are_forgotten(waits: Waits) -> None:
+    waits.waits.subscribe(5, parse("x > 1"))
+    assert not waits.waits.answer_when_installed(5, FIRST, stored=False)
+    waits.one.take()
+    waits.waits.unsubscribe(5)
+    assert waits.ack() == []
+    assert waits.waits.answer_when_installed(5, SECOND)
+    assert waits.waits.note_stored(FIRST), "nothing is kept of it"
+
+
+# --- durable subscriptions --------------------------------------------------------------------------------------------
+
+
+def test_a_durable_request_that_is_stored_first_is_answered_once_installed(waits: Waits) -> None:
+    waits.waits.subscribe(5, parse("x > 1"), durable=True)
+    assert not waits.waits.answer_when_installed(5, FIRST, stored=False)
+    assert not waits.waits.note_stored(FIRST)
+    assert waits.ack() == [FIRST]
+
+
+def test_a_durable_request_that_is_installed_first_is_answered_once_stored(waits: Waits) -> None:
+    waits.waits.subscribe(5, parse("x > 1"), durable=True)
+    assert not waits.waits.answer_when_installed(5, FIRST, stored=False)
+    assert waits.ack() == []
+    assert waits.waits.note_stored(FIRST)
+
+
+def test_each_durable_request_waits_for_its_own_storage(waits: Waits) -> None:
+    waits.waits.subscribe(5, parse("x > 1"), durable=True)
+    assert not waits.waits.answer_when_installed(5, FIRST, stored=False)
+    waits.waits.subscribe(5, parse("x > 0"), durable=True)
+    assert not waits.waits.answer_when_installed(5, SECOND, stored=False)
+    assert not waits.waits.note_stored(SECOND)
+    assert waits.ack() == [SECOND]
+    assert waits.waits.note_stored(FIRST)
+
+
+# --- advertisements ---------------------------------------------------------------------------------------------------
+
+
+def interest(version: int, fingerprint: int) -> InterestUpdate:
+    """Return the neighbour's empty interest, computed against our advertisements with this fingerprint."""
+    return InterestUpdate((ME,), NEAR, (version,), (fingerprint,), version == 1, (), (), ())
+
+
+def test_an_advertisement_is_answered_once_the_other_brokers_have_seen_it(waits: Waits) -> None:
+    overlay = waits.one.overlay
+    waits.waits.advertise(9, parse("y > 1"))
+    assert not waits.waits.answer_when_advertised(9, FIRST)
+    assert waits.one.of(Advertised) == []
+    waits.one.receive(NEAR, envelop_message(interest(1, overlay.advertisements.fingerprint(ME))))
+    (output,) = waits.one.of(Advertised)
+    assert waits.waits.advertised(output.number) == [FIRST]
+    assert waits.waits.answer_when_advertised(9, SECOND)
+
+
+def test_a_withdrawn_advertisement_answers_nothing(waits: Waits) -> None:
+    waits.waits.advertise(9, parse("y > 1"))
+    assert not waits.waits.answer_when_advertised(9, FIRST)
+    waits.waits.unadvertise(9)
+    waits.one.receive(NEAR, envelop_message(interest(1, waits.one.overlay.advertisements.fingerprint(ME))))
+    assert waits.one.of(Advertised) == []
