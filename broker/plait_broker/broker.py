@@ -398,6 +398,7 @@ class Broker:
             self._adapter.carry_out(now)
         if self._gate.waits or self._tags.waits:
             self._pipeline.resume(now)
+            self._adapter.carry_out(now)  # before receipts: events may have been given up
         if self._join_gate.waiting:
             for connection in self._handshake.admit_early(now):
                 self._backlog.write(connection, now)

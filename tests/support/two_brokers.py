@@ -102,3 +102,13 @@ class Wire:
         """Return whether both are neighbours of each other."""
         near, far = self.ends
         return far.id in near.overlay.neighbours and near.id in far.overlay.neighbours
+
+
+def linked(names: tuple[str, str] = ("near", "far"), until: float = 2.0) -> Wire:
+    """Return a connection over which two brokers have become neighbours with a measured link."""
+    wire = Wire(broker(names[0], 1), broker(names[1], 2)).settle()
+    for tenth in range(1, round(until * 10) + 1):
+        wire.tick(tenth / 10)
+        wire.settle()
+    assert wire.up
+    return wire
