@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use plait_matching::wire::frames::{DELIVER, PREFIX_BYTES};
+use plait_matching::wire::frames::{DELIVER, FORWARD, PREFIX_BYTES};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -44,6 +44,30 @@ impl DeliveryWriter {
             route.extend(position.to_be_bytes());
         })?;
         self.write(DELIVER, version, &route, block_of(frame)?.as_bytes())
+    }
+
+    /// Write a forward frame for these (broker, position, proof). Return the number of bytes buffered.
+    #[expect(clippy::too_many_arguments, reason = "the fields of a forward frame")]
+    fn forward(
+        &self,
+        frame: &Bound<'_, PyAny>,
+        tree: u64,
+        delay_us: u64,
+        flags: u8,
+        path: &Bound<'_, PyTuple>,
+        destinations: &Bound<'_, PyAny>,
+        version: u8,
+    ) -> PyResult<usize> {
+        let mut route = Vec::with_capacity(ROUTE_BYTES);
+        route.extend(tree.to_be_bytes());
+        route.extend(delay_us.to_be_bytes());
+        add_path(&mut route, path, flags)?;
+        add_named(&mut route, 18, destinations, |route, (broker, position, proof): (u64, u64, u64)| {
+            route.extend(broker.to_be_bytes());
+            route.extend(position.to_be_bytes());
+            route.extend(proof.to_be_bytes());
+        })?;
+        self.write(FORWARD, version, &route, block_of(frame)?.as_bytes())
     }
 
     /// Write bytes unchanged. Return the number of bytes buffered.

@@ -16,7 +16,6 @@ from plait_core.wire import (
     Publish,
     encode_block,
     encode_frame,
-    forward_head,
 )
 
 BLOCK = encode_block(Event({"symbol": "IBM", "price": 99.5}, b"payload", 7, 8, 9))
@@ -28,14 +27,13 @@ def decoded(data: bytes) -> list[object]:
     return list(decoder.take())
 
 
-def test_a_decoder_reads_the_written_frames() -> None:
+def test_frames_come_out_as_they_went_in() -> None:
     writer, frame = DeliveryWriter(), Publish(Confirm.NONE, BLOCK)
     ping = Ping(5)
     sizes = [
         writer.deliver(frame, 12, (1, 2), ((3, 4, 5), (6, 0, 0)), VERSION_MAX),
         writer.append(encode_frame(ping)),
-        writer.append(forward_head(BLOCK, 9, 13, 1, (1,), ((2**64 - 1, 7, 8), (3, 0, 2**64 - 1)), VERSION_MAX)),
-        writer.append(BLOCK),
+        writer.forward(frame, 9, 13, 1, (1,), ((2**64 - 1, 7, 8), (3, 0, 2**64 - 1)), VERSION_MAX),
         writer.deliver(frame, 0, (), (), VERSION_MAX),
     ]
     data = writer.take()
@@ -52,16 +50,16 @@ def test_a_decoder_reads_the_written_frames() -> None:
     assert last.deliveries == ()
 
 
-def test_taken_bytes_leave_the_buffer() -> None:
+def test_what_was_taken_waits_no_more() -> None:
     writer = DeliveryWriter()
     assert writer.take() == b""
     assert writer.append(b"x") == 1
     assert (writer.take(), writer.take()) == (b"x", b"")
 
 
-def test_a_forwarded_event_is_delivered_unchanged() -> None:
+def test_an_event_that_was_forwarded_is_delivered_unchanged() -> None:
     writer = DeliveryWriter()
-    writer.append(forward_head(BLOCK, 1, 2, 0, (3,), ((4, 5, 6),), VERSION_MAX) + BLOCK)
+    writer.forward(Publish(Confirm.BROKER, BLOCK), 1, 2, 0, (3,), ((4, 5, 6),), VERSION_MAX)
     (forwarded,) = decoded(writer.take())
     assert isinstance(forwarded, Forward)
     writer.deliver(forwarded, 6, (3, 4), ((1, 0, 0),), VERSION_MAX)
@@ -71,6 +69,6 @@ def test_a_forwarded_event_is_delivered_unchanged() -> None:
 
 
 @pytest.mark.parametrize("path", [(1,) * 256, tuple(range(300))])
-def test_a_path_that_is_too_long_for_a_frame_is_refused(path: tuple[int, ...]) -> None:
+def test_a_path_that_no_frame_can_name(path: tuple[int, ...]) -> None:
     with pytest.raises(Exception, match=r"names|format|255|ubyte"):
         DeliveryWriter().deliver(Publish(Confirm.NONE, BLOCK), 0, path, (), VERSION_MAX)
