@@ -27,7 +27,7 @@ def decoded(data: bytes) -> list[object]:
     return list(decoder.take())
 
 
-def test_frames_come_out_as_they_went_in() -> None:
+def test_a_decoder_reads_the_written_frames() -> None:
     writer, frame = DeliveryWriter(), Publish(Confirm.NONE, BLOCK)
     ping = Ping(5)
     sizes = [
@@ -50,14 +50,14 @@ def test_frames_come_out_as_they_went_in() -> None:
     assert last.deliveries == ()
 
 
-def test_what_was_taken_waits_no_more() -> None:
+def test_taken_bytes_leave_the_buffer() -> None:
     writer = DeliveryWriter()
     assert writer.take() == b""
     assert writer.append(b"x") == 1
     assert (writer.take(), writer.take()) == (b"x", b"")
 
 
-def test_an_event_that_was_forwarded_is_delivered_unchanged() -> None:
+def test_a_forwarded_event_is_delivered_unchanged() -> None:
     writer = DeliveryWriter()
     writer.forward(Publish(Confirm.BROKER, BLOCK), 1, 2, 0, (3,), ((4, 5, 6),), VERSION_MAX)
     (forwarded,) = decoded(writer.take())
@@ -69,6 +69,6 @@ def test_an_event_that_was_forwarded_is_delivered_unchanged() -> None:
 
 
 @pytest.mark.parametrize("path", [(1,) * 256, tuple(range(300))])
-def test_a_path_that_no_frame_can_name(path: tuple[int, ...]) -> None:
+def test_a_path_that_is_too_long_for_a_frame_is_refused(path: tuple[int, ...]) -> None:
     with pytest.raises(Exception, match=r"names|format|255|ubyte"):
         DeliveryWriter().deliver(Publish(Confirm.NONE, BLOCK), 0, path, (), VERSION_MAX)
