@@ -51,20 +51,6 @@ class DeliveryWriter:
         self._size += len(head) + len(frame.block)
         return self._size
 
-    def forward(
-        self,
-        frame: EventFrame,
-        tree: int,
-        delay_us: int,
-        flags: int,
-        path: tuple[int, ...],
-        destinations: Sequence[tuple[int, int, int]],
-        version: int,
-    ) -> int:
-        """Write a forward frame for these destinations. The caller keeps the counts within WireLimits."""
-        self.append(forward_head(frame.block, tree, delay_us, flags, path, destinations, version))
-        return self.append(frame.block)
-
     def append(self, data: bytes) -> int:
         """Write bytes unchanged."""
         self._chunks.append(data)

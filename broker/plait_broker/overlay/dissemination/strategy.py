@@ -172,7 +172,8 @@ class DisseminationStrategy(Protocol):
     """Counters of unusual occurrences. The metric of the overlay's incidents adds them to its own."""
 
     def plan(self, envelope: Envelope, to: Sequence[Destination], now: float) -> Plan:
-        """Plan the copies of one event. It is called at the root, with an empty path, and at every hop."""
+        """Plan the copies of one event. It is called at the root, with an empty path, and at every hop for copies of
+        other trees than 0. Copies of tree 0 follow shortest paths from their first neighbour on."""
         ...
 
     def next_hop(self, to: BrokerId, passed: Sequence[BrokerId]) -> BrokerId | None:

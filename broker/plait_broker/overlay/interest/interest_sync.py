@@ -170,10 +170,9 @@ class InterestSync:
     ) -> None:
         """Add a subscription's filter, or replace the one with this number; `installed` will name it. With
         `everywhere`, all brokers must ack it, even those with no advertisement that it meets."""
+        if number in self._exports:
+            self._outdate(number)
         added, removed = self._exports.add(number, filter, deposit)
-        for peer in self._peers.values():  # even if no longer exported: it may be again before the next update
-            if number in peer.announced:
-                peer.announced[number] = OUTDATED
         self._within_us.pop(number, None)
         if within_us:
             self._within_us[number] = within_us
@@ -187,6 +186,7 @@ class InterestSync:
     def remove(self, number: int) -> None:
         """Remove a subscription's filter."""
         self._installing.pop(number, None)
+        self._outdate(number)
         self._export(*self._exports.remove(number))
         self._within_us.pop(number, None)
 
@@ -348,6 +348,13 @@ class InterestSync:
         return {root: sorted(peer.announced) for root, peer in self._peers.items()}
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _outdate(self, number: int) -> None:
+        """Note that brokers have a former filter of this number, even if it is not exported: it may be again before
+        the next update."""
+        for peer in self._peers.values():
+            if number in peer.announced:
+                peer.announced[number] = OUTDATED
 
     def _export(self, added: list[int], removed: list[int]) -> None:
         """Count the advertisements that filters meet from now on. A filter in both lists has been replaced."""
